@@ -1,0 +1,5 @@
+"""`python -m gradsync`."""
+
+from gradsync.cli import main
+
+raise SystemExit(main())

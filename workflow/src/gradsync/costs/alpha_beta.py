@@ -1,0 +1,67 @@
+"""All-reduce costs of Table II of the MG-WFBP paper, and costs of the other collectives on a ring.
+
+Point to point a message of M bytes takes alpha + beta M; adding it to another takes gamma M.
+Each algorithm then is affine, T(M) = a + b M.
+
+Differs from the paper: gamma is seconds per byte (Table I says "per pair of floating point numbers", yet Table II
+adds it to beta).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import log2
+
+from gradsync.costs import Linear, Network
+from gradsync.errors import InputError
+
+
+def ring(n: int, alpha: float, beta: float, gamma: float = 0.0) -> Linear:
+    """a = 2(N-1) alpha, b = 2(N-1)/N beta + (N-1)/N gamma."""
+    return Linear(2 * (n - 1) * alpha, 2 * (n - 1) / n * beta + (n - 1) / n * gamma, f"ring of {n}")
+
+
+def binary_tree(n: int, alpha: float, beta: float, gamma: float = 0.0) -> Linear:
+    """a = 2 alpha log2 N, b = (2 beta + gamma) log2 N."""
+    return Linear(2 * alpha * log2(n), (2 * beta + gamma) * log2(n), f"binary tree of {n}")
+
+
+def recursive_doubling(n: int, alpha: float, beta: float, gamma: float = 0.0) -> Linear:
+    """a = alpha log2 N, b = (beta + gamma) log2 N."""
+    return Linear(alpha * log2(n), (beta + gamma) * log2(n), f"recursive doubling of {n}")
+
+
+def halving_doubling(n: int, alpha: float, beta: float, gamma: float = 0.0) -> Linear:
+    """a = 2 alpha log2 N, b = 2 beta - (2 beta + gamma)/N + gamma."""
+    return Linear(2 * alpha * log2(n), 2 * beta - (2 * beta + gamma) / n + gamma, f"halving and doubling of {n}")
+
+
+ALGORITHMS: dict[str, Callable[..., Linear]] = {
+    "ring": ring,
+    "binary_tree": binary_tree,
+    "recursive_doubling": recursive_doubling,
+    "halving_doubling": halving_doubling,
+}
+
+
+def network(n: int, alpha: float, beta: float, gamma: float = 0.0, all_reduce: str = "ring") -> Network:
+    """Costs of every kind of message between `n` ranks; the other collectives as rings, the broadcast as a tree."""
+    if n < 1:
+        raise InputError(f"{n} ranks: at least 1")
+    if all_reduce not in ALGORITHMS:
+        raise InputError(f"all-reduce algorithm {all_reduce!r}: known are {', '.join(ALGORITHMS)}")
+    half = Linear((n - 1) * alpha, (n - 1) / n * beta, f"ring of {n}")
+    return Network(
+        {
+            "all_reduce": ALGORITHMS[all_reduce](n, alpha, beta, gamma),
+            "reduce_scatter": Linear(half.a, half.b + (n - 1) / n * gamma, half.source),
+            "all_gather": half,
+            "broadcast": Linear(alpha * log2(n), beta * log2(n), f"binary tree of {n}"),
+            "send": Linear(alpha, beta, "point to point"),
+        }
+    )
+
+
+def from_all_reduce(cost: Linear, n: int) -> Network:
+    """Costs of every kind where only the all-reduce was measured: a ring of `n` ranks that would take a and b."""
+    return network(n, cost.a / (2 * (n - 1)) if n > 1 else 0.0, cost.b / (2 * (n - 1) / n) if n > 1 else 0.0)

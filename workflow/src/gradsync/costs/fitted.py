@@ -1,0 +1,173 @@
+"""A cost fitted to measured points: piecewise linear, with its residual and confidence interval.
+
+Real all-reduce times are not one straight line (protocol switches make them jump), so the fit finds the pieces by
+dynamic programming: least relative squares in each piece, and a Bayesian information criterion for their number.
+Outside the measured range the first and last pieces are extended, which is never silent: `extrapolates` says so and
+everything that plans with a fit reports it.
+"""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gradsync.errors import InputError
+
+SHORTEST_PIECE = 4  # distinct sizes; a line through fewer would follow the noise
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """T(m) by pieces: piece i holds for sizes up to `bounds[i]` bytes, T = intercepts[i] + slopes[i] m.
+
+    `variances[i]` is the relative residual variance of piece i and `moments[i]` what its interval needs:
+    (sum of weights, weighted mean size, weighted sum of squared deviations).
+    """
+
+    bounds: np.ndarray
+    intercepts: np.ndarray
+    slopes: np.ndarray
+    smallest: float
+    largest: float
+    residual: float
+    variances: np.ndarray
+    moments: np.ndarray
+    points: int
+    source: str = ""
+
+    def _piece(self, size: Any) -> Any:
+        return np.minimum(np.searchsorted(self.bounds, size, side="left"), len(self.bounds) - 1)
+
+    def seconds(self, size: Any) -> Any:
+        """T(m); below the smallest measured size no less than the fit there."""
+        m = np.maximum(size, self.smallest)
+        i = self._piece(m)
+        time = self.intercepts[i] + self.slopes[i] * m
+        return float(time) if np.ndim(time) == 0 else time
+
+    def startup_seconds(self, size: Any) -> Any:
+        """T(m) without the bytes at the slope of the largest piece: what does not occupy the link."""
+        startup = np.maximum(self.seconds(size) - self.slopes[-1] * np.asarray(size), 0.0)
+        return float(startup) if np.ndim(startup) == 0 else startup
+
+    def extrapolates(self, size: float) -> bool:
+        """True where `size` lies outside what was measured."""
+        return not self.smallest <= size <= self.largest
+
+    def interval(self, size: float, confidence: float = 0.95) -> tuple[float, float]:
+        """Confidence interval of T(m) itself (not of a single measurement), from the residuals of its piece."""
+        from scipy.special import stdtrit
+
+        m = max(size, self.smallest)
+        i = int(self._piece(m))
+        weight, mean, spread, freedom = self.moments[i]
+        middle = self.seconds(size)
+        if freedom < 1:
+            return 0.0, float("inf")
+        deviation = np.sqrt(self.variances[i] * (1 / weight + ((m - mean) ** 2 / spread if spread else 0.0)))
+        half = float(stdtrit(freedom, 0.5 + confidence / 2) * deviation)
+        return middle - half, middle + half
+
+    def describe(self) -> str:
+        """Pieces, range and residual."""
+        return (
+            f"{len(self.bounds)} linear piece(s) through {self.points} points, {self.smallest:g} to {self.largest:g} B, "
+            f"mean relative residual {self.residual:.2%}" + (f" ({self.source})" if self.source else "")
+        )
+
+
+def fit(sizes: Any, times: Any, *, pieces: int = 6, source: str = "") -> Fitted:
+    """Fit at most `pieces` lines to measured (bytes, seconds); raises InputError for points that no line fits."""
+    m, t = np.asarray(sizes, float), np.asarray(times, float)
+    if len(m) < 2 or len(np.unique(m)) < 2:
+        raise InputError(f"cost fit {source}: {len(np.unique(m))} distinct message size(s): measure at least two")
+    if not (np.isfinite(m).all() and np.isfinite(t).all() and (m > 0).all() and (t > 0).all()):
+        raise InputError(f"cost fit {source}: sizes and times must be finite and positive")
+    order = np.argsort(m, kind="stable")
+    m, t = m[order], t[order]
+    # cuts only between distinct sizes
+    starts = np.flatnonzero(np.r_[True, m[1:] > m[:-1]])
+    ends = np.r_[starts[1:], len(m)]
+    groups, n = len(starts), len(m)
+    shortest = min(SHORTEST_PIECE, groups)
+    # prefix sums of the weighted normal equations, weights 1/t^2: relative errors count
+    w = 1 / t**2
+    sums = np.vstack([np.zeros(5), np.cumsum(np.stack([w, w * m, w * t, w * m * m, w * m * t], 1), 0)])
+
+    def line(i: int, j: int) -> tuple[float, float, float]:
+        """Intercept, slope and relative squared error of the points of groups i..j-1."""
+        sw, sm, st, smm, smt = sums[ends[j - 1]] - sums[starts[i]]
+        determinant = sw * smm - sm * sm
+        slope = (sw * smt - sm * st) / determinant if determinant > 0 else 0.0
+        slope = max(slope, 0.0)  # a longer message is never modelled as cheaper inside a piece
+        intercept = (st - slope * sm) / sw
+        part = slice(starts[i], ends[j - 1])
+        error = float((((intercept + slope * m[part]) / t[part] - 1) ** 2).sum())
+        return intercept, slope, error
+
+    most = max(1, min(pieces, groups // shortest))
+    error = np.full((most + 1, groups + 1), np.inf)
+    cut = np.zeros((most + 1, groups + 1), int)
+    error[0, 0] = 0.0
+    lines = {
+        (i, j): line(i, j) for j in range(shortest, groups + 1) for i in range(j - shortest + 1) if i == 0 or i >= shortest
+    }
+    for k in range(1, most + 1):
+        for j in range(k * shortest, groups + 1):
+            for i in range((k - 1) * shortest, j - shortest + 1):
+                if (i, j) in lines and error[k - 1, i] + lines[i, j][2] < error[k, j]:
+                    error[k, j], cut[k, j] = error[k - 1, i] + lines[i, j][2], i
+    # a piece costs a slope, an intercept and a cut; the floor keeps perfect lines from asking for more pieces
+    criterion = [n * np.log(max(error[k, groups] / n, 1e-12)) + 3 * k * np.log(n) for k in range(1, most + 1)]
+    best = int(np.argmin(criterion)) + 1
+    cuts = [groups]
+    for k in range(best, 0, -1):
+        cuts.append(int(cut[k, cuts[-1]]))
+    cuts = cuts[::-1]
+    bounds, intercepts, slopes, variances, moments = [], [], [], [], []
+    for i, j in zip(cuts, cuts[1:], strict=False):
+        intercept, slope, squared = lines[i, j]
+        low, high = m[ends[j - 1] - 1], m[starts[j]] if j < groups else np.inf
+        bounds.append(np.sqrt(low * high) if j < groups else np.inf)
+        intercepts.append(intercept)
+        slopes.append(slope)
+        part = slice(starts[i], ends[j - 1])
+        freedom = ends[j - 1] - starts[i] - 2
+        sw, sm, _, _, _ = sums[ends[j - 1]] - sums[starts[i]]
+        variances.append(squared / freedom if freedom > 0 else 0.0)
+        moments.append((sw, sm / sw, float((w[part] * (m[part] - sm / sw) ** 2).sum()), freedom))
+    fitted = Fitted(
+        *(np.array(values) for values in (bounds, intercepts, slopes)),
+        smallest=float(m[0]),
+        largest=float(m[-1]),
+        residual=0.0,
+        variances=np.array(variances),
+        moments=np.array(moments),
+        points=n,
+        source=source,
+    )
+    residual = float(np.mean(np.abs(fitted.seconds(m) / t - 1)))
+    return Fitted(**{**fitted.__dict__, "residual": residual})
+
+
+def load_points(path: str | Path) -> tuple[np.ndarray, np.ndarray]:
+    """Read a CSV with the columns `bytes,seconds`; raises InputError with file and line."""
+    sizes, times = [], []
+    try:
+        with open(path, newline="") as file:
+            reader = csv.DictReader(line for line in file if not line.startswith("#"))
+            if not {"bytes", "seconds"} <= set(reader.fieldnames or ()):
+                raise InputError(f"{path}: needs the columns bytes,seconds; has {','.join(reader.fieldnames or ())}")
+            for row in reader:
+                try:
+                    sizes.append(float(row["bytes"]))
+                    times.append(float(row["seconds"]))
+                except (TypeError, ValueError):
+                    raise InputError(f"{path}, line {reader.line_num}: not two numbers: {row}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: can't be read: {error}") from None
+    return np.array(sizes), np.array(times)

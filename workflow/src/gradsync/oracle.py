@@ -1,0 +1,128 @@
+"""What a plan must compute: n ranks in one process, values only, no network, NumPy.
+
+Ranks take their turns in the order that the plan's waits allow; sums run in order of rank. Receive-from-any is
+resolved by that order, or by recorded `arrivals` of a real run.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from gradsync.errors import RunError
+from gradsync.kernels import KERNELS
+from gradsync.plan import Collective, Plan, Ref, piece
+from gradsync.progress import Clock, Progress
+
+Gradient = Callable[[int, int, np.ndarray], np.ndarray]
+"""(rank, turn, parameter) -> the rank's flat gradient in backward order."""
+
+
+def evaluate(
+    plan: Plan,
+    turns: int,
+    gradient: Gradient,
+    initial: Mapping[str, np.ndarray],
+    *,
+    arrivals: Mapping[tuple[int, int, str], int] | None = None,
+    dtype: str | None = None,
+) -> list[dict[str, np.ndarray]]:
+    """Buffers of every rank after `turns` turns.
+
+    `initial` gives the first values of buffers by name (copied for each rank; the others begin at zero). `dtype`
+    replaces the floating-point type of all buffers. Raises RunError where the plan is stuck.
+    """
+    shared: dict[str, np.ndarray] = {}
+    values: list[dict[str, np.ndarray]] = []
+    for _ in range(plan.ranks):
+        mine = {}
+        for buffer in plan.buffers:
+            kind = dtype if dtype and buffer.dtype.startswith(("float", "bfloat")) else buffer.dtype
+            if buffer.shared and buffer.name in shared:
+                mine[buffer.name] = shared[buffer.name]
+                continue
+            array = np.zeros(buffer.elements, kind)
+            if buffer.name in initial:
+                array[:] = initial[buffer.name]
+            mine[buffer.name] = array
+            if buffer.shared:
+                shared[buffer.name] = array
+        values.append(mine)
+
+    outcome = Progress(plan, turns, Clock(), arrivals=arrivals).run()
+    if outcome.stuck:
+        raise RunError(f"oracle: plan {plan.name!r} is stuck: check it first")
+    sent: dict[tuple[int, int, int], deque[list[np.ndarray]]] = defaultdict(deque)
+    computed: dict[int, np.ndarray] = {}
+    source_of: dict[tuple[int, int, str], int] = {}
+    collectives_done: set[tuple[str, int, tuple[int, ...]]] = set()
+    for event in outcome.events:
+        rank, turn = event.rank, event.turn
+        op = plan.role_of[rank].flat[event.index]
+        views = [_view(values[rank], ref, rank, plan.ranks) for ref in op.reads]
+        targets = [_view(values[rank], ref, rank, plan.ranks) for ref in op.writes]
+        match op.verb:
+            case "ready":
+                if op.writes[0].start == 0 or rank not in computed:
+                    computed[rank] = gradient(rank, turn, values[rank]["parameter"])
+                ref = op.writes[0]
+                targets[0][:] = computed[rank][ref.start : ref.stop]
+            case "local":
+                KERNELS[op.kernel](views, targets, **op.arguments)
+            case "collective":
+                key = (op.name, turn, op.ranks)
+                if key not in collectives_done:
+                    collectives_done.add(key)
+                    _collective(op, values, op.ranks or tuple(range(plan.ranks)))
+            case "send":
+                sent[rank, op.to, op.tag].append([view.copy() for view in views])
+            case "reply":
+                sent[rank, source_of[rank, turn, op.to], op.tag].append([view.copy() for view in views])
+            case "recv" | "recv_any":
+                source_of[rank, turn, op.name] = event.source
+                for target, value in zip(targets, sent[event.source, rank, op.tag].popleft(), strict=True):
+                    target[:] = value
+            case "shared_read":
+                targets[0][:] = views[0]
+            case "shared_add":
+                targets[0] += op.scale * views[0]
+    return values
+
+
+def _view(buffers: dict[str, np.ndarray], ref: Ref, rank: int, ranks: int) -> np.ndarray:
+    start, stop = piece(ref.start, ref.stop, rank, ranks) if ref.mine else (ref.start, ref.stop)
+    return buffers[ref.buffer][start:stop]
+
+
+def _collective(op: Collective, values: list[dict[str, np.ndarray]], group: tuple[int, ...]) -> None:
+    for source, target in zip(op.reads, op.writes, strict=True):
+        inputs = [values[rank][source.buffer][source.start : source.stop] for rank in group]
+        outputs: list[Any] = [values[rank][target.buffer][target.start : target.stop] for rank in group]
+        pieces = [piece(0, len(inputs[0]), i, len(group)) for i in range(len(group))]
+        match op.kind:
+            case "all_reduce":
+                total = _sum(inputs)
+                for output in outputs:
+                    output[:] = total
+            case "reduce_scatter":
+                total = _sum(inputs)
+                for output, (start, stop) in zip(outputs, pieces, strict=True):
+                    output[start:stop] = total[start:stop]
+            case "all_gather":
+                whole = np.concatenate([part[start:stop] for part, (start, stop) in zip(inputs, pieces, strict=True)])
+                for output in outputs:
+                    output[:] = whole
+            case "broadcast":
+                root = inputs[group.index(op.root)].copy()
+                for output in outputs:
+                    output[:] = root
+
+
+def _sum(inputs: list[np.ndarray]) -> np.ndarray:
+    total = inputs[0].copy()
+    for value in inputs[1:]:
+        total += value
+    return total

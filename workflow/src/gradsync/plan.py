@@ -1,0 +1,344 @@
+"""A plan: the body of a training loop as plain, frozen, serialisable data.
+
+A scheme never runs anything: it plans. The same plan is checked (`check.py`), timed (`simulate.py`),
+evaluated (`oracle.py`), executed (`runtime/execute.py`) and drawn (`render/timeline.py`).
+
+A plan lists, once a *role*, the operations of one turn of the loop in their launch order. Operations of one
+*lane* run in that order; lanes overlap. An operation also waits for those it names in `after` (this turn) and
+`after_previous` (the turn before; nothing to wait for in the first turn). A send occupies its lane only until it is
+posted, every other operation until it is finished.
+
+Gradient, parameter and every buffer that is keyed by parameters (momentum, residual, centre) are flat and hold
+the tensors in backward order: the gradient that is ready first lies first, so that every merged message is one
+contiguous range.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Annotated, Any, Literal, NamedTuple
+
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+
+from gradsync.errors import InputError
+
+VERSION = 1
+COMPUTE = "compute"  # the lane of forward, backward and update; every other lane communicates
+
+DTYPE_BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "int64": 8, "int32": 4, "uint8": 1}
+CLOSED = ConfigDict(extra="forbid")
+
+
+class Ref(NamedTuple):
+    """Elements [start, stop) of a buffer; with `mine` only the executing rank's piece of that range (see `piece`)."""
+
+    buffer: str
+    start: int
+    stop: int
+    mine: bool = False
+
+
+def piece(start: int, stop: int, index: int, pieces: int) -> tuple[int, int]:
+    """Bounds of one of `pieces` contiguous pieces of [start, stop), sizes as even as they can be."""
+    length = stop - start
+    return start + index * length // pieces, start + (index + 1) * length // pieces
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A gradient tensor: its place in every buffer that is keyed by parameters."""
+
+    __pydantic_config__ = CLOSED
+    name: str
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """A named flat array; `shared` means one for all ranks (shared memory) instead of one a rank."""
+
+    __pydantic_config__ = CLOSED
+    name: str
+    elements: int
+    dtype: str = "float32"
+    shared: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Base:
+    __pydantic_config__ = CLOSED
+    name: str
+    lane: str = COMPUTE
+    after: tuple[str, ...] = ()
+    after_previous: tuple[str, ...] = ()
+    reads: tuple[Ref, ...] = ()
+    writes: tuple[Ref, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Need(_Base):
+    """Forward of `layer` (None: of the whole model) begins once this operation may start."""
+
+    verb: Literal["need"] = "need"
+    layer: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ready(_Base):
+    """Backward has produced the gradient of `tensor` (observed, driven by autograd)."""
+
+    verb: Literal["ready"] = "ready"
+    tensor: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Send(_Base):
+    """Send `reads` to rank `to`; matched with the receives of equal `tag` in order."""
+
+    verb: Literal["send"] = "send"
+    to: int
+    tag: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recv(_Base):
+    """Receive from rank `source` into `writes`."""
+
+    verb: Literal["recv"] = "recv"
+    source: int
+    tag: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecvAny(_Base):
+    """Receive from whichever of `sources` comes first (by arrival when executed, by time when simulated)."""
+
+    verb: Literal["recv_any"] = "recv_any"
+    sources: tuple[int, ...]
+    tag: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reply(_Base):
+    """Send `reads` to the rank that the named receive-from-any of this turn took its message from."""
+
+    verb: Literal["reply"] = "reply"
+    to: str
+    tag: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Collective(_Base):
+    """A collective of `ranks` (empty: all); stays one operation until lowered for a rank, lazily.
+
+    `postcondition` is what holds of `writes` afterwards: `sum` (every rank has the sum over ranks), `shard` (each
+    rank has the sum in its own piece), `gather` (every rank has every rank's piece), `copy` (the root's values).
+    """
+
+    verb: Literal["collective"] = "collective"
+    kind: Literal["all_reduce", "reduce_scatter", "all_gather", "broadcast"] = "all_reduce"
+    algorithm: str = "native"
+    ranks: tuple[int, ...] = ()
+    root: int = 0
+    postcondition: Literal["sum", "shard", "gather", "copy"] = "sum"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Local(_Base):
+    """A kernel of `kernels.py` on this rank's buffers.
+
+    `requires` is the postcondition that the last writer of every element of the gradient it reads must have
+    declared; `postcondition` is what this kernel itself declares of what it writes.
+    """
+
+    verb: Literal["local"] = "local"
+    kernel: str
+    arguments: dict[str, float] = dataclasses.field(default_factory=dict)
+    requires: str | None = None
+    postcondition: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SharedRead(_Base):
+    """Copy a range of a shared buffer (`reads`) into a private one (`writes`)."""
+
+    verb: Literal["shared_read"] = "shared_read"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SharedAdd(_Base):
+    """shared `writes` += scale * private `reads`; unlocked (Hogwild) unless `locked`."""
+
+    verb: Literal["shared_add"] = "shared_add"
+    scale: float = 1.0
+    locked: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Repeat:
+    """The body, `count` times in each turn; without a count until every source of its receives has stopped."""
+
+    __pydantic_config__ = CLOSED
+    verb: Literal["repeat"] = "repeat"
+    name: str
+    body: tuple[Operation, ...]
+    count: int | None = None
+
+
+Operation = Annotated[
+    Need | Ready | Send | Recv | RecvAny | Reply | Collective | Local | SharedRead | SharedAdd | Repeat,
+    Field(discriminator="verb"),
+]
+
+
+@dataclass(frozen=True)
+class Role:
+    """The loop body of some ranks; all workers of a synchronous scheme share one."""
+
+    __pydantic_config__ = CLOSED
+    name: str
+    ranks: tuple[int, ...]
+    body: tuple[Operation, ...]
+
+    @cached_property
+    def until_stopped(self) -> bool:
+        """True where the role serves others and has no number of turns of its own."""
+        return len(self.body) == 1 and isinstance(self.body[0], Repeat) and self.body[0].count is None
+
+    @cached_property
+    def flat(self) -> tuple[Any, ...]:
+        """The operations of one turn with every repeat spelled out.
+
+        Inside a repeat, `after_previous` means the previous pass of that body (in its first pass: the last pass
+        of the previous turn). From outside, the name of a repeated operation means its last pass.
+        """
+        if self.until_stopped:
+            return self.body[0].body
+        return tuple(_flatten(self.body))
+
+
+def _flatten(body: tuple[Operation, ...]) -> Iterator[Any]:
+    final: dict[str, str] = {}  # name inside a repeat -> name of its last pass
+    for operation in body:
+        if not isinstance(operation, Repeat):
+            renamed = {
+                "after": tuple(final.get(name, name) for name in operation.after),
+                "after_previous": tuple(final.get(name, name) for name in operation.after_previous),
+            }
+            yield dataclasses.replace(operation, **renamed) if final else operation
+            continue
+        if operation.count is None or any(isinstance(inner, Repeat) for inner in operation.body):
+            raise InputError(
+                f"plan: repeat {operation.name!r}: a repeat holds no other repeat, and one until stopped is the whole body"
+            )
+        inside = {inner.name for inner in operation.body}
+
+        def of_pass(names: tuple[str, ...], number: int, inside: set[str] = inside) -> tuple[str, ...]:
+            return tuple(f"{name}#{number}" if name in inside else final.get(name, name) for name in names)
+
+        for number in range(operation.count):
+            for inner in operation.body:
+                changes: dict[str, Any] = {"name": f"{inner.name}#{number}", "after": of_pass(inner.after, number)}
+                if number:
+                    changes["after"] += of_pass(inner.after_previous, number - 1)
+                    changes["after_previous"] = ()
+                else:
+                    changes["after_previous"] = of_pass(inner.after_previous, operation.count - 1)
+                if isinstance(inner, Reply):
+                    changes["to"] = f"{inner.to}#{number}"
+                yield dataclasses.replace(inner, **changes)
+        final |= {name: f"{name}#{operation.count - 1}" for name in inside}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a scheme has planned. See the module's docstring for the meaning of order, lanes and waits."""
+
+    __pydantic_config__ = CLOSED
+    name: str
+    ranks: int
+    tensors: tuple[Tensor, ...]
+    buffers: tuple[Buffer, ...]
+    roles: tuple[Role, ...]
+    provenance: dict[str, str] = dataclasses.field(default_factory=dict)
+    version: int = VERSION
+
+    @cached_property
+    def role_of(self) -> dict[int, Role]:
+        """Rank -> its role."""
+        return {rank: role for role in self.roles for rank in role.ranks}
+
+    @cached_property
+    def buffer(self) -> dict[str, Buffer]:
+        """Name -> buffer."""
+        return {buffer.name: buffer for buffer in self.buffers}
+
+    @cached_property
+    def symmetric(self) -> bool:
+        """True where one role with collectives of all ranks is all there is: every rank does the same."""
+        return len(self.roles) == 1 and all(
+            isinstance(op, Need | Ready | Local) or (isinstance(op, Collective) and not op.ranks)
+            for op in self.roles[0].flat
+        )
+
+    def bytes_of(self, refs: tuple[Ref, ...]) -> int:
+        """Bytes of the whole ranges (a piece is counted as its range)."""
+        return sum((ref.stop - ref.start) * DTYPE_BYTES[self.buffer[ref.buffer].dtype] for ref in refs)
+
+    def communications(self, role: Role | None = None) -> list[Any]:
+        """The operations of a role (default: the first) that move data between ranks, in launch order."""
+        verbs = ("send", "recv", "recv_any", "reply", "collective", "shared_read", "shared_add")
+        return [op for op in (role or self.roles[0]).flat if op.verb in verbs]
+
+    def messages(self, role: Role | None = None) -> list[list[str]]:
+        """Tensor names of each collective message of a role, in the order sent."""
+        found = []
+        for op in self.communications(role):
+            if isinstance(op, Collective):
+                names = [
+                    tensor.name
+                    for ref in op.writes
+                    for tensor in self.tensors
+                    if self.buffer[ref.buffer].elements == self.tensors[-1].stop
+                    and tensor.start < ref.stop
+                    and ref.start < tensor.stop
+                ]
+                found.append(names)
+        return found
+
+    def to_json(self) -> str:
+        """Canonical JSON; equal plans give equal text."""
+        return json.dumps(_ADAPTER.dump_python(self, mode="json", exclude_defaults=False), sort_keys=True)
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the canonical JSON: what ranks compare before they start."""
+        return hashlib.sha256(self.to_json().encode()).hexdigest()
+
+    @staticmethod
+    def from_json(text: str, where: str = "plan") -> Plan:
+        """Parse and validate; raises InputError that names the place."""
+        try:
+            plan = _ADAPTER.validate_json(text)
+        except ValidationError as error:
+            raise InputError(f"{where}: not a plan: {first_problem(error)}") from None
+        if plan.version != VERSION:
+            raise InputError(f"{where}: plan version {plan.version}; this gradsync reads version {VERSION}: plan again")
+        return plan
+
+
+def first_problem(error: ValidationError) -> str:
+    """The first problem that pydantic found, in one line: place and reason."""
+    problem = error.errors(include_url=False)[0]
+    place = ".".join(str(part) for part in problem["loc"]) or "top level"
+    more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
+    return f"{place}: {problem['msg']}{more}"
+
+
+_ADAPTER = TypeAdapter(Plan)

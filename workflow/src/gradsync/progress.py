@@ -1,0 +1,311 @@
+"""The one event loop behind check, simulation and oracle: which operation may go next, and when.
+
+The loop knows the plan's rules (order of a lane, waits, matching of messages, arrival of all ranks at a collective)
+and nothing of values. Time comes from a `Clock`; with the zero clock the loop only finds an order or a deadlock.
+
+Transfers in flight at the same time share what they have in common (a rank's sending or receiving side) equally by
+processor sharing of their transfer part; start-up latencies overlap. So no message is ever faster than its link.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import defaultdict, deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from gradsync.plan import Collective, Plan, RecvAny, Reply, Send, SharedAdd
+
+
+class Cost(NamedTuple):
+    """Seconds of one message: start-up latency, then transfer that shares the link."""
+
+    latency: float
+    transfer: float
+
+
+class Clock:
+    """Durations of operations; this base class is the zero clock."""
+
+    def local(self, rank: int, operation: Any) -> float:
+        """Seconds of a need, ready, local or shared operation on `rank`."""
+        return 0.0
+
+    def message(self, operation: Any) -> Cost:
+        """Seconds of a send, reply or collective."""
+        return Cost(0.0, 0.0)
+
+
+class Event(NamedTuple):
+    """One finished operation: `index` into the role's flat body, `source` of a receive."""
+
+    rank: int
+    turn: int
+    index: int
+    start: float
+    end: float
+    source: int | None
+
+
+@dataclass
+class Outcome:
+    """Events in order of completion, and what never finished (rank, turn, index) where the plan is stuck."""
+
+    events: list[Event]
+    stuck: list[tuple[int, int, int]]
+    finished: dict[int, set[tuple[int, int]]] = field(default_factory=dict)
+
+
+class _Flow:
+    __slots__ = ("remaining", "rate", "since", "version", "sides", "done")
+
+    def __init__(self, seconds: float, sides: list[tuple[str, int]], done: Callable[[float], None]):
+        self.remaining, self.sides, self.done = seconds, sides, done
+        self.rate, self.since, self.version = 0.0, 0.0, 0
+
+
+class _RoleGraph:
+    """Successors of each operation of a role, once for all its ranks and turns."""
+
+    def __init__(self, body: tuple[Any, ...], where: str):
+        self.body = body
+        index = {op.name: i for i, op in enumerate(body)}
+        self.same: list[list[int]] = [[] for _ in body]  # released when the operation finishes
+        self.next: list[list[int]] = [[] for _ in body]  # the same, in the next turn
+        self.same_post: list[list[int]] = [[] for _ in body]  # released when a send is posted
+        self.next_post: list[list[int]] = [[] for _ in body]
+        self.waits = [0] * len(body)
+        self.waits_first = [0] * len(body)  # in the first turn
+        lanes: dict[str, list[int]] = defaultdict(list)
+        for i, op in enumerate(body):
+            lanes[op.lane].append(i)
+            for name in op.after:
+                self.same[index[name]].append(i)
+                self.waits[i] += 1
+                self.waits_first[i] += 1
+            for name in op.after_previous:
+                self.next[index[name]].append(i)
+                self.waits[i] += 1
+        for order in lanes.values():
+            for before, after in zip(order, order[1:], strict=False):
+                (self.same_post if isinstance(body[before], Send | Reply) else self.same)[before].append(after)
+                self.waits[after] += 1
+                self.waits_first[after] += 1
+            (self.next_post if isinstance(body[order[-1]], Send | Reply) else self.next)[order[-1]].append(order[0])
+            self.waits[order[0]] += 1
+
+
+class Progress:
+    """Runs `turns` turns of `plan` on `clock`.
+
+    `ranks` may name fewer ranks where the plan is symmetric; `arrivals` {(rank, turn, operation): source} resolves
+    receives from any as a real run did, instead of by time.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        turns: int,
+        clock: Clock,
+        ranks: tuple[int, ...] | None = None,
+        arrivals: Mapping[tuple[int, int, str], int] | None = None,
+    ):
+        self.plan, self.turns, self.clock, self.arrivals = plan, turns, clock, arrivals
+        self.ranks = ranks or tuple(range(plan.ranks))
+        graphs = {role.name: _RoleGraph(role.flat, role.name) for role in plan.roles}
+        self.graph = {rank: graphs[plan.role_of[rank].name] for rank in self.ranks}
+        self.open_ended = {rank: plan.role_of[rank].until_stopped for rank in self.ranks}
+        self.waits: dict[tuple[int, int], list[int]] = {}
+        self.started: dict[tuple[int, int, int], float] = {}
+        self.events: list[Event] = []
+        self.heap: list[tuple[float, int, Callable[[float], None]]] = []
+        self.sequence = 0
+        self.arrived: dict[tuple[str, int, tuple[int, ...]], list[tuple[int, int]]] = defaultdict(list)
+        self.inbox: dict[tuple[int, int, int], deque[None]] = defaultdict(deque)  # (source, to, tag)
+        self.inbox_order: dict[tuple[int, int], deque[int]] = defaultdict(deque)  # (to, tag) -> sources by arrival
+        self.posted: dict[tuple[int, int, int], deque[tuple[int, int, int]]] = defaultdict(deque)
+        self.posted_any: dict[tuple[int, int], deque[tuple[int, int, int]]] = defaultdict(deque)
+        self.source_of: dict[tuple[int, int, str], int] = {}
+        self.locks: dict[str, deque[tuple[int, int, int]]] = defaultdict(deque)
+        self.flows: dict[tuple[str, int], set[_Flow]] = defaultdict(set)
+        self.everyone = [(side, rank) for rank in self.ranks for side in ("out", "in")]
+
+    def run(self) -> Outcome:
+        """The whole run. A plan that is stuck returns with what never finished."""
+        for rank in self.ranks:
+            for index, waits in enumerate(self._turn(rank, 0)):
+                if waits == 0 and (rank, 0, index) not in self.started:
+                    self._start(rank, 0, index, 0.0)
+        while self.heap:
+            now, _, action = heapq.heappop(self.heap)
+            action(now)
+        finished: dict[int, set[tuple[int, int]]] = {rank: set() for rank in self.ranks}
+        for event in self.events:
+            finished[event.rank].add((event.turn, event.index))
+        stuck = [
+            (rank, turn, index)
+            for rank in self.ranks
+            if not self.open_ended[rank]
+            for turn in range(self.turns)
+            for index in range(len(self.graph[rank].body))
+            if (turn, index) not in finished[rank]
+        ]
+        return Outcome(self.events, stuck, finished)
+
+    def _turn(self, rank: int, turn: int) -> list[int]:
+        waits = self.waits.get((rank, turn))
+        if waits is None:
+            graph = self.graph[rank]
+            waits = self.waits[rank, turn] = list(graph.waits if turn else graph.waits_first)
+        return waits
+
+    def _at(self, time: float, action: Callable[[float], None]) -> None:
+        self.sequence += 1
+        heapq.heappush(self.heap, (time, self.sequence, action))
+
+    def _release(self, rank: int, turn: int, same: list[int], following: list[int], now: float) -> None:
+        waits = self.waits[rank, turn]
+        for index in same:
+            waits[index] -= 1
+            if waits[index] == 0:
+                self._start(rank, turn, index, now)
+        if following and (turn + 1 < self.turns or self.open_ended[rank]):
+            waits = self._turn(rank, turn + 1)
+            for index in following:
+                waits[index] -= 1
+                if waits[index] == 0:
+                    self._start(rank, turn + 1, index, now)
+
+    def _finish(self, rank: int, turn: int, index: int, now: float, source: int | None = None) -> None:
+        graph = self.graph[rank]
+        self.events.append(Event(rank, turn, index, self.started[rank, turn, index], now, source))
+        self._release(rank, turn, graph.same[index], graph.next[index], now)
+
+    def _start(self, rank: int, turn: int, index: int, now: float) -> None:
+        graph = self.graph[rank]
+        op = graph.body[index]
+        self.started[rank, turn, index] = now
+        match op.verb:
+            case "collective":
+                self._arrive(op, rank, turn, index, now)
+            case "send" | "reply":
+                to = self.source_of[rank, turn, op.to] if isinstance(op, Reply) else op.to
+                self._send(op, rank, to, turn, index, now)
+                self._release(rank, turn, graph.same_post[index], graph.next_post[index], now)
+            case "recv":
+                self.posted[op.source, rank, op.tag].append((rank, turn, index))
+                self._match(op.source, rank, op.tag, now)
+            case "recv_any":
+                self.posted_any[rank, op.tag].append((rank, turn, index))
+                self._match_any(rank, op.tag, now)
+            case "shared_add" if op.locked:
+                queue = self.locks[op.writes[0].buffer]
+                queue.append((rank, turn, index))
+                if len(queue) == 1:
+                    self._locked(op, now)
+            case _:
+                seconds = self.clock.local(rank, op)
+                self._at(now + seconds, lambda t: self._finish(rank, turn, index, t))
+
+    def _locked(self, op: SharedAdd, now: float) -> None:
+        queue = self.locks[op.writes[0].buffer]
+        rank, turn, index = queue[0]
+        holder = self.graph[rank].body[index]
+
+        def done(time: float) -> None:
+            queue.popleft()
+            self._finish(rank, turn, index, time)
+            if queue:
+                self._locked(holder, time)
+
+        self._at(now + self.clock.local(rank, holder), done)
+
+    def _arrive(self, op: Collective, rank: int, turn: int, index: int, now: float) -> None:
+        key = (op.name, turn, op.ranks)
+        here = self.arrived[key]
+        here.append((rank, index))
+        group = op.ranks or self.ranks
+        if len(here) < len(group):
+            return
+        del self.arrived[key]
+
+        def done(time: float) -> None:
+            for member, its_index in here:
+                self._finish(member, turn, its_index, time)
+
+        sides = [(side, member) for member in group for side in ("out", "in")] if op.ranks else self.everyone
+        self._transfer(self.clock.message(op), sides, now, done)
+
+    def _send(self, op: Any, rank: int, to: int, turn: int, index: int, now: float) -> None:
+        def done(time: float) -> None:
+            self.inbox[rank, to, op.tag].append(None)
+            self.inbox_order[to, op.tag].append(rank)
+            self._finish(rank, turn, index, time)
+            self._match(rank, to, op.tag, time)
+            self._match_any(to, op.tag, time)
+
+        self._transfer(self.clock.message(op), [("out", rank), ("in", to)], now, done)
+
+    def _match(self, source: int, to: int, tag: int, now: float) -> None:
+        waiting, messages = self.posted[source, to, tag], self.inbox[source, to, tag]
+        while waiting and messages:
+            messages.popleft()
+            self.inbox_order[to, tag].remove(source)
+            rank, turn, index = waiting.popleft()
+            self._received(rank, turn, index, source, now)
+
+    def _match_any(self, to: int, tag: int, now: float) -> None:
+        waiting, order = self.posted_any[to, tag], self.inbox_order[to, tag]
+        while waiting:
+            rank, turn, index = waiting[0]
+            op: RecvAny = self.graph[rank].body[index]
+            allowed = op.sources if self.arrivals is None else (self.arrivals.get((rank, turn, op.name)),)
+            source = next((source for source in order if source in allowed), None)
+            if source is None:
+                return
+            waiting.popleft()
+            order.remove(source)
+            self.inbox[source, to, tag].popleft()
+            self.source_of[rank, turn, op.name] = source
+            self._received(rank, turn, index, source, now)
+
+    def _received(self, rank: int, turn: int, index: int, source: int, now: float) -> None:
+        # through the heap: a row of messages that have all arrived would otherwise nest as deep as it is long
+        self._at(now, lambda time: self._finish(rank, turn, index, time, source))
+
+    def _transfer(
+        self, cost: Cost, sides: list[tuple[str, int]], now: float, done: Callable[[float], None]
+    ) -> None:
+        flow = _Flow(cost.transfer, sides, done)
+        self._at(now + cost.latency, lambda time: self._begin(flow, time))
+
+    def _begin(self, flow: _Flow, now: float) -> None:
+        if flow.remaining <= 0.0:
+            flow.done(now)
+            return
+        for side in flow.sides:
+            self.flows[side].add(flow)
+        self._share(flow, now)
+
+    def _share(self, changed: _Flow, now: float) -> None:
+        """Give `changed` and every flow that meets it its share of the most crowded side it uses."""
+        touched = set().union(*(self.flows[side] for side in changed.sides))
+        for flow in touched:
+            flow.remaining -= (now - flow.since) * flow.rate
+            flow.since = now
+            flow.rate = 1.0 / max(len(self.flows[side]) for side in flow.sides)
+            flow.version += 1
+            self._at(
+                now + max(flow.remaining, 0.0) / flow.rate,
+                lambda time, flow=flow, version=flow.version: self._end(flow, version, time),
+            )
+
+    def _end(self, flow: _Flow, version: int, now: float) -> None:
+        if version != flow.version:
+            return  # its share has changed since
+        flow.version += 1
+        for side in flow.sides:
+            self.flows[side].discard(flow)
+        self._share(flow, now)
+        flow.done(now)

@@ -1,0 +1,372 @@
+"""Execute a plan on real ranks over torch.distributed. Reads nothing but the plan.
+
+The compute lane is the calling thread; every other lane is a thread of its own with process groups of its own, and
+blocks in each of its operations, so that what the plan makes sequential is sequential. Autograd's hooks only say that
+a gradient is there: the order in which messages leave is the plan's.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import tempfile
+import threading
+import time
+from collections import defaultdict
+from typing import IO, Any, Protocol
+
+import torch
+import torch.distributed as dist
+
+from gradsync.collectives import NATIVE, lower, scratch
+from gradsync.errors import RunError
+from gradsync.kernels import KERNELS
+from gradsync.plan import COMPUTE, Buffer, Collective, Need, Plan, Ready, Ref, Reply, Send, piece
+from gradsync.runtime.group import Groups, agree
+from gradsync.trace import Span, Trace
+
+
+class Compute(Protocol):
+    """Forward and backward of one rank."""
+
+    def __call__(self, turn: int, step: Step) -> None:
+        """One turn: calls `step.need` before forward, `step.backward` between, `step.ready` for each gradient."""
+
+
+class _Failed(Exception):
+    """Another lane of this rank has failed."""
+
+
+class Executor:
+    """Runs a plan's role of `rank`; `buffers` (name -> flat tensor) are allocated as the plan says, zeroed.
+
+    Collective over all ranks of the plan. `dtype` replaces the floating-point type of all buffers.
+    """
+
+    def __init__(self, plan: Plan, rank: int, groups: Groups, *, dtype: torch.dtype | None = None):
+        agree(plan, rank)
+        self.plan, self.rank, self.groups = plan, rank, groups
+        groups.prepare(plan)
+        self.role = plan.role_of[rank]
+        self.everyone = tuple(range(plan.ranks))
+        body: list[Any] = []
+        extra: list[Buffer] = []
+        for tag, op in enumerate(self.role.flat):
+            if isinstance(op, Collective) and op.algorithm != NATIVE:
+                body += lower(op, rank, plan.ranks, tag + 1)
+                extra.append(scratch(op, plan.ranks, plan.buffer[op.writes[0].buffer].dtype))
+            else:
+                body.append(op)
+        self.lanes: dict[str, list[Any]] = defaultdict(list)
+        for op in body:
+            self.lanes[op.lane].append(op)
+        self.lane_of = {op.name: op.lane for op in body}
+        # operations that another lane waits for: only these wake anybody
+        self.watched = {
+            name for op in body for name in (*op.after, *op.after_previous) if self.lane_of[name] != op.lane
+        }
+        self.buffers: dict[str, torch.Tensor] = {}
+        self.files: dict[str, IO[bytes]] = {}
+        for buffer in (*plan.buffers, *extra):
+            kind = getattr(torch, buffer.dtype)
+            kind = dtype if dtype is not None and kind.is_floating_point else kind
+            self.buffers[buffer.name] = self._shared(buffer, kind) if buffer.shared else torch.zeros(buffer.elements, dtype=kind)
+        self.views = {
+            op.name: ([self._view(ref) for ref in op.reads], [self._view(ref) for ref in op.writes]) for op in body
+        }
+        size = {name: tensor.dtype.itemsize for name, tensor in self.buffers.items()}
+        self.bytes = {
+            op.name: sum((ref.stop - ref.start) * size[ref.buffer] for ref in op.writes or op.reads) for op in body
+        }
+        self.condition = threading.Condition()
+        self.finished: dict[str, int] = dict.fromkeys(self.lane_of, -1)
+        self.sends: dict[str, dist.Work] = {}
+        self.sources: dict[str, int] = {}
+        self.failure: BaseException | None = None
+        self.spans: list[Span] = []
+        self.turn = 0  # the next turn to run; turns go on over calls of `run`
+
+    def _view(self, ref: Ref) -> torch.Tensor:
+        start, stop = piece(ref.start, ref.stop, self.rank, self.plan.ranks) if ref.mine else (ref.start, ref.stop)
+        return self.buffers[ref.buffer][start:stop]
+
+    def _shared(self, buffer: Buffer, kind: torch.dtype) -> torch.Tensor:
+        """One array for all ranks of this machine, in a file that lives in memory."""
+        found = [""]
+        if self.rank == 0:
+            handle, found[0] = tempfile.mkstemp(prefix="gradsync-", dir="/dev/shm")
+            os.truncate(handle, max(1, buffer.elements) * kind.itemsize)
+            os.close(handle)
+        dist.broadcast_object_list(found, src=0)
+        (path,) = found
+        self.files[buffer.name] = open(path, "rb")  # each rank's own, to lock with
+        tensor = torch.from_file(path, shared=True, size=buffer.elements, dtype=kind)
+        dist.barrier()
+        if self.rank == 0:
+            os.unlink(path)  # the mappings keep it; nothing is left behind, after a crash either
+        return tensor
+
+    def run(self, turns: int, compute: Compute | None = None, *, record: bool = True) -> None:
+        """Run the role's loop `turns` more turns (a role that serves others: until they have had theirs).
+
+        Raises RunError that names rank and operation where something failed.
+        """
+        first, last = self.turn, self.turn + (self._served(turns) if self.role.until_stopped else turns)
+        threads = [
+            threading.Thread(target=self._lane, args=(ops, first, last, record), name=lane, daemon=True)
+            for lane, ops in self.lanes.items()
+            if lane != COMPUTE
+        ]
+        for thread in threads:
+            thread.start()
+        try:
+            for turn in range(first, last):
+                self._compute_turn(turn, compute, record)
+        except _Failed:
+            pass
+        except BaseException as error:
+            self._fail(error)
+        for thread in threads:
+            thread.join()
+        if self.failure is not None:
+            failure, self.failure = self.failure, None
+            raise failure
+        for name in list(self.sends):
+            self._sent(name, last - 1)
+        self.turn = last
+
+    def trace(self, name: str | None = None) -> Trace:
+        """This rank's spans so far, on the clock of this machine."""
+        return Trace(name or self.plan.name, "measured", self.turn, tuple(self.spans), {**self.plan.provenance, "plan": self.plan.digest})
+
+    def _served(self, turns: int) -> int:
+        """How many messages come in all: a role that serves has as many turns."""
+        sends = 0
+        expected = {op.tag for op in self.role.flat if op.verb == "recv_any"}
+        for rank, role in self.plan.role_of.items():
+            if rank != self.rank:
+                sends += sum(isinstance(op, Send) and op.to == self.rank and op.tag in expected for op in role.flat)
+        return sends * turns
+
+    def _compute_turn(self, turn: int, compute: Compute | None, record: bool) -> None:
+        ops = self.lanes[COMPUTE]
+        position = 0
+        while position < len(ops):
+            if not isinstance(ops[position], Need | Ready):
+                self._do(ops[position], turn, record)
+                position += 1
+                continue
+            stop = position
+            while stop < len(ops) and isinstance(ops[stop], Need | Ready):
+                stop += 1
+            if compute is None:
+                raise RunError(f"rank {self.rank}: role {self.role.name!r} computes gradients; nothing to compute was given")
+            Step(self, ops[position:stop], turn, record).run(compute)
+            position = stop
+
+    def _lane(self, ops: list[Any], first: int, last: int, record: bool) -> None:
+        try:
+            for turn in range(first, last):
+                for op in ops:
+                    self._do(op, turn, record)
+        except _Failed:
+            pass
+        except BaseException as error:  # whatever it is must reach the caller of `run`
+            self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        with self.condition:
+            if self.failure is None:
+                self.failure = error
+            self.condition.notify_all()
+
+    def _wait(self, op: Any, turn: int) -> None:
+        for names, wanted in ((op.after, turn), (op.after_previous, turn - 1)):
+            for name in names:
+                if name in self.sends and self.lane_of[name] == op.lane:
+                    self._sent(name, wanted)
+                elif self.finished[name] < wanted:
+                    with self.condition:
+                        self.condition.wait_for(lambda n=name, w=wanted: self.finished[n] >= w or self.failure is not None)
+                    if self.failure is not None:
+                        raise _Failed
+
+    def _finish(self, op: Any, turn: int, start: float, record: bool, source: int | None = None) -> None:
+        end = time.perf_counter()
+        if record:
+            self.spans.append(Span(self.rank, turn, op.name, op.verb, op.lane, start, end, self.bytes[op.name], source))
+        self._mark(op.name, turn)
+
+    def _mark(self, name: str, turn: int) -> None:
+        if name in self.watched:
+            with self.condition:
+                self.finished[name] = turn
+                self.condition.notify_all()
+        else:
+            self.finished[name] = turn
+
+    def _sent(self, name: str, turn: int) -> None:
+        """A posted send is finished once somebody needs to know."""
+        self.sends.pop(name).wait()
+        self._mark(name, turn)
+
+    def _do(self, op: Any, turn: int, record: bool) -> None:
+        self._wait(op, turn)
+        start = time.perf_counter()
+        source = None
+        try:
+            source = self._perform(op, turn)
+        except _Failed:
+            raise
+        except Exception as error:
+            raise RunError(
+                f"rank {self.rank}, turn {turn}, {op.verb} {op.name!r} on lane {op.lane!r}: {str(error).splitlines()[0]}"
+            ) from error
+        if not isinstance(op, Send | Reply):
+            self._finish(op, turn, start, record, source)
+        elif record:
+            end = time.perf_counter()
+            self.spans.append(Span(self.rank, turn, op.name, op.verb, op.lane, start, end, self.bytes[op.name], source))
+
+    def _perform(self, op: Any, turn: int) -> int | None:
+        reads, writes = self.views[op.name]
+        match op.verb:
+            case "collective":
+                self._collective(op, reads, writes)
+            case "local":
+                KERNELS[op.kernel](reads, writes, **op.arguments)
+            case "send" | "reply":
+                if op.name in self.sends:  # of the turn before
+                    self._sent(op.name, turn - 1)
+                to = self.sources[op.to] if isinstance(op, Reply) else op.to
+                group = self.groups.of(op.lane, self.everyone)
+                works = [dist.isend(view, to, group=group, tag=op.tag) for view in reads]
+                for work in works[:-1]:
+                    work.wait()
+                self.sends[op.name] = works[-1]
+                if op.name in self.watched:  # another lane can't wait for it on this lane's behalf
+                    self._sent(op.name, turn)
+            case "recv":
+                for view in writes:
+                    dist.recv(view, op.source, group=self.groups.of(op.lane, self.everyone), tag=op.tag)
+                return op.source
+            case "recv_any":
+                group = self.groups.of(op.lane, self.everyone)
+                source = dist.recv(writes[0], None, group=group, tag=op.tag)
+                if source not in op.sources:
+                    raise RunError(f"message from rank {source}, expected one of {op.sources}")
+                for view in writes[1:]:
+                    dist.recv(view, source, group=group, tag=op.tag)
+                self.sources[op.name] = source
+                return source
+            case "shared_read":
+                writes[0].copy_(reads[0])
+            case "shared_add":
+                if op.locked:
+                    self._locked_add(op, reads[0], writes[0])
+                else:
+                    writes[0].add_(reads[0], alpha=op.scale)
+        return None
+
+    def _locked_add(self, op: Any, value: torch.Tensor, target: torch.Tensor) -> None:
+        file = self.files[op.writes[0].buffer]
+        fcntl.flock(file, fcntl.LOCK_EX)
+        try:
+            target.add_(value, alpha=op.scale)
+        finally:
+            fcntl.flock(file, fcntl.LOCK_UN)
+
+    def _collective(self, op: Collective, reads: list[torch.Tensor], writes: list[torch.Tensor]) -> None:
+        ranks = op.ranks or self.everyone
+        group = self.groups.of(op.lane, ranks)
+        for source, target in zip(reads, writes, strict=True):
+            if op.kind == "all_reduce":
+                if target.data_ptr() != source.data_ptr():
+                    target.copy_(source)
+                dist.all_reduce(target, group=group)
+            elif op.kind == "broadcast":
+                if target.data_ptr() != source.data_ptr():
+                    target.copy_(source)
+                dist.broadcast(target, op.root, group=group)
+            else:
+                self._pieces(op, source, target, ranks, group)
+
+    def _pieces(self, op: Collective, source: torch.Tensor, target: torch.Tensor, ranks: tuple[int, ...], group: Any) -> None:
+        """Reduce-scatter and all-gather of pieces that may differ by an element: padded to the longest."""
+        n, me = len(ranks), ranks.index(self.rank)
+        bounds = [piece(0, len(source), i, n) for i in range(n)]
+        longest = max(stop - start for start, stop in bounds)
+        padded = [source.new_zeros(longest) for _ in range(n)]
+        if op.kind == "reduce_scatter":
+            for pad, (start, stop) in zip(padded, bounds, strict=True):
+                pad[: stop - start] = source[start:stop]
+            mine = source.new_zeros(longest)
+            dist.reduce_scatter(mine, padded, group=group)
+            start, stop = bounds[me]
+            target[start:stop] = mine[: stop - start]
+        else:
+            start, stop = bounds[me]
+            mine = source.new_zeros(longest)
+            mine[: stop - start] = source[start:stop]
+            dist.all_gather(padded, mine, group=group)
+            for pad, (start, stop) in zip(padded, bounds, strict=True):
+                target[start:stop] = pad[: stop - start]
+
+
+class Step:
+    """One forward and backward pass, as the model drives it."""
+
+    def __init__(self, executor: Executor, ops: list[Any], turn: int, record: bool):
+        self.executor, self.turn, self.record = executor, turn, record
+        self.needs = {op.layer: op for op in ops if isinstance(op, Need)}
+        self.order = [op for op in ops if isinstance(op, Ready)]
+        self.by_tensor = {op.tensor: op for op in self.order}
+        self.arrived: set[str] = set()
+        self.next = 0  # gradients become ready in the plan's order, whatever autograd's was
+        self.forward: Need | None = None  # the layer whose forward is running
+        self.since = time.perf_counter()
+
+    def run(self, compute: Compute) -> None:
+        """Run it; a tensor that backward never reached counts as a zero gradient."""
+        compute(self.turn, self)
+        self.backward()
+        for op in self.order:
+            if op.tensor not in self.arrived:
+                self.executor._wait(op, self.turn)
+                self.executor.views[op.name][1][0].zero_()
+                self.arrived.add(op.tensor)
+        self._advance()
+
+    def need(self, layer: str | None = None) -> None:
+        """Block until forward of `layer` (None: of the whole model) may begin."""
+        op = self.needs.get(layer)
+        if op is not None:
+            self.backward()
+            self.executor._wait(op, self.turn)
+            self.forward, self.since = op, time.perf_counter()
+
+    def backward(self) -> None:
+        """Forward (of the last needed layer) is over."""
+        if self.forward is not None:
+            self.executor._finish(self.forward, self.turn, self.since, self.record)
+            self.forward, self.since = None, time.perf_counter()
+
+    def ready(self, tensor: str, gradient: torch.Tensor) -> None:
+        """Backward has produced `gradient` (any shape), which is copied to its place in the plan's buffer."""
+        op = self.by_tensor.get(tensor)
+        if op is None:
+            raise RunError(
+                f"rank {self.executor.rank}: plan {self.executor.plan.name!r} has no tensor {tensor!r}: "
+                "plan again for this model"
+            )
+        self.backward()
+        self.executor._wait(op, self.turn)
+        self.executor.views[op.name][1][0].copy_(gradient.reshape(-1))
+        self.arrived.add(tensor)
+        self._advance()
+
+    def _advance(self) -> None:
+        while self.next < len(self.order) and self.order[self.next].tensor in self.arrived:
+            self.executor._finish(self.order[self.next], self.turn, self.since, self.record)
+            self.since = time.perf_counter()
+            self.next += 1

@@ -1,0 +1,74 @@
+"""Schedules: which gradients travel together, when, on which lane.
+
+A schedule is one file here with a function
+
+    schedule(workload, cost, **options) -> tuple[Message, ...]
+
+It gets the workload (layers in backward order) and the cost of an all-reduce, and gives the messages in the order
+sent. Discovery finds the file; its name is the schedule's name. A planner knows no rank, no clock, no file.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+from gradsync.costs import MessageCost
+from gradsync.errors import InputError
+from gradsync.workload import Workload
+
+DEFAULT_LANE = "network"
+
+
+class Message(NamedTuple):
+    """Layers first..last (indices in backward order) in one message; `after_backward` holds it until backward ends."""
+
+    first: int
+    last: int
+    lane: str = DEFAULT_LANE
+    after_backward: bool = False
+
+
+Schedule = Callable[..., tuple[Message, ...]]
+
+
+def names() -> list[str]:
+    """Names of all schedules, sorted."""
+    return sorted(module.name for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_"))
+
+
+def get(name: str) -> Schedule:
+    """The schedule function of that name; raises InputError that lists the known ones."""
+    if name not in names():
+        raise InputError(f"schedule {name!r} does not exist; there are: {', '.join(names())}")
+    return importlib.import_module(f"{__name__}.{name}").schedule
+
+
+def options(name: str) -> dict[str, Any]:
+    """The options of a schedule and their defaults."""
+    parameters = inspect.signature(get(name)).parameters.values()
+    return {p.name: p.default for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY}
+
+
+def messages(name: str, workload: Workload, cost: MessageCost, chosen: dict[str, Any]) -> tuple[Message, ...]:
+    """Run a schedule; raises InputError for an option that it does not have or a value that it refuses."""
+    known = options(name)
+    for key, value in chosen.items():
+        if key not in known:
+            has = ", ".join(f"{k}={v}" for k, v in known.items()) or "none"
+            raise InputError(f"schedule {name!r} has no option {key!r}; it has: {has}")
+        if type(known[key]) is not type(value) and not (isinstance(known[key], float) and isinstance(value, int)):
+            raise InputError(f"schedule {name!r}, option {key!r}: {value!r} is not a {type(known[key]).__name__}")
+    return get(name)(workload, cost, **chosen)
+
+
+def grouped(lasts: Iterable[int]) -> tuple[Message, ...]:
+    """Messages on the default lane, given the last layer of each."""
+    found, first = [], 0
+    for last in lasts:
+        found.append(Message(first, last))
+        first = last + 1
+    return tuple(found)

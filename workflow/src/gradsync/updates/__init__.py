@@ -1,0 +1,29 @@
+"""Updates: what workers do with gradients, written as the roles of a plan.
+
+An update is one file here with
+
+    plan(name, workload, messages, ranks, *, algorithm, lr, momentum) -> Plan
+
+Discovery finds the file; its name is the update's name.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable
+
+from gradsync.errors import InputError
+from gradsync.plan import Plan
+
+
+def names() -> list[str]:
+    """Names of all updates, sorted."""
+    return sorted(module.name for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_"))
+
+
+def get(name: str) -> Callable[..., Plan]:
+    """The plan builder of that name; raises InputError that lists the known ones."""
+    if name not in names():
+        raise InputError(f"update {name!r} does not exist; there are: {', '.join(names())}")
+    return importlib.import_module(f"{__name__}.{name}").plan

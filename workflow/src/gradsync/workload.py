@@ -1,0 +1,139 @@
+"""A workload: what one iteration of a model computes and sends, tensor by tensor. JSON that people can write by hand.
+
+`layers` are in backward order: the gradient that is ready first comes first; one entry a gradient tensor, named as
+in `named_parameters()`. Seconds and bytes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from gradsync.errors import InputError
+from gradsync.plan import DTYPE_BYTES, first_problem
+
+VERSION = 1
+
+
+class Layer(BaseModel):
+    """One gradient tensor. `backward_seconds`: from the moment the previous gradient was ready to this one's."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    name: str
+    bytes: int = Field(gt=0)
+    backward_seconds: float = Field(ge=0, allow_inf_nan=False)
+    forward_seconds: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    forward_index: int | None = Field(default=None, ge=0)
+    elements: int | None = Field(default=None, gt=0)
+    dtype: str = "float32"
+
+    @model_validator(mode="after")
+    def _size(self) -> Layer:
+        if self.dtype not in DTYPE_BYTES:
+            raise ValueError(f"layer {self.name!r}: unknown dtype {self.dtype!r} (known: {', '.join(DTYPE_BYTES)})")
+        width = DTYPE_BYTES[self.dtype]
+        if self.elements is not None and self.elements * width != self.bytes:
+            raise ValueError(f"layer {self.name!r}: {self.elements} {self.dtype} elements are not {self.bytes} bytes")
+        return self
+
+    @property
+    def parameters(self) -> float:
+        """Elements of the tensor (a fraction where hand-written bytes are no whole number of them)."""
+        return self.bytes / DTYPE_BYTES[self.dtype]
+
+
+class Workload(BaseModel):
+    """One iteration of one rank: forward, then backward layer by layer, then update (seconds)."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    version: int = VERSION
+    name: str
+    forward_seconds: float = Field(ge=0, allow_inf_nan=False)
+    update_seconds: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    layers: tuple[Layer, ...] = Field(min_length=1)
+    provenance: dict[str, Any] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Workload:
+        if self.version != VERSION:
+            raise ValueError(f"workload version {self.version}; this gradsync reads version {VERSION}")
+        name, times = Counter(layer.name for layer in self.layers).most_common(1)[0]
+        if times > 1:
+            raise ValueError(f"layer {name!r} appears {times} times")
+        if len({layer.dtype for layer in self.layers}) > 1:
+            raise ValueError("layers of different dtype: give all gradients one dtype")
+        return self
+
+    @property
+    def backward_seconds(self) -> float:
+        """t_b: all layers together."""
+        return sum(layer.backward_seconds for layer in self.layers)
+
+    @property
+    def bytes(self) -> int:
+        """Gradient bytes of the whole model."""
+        return sum(layer.bytes for layer in self.layers)
+
+    @property
+    def unit(self) -> str:
+        """The dtype in which plans count elements: the gradients' own, or bytes where sizes are no multiple of it."""
+        dtype = self.layers[0].dtype
+        return dtype if all(layer.bytes % DTYPE_BYTES[dtype] == 0 for layer in self.layers) else "uint8"
+
+    def sizes(self) -> np.ndarray:
+        """Bytes of each gradient.  # (layers,)"""
+        return np.array([layer.bytes for layer in self.layers], dtype=float)
+
+    def ready_seconds(self) -> np.ndarray:
+        """When each gradient is ready, forward starting at 0: t_f + sum of t_b so far (Eq. 6).  # (layers,)"""
+        return self.forward_seconds + np.cumsum([layer.backward_seconds for layer in self.layers])
+
+    def scaled(self, *, forward_seconds: float, backward_seconds: float, note: str) -> Workload:
+        """The same layers with other totals; the share of each layer in the backward pass stays.
+
+        The note goes into the provenance. Per-layer forward seconds are scaled with the forward total.
+        """
+        back = backward_seconds / self.backward_seconds if self.backward_seconds else 0.0
+        ahead = forward_seconds / self.forward_seconds if self.forward_seconds else 0.0
+        layers = tuple(
+            layer.model_copy(
+                update={
+                    "backward_seconds": layer.backward_seconds * back,
+                    "forward_seconds": None if layer.forward_seconds is None else layer.forward_seconds * ahead,
+                }
+            )
+            for layer in self.layers
+        )
+        return self.model_copy(
+            update={
+                "forward_seconds": forward_seconds,
+                "layers": layers,
+                "provenance": {**self.provenance, "scaling": note},
+            }
+        )
+
+    def to_json(self) -> str:
+        """Indented JSON, fields that are not given left out."""
+        return json.dumps(self.model_dump(mode="json", exclude_none=True), indent=1) + "\n"
+
+    @staticmethod
+    def from_json(text: str, where: str = "workload") -> Workload:
+        """Parse and validate; raises InputError that names the place."""
+        try:
+            return Workload.model_validate_json(text)
+        except ValidationError as error:
+            raise InputError(f"{where}: not a workload: {first_problem(error)}") from None
+
+    @staticmethod
+    def load(path: str | Path) -> Workload:
+        """Read a file; raises InputError where it is missing or not a workload."""
+        try:
+            text = Path(path).read_text()
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"workload {path}: can't be read: {error}") from None
+        return Workload.from_json(text, str(path))
