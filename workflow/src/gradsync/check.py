@@ -275,9 +275,7 @@ def _deadlock(plan: Plan) -> None:
     for (source, to, tag), messages in progress.inbox.items():
         if messages:
             role = plan.role_of[source]
-            steps = tuple(
-                step for step, op in enumerate(role.flat) if isinstance(op, Send | Reply) and op.tag == tag
-            )
+            steps = tuple(step for step, op in enumerate(role.flat) if isinstance(op, Send | Reply) and op.tag == tag)
             _fail(
                 plan,
                 f"unmatched send: rank {to} never receives {len(messages)} message(s) of rank {source} (tag {tag})",

@@ -61,7 +61,7 @@ def evaluate(
     collectives_done: set[tuple[str, int, tuple[int, ...]]] = set()
     for event in outcome.events:
         rank, turn = event.rank, event.turn
-        op = plan.role_of[rank].flat[event.index]
+        op = plan.role_of[rank].flat[event.step]
         views = [_view(values[rank], ref, rank, plan.ranks) for ref in op.reads]
         targets = [_view(values[rank], ref, rank, plan.ranks) for ref in op.writes]
         match op.verb:
@@ -82,8 +82,9 @@ def evaluate(
             case "reply":
                 sent[rank, source_of[rank, turn, op.to], op.tag].append([view.copy() for view in views])
             case "recv" | "recv_any":
-                source_of[rank, turn, op.name] = event.source
-                for target, value in zip(targets, sent[event.source, rank, op.tag].popleft(), strict=True):
+                source = -1 if event.source is None else event.source
+                source_of[rank, turn, op.name] = source
+                for target, value in zip(targets, sent[source, rank, op.tag].popleft(), strict=True):
                     target[:] = value
             case "shared_read":
                 targets[0][:] = views[0]

@@ -218,42 +218,49 @@ class Role:
         Inside a repeat, `after_previous` means the previous pass of that body (in its first pass: the last pass
         of the previous turn). From outside, the name of a repeated operation means its last pass.
         """
-        if self.until_stopped:
-            return self.body[0].body
+        first = self.body[0]
+        if isinstance(first, Repeat) and self.until_stopped:
+            return first.body
+        for op in self.body:
+            if isinstance(op, Repeat) and (not op.count or any(isinstance(inner, Repeat) for inner in op.body)):
+                raise InputError(
+                    f"plan: role {self.name!r}, repeat {op.name!r}: needs a count of at least 1 unless it is the whole "
+                    "body of its role, and holds no other repeat"
+                )
         return tuple(_flatten(self.body))
 
 
-def _flatten(body: tuple[Operation, ...]) -> Iterator[Any]:
+def _flatten(body: tuple[Any, ...]) -> Iterator[Any]:
     final: dict[str, str] = {}  # name inside a repeat -> name of its last pass
     for operation in body:
-        if not isinstance(operation, Repeat):
-            renamed = {
-                "after": tuple(final.get(name, name) for name in operation.after),
-                "after_previous": tuple(final.get(name, name) for name in operation.after_previous),
-            }
-            yield dataclasses.replace(operation, **renamed) if final else operation
-            continue
-        if operation.count is None or any(isinstance(inner, Repeat) for inner in operation.body):
-            raise InputError(
-                f"plan: repeat {operation.name!r}: a repeat holds no other repeat, and one until stopped is the whole body"
-            )
-        inside = {inner.name for inner in operation.body}
+        if isinstance(operation, Repeat):
+            for number in range(operation.count or 0):
+                yield from _one_pass(operation, number, final)
+            final |= {inner.name: f"{inner.name}#{(operation.count or 1) - 1}" for inner in operation.body}
+        elif final:
+            after = tuple(final.get(name, name) for name in operation.after)
+            before = tuple(final.get(name, name) for name in operation.after_previous)
+            yield dataclasses.replace(operation, after=after, after_previous=before)
+        else:
+            yield operation
 
-        def of_pass(names: tuple[str, ...], number: int, inside: set[str] = inside) -> tuple[str, ...]:
-            return tuple(f"{name}#{number}" if name in inside else final.get(name, name) for name in names)
 
-        for number in range(operation.count):
-            for inner in operation.body:
-                changes: dict[str, Any] = {"name": f"{inner.name}#{number}", "after": of_pass(inner.after, number)}
-                if number:
-                    changes["after"] += of_pass(inner.after_previous, number - 1)
-                    changes["after_previous"] = ()
-                else:
-                    changes["after_previous"] = of_pass(inner.after_previous, operation.count - 1)
-                if isinstance(inner, Reply):
-                    changes["to"] = f"{inner.to}#{number}"
-                yield dataclasses.replace(inner, **changes)
-        final |= {name: f"{name}#{operation.count - 1}" for name in inside}
+def _one_pass(repeat: Any, number: int, final: dict[str, str]) -> Iterator[Any]:
+    inside = {inner.name for inner in repeat.body}
+
+    def of_pass(names: tuple[str, ...], which: int) -> tuple[str, ...]:
+        return tuple(f"{name}#{which}" if name in inside else final.get(name, name) for name in names)
+
+    for inner in repeat.body:
+        changes: dict[str, Any] = {"name": f"{inner.name}#{number}", "after": of_pass(inner.after, number)}
+        if number:
+            changes["after"] += of_pass(inner.after_previous, number - 1)
+            changes["after_previous"] = ()
+        else:
+            changes["after_previous"] = of_pass(inner.after_previous, repeat.count - 1)
+        if isinstance(inner, Reply):
+            changes["to"] = f"{inner.to}#{number}"
+        yield dataclasses.replace(inner, **changes)
 
 
 @dataclass(frozen=True)

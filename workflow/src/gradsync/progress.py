@@ -13,6 +13,8 @@ import heapq
 from collections import defaultdict, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from gradsync.plan import Collective, Plan, RecvAny, Reply, Send, SharedAdd
@@ -38,11 +40,11 @@ class Clock:
 
 
 class Event(NamedTuple):
-    """One finished operation: `index` into the role's flat body, `source` of a receive."""
+    """One finished operation: `step` is the index into the role's flat body, `source` of a receive."""
 
     rank: int
     turn: int
-    index: int
+    step: int
     start: float
     end: float
     source: int | None
@@ -58,7 +60,7 @@ class Outcome:
 
 
 class _Flow:
-    __slots__ = ("remaining", "rate", "since", "version", "sides", "done")
+    __slots__ = ("done", "rate", "remaining", "sides", "since", "version")
 
     def __init__(self, seconds: float, sides: list[tuple[str, int]], done: Callable[[float], None]):
         self.remaining, self.sides, self.done = seconds, sides, done
@@ -88,7 +90,7 @@ class _RoleGraph:
                 self.next[index[name]].append(i)
                 self.waits[i] += 1
         for order in lanes.values():
-            for before, after in zip(order, order[1:], strict=False):
+            for before, after in pairwise(order):
                 (self.same_post if isinstance(body[before], Send | Reply) else self.same)[before].append(after)
                 self.waits[after] += 1
                 self.waits_first[after] += 1
@@ -142,7 +144,7 @@ class Progress:
             action(now)
         finished: dict[int, set[tuple[int, int]]] = {rank: set() for rank in self.ranks}
         for event in self.events:
-            finished[event.rank].add((event.turn, event.index))
+            finished[event.rank].add((event.turn, event.step))
         stuck = [
             (rank, turn, index)
             for rank in self.ranks
@@ -274,9 +276,7 @@ class Progress:
         # through the heap: a row of messages that have all arrived would otherwise nest as deep as it is long
         self._at(now, lambda time: self._finish(rank, turn, index, time, source))
 
-    def _transfer(
-        self, cost: Cost, sides: list[tuple[str, int]], now: float, done: Callable[[float], None]
-    ) -> None:
+    def _transfer(self, cost: Cost, sides: list[tuple[str, int]], now: float, done: Callable[[float], None]) -> None:
         flow = _Flow(cost.transfer, sides, done)
         self._at(now + cost.latency, lambda time: self._begin(flow, time))
 
@@ -298,7 +298,7 @@ class Progress:
             flow.version += 1
             self._at(
                 now + max(flow.remaining, 0.0) / flow.rate,
-                lambda time, flow=flow, version=flow.version: self._end(flow, version, time),
+                partial(self._end, flow, flow.version),
             )
 
     def _end(self, flow: _Flow, version: int, now: float) -> None:

@@ -85,7 +85,7 @@ def simulate(
     workload or network lack what the plan needs.
     """
     same = isinstance(workload, Workload)
-    workloads = {rank: workload for rank in range(plan.ranks)} if isinstance(workload, Workload) else dict(workload)
+    workloads = dict.fromkeys(range(plan.ranks), workload) if isinstance(workload, Workload) else dict(workload)
     missing = set(range(plan.ranks)) - set(workloads)
     if missing:
         raise InputError(f"simulate {plan.name!r}: no workload for rank {min(missing)}")

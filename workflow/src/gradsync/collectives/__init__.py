@@ -20,7 +20,7 @@ NATIVE = "native"
 
 
 class Round(NamedTuple):
-    """Transfers of one round: rank source[i] sends pieces [first[i], first[i] + count[i]) to destination[i].
+    """Transfers of one round: rank source[i] sends `pieces[i]` pieces from first[i] on to destination[i].
 
     The destination adds them to its own where `adds`, else they replace its own.  # all (transfers,)
     """
@@ -28,7 +28,7 @@ class Round(NamedTuple):
     source: np.ndarray
     destination: np.ndarray
     first: np.ndarray
-    count: np.ndarray
+    pieces: np.ndarray
     adds: bool
 
 
@@ -61,8 +61,8 @@ def seconds(name: str, n: int, size: float, alpha: float, beta: float, gamma: fl
     per_piece = size / module.pieces(n)
     total = 0.0
     for step in module.rounds(n):
-        sent = np.bincount(step.source, step.count, minlength=n).max() * per_piece
-        received = np.bincount(step.destination, step.count, minlength=n).max() * per_piece
+        sent = np.bincount(step.source, step.pieces, minlength=n).max() * per_piece
+        received = np.bincount(step.destination, step.pieces, minlength=n).max() * per_piece
         total += alpha + beta * sent + (gamma * received if step.adds else 0.0)
     return total
 
@@ -92,15 +92,22 @@ def lower(op: Collective, rank: int, ranks: int, tag: int) -> list[Any]:
     for number, step in enumerate(module.rounds(ranks)):
         waits = op.after if number == 0 else ()
         for i in np.flatnonzero(step.source == rank):
-            low, high = bounds(int(step.first[i]), int(step.count[i]))
+            low, high = bounds(int(step.first[i]), int(step.pieces[i]))
             if high > low:
                 name = f"{op.name}.send{number}.{int(step.destination[i])}"
                 sends.append(
-                    Send(name=name, lane=op.lane, after=waits, reads=(Ref(buffer, low, high),), to=int(step.destination[i]), tag=tag)
+                    Send(
+                        name=name,
+                        lane=op.lane,
+                        after=waits,
+                        reads=(Ref(buffer, low, high),),
+                        to=int(step.destination[i]),
+                        tag=tag,
+                    )
                 )
                 ops.append(sends[-1])
         for i in np.flatnonzero(step.destination == rank):
-            low, high = bounds(int(step.first[i]), int(step.count[i]))
+            low, high = bounds(int(step.first[i]), int(step.pieces[i]))
             if high <= low:
                 continue
             source = int(step.source[i])

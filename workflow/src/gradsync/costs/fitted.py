@@ -9,7 +9,9 @@ everything that plans with a fit reports it.
 from __future__ import annotations
 
 import csv
+import dataclasses
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -114,7 +116,10 @@ def fit(sizes: Any, times: Any, *, pieces: int = 6, source: str = "") -> Fitted:
     cut = np.zeros((most + 1, groups + 1), int)
     error[0, 0] = 0.0
     lines = {
-        (i, j): line(i, j) for j in range(shortest, groups + 1) for i in range(j - shortest + 1) if i == 0 or i >= shortest
+        (i, j): line(i, j)
+        for j in range(shortest, groups + 1)
+        for i in range(j - shortest + 1)
+        if i == 0 or i >= shortest
     }
     for k in range(1, most + 1):
         for j in range(k * shortest, groups + 1):
@@ -129,7 +134,7 @@ def fit(sizes: Any, times: Any, *, pieces: int = 6, source: str = "") -> Fitted:
         cuts.append(int(cut[k, cuts[-1]]))
     cuts = cuts[::-1]
     bounds, intercepts, slopes, variances, moments = [], [], [], [], []
-    for i, j in zip(cuts, cuts[1:], strict=False):
+    for i, j in pairwise(cuts):
         intercept, slope, squared = lines[i, j]
         low, high = m[ends[j - 1] - 1], m[starts[j]] if j < groups else np.inf
         bounds.append(np.sqrt(low * high) if j < groups else np.inf)
@@ -141,7 +146,9 @@ def fit(sizes: Any, times: Any, *, pieces: int = 6, source: str = "") -> Fitted:
         variances.append(squared / freedom if freedom > 0 else 0.0)
         moments.append((sw, sm / sw, float((w[part] * (m[part] - sm / sw) ** 2).sum()), freedom))
     fitted = Fitted(
-        *(np.array(values) for values in (bounds, intercepts, slopes)),
+        bounds=np.array(bounds),
+        intercepts=np.array(intercepts),
+        slopes=np.array(slopes),
         smallest=float(m[0]),
         largest=float(m[-1]),
         residual=0.0,
@@ -150,8 +157,7 @@ def fit(sizes: Any, times: Any, *, pieces: int = 6, source: str = "") -> Fitted:
         points=n,
         source=source,
     )
-    residual = float(np.mean(np.abs(fitted.seconds(m) / t - 1)))
-    return Fitted(**{**fitted.__dict__, "residual": residual})
+    return dataclasses.replace(fitted, residual=float(np.mean(np.abs(fitted.seconds(m) / t - 1))))
 
 
 def load_points(path: str | Path) -> tuple[np.ndarray, np.ndarray]:

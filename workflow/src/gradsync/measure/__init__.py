@@ -1,0 +1,1 @@
+"""Profilers: what the machine at hand does, measured."""

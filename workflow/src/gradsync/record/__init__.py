@@ -1,0 +1,1 @@
+"""Results as files, and their import into MLflow. The only user of mlflow."""

@@ -1,0 +1,1 @@
+"""Tables, figures. The only user of matplotlib."""

@@ -50,7 +50,8 @@ class ModelCompute:
         self.losses: list[float] = []
         self.step: Step | None = None
         self.hooks = [
-            parameter.register_post_accumulate_grad_hook(self._hook(name)) for name, parameter in model.named_parameters()
+            parameter.register_post_accumulate_grad_hook(self._hook(name))
+            for name, parameter in model.named_parameters()
         ]
 
     def _hook(self, name: str) -> Callable[[torch.Tensor], None]:

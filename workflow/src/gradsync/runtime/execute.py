@@ -13,6 +13,7 @@ import tempfile
 import threading
 import time
 from collections import defaultdict
+from functools import partial
 from typing import IO, Any, Protocol
 
 import torch
@@ -33,7 +34,7 @@ class Compute(Protocol):
         """One turn: calls `step.need` before forward, `step.backward` between, `step.ready` for each gradient."""
 
 
-class _Failed(Exception):
+class _LaneFailedError(Exception):
     """Another lane of this rank has failed."""
 
 
@@ -70,7 +71,9 @@ class Executor:
         for buffer in (*plan.buffers, *extra):
             kind = getattr(torch, buffer.dtype)
             kind = dtype if dtype is not None and kind.is_floating_point else kind
-            self.buffers[buffer.name] = self._shared(buffer, kind) if buffer.shared else torch.zeros(buffer.elements, dtype=kind)
+            self.buffers[buffer.name] = (
+                self._shared(buffer, kind) if buffer.shared else torch.zeros(buffer.elements, dtype=kind)
+            )
         self.views = {
             op.name: ([self._view(ref) for ref in op.reads], [self._view(ref) for ref in op.writes]) for op in body
         }
@@ -80,7 +83,7 @@ class Executor:
         }
         self.condition = threading.Condition()
         self.finished: dict[str, int] = dict.fromkeys(self.lane_of, -1)
-        self.sends: dict[str, dist.Work] = {}
+        self.sends: dict[str, list[dist.Work | None]] = {}
         self.sources: dict[str, int] = {}
         self.failure: BaseException | None = None
         self.spans: list[Span] = []
@@ -99,7 +102,7 @@ class Executor:
             os.close(handle)
         dist.broadcast_object_list(found, src=0)
         (path,) = found
-        self.files[buffer.name] = open(path, "rb")  # each rank's own, to lock with
+        self.files[buffer.name] = open(path, "rb")  # noqa: SIM115  each rank's own, to lock with
         tensor = torch.from_file(path, shared=True, size=buffer.elements, dtype=kind)
         dist.barrier()
         if self.rank == 0:
@@ -122,7 +125,7 @@ class Executor:
         try:
             for turn in range(first, last):
                 self._compute_turn(turn, compute, record)
-        except _Failed:
+        except _LaneFailedError:
             pass
         except BaseException as error:
             self._fail(error)
@@ -137,7 +140,13 @@ class Executor:
 
     def trace(self, name: str | None = None) -> Trace:
         """This rank's spans so far, on the clock of this machine."""
-        return Trace(name or self.plan.name, "measured", self.turn, tuple(self.spans), {**self.plan.provenance, "plan": self.plan.digest})
+        return Trace(
+            name or self.plan.name,
+            "measured",
+            self.turn,
+            tuple(self.spans),
+            {**self.plan.provenance, "plan": self.plan.digest},
+        )
 
     def _served(self, turns: int) -> int:
         """How many messages come in all: a role that serves has as many turns."""
@@ -160,7 +169,9 @@ class Executor:
             while stop < len(ops) and isinstance(ops[stop], Need | Ready):
                 stop += 1
             if compute is None:
-                raise RunError(f"rank {self.rank}: role {self.role.name!r} computes gradients; nothing to compute was given")
+                raise RunError(
+                    f"rank {self.rank}: role {self.role.name!r} computes gradients; nothing to compute was given"
+                )
             Step(self, ops[position:stop], turn, record).run(compute)
             position = stop
 
@@ -169,7 +180,7 @@ class Executor:
             for turn in range(first, last):
                 for op in ops:
                     self._do(op, turn, record)
-        except _Failed:
+        except _LaneFailedError:
             pass
         except BaseException as error:  # whatever it is must reach the caller of `run`
             self._fail(error)
@@ -187,9 +198,12 @@ class Executor:
                     self._sent(name, wanted)
                 elif self.finished[name] < wanted:
                     with self.condition:
-                        self.condition.wait_for(lambda n=name, w=wanted: self.finished[n] >= w or self.failure is not None)
+                        self.condition.wait_for(partial(self._reached, name, wanted))
                     if self.failure is not None:
-                        raise _Failed
+                        raise _LaneFailedError
+
+    def _reached(self, name: str, turn: int) -> bool:
+        return self.finished[name] >= turn or self.failure is not None
 
     def _finish(self, op: Any, turn: int, start: float, record: bool, source: int | None = None) -> None:
         end = time.perf_counter()
@@ -207,7 +221,9 @@ class Executor:
 
     def _sent(self, name: str, turn: int) -> None:
         """A posted send is finished once somebody needs to know."""
-        self.sends.pop(name).wait()
+        for work in self.sends.pop(name):
+            if work is not None:  # None: this rank is not in the group
+                work.wait()
         self._mark(name, turn)
 
     def _do(self, op: Any, turn: int, record: bool) -> None:
@@ -216,7 +232,7 @@ class Executor:
         source = None
         try:
             source = self._perform(op, turn)
-        except _Failed:
+        except _LaneFailedError:
             raise
         except Exception as error:
             raise RunError(
@@ -240,10 +256,7 @@ class Executor:
                     self._sent(op.name, turn - 1)
                 to = self.sources[op.to] if isinstance(op, Reply) else op.to
                 group = self.groups.of(op.lane, self.everyone)
-                works = [dist.isend(view, to, group=group, tag=op.tag) for view in reads]
-                for work in works[:-1]:
-                    work.wait()
-                self.sends[op.name] = works[-1]
+                self.sends[op.name] = [dist.isend(view, to, group=group, tag=op.tag) for view in reads]
                 if op.name in self.watched:  # another lane can't wait for it on this lane's behalf
                     self._sent(op.name, turn)
             case "recv":
@@ -291,7 +304,9 @@ class Executor:
             else:
                 self._pieces(op, source, target, ranks, group)
 
-    def _pieces(self, op: Collective, source: torch.Tensor, target: torch.Tensor, ranks: tuple[int, ...], group: Any) -> None:
+    def _pieces(
+        self, op: Collective, source: torch.Tensor, target: torch.Tensor, ranks: tuple[int, ...], group: Any
+    ) -> None:
         """Reduce-scatter and all-gather of pieces that may differ by an element: padded to the longest."""
         n, me = len(ranks), ranks.index(self.rank)
         bounds = [piece(0, len(source), i, n) for i in range(n)]

@@ -81,7 +81,9 @@ def _watch(children: list[subprocess.Popen[bytes]]) -> None:
                 # a rank that lost a peer fails too: give the one that died by itself the blame
                 time.sleep(0.2)
                 killed = [r for r, c in running.items() if (c.poll() or 0) < 0]
-                rank, status = (rank, status) if status < 0 or not killed else (killed[0], children[killed[0]].returncode)
+                rank, status = (
+                    (rank, status) if status < 0 or not killed else (killed[0], children[killed[0]].returncode)
+                )
                 raise RunError(f"rank {rank} {_how(status)}; the other ranks were ended")
         time.sleep(0.02)
 

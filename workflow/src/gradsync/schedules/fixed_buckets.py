@@ -23,7 +23,9 @@ def schedule(
 ) -> tuple[Message, ...]:
     """Defaults are DDP's (`bucket_cap_mb`, `_DEFAULT_FIRST_BUCKET_BYTES`)."""
     if bucket_bytes < 1 or first_bucket_bytes < 1:
-        raise InputError(f"fixed_buckets: bucket_bytes={bucket_bytes}, first_bucket_bytes={first_bucket_bytes}: at least 1")
+        raise InputError(
+            f"fixed_buckets: bucket_bytes={bucket_bytes}, first_bucket_bytes={first_bucket_bytes}: at least 1"
+        )
     lasts: list[int] = []
     filled = 0
     for i, layer in enumerate(workload.layers):

@@ -1,0 +1,104 @@
+"""What a job leaves behind: `result.json` (settings, provenance, summary) beside `metrics.csv` and `trace.json`.
+
+These files are the source of truth; tables, figures, claims and MLflow read them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from gradsync import __version__
+from gradsync.errors import InputError
+from gradsync.plan import first_problem
+
+VERSION = 1
+Rung = Literal["published", "simulated", "emulated", "measured"]
+
+
+class Result(BaseModel):
+    """One run of one scheme. `summary` holds numbers (seconds, ratios, shares), `notes` what a reader must know."""
+
+    model_config = ConfigDict(extra="forbid")
+    version: int = VERSION
+    rung: Rung
+    paper: str = ""
+    table: str = ""
+    scheme: str
+    model: str
+    ranks: int = Field(ge=1)
+    settings: dict[str, Any] = Field(default_factory=dict)
+    provenance: dict[str, Any] = Field(default_factory=dict)
+    summary: dict[str, float] = Field(default_factory=dict)
+    conformance: dict[str, Any] = Field(default_factory=dict)
+    notes: list[str] = Field(default_factory=list)
+
+    def save(self, folder: Path) -> Path:
+        """Write `result.json` into `folder`, whole or not at all."""
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / "result.json"
+        write_whole(path, self.model_dump_json(indent=1) + "\n")
+        return path
+
+    @staticmethod
+    def load(path: Path) -> Result:
+        """Read a file; raises InputError where it is missing, corrupt or of another version."""
+        try:
+            result = Result.model_validate_json(path.read_bytes())
+        except OSError as error:
+            raise InputError(f"result {path}: can't be read: {error}") from None
+        except ValidationError as error:
+            raise InputError(
+                f"result {path}: not a result: {first_problem(error)}: delete it and run again"
+            ) from None
+        if result.version != VERSION:
+            raise InputError(f"result {path}: version {result.version}; this gradsync reads version {VERSION}")
+        return result
+
+    def key(self) -> str:
+        """Hash of settings and results: what a tracking server knows this run by."""
+        return hashlib.sha256(json.dumps(self.model_dump(mode="json"), sort_keys=True).encode()).hexdigest()
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file so that it is never seen half written; an earlier one stays until then."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        temporary.write_text(text)
+        temporary.replace(path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise InputError(f"{path}: can't be written: {error}") from None
+
+
+def machine() -> dict[str, Any]:
+    """Hardware and software that a measurement was made with."""
+    model = next(
+        (
+            line.split(":", 1)[1].strip()
+            for line in _lines("/proc/cpuinfo")
+            if line.startswith(("model name", "Hardware", "CPU part"))
+        ),
+        platform.processor() or platform.machine(),
+    )
+    return {
+        "gradsync": __version__,
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.release()}",
+        "processor": model,
+        "cores": len(os.sched_getaffinity(0)),
+    }
+
+
+def _lines(path: str) -> list[str]:
+    try:
+        return Path(path).read_text().splitlines()
+    except OSError:
+        return []
