@@ -54,9 +54,7 @@ class Result(BaseModel):
         except OSError as error:
             raise InputError(f"result {path}: can't be read: {error}") from None
         except ValidationError as error:
-            raise InputError(
-                f"result {path}: not a result: {first_problem(error)}: delete it and run again"
-            ) from None
+            raise InputError(f"result {path}: not a result: {first_problem(error)}: delete it and run again") from None
         if result.version != VERSION:
             raise InputError(f"result {path}: version {result.version}; this gradsync reads version {VERSION}")
         return result

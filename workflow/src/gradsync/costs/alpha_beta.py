@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import log2
 
-from gradsync.costs import Linear, Network
+from gradsync.costs import Linear, MessageCost, Network
 from gradsync.errors import InputError
 
 
@@ -62,6 +62,14 @@ def network(n: int, alpha: float, beta: float, gamma: float = 0.0, all_reduce: s
     )
 
 
-def from_all_reduce(cost: Linear, n: int) -> Network:
-    """Costs of every kind where only the all-reduce was measured: a ring of `n` ranks that would take a and b."""
-    return network(n, cost.a / (2 * (n - 1)) if n > 1 else 0.0, cost.b / (2 * (n - 1) / n) if n > 1 else 0.0)
+def around(cost: MessageCost, n: int) -> Network:
+    """Costs of every kind where only the all-reduce is known: the rest as on a ring that would take its a and b.
+
+    a and b of a cost that is no line are its start-up and its slope at a message of 1 MiB.
+    """
+    size = 1024.0 * 1024.0
+    startup = cost.startup_seconds(size)
+    slope = (cost.seconds(size) - startup) / size
+    steps = max(2 * (n - 1), 1)
+    others = network(n, startup / steps, slope * n / steps)
+    return Network({**others.costs, "all_reduce": cost})
