@@ -10,10 +10,25 @@ from typing import Any
 
 from gradsync.errors import RunError
 from gradsync.kernels import KERNELS
-from gradsync.plan import DTYPE_BYTES, Collective, Local, Plan, Ready, RecvAny, Ref, Reply, Role, Send, SharedAdd
+from gradsync.plan import (
+    COMPUTE,
+    DTYPE_BYTES,
+    Collective,
+    Local,
+    Plan,
+    Ready,
+    RecvAny,
+    Ref,
+    Reply,
+    Role,
+    Send,
+    SharedAdd,
+)
 from gradsync.progress import Clock, Progress
 
 GRADIENT = "gradient"
+ANYWHERE = ("local", "shared_read", "shared_add")  # on any lane; need and ready compute, all others communicate
+POSTCONDITION = {"all_reduce": "sum", "reduce_scatter": "shard", "all_gather": "gather", "broadcast": "copy"}
 
 
 class PlanError(RunError):
@@ -86,6 +101,7 @@ def _form(plan: Plan) -> None:
                 _bounds(plan, role, step, ref)
             if isinstance(op, Local) and op.kernel not in KERNELS:
                 _fail(plan, f"{op.name!r}: unknown kernel {op.kernel!r} (known: {', '.join(KERNELS)})", role, (step,))
+            _lane_and_collective(plan, role, step)
             for peer in _peers(op):
                 if not 0 <= peer < plan.ranks:
                     _fail(plan, f"{op.name!r} names rank {peer}, the plan has {plan.ranks}", role, (step,))
@@ -93,6 +109,30 @@ def _form(plan: Plan) -> None:
                 isinstance(other, RecvAny) and other.name == op.to for other in role.flat[:step]
             ):
                 _fail(plan, f"reply {op.name!r}: no receive-from-any {op.to!r} before it", role, (step,))
+
+
+def _lane_and_collective(plan: Plan, role: Role, step: int) -> None:
+    """What the executor takes for granted of an operation's lane and of a collective's ranks and ranges."""
+    op = role.flat[step]
+    if op.verb not in ANYWHERE and (op.lane == COMPUTE) != (op.verb in ("need", "ready")):
+        where = f"only lane {COMPUTE!r} does" if op.lane != COMPUTE else "only the other lanes do"
+        _fail(plan, f"{op.name!r}: a {op.verb} on lane {op.lane!r}: {where} that", role, (step,))
+    if not isinstance(op, Collective):
+        return
+    if op.postcondition != POSTCONDITION[op.kind]:
+        _fail(
+            plan,
+            f"{op.name!r}: the postcondition of {op.kind} is {POSTCONDITION[op.kind]!r}, not {op.postcondition!r}",
+            role,
+            (step,),
+        )
+    members = {*role.ranks, *((op.root,) if op.kind == "broadcast" else ())}
+    if op.ranks and not members <= set(op.ranks):
+        problem = f"{op.name!r} is for ranks {op.ranks}: its root and the ranks of its role must be among them"
+        _fail(plan, problem, role, (step,))
+    sizes = [[ref.stop - ref.start for ref in refs] for refs in (op.reads, op.writes)]
+    if sizes[0] != sizes[1] or any(ref.mine for ref in (*op.reads, *op.writes)):
+        _fail(plan, f"{op.name!r}: a collective reads and writes whole ranges of equal lengths", role, (step,))
 
 
 def _peers(op: Any) -> tuple[int, ...]:
@@ -261,17 +301,7 @@ def _deadlock(plan: Plan) -> None:
                 if isinstance(op, SharedAdd) and not plan.buffer[op.writes[0].buffer].shared:
                     _fail(plan, f"{op.name!r}: shared_add to {op.writes[0].buffer!r}, which is not a shared buffer")
     progress = Progress(plan, 2, Clock(), (0,) if plan.symmetric else None)
-    outcome = progress.run()
-    if outcome.stuck:
-        first: dict[int, tuple[int, int]] = {}
-        for rank, turn, index in outcome.stuck:
-            if (rank, turn, index) in progress.started and (rank not in first or (turn, index) < first[rank]):
-                first[rank] = (turn, index)
-        waiting = ", ".join(
-            f"rank {rank} at {plan.role_of[rank].flat[index].name!r}" for rank, (_, index) in sorted(first.items())[:4]
-        )
-        picture = grid(plan, {(rank, index): "waits" for rank, (_, index) in first.items()})
-        raise PlanError(f"plan {plan.name!r}: deadlock: {waiting or 'nothing can start'}\n{picture}")
+    _stuck(plan, progress, "deadlock")
     for (source, to, tag), messages in progress.inbox.items():
         if messages:
             role = plan.role_of[source]
@@ -282,3 +312,23 @@ def _deadlock(plan: Plan) -> None:
                 role,
                 steps,
             )
+    if any(isinstance(op, Send | Reply) for role in plan.roles for op in role.flat):
+        # a plan that is through with messages waiting in between can still hang where sends wait for their receives
+        progress = Progress(plan, 2, Clock(), rendezvous=True)
+        _stuck(plan, progress, "deadlock (a send is finished only when it is received)")
+
+
+def _stuck(plan: Plan, progress: Progress, what: str) -> None:
+    """Runs `progress`; fails with what each rank waits at where that does not come to an end."""
+    outcome = progress.run()
+    if not outcome.stuck:
+        return
+    first: dict[int, tuple[int, int]] = {}
+    for rank, turn, index in outcome.stuck:
+        if (rank, turn, index) in progress.started and (rank not in first or (turn, index) < first[rank]):
+            first[rank] = (turn, index)
+    waiting = ", ".join(
+        f"rank {rank} at {plan.role_of[rank].flat[index].name!r}" for rank, (_, index) in sorted(first.items())[:4]
+    )
+    picture = grid(plan, {(rank, index): "waits" for rank, (_, index) in first.items()})
+    raise PlanError(f"plan {plan.name!r}: {what}: {waiting or 'nothing can start'}\n{picture}")

@@ -109,6 +109,10 @@ def _parser() -> argparse.ArgumentParser:
     measure.add_argument(
         "--largest", type=int, default=16 * 1024 * 1024, metavar="BYTES", help="allreduce: largest message"
     )
+    measure.add_argument("--smallest", type=int, default=1024, metavar="BYTES", help="allreduce: smallest message")
+    measure.add_argument(
+        "--workload", metavar="W.json", help="allreduce: from its smallest gradient to all of them in one message"
+    )
     measure.add_argument(
         "--output", type=Path, required=True, metavar="FILE", help="a workload, or points bytes,seconds"
     )
@@ -289,10 +293,11 @@ def _train(options: argparse.Namespace) -> dict[str, Any] | None:
     import tempfile
 
     from gradsync.plan import Plan
-    from gradsync.runtime.launch import launch, room_for
+    from gradsync.runtime.launch import is_rank, launch, room_for
 
-    if os.environ.get("RANK"):
-        return _train_rank(options)
+    if is_rank():
+        _train_rank(options)
+        return None
     room_for(options.ranks, "--ranks")
     for key in ("batch", "epochs"):
         if getattr(options, key) < 1:
@@ -319,14 +324,12 @@ def _train(options: argparse.Namespace) -> dict[str, Any] | None:
 
 def _planned_here(options: argparse.Namespace, folder: Path) -> list[Path]:
     """Measure this machine and plan the schedules."""
-    from gradsync.workload import Workload
-
     workload, points = folder / "workload.json", folder / "allreduce.csv"
     base = ["--ranks", str(options.ranks)]
     model = ["--model", options.model, "--batch", str(options.batch)]
     _measure(_parser().parse_args(["measure", "layers", *base, *model, "--output", str(workload)]))
-    largest = str(max(Workload.load(workload).bytes, 4096))
-    _measure(_parser().parse_args(["measure", "allreduce", *base, "--largest", largest, "--output", str(points)]))
+    sizes = ["--workload", str(workload)]
+    _measure(_parser().parse_args(["measure", "allreduce", *base, *sizes, "--output", str(points)]))
     plans = []
     for name in options.schedule:
         plans.append(folder / f"{name}.json")
@@ -351,13 +354,20 @@ def _train_rank(options: argparse.Namespace) -> None:
 
 
 def _measure(options: argparse.Namespace) -> dict[str, Any] | None:
-    from gradsync.runtime.launch import launch, room_for
+    from gradsync.runtime.launch import is_rank, launch, room_for
+    from gradsync.workload import Workload
 
-    if not os.environ.get("RANK"):
+    if not is_rank():
         room_for(options.ranks, "--ranks")
         if options.what == "allreduce" and options.ranks < 2:
             raise InputError("measure allreduce: --ranks must be at least 2")
-        keys = ("ranks", "model", "batch", "iterations", "largest", "output")
+        if options.workload:
+            workload = Workload.load(options.workload)
+            options.smallest, options.largest = min(layer.bytes for layer in workload.layers), workload.bytes
+        for key in ("batch", "iterations", "smallest", "largest"):
+            if getattr(options, key) < 1:
+                raise InputError(f"--{key} {getattr(options, key)}: at least 1")
+        keys = ("ranks", "model", "batch", "iterations", "smallest", "largest", "output")
         told = [part for key in keys for part in (f"--{key}", str(getattr(options, key)))]
         launch(["measure", options.what, *told], options.ranks)
         return {"measured": options.what, "output": str(options.output)}
@@ -368,7 +378,7 @@ def _measure(options: argparse.Namespace) -> dict[str, Any] | None:
 
     with process_group() as (rank, _):
         if options.what == "allreduce":
-            points = all_reduce_seconds(allreduce.sizes(options.largest), allreduce.REPEATS)
+            points = all_reduce_seconds(allreduce.sizes(options.smallest, options.largest), allreduce.REPEATS)
             if rank == 0:
                 allreduce.save(points, options.output)
         else:
@@ -399,8 +409,8 @@ def _table(options: argparse.Namespace) -> dict[str, Any]:
     from gradsync.render import tables
 
     loaded, results = _configured(options)
-    frame = compute(options.paper, options.id, loaded, results)
-    return {"rows": len(frame), "written": tables.write(frame, results / "tables" / options.paper, options.id)}
+    table = compute(options.paper, options.id, loaded, results)
+    return {"rows": len(table.frame), "written": tables.write(table, results / "tables" / options.paper, options.id)}
 
 
 def _figure(options: argparse.Namespace) -> dict[str, Any]:

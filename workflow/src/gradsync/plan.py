@@ -231,12 +231,16 @@ class Role:
 
 
 def _flatten(body: tuple[Any, ...]) -> Iterator[Any]:
-    final: dict[str, str] = {}  # name inside a repeat -> name of its last pass
+    final = {  # name inside a repeat -> name of its last pass
+        inner.name: f"{inner.name}#{(repeat.count or 1) - 1}"
+        for repeat in body
+        if isinstance(repeat, Repeat)
+        for inner in repeat.body
+    }
     for operation in body:
         if isinstance(operation, Repeat):
             for number in range(operation.count or 0):
                 yield from _one_pass(operation, number, final)
-            final |= {inner.name: f"{inner.name}#{(operation.count or 1) - 1}" for inner in operation.body}
         elif final:
             after = tuple(final.get(name, name) for name in operation.after)
             before = tuple(final.get(name, name) for name in operation.after_previous)

@@ -102,7 +102,8 @@ class Progress:
     """Runs `turns` turns of `plan` on `clock`.
 
     `ranks` may name fewer ranks where the plan is symmetric; `arrivals` {(rank, turn, operation): source} resolves
-    receives from any as a real run did, instead of by time.
+    receives from any as a real run did, instead of by time. With `rendezvous` a send is finished only once its message
+    has been received, as with Gloo; without, once the message is there.
     """
 
     def __init__(
@@ -112,8 +113,9 @@ class Progress:
         clock: Clock,
         ranks: tuple[int, ...] | None = None,
         arrivals: Mapping[tuple[int, int, str], int] | None = None,
+        rendezvous: bool = False,
     ):
-        self.plan, self.turns, self.clock, self.arrivals = plan, turns, clock, arrivals
+        self.plan, self.turns, self.clock, self.arrivals, self.rendezvous = plan, turns, clock, arrivals, rendezvous
         self.ranks = ranks or tuple(range(plan.ranks))
         graphs = {role.name: _RoleGraph(role.flat, role.name) for role in plan.roles}
         self.graph = {rank: graphs[plan.role_of[rank].name] for rank in self.ranks}
@@ -124,7 +126,8 @@ class Progress:
         self.heap: list[tuple[float, int, Callable[[float], None]]] = []
         self.sequence = 0
         self.arrived: dict[tuple[str, int, tuple[int, ...]], list[tuple[int, int]]] = defaultdict(list)
-        self.inbox: dict[tuple[int, int, int], deque[None]] = defaultdict(deque)  # (source, to, tag)
+        # (source, to, tag) -> the operations (rank, turn, index) that sent what is there
+        self.inbox: dict[tuple[int, int, int], deque[tuple[int, int, int]]] = defaultdict(deque)
         self.inbox_order: dict[tuple[int, int], deque[int]] = defaultdict(deque)  # (to, tag) -> sources by arrival
         self.posted: dict[tuple[int, int, int], deque[tuple[int, int, int]]] = defaultdict(deque)
         self.posted_any: dict[tuple[int, int], deque[tuple[int, int, int]]] = defaultdict(deque)
@@ -241,9 +244,10 @@ class Progress:
 
     def _send(self, op: Any, rank: int, to: int, turn: int, index: int, now: float) -> None:
         def done(time: float) -> None:
-            self.inbox[rank, to, op.tag].append(None)
+            self.inbox[rank, to, op.tag].append((rank, turn, index))
             self.inbox_order[to, op.tag].append(rank)
-            self._finish(rank, turn, index, time)
+            if not self.rendezvous:
+                self._finish(rank, turn, index, time)
             self._match(rank, to, op.tag, time)
             self._match_any(to, op.tag, time)
 
@@ -252,10 +256,8 @@ class Progress:
     def _match(self, source: int, to: int, tag: int, now: float) -> None:
         waiting, messages = self.posted[source, to, tag], self.inbox[source, to, tag]
         while waiting and messages:
-            messages.popleft()
             self.inbox_order[to, tag].remove(source)
-            rank, turn, index = waiting.popleft()
-            self._received(rank, turn, index, source, now)
+            self._received(waiting.popleft(), messages.popleft(), now)
 
     def _match_any(self, to: int, tag: int, now: float) -> None:
         waiting, order = self.posted_any[to, tag], self.inbox_order[to, tag]
@@ -268,13 +270,14 @@ class Progress:
                 return
             waiting.popleft()
             order.remove(source)
-            self.inbox[source, to, tag].popleft()
             self.source_of[rank, turn, op.name] = source
-            self._received(rank, turn, index, source, now)
+            self._received((rank, turn, index), self.inbox[source, to, tag].popleft(), now)
 
-    def _received(self, rank: int, turn: int, index: int, source: int, now: float) -> None:
+    def _received(self, receive: tuple[int, int, int], send: tuple[int, int, int], now: float) -> None:
         # through the heap: a row of messages that have all arrived would otherwise nest as deep as it is long
-        self._at(now, lambda time: self._finish(rank, turn, index, time, source))
+        self._at(now, lambda time: self._finish(*receive, time, send[0]))
+        if self.rendezvous:
+            self._at(now, lambda time: self._finish(*send, time))
 
     def _transfer(self, cost: Cost, sides: list[tuple[str, int]], now: float, done: Callable[[float], None]) -> None:
         flow = _Flow(cost.transfer, sides, done)

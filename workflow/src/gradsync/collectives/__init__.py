@@ -88,52 +88,52 @@ def lower(op: Collective, rank: int, ranks: int, tag: int) -> list[Any]:
         return piece(start, stop, first, pieces)[0], piece(start, stop, first + count - 1, pieces)[1]
 
     ops: list[Any] = []
-    sends: list[Send] = []
+    sends: list[Send] = []  # of this round
+    earlier: tuple[str, ...] = ()  # sends of the round before, until something has waited for them
+
+    def waits(*more: str) -> dict[str, Any]:
+        """The first operation of all waits for what `op` waits for, the first of a round for the round before."""
+        nonlocal earlier
+        after, earlier = (*more, *earlier), ()
+        return {"after": after} if ops else {"after": op.after + after, "after_previous": op.after_previous}
+
     for number, step in enumerate(module.rounds(ranks)):
-        waits = op.after if number == 0 else ()
+        earlier += tuple(send.name for send in sends)
+        sends = []
         for i in np.flatnonzero(step.source == rank):
             low, high = bounds(int(step.first[i]), int(step.pieces[i]))
             if high > low:
-                name = f"{op.name}.send{number}.{int(step.destination[i])}"
-                sends.append(
-                    Send(
-                        name=name,
-                        lane=op.lane,
-                        after=waits,
-                        reads=(Ref(buffer, low, high),),
-                        to=int(step.destination[i]),
-                        tag=tag,
-                    )
-                )
+                to = int(step.destination[i])
+                name, ref = f"{op.name}.send{number}.{to}", Ref(buffer, low, high)
+                sends.append(Send(name=name, lane=op.lane, reads=(ref,), to=to, tag=tag, **waits()))
                 ops.append(sends[-1])
         for i in np.flatnonzero(step.destination == rank):
             low, high = bounds(int(step.first[i]), int(step.pieces[i]))
             if high <= low:
                 continue
-            source = int(step.source[i])
+            source, ref = int(step.source[i]), Ref(buffer, low, high)
             busy = tuple(send.name for send in sends if send.reads[0].start < high and low < send.reads[0].stop)
             name = f"{op.name}.recv{number}.{source}"
-            if step.adds:
-                into = Ref(f"scratch:{op.name}", 0, high - low)
-                ops.append(Recv(name=name, lane=op.lane, after=waits, writes=(into,), source=source, tag=tag))
-                ops.append(
-                    Local(
-                        name=f"{op.name}.add{number}.{source}",
-                        lane=op.lane,
-                        after=busy,
-                        kernel="add",
-                        reads=(into,),
-                        writes=(Ref(buffer, low, high),),
-                    )
+            if not step.adds:
+                ops.append(Recv(name=name, lane=op.lane, writes=(ref,), source=source, tag=tag, **waits(*busy)))
+                continue
+            into = Ref(f"scratch:{op.name}", 0, high - low)
+            ops.append(Recv(name=name, lane=op.lane, writes=(into,), source=source, tag=tag, **waits()))
+            ops.append(
+                Local(
+                    name=f"{op.name}.add{number}.{source}",
+                    lane=op.lane,
+                    after=busy,
+                    kernel="add",
+                    reads=(into,),
+                    writes=(ref,),
                 )
-            else:
-                into = Ref(buffer, low, high)
-                ops.append(Recv(name=name, lane=op.lane, after=waits + busy, writes=(into,), source=source, tag=tag))
+            )
     ops.append(
         Local(
             name=op.name,
             lane=op.lane,
-            after=op.after + tuple(send.name for send in sends),
+            after=(*op.after, *earlier, *(send.name for send in sends)),
             after_previous=op.after_previous,
             kernel="join",
             writes=op.writes,

@@ -10,16 +10,18 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
 from gradsync.errors import InputError
 
 SHORTEST_PIECE = 4  # distinct sizes; a line through fewer would follow the noise
+LAST_PIECE_SPAN = 2.0  # largest over smallest size of the last piece, at least
 
 
 @dataclass(frozen=True)
@@ -115,12 +117,13 @@ def fit(sizes: Any, times: Any, *, pieces: int = 6, source: str = "") -> Fitted:
     error = np.full((most + 1, groups + 1), np.inf)
     cut = np.zeros((most + 1, groups + 1), int)
     error[0, 0] = 0.0
-    lines = {
-        (i, j): line(i, j)
-        for j in range(shortest, groups + 1)
-        for i in range(j - shortest + 1)
-        if i == 0 or i >= shortest
-    }
+    # the last piece is what longer messages are extrapolated with: a few points at the edge must not set its slope
+    last_start = int(np.searchsorted(m[starts] * LAST_PIECE_SPAN, m[-1], side="right"))
+    lines = {}
+    for j in range(shortest, groups + 1):
+        for i in (0, *range(shortest, j - shortest + 1)):
+            if i == 0 or j < groups or i < last_start:
+                lines[i, j] = line(i, j)
     for k in range(1, most + 1):
         for j in range(k * shortest, groups + 1):
             for i in range((k - 1) * shortest, j - shortest + 1):
@@ -163,9 +166,17 @@ def fit(sizes: Any, times: Any, *, pieces: int = 6, source: str = "") -> Fitted:
 def load_points(path: str | Path) -> tuple[np.ndarray, np.ndarray]:
     """Read a CSV with the columns `bytes,seconds`; raises InputError with file and line."""
     sizes, times = [], []
+    number = 0  # of the line in the file; the reader's own does not count comments
+
+    def rows(file: IO[str]) -> Iterator[str]:
+        nonlocal number
+        for number, text in enumerate(file, start=1):  # noqa: B007
+            if not text.startswith("#"):
+                yield text
+
     try:
         with open(path, newline="") as file:
-            reader = csv.DictReader(line for line in file if not line.startswith("#"))
+            reader = csv.DictReader(rows(file))
             if not {"bytes", "seconds"} <= set(reader.fieldnames or ()):
                 raise InputError(f"{path}: needs the columns bytes,seconds; has {','.join(reader.fieldnames or ())}")
             for row in reader:
@@ -173,7 +184,7 @@ def load_points(path: str | Path) -> tuple[np.ndarray, np.ndarray]:
                     sizes.append(float(row["bytes"]))
                     times.append(float(row["seconds"]))
                 except (TypeError, ValueError):
-                    raise InputError(f"{path}, line {reader.line_num}: not two numbers: {row}") from None
+                    raise InputError(f"{path}, line {number}: not two numbers: {row}") from None
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: can't be read: {error}") from None
     return np.array(sizes), np.array(times)

@@ -11,10 +11,11 @@ from gradsync.results import write_whole
 REPEATS = 15
 
 
-def sizes(largest: int, smallest: int = 1024, a_decade: int = 6) -> list[int]:
-    """Message sizes in bytes, evenly spaced on a logarithmic scale, whole float32 elements, `largest` among them."""
-    count = max(2, round(np.log10(max(largest / smallest, 10.0)) * a_decade) + 1)
-    return sorted({int(size) // 4 * 4 for size in np.geomspace(min(smallest, largest), largest, count)} | {largest})
+def sizes(smallest: int, largest: int, a_decade: int = 6) -> list[int]:
+    """Message sizes in bytes: whole float32 elements, even on a logarithmic scale, both ends among them."""
+    first, last = (max(4, -(-size // 4) * 4) for size in (smallest, largest))
+    count = max(2, round(np.log10(max(last / first, 1.0)) * a_decade) + 1)
+    return sorted({int(size) // 4 * 4 for size in np.geomspace(first, last, count)} | {first, last})
 
 
 def save(points: list[tuple[int, float]], path: Path) -> None:

@@ -52,9 +52,14 @@ class Executor:
         self.everyone = tuple(range(plan.ranks))
         body: list[Any] = []
         extra: list[Buffer] = []
-        for tag, op in enumerate(self.role.flat):
+        # by name and not by place: roles that share a collective may have it in different places
+        whole = [op for role in plan.roles for op in role.flat]
+        unused = 1 + max(getattr(op, "tag", 0) for op in whole)
+        names = sorted({op.name for op in whole if isinstance(op, Collective)})
+        tags = {name: tag for tag, name in enumerate(names, start=unused)}
+        for op in self.role.flat:
             if isinstance(op, Collective) and op.algorithm != NATIVE:
-                body += lower(op, rank, plan.ranks, tag + 1)
+                body += lower(op, rank, plan.ranks, tags[op.name])
                 extra.append(scratch(op, plan.ranks, plan.buffer[op.writes[0].buffer].dtype))
             else:
                 body.append(op)

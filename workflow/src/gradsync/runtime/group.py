@@ -7,7 +7,7 @@ launcher, torchrun, a cluster's), so that nothing else has to know where ranks r
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -16,13 +16,7 @@ import torch.distributed as dist
 
 from gradsync.errors import InputError, RunError
 from gradsync.plan import COMPUTE, Collective, Plan
-
-VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
-
-
-def is_rank(environment: Mapping[str, str] = os.environ) -> bool:
-    """True in a process that some launcher has started as a rank."""
-    return all(name in environment for name in VARIABLES)
+from gradsync.runtime.launch import VARIABLES
 
 
 @contextmanager

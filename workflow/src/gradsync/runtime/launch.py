@@ -15,9 +15,15 @@ import time
 
 from gradsync.errors import InputError, RunError
 
+VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 MOST_RANKS_A_CORE = 16
 MEMORY_A_RANK = 500e6  # bytes: torch and its libraries alone take some 300 MB
 GRACE_SECONDS = 5.0
+
+
+def is_rank() -> bool:
+    """True in a process that some launcher has started as a rank."""
+    return all(name in os.environ for name in VARIABLES)
 
 
 def cores() -> int:

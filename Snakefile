@@ -1,0 +1,38 @@
+"""gradsync: every table and figure of the papers, from runs on the machine or cluster at hand.
+
+snakemake --cores 2                                  the quick configuration
+snakemake --cores 2 --configfile config/NAME.yaml    another one
+"""
+
+from snakemake.utils import min_version
+
+min_version("9.0")
+
+
+configfile: "config/quick.yaml"
+
+
+include: "workflow/rules/common.smk"
+
+
+# Used with `--sdm apptainer`; every rule runs in it.
+container: SETTINGS.container or "docker://python:3.11-slim"
+
+
+include: "workflow/rules/external.smk"
+include: "workflow/rules/profile.smk"
+include: "workflow/rules/plan.smk"
+include: "workflow/rules/train.smk"
+include: "workflow/rules/report.smk"
+include: "workflow/rules/track.smk"
+include: "workflow/rules/benchmark.smk"
+
+
+rule all:
+    default_target: True
+    input:
+        rules.claims.output,
+        rules.track.output,
+        expand(f"{RESULTS}/tables/mgwfbp/{{id}}.md", id=TABLES),
+        expand(f"{RESULTS}/figures/mgwfbp/{{id}}.svg", id=FIGURES),
+    localrule: True

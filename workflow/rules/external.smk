@@ -1,0 +1,15 @@
+rule external:
+    # Third-party logs: from a folder, else one attempt to fetch them. What depends on them says when they are missing.
+    output:
+        f"{RESULTS}/external/status.json",
+    log:
+        f"{RESULTS}/logs/external.log",
+    threads: 1
+    resources:
+        tasks=1,
+        nodes=1,
+    params:
+        folder=SETTINGS.external_data or os.environ.get("GRADSYNC_EXTERNAL_DATA", ""),
+        code=code("measure/third_party.py"),
+    shell:
+        "python -m gradsync external --config {CONFIG} >{log} 2>&1 || {{ cat {log} >&2; exit 1; }}"

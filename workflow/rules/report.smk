@@ -1,0 +1,59 @@
+rule table:
+    input:
+        lambda wildcards: TABLE_INPUTS.get(wildcards.id, []),
+        SETTINGS.schemes,
+        SETTINGS.cluster,
+    output:
+        multiext(f"{RESULTS}/tables/mgwfbp/{{id}}", ".csv", ".md", ".tex"),
+    log:
+        f"{RESULTS}/logs/table/{{id}}.log",
+    threads: 1
+    resources:
+        tasks=1,
+        nodes=1,
+    params:
+        figure9=SETTINGS.figure9,
+        code=code(*PLANNING, "papers", "measure/third_party.py", "render/tables.py"),
+    shell:
+        "python -m gradsync table mgwfbp {wildcards.id} --config {CONFIG} >{log} 2>&1 || {{ cat {log} >&2; exit 1; }}"
+
+
+rule figure:
+    input:
+        lambda wildcards: (
+            []
+            if wildcards.id.removeprefix("fig") in "1234"
+            else f"{RESULTS}/tables/mgwfbp/{wildcards.id}.csv"
+        ),
+        style="reports/gradsync.mplstyle",
+    output:
+        multiext(f"{RESULTS}/figures/mgwfbp/{{id}}", ".svg", ".pdf", ".png", ".csv"),
+    log:
+        f"{RESULTS}/logs/figure/{{id}}.log",
+    threads: 1
+    resources:
+        tasks=1,
+        nodes=1,
+    params:
+        code=code(*PLANNING, "papers", "render", "trace.py"),
+    shell:
+        "python -m gradsync figure mgwfbp {wildcards.id} --config {CONFIG} >{log} 2>&1 || {{ cat {log} >&2; exit 1; }}"
+
+
+rule claims:
+    input:
+        expand(f"{RESULTS}/tables/mgwfbp/{{id}}.csv", id=TABLES),
+        SETTINGS.papers,
+    output:
+        f"{RESULTS}/claims.json",
+        f"{RESULTS}/claims.md",
+    log:
+        f"{RESULTS}/logs/claims.log",
+    threads: 1
+    resources:
+        tasks=1,
+        nodes=1,
+    params:
+        code=code("claims.py"),
+    shell:
+        "python -m gradsync claims --config {CONFIG} 2>&1 | tee {log}; exit ${{PIPESTATUS[0]}}"

@@ -1,0 +1,18 @@
+rule track:
+    # One process imports all results after all jobs: nothing races for the database, and no timed loop ever logs.
+    input:
+        [f"{RESULTS}/runs/train/{job}/schemes.json" for job in JOBS],
+        expand(f"{RESULTS}/figures/mgwfbp/{{id}}.svg", id=FIGURES),
+    output:
+        f"{RESULTS}/tracked.json",
+    log:
+        f"{RESULTS}/logs/track.log",
+    threads: 1
+    resources:
+        tasks=1,
+        nodes=1,
+    params:
+        mlflow=SETTINGS.mlflow,
+        code=code("record", "results.py"),
+    shell:
+        "python -m gradsync track --config {CONFIG} --json >{output} 2>{log} || {{ cat {log} >&2; exit 1; }}"

@@ -1,0 +1,180 @@
+"""The language of checks: a closed grammar of numbers, comparisons and table cells, walked and never run as code.
+
+    numbers  "text"  + - * /  < <= > >= == !=  and or not  min max abs log2  isclose(x, y, rel)
+    all(CHECK for n in [4, 8])  any(CHECK for n in [4, 8])
+    iter_time(scheme, model, n)  exposed_comm(...)  speedup(...)  efficiency(...)
+    value("column", key=value, ...)    the cell of a column, in the row that other columns single out
+
+A check has a margin, the relative slack: 0 or more exactly where it holds. `and` and `all` take the smallest of their
+parts, `or` and `any` the largest, `not` turns it round; isclose has rel - |x - y| / |y|.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from gradsync.errors import InputError
+
+Key = float | str
+Keys = dict[str, Key]
+Lookup = Callable[[str, Keys], float]
+
+COLUMN_OF = {
+    "iter_time": "iteration_seconds",
+    "exposed_comm": "exposed_communication_seconds",
+    "speedup": "speedup",
+    "efficiency": "efficiency",
+}
+ARITHMETIC: dict[type[ast.operator], Callable[[float, float], float]] = {
+    ast.Add: lambda x, y: x + y,
+    ast.Sub: lambda x, y: x - y,
+    ast.Mult: lambda x, y: x * y,
+    ast.Div: lambda x, y: x / y,
+}
+FUNCTIONS: dict[str, Callable[..., float]] = {"min": min, "max": max, "abs": abs, "log2": math.log2}
+# symbol, slack before it is made relative, and whether a slack of 0 fails
+COMPARISONS: dict[type[ast.cmpop], tuple[str, Callable[[float, float], float], bool]] = {
+    ast.LtE: ("<=", lambda x, y: y - x, False),
+    ast.GtE: (">=", lambda x, y: x - y, False),
+    ast.Eq: ("==", lambda x, y: -abs(x - y), False),
+    ast.Lt: ("<", lambda x, y: y - x, True),
+    ast.Gt: (">", lambda x, y: x - y, True),
+    ast.NotEq: ("!=", lambda x, y: abs(x - y), True),
+}
+TIE = -sys.float_info.epsilon  # the margin of what fails by equality alone
+
+
+class Missing(Exception):  # noqa: N818  not an error: a check without its values is undecided
+    """A value that a check needs is not there; says why."""
+
+
+class Comparison(NamedTuple):
+    """One comparison of a check, and the values of the loops around it."""
+
+    text: str
+    at: str
+
+
+class Truth(NamedTuple):
+    """A check holds where margin >= 0; `decides` is the comparison that the margin comes from."""
+
+    margin: float
+    decides: Comparison
+
+
+class Walk:
+    """One walk over a check. `sides` collects what each comparison compared; `lookup(column, keys)` gives the cells."""
+
+    def __init__(self, lookup: Lookup) -> None:
+        self.lookup = lookup
+        self.sides: dict[Comparison, tuple[float, float]] = {}
+
+    def run(self, check: str) -> Truth:
+        """Raises InputError with the piece that isn't of the language, Missing where a value is not there."""
+        try:
+            return self._truth(ast.parse(check.strip(), mode="eval").body, {})
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+            raise InputError(f"the check can't be read: {error or type(error).__name__}") from None
+
+    def _truth(self, node: ast.expr, names: Keys) -> Truth:
+        match node:
+            case ast.Compare():
+                return self._chain(node, names)
+            case ast.BoolOp(op=op, values=values):
+                parts = [self._truth(value, names) for value in values]
+                return min(parts) if isinstance(op, ast.And) else max(parts)
+            case ast.UnaryOp(op=ast.Not(), operand=operand):
+                margin, decides = self._truth(operand, names)
+                return Truth(-margin or TIE, decides)
+            case ast.Call(func=ast.Name(id="isclose"), args=[left, right, rel], keywords=[]):
+                x, y, tolerance = (self._number(side, names) for side in (left, right, rel))
+                return self._compared(ast.unparse(node), names, x, y, tolerance - _relative(abs(x - y), x, y))
+            case ast.Call(func=ast.Name(id="all" | "any" as how), args=[ast.GeneratorExp() as loop], keywords=[]):
+                parts = [self._truth(loop.elt, bound) for bound in self._bound(loop.generators, names)]
+                return min(parts) if how == "all" else max(parts)
+        raise _refused(node, "a comparison, and, or, not, isclose(x, y, rel), all(... for ...) or any(... for ...)")
+
+    def _chain(self, node: ast.Compare, names: Keys) -> Truth:
+        links = []
+        for (left, right), op in zip(pairwise([node.left, *node.comparators]), node.ops, strict=True):
+            if type(op) not in COMPARISONS:
+                raise _refused(node, "a comparison by < <= > >= == !=")
+            symbol, slack, strict = COMPARISONS[type(op)]
+            x, y = self._number(left, names), self._number(right, names)
+            margin = _relative(slack(x, y), x, y)
+            comparison = f"{ast.unparse(left)} {symbol} {ast.unparse(right)}"
+            links.append(self._compared(comparison, names, x, y, margin or TIE if strict else margin))
+        return min(links)
+
+    def _compared(self, comparison: str, names: Keys, x: float, y: float, margin: float) -> Truth:
+        decides = Comparison(comparison, shown(names))
+        self.sides[decides] = (x, y)
+        return Truth(margin, decides)
+
+    def _bound(self, loops: Sequence[ast.comprehension], names: Keys) -> Iterator[Keys]:
+        if not loops:
+            yield names
+            return
+        match loops[0]:
+            case ast.comprehension(target=ast.Name(id=name), iter=ast.List(elts=[_, *_] as values), ifs=[], is_async=0):
+                for value in values:
+                    yield from self._bound(loops[1:], {**names, name: self._key(value, names)})
+            case _:
+                raise _refused(loops[0], "`for name in [values]`")
+
+    def _number(self, node: ast.expr, names: Keys) -> float:
+        match node:
+            case ast.Constant(value=bool()):
+                pass
+            case ast.Constant(value=int() | float() as constant) if abs(constant) <= sys.float_info.max:
+                return float(constant)
+            case ast.Name(id=name) if isinstance(bound := names.get(name), float):
+                return bound
+            case ast.UnaryOp(op=ast.USub(), operand=operand):
+                return -self._number(operand, names)
+            case ast.BinOp(left=left, op=op, right=right) if type(op) in ARITHMETIC:
+                return _computed(node, ARITHMETIC[type(op)], [self._number(side, names) for side in (left, right)])
+            case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if name in FUNCTIONS:
+                return _computed(node, FUNCTIONS[name], [self._number(arg, names) for arg in args])
+            case ast.Call(func=ast.Name(id=name), args=[scheme, model, n], keywords=[]) if name in COLUMN_OF:
+                keys = {"scheme": scheme, "model": model, "nodes": n}
+                return self.lookup(COLUMN_OF[name], {key: self._key(arg, names) for key, arg in keys.items()})
+            case ast.Call(func=ast.Name(id="value"), args=[ast.Constant(value=str() as column)], keywords=given):
+                if all(keyword.arg for keyword in given):
+                    return self.lookup(column, {str(key.arg): self._key(key.value, names) for key in given})
+        raise _refused(node, f"a number, + - * /, {', '.join(FUNCTIONS)}, value(...) or {', '.join(COLUMN_OF)}")
+
+    def _key(self, node: ast.expr, names: Keys) -> Key:
+        match node:
+            case ast.Constant(value=str() as text):
+                return text
+            case ast.Name(id=name) if isinstance(bound := names.get(name), str):
+                return bound
+        return self._number(node, names)
+
+
+def shown(keys: Keys) -> str:
+    """Names and values on one line."""
+    return ", ".join(f"{name}={value if isinstance(value, str) else f'{value:g}'}" for name, value in keys.items())
+
+
+def _relative(difference: float, x: float, y: float) -> float:
+    return difference / (abs(y) or abs(x) or 1.0)
+
+
+def _computed(node: ast.expr, function: Callable[..., float], values: list[float]) -> float:
+    try:
+        return function(*values)
+    except TypeError:
+        raise _refused(node, "a call with the right number of arguments") from None
+    except (ZeroDivisionError, ValueError) as error:
+        raise Missing(f"{ast.unparse(node)} has no value: {error}") from None
+
+
+def _refused(node: ast.AST, wanted: str) -> InputError:
+    return InputError(f"`{ast.unparse(node).strip()}` is not {wanted}")

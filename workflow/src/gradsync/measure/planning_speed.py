@@ -1,0 +1,72 @@
+"""How fast planning and simulating are, on synthetic networks of the papers' sizes; a program of its own.
+
+Targets (seconds on one core): 604 tensors (DenseNet-201) planned by `optimal` and by `mgwfbp`, 0.05 each; one iteration
+of 64 ranks with 161 tensors (ResNet-50), every rank simulated, 1. Ratios are to a fixed loop of plain Python in the
+same run, so that machines can be compared.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gradsync import schemes
+from gradsync.costs import alpha_beta
+from gradsync.results import machine
+from gradsync.simulate import simulate
+from gradsync.workload import Layer, Workload
+
+REPEATS = 7
+
+
+def network_of(tensors: int, seed: int = 0) -> Workload:
+    """Log-uniform sizes between 256 B and 8 MB, exponential backward times of 0.2 s together."""
+    random = np.random.default_rng(seed)
+    sizes = 4 * np.exp(random.uniform(np.log(64), np.log(2e6), tensors)).astype(int)
+    times = random.exponential(0.2 / tensors, tensors)
+    layers = tuple(
+        Layer(name=f"tensor{i}", bytes=int(size), backward_seconds=float(seconds))
+        for i, (size, seconds) in enumerate(zip(sizes, times, strict=True))
+    )
+    return Workload(name=f"synthetic-{tensors}", forward_seconds=0.1, layers=layers)
+
+
+def measure() -> dict[str, Any]:
+    """Medians of several repeats in turn, their targets, and whether all were met."""
+    big, small = network_of(604), network_of(161)
+    network = alpha_beta.network(64, 45.26e-6, 8e-10)
+    cost = network.of("all_reduce")
+    plan = schemes.plan(schemes.Scheme(name="wfbp"), small, cost, 64)
+    # workloads that differ by rank, so that no rank stands for the others
+    each = {rank: small.model_copy(update={"forward_seconds": 0.1 + 1e-4 * rank}) for rank in range(64)}
+
+    def planned(name: str) -> Callable[[], object]:
+        return lambda: schemes.plan(schemes.Scheme(name=name), big, cost, 64)
+
+    tasks: dict[str, tuple[Callable[[], object], float | None]] = {
+        "optimal, 604 tensors": (planned("optimal"), 0.05),
+        "mgwfbp, 604 tensors": (planned("mgwfbp"), 0.05),
+        "one iteration of 64 ranks, 161 tensors, wfbp": (lambda: simulate(plan, each, network, turns=1), 1.0),
+        "a million additions in plain Python": (lambda: sum(range(1_000_000)), None),
+    }
+    seconds: dict[str, list[float]] = {name: [] for name in tasks}
+    for _ in range(REPEATS):
+        for name, (task, _) in tasks.items():
+            start = time.perf_counter()
+            task()
+            seconds[name].append(time.perf_counter() - start)
+    base = float(np.median(seconds["a million additions in plain Python"]))
+    rows = [
+        {
+            "task": name,
+            "seconds": float(np.median(seconds[name])),
+            "ratio": float(np.median(seconds[name])) / base,
+            "target_seconds": target,
+            "met": target is None or float(np.median(seconds[name])) < target,
+        }
+        for name, (_, target) in tasks.items()
+    ]
+    return {"rows": rows, "met": all(row["met"] for row in rows), "machine": machine()}

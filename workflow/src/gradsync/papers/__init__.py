@@ -1,0 +1,32 @@
+"""The papers' own experiments: what each table and figure needs, computed. One file a paper."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from pathlib import Path
+from typing import NamedTuple
+
+import pandas as pd
+
+from gradsync.errors import InputError
+from gradsync.settings import Settings
+
+
+class Table(NamedTuple):
+    """`frame` is every row (long form, read by claims and figures), `display` what people read, under `caption`."""
+
+    frame: pd.DataFrame
+    display: pd.DataFrame
+    caption: str
+
+
+def compute(paper: str, table: str, settings: Settings, results: Path) -> Table:
+    """One table of one paper; raises InputError for a paper or table that does not exist."""
+    papers = sorted(module.name for module in pkgutil.iter_modules(__path__))
+    if paper not in papers:
+        raise InputError(f"paper {paper!r} does not exist; there are: {', '.join(papers)}")
+    tables = importlib.import_module(f"{__name__}.{paper}").TABLES
+    if table not in tables:
+        raise InputError(f"paper {paper!r} has no table {table!r}; it has: {', '.join(tables)}")
+    return tables[table](settings, results)

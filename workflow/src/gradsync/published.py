@@ -1,0 +1,134 @@
+"""Paper files (`config/papers/*.yaml`): what a paper publishes and claims, each with its place in the paper."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from gradsync.errors import InputError
+from gradsync.expressions import Keys, Missing, Walk
+from gradsync.plan import first_problem
+
+Rung = Literal["simulated", "emulated", "measured"]
+
+
+class _Closed(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Meta(_Closed):
+    """Which paper this is; `key` names its folder of tables."""
+
+    key: str = Field(pattern=r"^[a-z0-9_]+$")
+    title: str
+    authors: tuple[str, ...]
+    venue: str
+
+
+class Published(_Closed):
+    """A number of the paper; where it belongs to a table, the keys of its row (schemes in the paper's names)."""
+
+    id: str
+    place: str
+    text: str
+    value: float
+    unit: str
+    table: str | None = None
+    model: str | None = None
+    nodes: int | None = None
+    scheme: str | None = None
+    over: str | None = None
+    note: str | None = None
+
+
+class Remark(_Closed):
+    """Something in the paper that has to be read with care."""
+
+    id: str
+    place: str
+    text: str
+
+
+class Claim(_Closed):
+    """One claim and how it is checked.
+
+    `by_construction`: in our own model it is true whatever the numbers are (`why`), so it isn't counted on the
+    simulated rung. `universal`: claimed for every input, so that one failing point of the band refutes it.
+    """
+
+    id: str = Field(pattern=r"^[a-z0-9-]+$")
+    place: str
+    text: str
+    table: str = Field(pattern=r"^[a-z0-9_]+$")
+    check: str = Field(max_length=1000)
+    rungs: tuple[Rung, ...] = Field(min_length=1)
+    by_construction: bool = False
+    why: str | None = None
+    universal: bool = False
+    note: str | None = None
+
+
+class Paper(_Closed):
+    """A paper file; `schemes` maps the paper's names to ours, null where there is none yet."""
+
+    version: Literal[1]
+    meta: Meta
+    schemes: dict[str, str | None]
+    published: tuple[Published, ...] = ()
+    remarks: tuple[Remark, ...] = ()
+    claims: tuple[Claim, ...]
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Paper:
+        for what, entries in (("claims", self.claims), ("published", self.published)):
+            repeated = [name for name, times in Counter(entry.id for entry in entries).items() if times > 1]
+            if repeated:
+                raise ValueError(f"{what}: id {repeated[0]!r} appears twice")
+        for claim in self.claims:
+            if claim.by_construction != (claim.why is not None):
+                raise ValueError(f"claim {claim.id!r}: by_construction and why belong together")
+        for entry in self.published:
+            for scheme in {entry.scheme, entry.over} - {None, *self.schemes}:
+                raise ValueError(f"published {entry.id!r}: scheme {scheme!r} is not among the paper's schemes")
+        return self
+
+
+def load(paper_file: str | Path) -> Paper:
+    """Read and check a paper file, its checks too; raises InputError that names the file and the key."""
+    try:
+        paper = Paper.model_validate(yaml.safe_load(Path(paper_file).read_text()))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise InputError(f"paper file {paper_file}: can't be read: {error}") from None
+    except ValidationError as error:
+        raise InputError(f"paper file {paper_file}: {first_problem(error)}") from None
+
+    def known(column: str, keys: Keys) -> float:
+        if "scheme" in keys and keys["scheme"] not in paper.schemes:
+            raise InputError(f"scheme {keys['scheme']!r} is not among the paper's ({', '.join(paper.schemes)})")
+        if fixed := {"rung", "assumption"} & keys.keys():
+            raise InputError(f"{min(fixed)} is no key: the ledger goes through all of them")
+        return math.nan
+
+    for claim in paper.claims:
+        with naming(paper_file, claim):
+            try:
+                Walk(known).run(claim.check)
+            except Missing as reason:
+                raise InputError(str(reason)) from None
+    return paper
+
+
+@contextmanager
+def naming(paper_file: str | Path, claim: Claim) -> Iterator[None]:
+    """Whatever InputError comes from the check of a claim then names the file and the claim."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"paper file {paper_file}, claim {claim.id!r}, check: {error}") from None

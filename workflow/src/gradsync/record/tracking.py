@@ -1,0 +1,119 @@
+"""Import results into MLflow, idempotently: a run is known by the hash of its settings and of its results.
+
+One process imports after all jobs, so that nothing races for the database and no timed loop ever logs.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from gradsync.errors import InputError, RunError
+from gradsync.results import Result
+from gradsync.settings import MLflow
+
+KEY = "gradsync.key"
+BATCH = 1000  # metrics in one call, the server's limit
+
+
+def import_results(settings: MLflow, results: Path) -> dict[str, Any]:
+    """Import every `runs/**/result.json` below `results`; gives counts of new and known runs.
+
+    Raises InputError for a corrupt result and RunError where the tracking server can't be reached.
+    """
+    files = sorted((results / "runs").rglob("result.json"))
+    found = [(file.parent, Result.load(file)) for file in files]  # all are read before anything is written
+    address = settings.tracking_uri or f"sqlite:///{(results.parent / 'mlflow.db').resolve()}"
+    os.environ.setdefault("MLFLOW_ENABLE_TELEMETRY", "false")
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
+    from mlflow.exceptions import MlflowException
+    from mlflow.tracking import MlflowClient
+
+    logging.getLogger("alembic").setLevel(logging.WARNING)
+    try:
+        client = MlflowClient(tracking_uri=address)
+        experiment = client.get_experiment_by_name(settings.experiment)
+        location = None if settings.tracking_uri else (results.parent / "mlflow-artifacts").resolve().as_uri()
+        number = experiment.experiment_id if experiment else client.create_experiment(settings.experiment, location)
+        known = _known(client, number)
+        new = 0
+        for folder, result in found:
+            if result.key() in known:
+                continue
+            _import(client, number, folder, result, results)
+            new += 1
+    except (MlflowException, OSError) as error:
+        raise RunError(f"MLflow at {address}: {str(error).splitlines()[0]}") from None
+    return {"tracking_uri": address, "imported": new, "known": len(found) - new}
+
+
+def _known(client: Any, experiment: str) -> set[str]:
+    keys: set[str] = set()
+    token = None
+    while True:
+        page = client.search_runs([experiment], max_results=1000, page_token=token)
+        # a run that an interrupted import left unfinished does not count, and is taken away
+        for run in page:
+            if run.info.status == "FINISHED":
+                keys.add(run.data.tags.get(KEY, ""))
+            elif KEY in run.data.tags:
+                client.delete_run(run.info.run_id)
+        token = page.token
+        if not token:
+            return keys
+
+
+def _import(client: Any, experiment: str, folder: Path, result: Result, results: Path) -> None:
+    from mlflow.entities import Metric, Param, RunTag
+
+    tags = {
+        KEY: result.key(),
+        "paper": result.paper,
+        "table": result.table,
+        "rung": result.rung,
+        "scheme": result.scheme,
+        "model": result.model,
+        "ranks": str(result.ranks),
+        **{f"provenance.{key}": str(value)[:500] for key, value in result.provenance.items()},
+        **{f"conformance.{key}": str(value) for key, value in result.conformance.items()},
+    }
+    if result.notes:
+        tags["mlflow.note.content"] = "\n".join(result.notes)
+    name = f"{result.model} {result.scheme} {result.ranks} {result.rung}"
+    run = client.create_run(experiment, tags=tags, run_name=name).info.run_id
+    params = [Param(key, str(value)[:6000]) for key, value in result.settings.items()]
+    metrics = [Metric(key, value, 0, 0) for key, value in result.summary.items() if math.isfinite(value)]
+    metrics += _by_step(folder / "metrics.csv")
+    client.log_batch(run, params=params, tags=[RunTag(key, value) for key, value in tags.items()])
+    for start in range(0, len(metrics), BATCH):
+        client.log_batch(run, metrics=metrics[start : start + BATCH])
+    for name in ("plan.json", "trace.json", "metrics.csv", "result.json"):
+        if (folder / name).is_file():
+            client.log_artifact(run, str(folder / name))
+    for figure in (results / "figures" / result.paper).glob(f"{result.table}.svg"):
+        client.log_artifact(run, str(figure), "figures")
+    client.set_terminated(run)
+
+
+def _by_step(path: Path) -> list[Any]:
+    from mlflow.entities import Metric
+
+    if not path.is_file():
+        return []
+    try:
+        frame = pd.read_csv(path)
+        steps = frame["step"].astype(int)
+    except (ValueError, KeyError) as error:
+        raise InputError(f"metrics {path}: can't be read: {error}: delete it and run again") from None
+    return [
+        Metric(f"step.{column}", float(value), 0, int(step))
+        for column in frame.columns
+        if column != "step"
+        for step, value in zip(steps, frame[column], strict=True)
+        if pd.notna(value)
+    ]

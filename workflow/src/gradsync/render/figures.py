@@ -1,0 +1,204 @@
+"""Figures of the papers, drawn from tables and traces; each with its data as CSV.
+
+A figure whose data is missing says what is missing.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import ScalarFormatter
+
+from gradsync import schemes
+from gradsync.errors import InputError
+from gradsync.papers import mgwfbp
+from gradsync.render import style, timeline
+from gradsync.settings import Settings
+from gradsync.simulate import simulate
+
+Drawn = tuple[Figure, pd.DataFrame]
+
+
+def write(paper: str, name: str, settings: Settings, results: Path) -> list[str]:
+    """`figures/<paper>/<name>.{svg,pdf,png,csv}` below `results`; gives their paths."""
+    if (paper, name) not in FIGURES:
+        raise InputError(
+            f"figure {paper} {name} does not exist; there are: {', '.join(' '.join(key) for key in FIGURES)}"
+        )
+    style.use()
+    figure, data = FIGURES[paper, name](settings, results)
+    folder = results / "figures" / paper
+    for kind in style.FORMATS:
+        style.save(figure, folder / f"{name}.{kind}")
+    plt.close(figure)
+    data.to_csv(folder / f"{name}.csv", index=False)
+    return [str(folder / f"{name}.{kind}") for kind in (*style.FORMATS, "csv")]
+
+
+def _table(results: Path, name: str) -> pd.DataFrame:
+    path = results / "tables" / "mgwfbp" / f"{name}.csv"
+    try:
+        return pd.read_csv(path)
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: can't be read: {error}: make the table first") from None
+
+
+def _say(axes: Axes, text: str) -> None:
+    axes.text(0.5, 0.5, textwrap.fill(text, 60), ha="center", va="center", transform=axes.transAxes, fontsize=8)
+    axes.set_axis_off()
+
+
+def _timelines(*cases: tuple[str, str, str]) -> Callable[[Settings, Path], Drawn]:
+    """Panels (title, case, scheme) of four-layer examples."""
+
+    def drawn(settings: Settings, results: Path) -> Drawn:
+        figure, grid = plt.subplots(len(cases), 1, figsize=(7, 0.6 + 1.25 * len(cases)), squeeze=False, sharex=True)
+        frames = []
+        longest = 0.0
+        for axes, (title, case, name) in zip(grid[:, 0], cases, strict=True):
+            workload = mgwfbp.four_layers(case)
+            plan = schemes.plan(schemes.Scheme(name=name), workload, mgwfbp.FOUR_LAYERS, 2)
+            trace = simulate(plan, workload, mgwfbp.four_layers_network())
+            window = timeline.period(trace)
+            timeline.panel(axes, trace, window, labels=timeline.message_labels(plan), unit="drawn units")
+            end = trace.iteration_seconds()
+            longest = max(longest, window[1] - window[0])
+            axes.axvline(end, color="black", linewidth=0.8, linestyle="--")
+            exposed = trace.exposed_communication_seconds()
+            axes.set_title(f"{title}: iteration {end:.2f}, exposed communication {exposed:.2f}", loc="left")
+            axes.set_yticklabels(trace.lanes)
+            frames.append(pd.DataFrame(trace.of(0)).assign(panel=title))
+        for axes in grid[:-1, 0]:
+            axes.set_xlabel("")
+        grid[-1, 0].set_xlim(0, longest)
+        timeline.legend(grid[-1, 0])
+        grid[-1, 0].get_legend().set_bbox_to_anchor((0.5, -0.45))
+        return figure, pd.concat(frames)
+
+    return drawn
+
+
+def _lines(axes: Axes, frame: pd.DataFrame, value: str, shown: dict[str, str], centre: str) -> None:
+    """A line a scheme at the centre of the band, the band behind it."""
+    for name, label in shown.items():
+        part = frame[frame.scheme == name]
+        middle = part[part.assumption.str.startswith(centre)].groupby("nodes")[value].first()
+        band = part.groupby("nodes")[value].agg(["min", "max"])
+        (line,) = axes.plot(middle.index, middle, marker="o", label=label)
+        axes.fill_between(band.index, band["min"], band["max"], color=line.get_color(), alpha=0.15, linewidth=0)
+
+
+def _nodes_axis(axes: Axes, nodes: np.ndarray) -> None:
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(nodes)
+    axes.xaxis.set_major_formatter(ScalarFormatter())
+    axes.set_xlabel("nodes")
+
+
+def _fig9(name: str, title: str) -> Callable[[Settings, Path], Drawn]:
+    def drawn(settings: Settings, results: Path) -> Drawn:
+        frame = _table(results, name)
+        figure, axes = plt.subplots(figsize=(5.2, 3.9))
+        if frame.iteration_seconds.isna().all():
+            _say(axes, f"{title}: {frame.note.iloc[0]}")
+            return figure, frame
+        shown = {"wfbp": "WFBP", "single": "SyncEASGD (single)", "mgwfbp": "MG-WFBP", "optimal": "exact optimum"}
+        _lines(axes, frame, "speedup", shown, mgwfbp.CENTRE)
+        nodes = np.unique(frame.nodes)
+        axes.plot(nodes, nodes, color="black", linewidth=0.8, linestyle=":", label="linear")
+        _nodes_axis(axes, nodes)
+        axes.set_yscale("log", base=2)
+        axes.yaxis.set_major_formatter(ScalarFormatter())
+        axes.set_ylabel("speed-up over one K80")
+        axes.set_title(f"{title}, simulated\nline: {mgwfbp.CENTRE}; shade: band of assumptions", loc="left")
+        axes.legend()
+        return figure, frame
+
+    return drawn
+
+
+def _gap(settings: Settings, results: Path) -> Drawn:
+    frame = _table(results, "gap")
+    figure, grid = plt.subplots(1, 2, figsize=(8.4, 3.7), sharey=True)
+    shown = {
+        "mgwfbp": "MG-WFBP",
+        "mgwfbp_as_printed": "MG-WFBP as printed",
+        mgwfbp.BEST_BUCKET: "best constant bucket",
+        "fixed_buckets": "DDP's buckets",
+    }
+    for axes, (model, part) in zip(grid, frame.groupby("model"), strict=True):
+        if part.over_optimal.isna().all():
+            _say(axes, f"{model}: {part.note.iloc[0]}")
+            continue
+        _lines(axes, part, "over_optimal", shown, mgwfbp.CENTRE)
+        axes.axhline(1.0, color="black", linewidth=0.8, linestyle=":")
+        _nodes_axis(axes, np.unique(part.nodes))
+        axes.set_title(f"{model}, simulated", loc="left")
+        axes.set_ylabel("iteration time / exact optimum")
+        axes.legend()
+    return figure, frame
+
+
+def _training(settings: Settings, results: Path) -> Drawn:
+    frame = _table(results, "training")
+    measured = frame[frame.rung == "measured"]
+    if measured.empty:
+        figure, axes = plt.subplots(figsize=(5, 3))
+        _say(axes, "No training in this configuration.")
+        return figure, frame
+    jobs = list(measured.groupby(["model", "nodes"], sort=False))
+    figure, grid = plt.subplots(len(jobs), 2, figsize=(9, 0.8 + 3.0 * len(jobs)), squeeze=False, width_ratios=[3, 2])
+    for (left, right), ((model, ranks), part) in zip(grid, jobs, strict=True):
+        simulated = frame[(frame.rung == "simulated") & (frame.model == model) & (frame.nodes == ranks)]
+        y = np.arange(len(part))[::-1]
+        low, high = (
+            part.iteration_seconds - part.iteration_seconds_low,
+            part.iteration_seconds_high - part.iteration_seconds,
+        )
+        left.errorbar(
+            1e3 * part.iteration_seconds,
+            y,
+            xerr=1e3 * np.array([low, high]),
+            fmt="o",
+            capsize=3,
+            label="measured, median, 95 %",
+        )
+        left.plot(1e3 * simulated.iteration_seconds, y, "D", label="predicted from another run")
+        left.set_yticks(y, part.scheme)
+        left.set_xlim(left=0)
+        left.set_xlabel("iteration [ms]")
+        left.set_title(f"{model}, {ranks} ranks on this machine", loc="left")
+        left.legend(loc="lower left")
+        for scheme in part.scheme:
+            metrics = pd.read_csv(results / "runs" / "train" / f"{model}-{ranks}" / scheme / "metrics.csv")
+            accuracy = metrics.dropna(subset=["accuracy"])
+            right.plot(accuracy.step + 1, accuracy.accuracy, marker="o", alpha=0.7, label=scheme)
+        right.set_xlabel("iteration")
+        right.set_ylabel("test accuracy")
+        same = part.parameters_sha256.nunique() == 1
+        right.set_title("all end with the same parameters" if same else "parameters differ between schemes", loc="left")
+        right.set_ylim(0, 1)
+    return figure, frame
+
+
+FIGURES: dict[tuple[str, str], Callable[[Settings, Path], Drawn]] = {
+    ("mgwfbp", "fig1"): _timelines(("naive S-SGD", "case3", "naive")),
+    ("mgwfbp", "fig2"): _timelines(("WFBP", "case3", "wfbp")),
+    ("mgwfbp", "fig3"): _timelines(
+        ("Case 1, all hidden", "case1", "wfbp"),
+        ("Case 2, backlog drains", "case2", "wfbp"),
+        ("Case 3, backlog stays", "case3", "wfbp"),
+    ),
+    ("mgwfbp", "fig4"): _timelines(("WFBP", "case3", "wfbp"), ("MG-WFBP, layers 4 and 3 merged", "case3", "mgwfbp")),
+    ("mgwfbp", "fig9a"): _fig9("fig9a", "Fig. 9(a) GoogLeNet"),
+    ("mgwfbp", "fig9b"): _fig9("fig9b", "Fig. 9(b) ResNet-50"),
+    ("mgwfbp", "gap"): _gap,
+    ("mgwfbp", "training"): _training,
+}

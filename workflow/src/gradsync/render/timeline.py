@@ -1,0 +1,157 @@
+"""Draw a trace as a timeline like the papers' schematic figures: a row a lane, a block a rank."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.patches import Patch
+
+from gradsync.costs import Linear, MessageCost, alpha_beta
+from gradsync.errors import InputError
+from gradsync.plan import Plan
+from gradsync.render import style
+from gradsync.simulate import simulate
+from gradsync.trace import Trace
+from gradsync.workload import Layer, Workload
+
+COLOURS = {
+    "forward": "#56B4E9",
+    "backward": "#0072B2",
+    "local": "#999999",
+    "message": "#D55E00",
+    "shared memory": "#CC79A7",
+}
+KIND = {
+    "need": "forward",
+    "ready": "backward",
+    "local": "local",
+    "shared_read": "shared memory",
+    "shared_add": "shared memory",
+}
+NARROWEST_LABEL = 0.012  # share of the axis
+
+
+def load(text: str, where: str, workload: str | None, cost: MessageCost | None) -> Trace:
+    """A trace from a trace file, or from a plan file by simulating it (on unit times where no others are given).
+
+    Raises InputError for a file that is neither.
+    """
+    try:
+        content = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise InputError(f"{where}: neither a plan nor a trace: not JSON: {error}") from None
+    if isinstance(content, dict) and "spans" in content:
+        return Trace.from_json(text, where)
+    plan = Plan.from_json(text, where)
+    times = Workload.load(workload) if workload else unit_workload(plan)
+    message = cost or Linear(0.3, 0.8 * times.backward_seconds / times.bytes, "one unit a gradient")
+    return simulate(plan, times, alpha_beta.around(message, plan.ranks))
+
+
+def unit_workload(plan: Plan) -> Workload:
+    """One second backward a gradient, half of it forward."""
+    layers = tuple(
+        Layer(name=tensor.name, bytes=4 * (tensor.stop - tensor.start), backward_seconds=1.0, forward_seconds=0.5)
+        for tensor in plan.tensors
+    )
+    return Workload(name="units", forward_seconds=0.5 * len(layers), layers=layers)
+
+
+def message_labels(plan: Plan) -> dict[str, str]:
+    """Operation -> label: a message is named after the layers that it carries."""
+    labels = {}
+    for op, names in zip(plan.communications(), plan.messages(), strict=True):
+        short = [name.removeprefix("layer ") for name in names]
+        labels[op.name] = "+".join(short) if len(short) <= 3 else f"{short[0]}..{short[-1]}"
+    return labels
+
+
+def draw(trace: Trace, output: Path, *, ranks: Sequence[int] | None = None, turn: int | None = None) -> None:
+    """Draw into a file; raises InputError where nothing would be drawn."""
+    style.use()
+    shown = [rank for rank in trace.ranks if ranks is None or rank in ranks]
+    spans = [span for span in trace.spans if span.rank in shown and turn in (None, span.turn)]
+    if not spans:
+        raise InputError(
+            f"trace {trace.name!r} holds ranks {list(trace.ranks)} and {trace.turns} turns: nothing chosen"
+        )
+    rows = len(shown) * len(trace.lanes)
+    figure, axes = plt.subplots(figsize=(8, 0.8 + 0.34 * rows))
+    start, end = min(span.start for span in spans), max(span.end for span in spans)
+    panel(axes, trace, (start, end), ranks=shown, turn=turn)
+    axes.set_title(f"{trace.name}, {trace.rung}")
+    legend(axes)
+    style.save(figure, output)
+    plt.close(figure)
+
+
+def legend(axes: Axes, names: Sequence[str] = tuple(COLOURS)) -> None:
+    """Which colour is what, below the axes."""
+    used = {patch.get_facecolor() for patch in axes.patches}
+    patches = [Patch(color=COLOURS[name], label=name) for name in names]
+    patches = [patch for patch in patches if patch.get_facecolor() in used]
+    axes.legend(handles=patches, loc="upper center", bbox_to_anchor=(0.5, -0.28), ncols=len(patches))
+
+
+def panel(
+    axes: Axes,
+    trace: Trace,
+    window: tuple[float, float],
+    *,
+    ranks: Sequence[int] = (0,),
+    turn: int | None = None,
+    labels: Mapping[str, str] | None = None,
+    unit: str = "s",
+) -> None:
+    """Draw the spans inside `window` (seconds) into `axes`; time starts at 0 there."""
+    rows = [(rank, lane) for rank in ranks for lane in trace.lanes]
+    place = {row: len(rows) - 1 - i for i, row in enumerate(rows)}
+    width = max(window[1] - window[0], 1e-12)
+    for span in trace.spans:
+        if (span.rank, span.lane) not in place or turn not in (None, span.turn):
+            continue
+        left, right = max(span.start, window[0]), min(span.end, window[1])
+        if right <= left:
+            continue
+        y = place[span.rank, span.lane]
+        kind = KIND.get(span.verb, "message")
+        axes.broken_barh(
+            [(left - window[0], right - left)],
+            (y - 0.36, 0.72),
+            facecolor=COLOURS[kind],
+            edgecolor="white",
+            linewidth=0.5,
+        )
+        label = (labels or {}).get(span.operation, _short(span.operation))
+        if (right - left) / width > NARROWEST_LABEL * max(1, len(label)):
+            axes.text(
+                (left + right) / 2 - window[0],
+                y,
+                label,
+                ha="center",
+                va="center",
+                fontsize=7,
+                color="white",
+                clip_on=True,
+            )
+    axes.set_yticks(
+        [place[row] for row in rows], [lane if len(ranks) == 1 else f"{rank}: {lane}" for rank, lane in rows]
+    )
+    axes.set_ylim(-0.6, len(rows) - 0.4)
+    axes.set_xlim(0, width)
+    axes.set_xlabel(f"time [{unit}]")
+    axes.grid(axis="y", visible=False)
+
+
+def _short(operation: str) -> str:
+    return operation.removeprefix("ready:").removeprefix("layer ")
+
+
+def period(trace: Trace, rank: int = 0) -> tuple[float, float]:
+    """The steady iteration of a trace, and a little of the next."""
+    start, end = trace.window(rank)
+    return start, end + 0.12 * (end - start)
