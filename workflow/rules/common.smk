@@ -22,11 +22,8 @@ TABLES = ["table2", "timelines", "fig9a", "fig9b", "gap", "training"]
 FIGURES = ["fig1", "fig2", "fig3", "fig4", "fig9a", "fig9b", "gap", "training"]
 # Where a table comes from other than the configuration.
 TABLE_INPUTS = {
-    "fig9a": [f"{RESULTS}/external/status.json"],
-    "fig9b": [
-        f"{RESULTS}/external/status.json",
-        f"{RESULTS}/profile/resnet50/workload.json",
-    ],
+    "fig9a": [f"{RESULTS}/tables/mgwfbp/gap.csv"],
+    "fig9b": [f"{RESULTS}/tables/mgwfbp/gap.csv"],
     "gap": [
         f"{RESULTS}/external/status.json",
         f"{RESULTS}/profile/resnet50/workload.json",

@@ -12,7 +12,7 @@ from __future__ import annotations
 import heapq
 from collections import defaultdict, deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -56,7 +56,6 @@ class Outcome:
 
     events: list[Event]
     stuck: list[tuple[int, int, int]]
-    finished: dict[int, set[tuple[int, int]]] = field(default_factory=dict)
 
 
 class _Flow:
@@ -145,18 +144,21 @@ class Progress:
         while self.heap:
             now, _, action = heapq.heappop(self.heap)
             action(now)
-        finished: dict[int, set[tuple[int, int]]] = {rank: set() for rank in self.ranks}
-        for event in self.events:
-            finished[event.rank].add((event.turn, event.step))
-        stuck = [
-            (rank, turn, index)
-            for rank in self.ranks
-            if not self.open_ended[rank]
+        return Outcome(self.events, self._stuck())
+
+    def _stuck(self) -> list[tuple[int, int, int]]:
+        closed = [rank for rank in self.ranks if not self.open_ended[rank]]
+        expected = self.turns * sum(len(self.graph[rank].body) for rank in closed)
+        if len(self.events) == expected and len(closed) == len(self.ranks):
+            return []
+        finished = {(event.rank, event.turn, event.step) for event in self.events}
+        return [
+            (rank, turn, step)
+            for rank in closed
             for turn in range(self.turns)
-            for index in range(len(self.graph[rank].body))
-            if (turn, index) not in finished[rank]
+            for step in range(len(self.graph[rank].body))
+            if (rank, turn, step) not in finished
         ]
-        return Outcome(self.events, stuck, finished)
 
     def _turn(self, rank: int, turn: int) -> list[int]:
         waits = self.waits.get((rank, turn))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from gradsync import schemes
 from gradsync.errors import InputError
@@ -51,6 +51,13 @@ class Figure9(_Closed):
     gap_nodes: list[int] = [4, 8, 16, 32, 64, 128, 256]
     forward_shares: list[float] = Field(default=[0.0, 0.5, 1.0], description="t_f as shares of t_b")
     bucket_sweep: int = Field(default=24, ge=2, description="constant bucket sizes tried between 64 KiB and the model")
+
+    @model_validator(mode="after")
+    def _within(self) -> Figure9:
+        beyond = sorted(set(self.nodes) - set(self.gap_nodes))
+        if beyond or min(self.gap_nodes, default=0) < 2:
+            raise ValueError(f"gap_nodes must hold every one of nodes (not there: {beyond}), each at least 2")
+        return self
 
 
 class MLflow(_Closed):

@@ -25,7 +25,8 @@ class NetworkClock(Clock):
 
     def __init__(self, plan: Plan, workloads: Mapping[int, Workload], network: Network, add_seconds_per_byte: float):
         self.plan, self.network, self.gamma = plan, network, add_seconds_per_byte
-        tables = {id(workload): self._table(workload) for workload in workloads.values()}
+        distinct = {id(workload): workload for workload in workloads.values()}
+        tables = {key: self._table(workload) for key, workload in distinct.items()}
         self.tables = {rank: tables[id(workload)] for rank, workload in workloads.items()}
         self.messages: dict[Any, Cost] = {}
 
@@ -116,7 +117,7 @@ def _trace(plan: Plan, events: list[Any], turns: int) -> Trace:
     for rank, turn, index, start, end, source in events:
         name, verb, lane, size = rows[rank][index]
         spans.append(Span(rank, turn, name, verb, lane, start, end, size, source))
-    return Trace(plan.name, "simulated", turns, tuple(spans), {**plan.provenance, "plan": plan.digest})
+    return Trace(plan.name, "simulated", turns, tuple(spans), plan.provenance)
 
 
 def lower_bound_seconds(workload: Workload, network: Network) -> float:

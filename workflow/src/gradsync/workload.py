@@ -93,7 +93,7 @@ class Workload(BaseModel):
         """When each gradient is ready, forward starting at 0: t_f + sum of t_b so far (Eq. 6).  # (layers,)"""
         return self.forward_seconds + np.cumsum([layer.backward_seconds for layer in self.layers])
 
-    def scaled(self, *, forward_seconds: float, backward_seconds: float, note: str) -> Workload:
+    def scaled(self, *, forward_seconds: float, backward_seconds: float, update_seconds: float, note: str) -> Workload:
         """The same layers with other totals; the share of each layer in the backward pass stays.
 
         The note goes into the provenance. Per-layer forward seconds are scaled with the forward total.
@@ -112,6 +112,7 @@ class Workload(BaseModel):
         return self.model_copy(
             update={
                 "forward_seconds": forward_seconds,
+                "update_seconds": update_seconds,
                 "layers": layers,
                 "provenance": {**self.provenance, "scaling": note},
             }

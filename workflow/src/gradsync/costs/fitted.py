@@ -79,8 +79,8 @@ class Fitted:
     def describe(self) -> str:
         """Pieces, range and residual."""
         return (
-            f"{len(self.bounds)} linear piece(s) through {self.points} points, {self.smallest:g} to {self.largest:g} B, "
-            f"mean relative residual {self.residual:.2%}" + (f" ({self.source})" if self.source else "")
+            f"{len(self.bounds)} linear piece(s) through {self.points} points, {self.smallest:g} to {self.largest:g} B"
+            f", mean relative residual {self.residual:.2%}" + (f" ({self.source})" if self.source else "")
         )
 
 
@@ -122,7 +122,7 @@ def fit(sizes: Any, times: Any, *, pieces: int = 6, source: str = "") -> Fitted:
     lines = {}
     for j in range(shortest, groups + 1):
         for i in (0, *range(shortest, j - shortest + 1)):
-            if i == 0 or j < groups or i < last_start:
+            if (i == 0 or j < groups or i < last_start) and (most > 1 or j - i == groups):
                 lines[i, j] = line(i, j)
     for k in range(1, most + 1):
         for j in range(k * shortest, groups + 1):

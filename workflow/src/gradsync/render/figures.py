@@ -78,8 +78,7 @@ def _timelines(*cases: tuple[str, str, str]) -> Callable[[Settings, Path], Drawn
         for axes in grid[:-1, 0]:
             axes.set_xlabel("")
         grid[-1, 0].set_xlim(0, longest)
-        timeline.legend(grid[-1, 0])
-        grid[-1, 0].get_legend().set_bbox_to_anchor((0.5, -0.45))
+        timeline.legend(grid[-1, 0], trace, below=0.45)
         return figure, pd.concat(frames)
 
     return drawn
@@ -175,7 +174,7 @@ def _training(settings: Settings, results: Path) -> Drawn:
         left.set_xlim(left=0)
         left.set_xlabel("iteration [ms]")
         left.set_title(f"{model}, {ranks} ranks on this machine", loc="left")
-        left.legend(loc="lower left")
+        left.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2)
         for scheme in part.scheme:
             metrics = pd.read_csv(results / "runs" / "train" / f"{model}-{ranks}" / scheme / "metrics.csv")
             accuracy = metrics.dropna(subset=["accuracy"])

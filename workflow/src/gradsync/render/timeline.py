@@ -84,17 +84,16 @@ def draw(trace: Trace, output: Path, *, ranks: Sequence[int] | None = None, turn
     start, end = min(span.start for span in spans), max(span.end for span in spans)
     panel(axes, trace, (start, end), ranks=shown, turn=turn)
     axes.set_title(f"{trace.name}, {trace.rung}")
-    legend(axes)
+    legend(axes, trace, below=0.9 / (0.34 * rows + 0.3))
     style.save(figure, output)
     plt.close(figure)
 
 
-def legend(axes: Axes, names: Sequence[str] = tuple(COLOURS)) -> None:
-    """Which colour is what, below the axes."""
-    used = {patch.get_facecolor() for patch in axes.patches}
-    patches = [Patch(color=COLOURS[name], label=name) for name in names]
-    patches = [patch for patch in patches if patch.get_facecolor() in used]
-    axes.legend(handles=patches, loc="upper center", bbox_to_anchor=(0.5, -0.28), ncols=len(patches))
+def legend(axes: Axes, trace: Trace, *, below: float = 0.28) -> None:
+    """Which colour is what, `below` the axes (share of their height)."""
+    used = {KIND.get(span.verb, "message") for span in trace.spans}
+    patches = [Patch(color=colour, label=name) for name, colour in COLOURS.items() if name in used]
+    axes.legend(handles=patches, loc="upper center", bbox_to_anchor=(0.5, -below), ncols=len(patches))
 
 
 def panel(

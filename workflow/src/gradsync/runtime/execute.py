@@ -241,7 +241,7 @@ class Executor:
             raise
         except Exception as error:
             raise RunError(
-                f"rank {self.rank}, turn {turn}, {op.verb} {op.name!r} on lane {op.lane!r}: {str(error).splitlines()[0]}"
+                f"rank {self.rank}, turn {turn}, {op.verb} {op.name!r}, lane {op.lane!r}: {str(error).splitlines()[0]}"
             ) from error
         if not isinstance(op, Send | Reply):
             self._finish(op, turn, start, record, source)
