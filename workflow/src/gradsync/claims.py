@@ -195,15 +195,20 @@ def summary(verdicts: Sequence[Verdict]) -> dict[str, int]:
 
 
 def ledger_markdown(verdicts: Sequence[Verdict]) -> str:
-    """The ledger as a table for people: one row a claim and rung, remarks below."""
+    """The ledger as a table for people: what was computed first, then what waits, the rungs of a reason in one row."""
     counts = ", ".join(f"{times} {kind}" for kind, times in summary(verdicts).items() if times)
+    rows: dict[tuple[str, str, str, str], tuple[Verdict, list[str]]] = {}
+    for verdict in sorted(verdicts, key=lambda verdict: verdict.margin is None):
+        rung = "" if verdict.margin is None else verdict.rung
+        row = rows.setdefault((verdict.claim, rung, verdict.verdict, verdict.reason), (verdict, []))
+        row[1].append(verdict.rung)
     lines = [f"{len(verdicts)} verdicts: {counts}. What holds by construction proves nothing and isn't counted.", ""]
     lines += [_line("claim", "place", "what the paper says", "rung", "verdict", "margin", "values and reason")]
     lines += ["|---|---|---|---|---|---:|---|"]
-    for v in verdicts:
+    for v, rungs in rows.values():
         margin = "" if v.margin is None else f"{100 * v.margin:+.1f} %"
         why = "; ".join(filter(None, (str(v.compared[0]) if v.compared else "", v.reason)))
-        lines.append(_line(f"`{v.claim}`", v.place, v.text, v.rung, f"**{v.verdict}**", margin, why))
+        lines.append(_line(f"`{v.claim}`", v.place, v.text, ", ".join(rungs), f"**{v.verdict}**", margin, why))
     notes = dict.fromkeys(
         f"- `{verdict.claim}`: {' '.join(verdict.note.split())}" for verdict in verdicts if verdict.note
     )
