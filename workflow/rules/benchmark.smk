@@ -9,6 +9,7 @@ rule benchmark:
         tasks=1,
         nodes=1,
     params:
+        config=CONFIG,
         code=code(*PLANNING, "measure/planning_speed.py"),
     shell:
-        "python -m gradsync benchmark --config {CONFIG} 2>&1 | tee {log}; exit ${{PIPESTATUS[0]}}"
+        "python -m gradsync benchmark --config {params.config} 2>&1 | tee {log}; exit ${{PIPESTATUS[0]}}"

@@ -12,17 +12,18 @@ rule table:
         tasks=1,
         nodes=1,
     params:
+        config=CONFIG,
         figure9=SETTINGS.figure9,
         code=code(*PLANNING, "papers", "measure/third_party.py", "render/tables.py"),
     shell:
-        "python -m gradsync table mgwfbp {wildcards.id} --config {CONFIG} >{log} 2>&1 || {{ cat {log} >&2; exit 1; }}"
+        "python -m gradsync table mgwfbp {wildcards.id} --config {params.config} >{log} 2>&1 || {{ cat {log} >&2; exit 1; }}"
 
 
 rule figure:
     input:
         lambda wildcards: (
             []
-            if wildcards.id.removeprefix("fig") in "1234"
+            if wildcards.id in DRAWN
             else f"{RESULTS}/tables/mgwfbp/{wildcards.id}.csv"
         ),
         style="reports/gradsync.mplstyle",
@@ -35,9 +36,10 @@ rule figure:
         tasks=1,
         nodes=1,
     params:
+        config=CONFIG,
         code=code(*PLANNING, "papers", "render", "trace.py"),
     shell:
-        "python -m gradsync figure mgwfbp {wildcards.id} --config {CONFIG} >{log} 2>&1 || {{ cat {log} >&2; exit 1; }}"
+        "python -m gradsync figure mgwfbp {wildcards.id} --config {params.config} >{log} 2>&1 || {{ cat {log} >&2; exit 1; }}"
 
 
 rule claims:
@@ -54,6 +56,7 @@ rule claims:
         tasks=1,
         nodes=1,
     params:
+        config=CONFIG,
         code=code("claims.py"),
     shell:
-        "python -m gradsync claims --config {CONFIG} 2>&1 | tee {log}; exit ${{PIPESTATUS[0]}}"
+        "python -m gradsync claims --config {params.config} 2>&1 | tee {log}; exit ${{PIPESTATUS[0]}}"

@@ -12,7 +12,8 @@ rule track:
         tasks=1,
         nodes=1,
     params:
+        config=CONFIG,
         mlflow=SETTINGS.mlflow,
         code=code("record", "results.py"),
     shell:
-        "python -m gradsync track --config {CONFIG} --json >{output} 2>{log} || {{ cat {log} >&2; exit 1; }}"
+        "python -m gradsync track --config {params.config} --json >{output} 2>{log} || {{ cat {log} >&2; exit 1; }}"

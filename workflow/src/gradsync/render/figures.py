@@ -16,12 +16,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import ScalarFormatter
 
-from gradsync import schemes
 from gradsync.errors import InputError
 from gradsync.papers import mgwfbp
 from gradsync.render import style, timeline
 from gradsync.settings import Settings
-from gradsync.simulate import simulate
 
 Drawn = tuple[Figure, pd.DataFrame]
 
@@ -63,9 +61,7 @@ def _timelines(*cases: tuple[str, str, str]) -> Callable[[Settings, Path], Drawn
         frames = []
         longest = 0.0
         for axes, (title, case, name) in zip(grid[:, 0], cases, strict=True):
-            workload = mgwfbp.four_layers(case)
-            plan = schemes.plan(schemes.Scheme(name=name), workload, mgwfbp.FOUR_LAYERS, 2)
-            trace = simulate(plan, workload, mgwfbp.four_layers_network())
+            _, plan, trace = mgwfbp.example(case, name)
             window = timeline.period(trace)
             timeline.panel(axes, trace, window, labels=timeline.message_labels(plan), unit="drawn units")
             end = trace.iteration_seconds()
@@ -196,6 +192,9 @@ FIGURES: dict[tuple[str, str], Callable[[Settings, Path], Drawn]] = {
         ("Case 3, backlog stays", "case3", "wfbp"),
     ),
     ("mgwfbp", "fig4"): _timelines(("WFBP", "case3", "wfbp"), ("MG-WFBP, layers 4 and 3 merged", "case3", "mgwfbp")),
+    ("mgwfbp", "counterexample"): _timelines(
+        ("Algorithm 1", "counterexample", "mgwfbp"), ("exact optimum", "counterexample", "optimal")
+    ),
     ("mgwfbp", "fig9a"): _fig9("fig9a", "Fig. 9(a) GoogLeNet"),
     ("mgwfbp", "fig9b"): _fig9("fig9b", "Fig. 9(b) ResNet-50"),
     ("mgwfbp", "gap"): _gap,
