@@ -1,6 +1,6 @@
 # `make` sets everything up and runs the main job; `make test` sets everything up and runs the tests.
 .DEFAULT_GOAL := all
-.PHONY: all setup test check benchmark format clean help
+.PHONY: all setup test check check-style benchmark format clean help
 
 PYTHON ?= $(firstword $(foreach name,python3 python3.13 python3.12 python3.11,$(shell $(name) -c 'import sys; sys.version_info < (3, 11) or print("$(name)")' 2>/dev/null)))
 CORES ?= $(shell nproc)
@@ -15,14 +15,15 @@ setup: .venv/.ready ## only set up
 test: .venv/.checks ## set up, then run all tests
 	python -m pytest -q
 
-check: .venv/.checks ## every check: style, workflow, types, import contract, tests
+check: check-style test ## every check: style, workflow, types, import contract, tests
+
+check-style: .venv/.checks ## the checks without the tests
 	ruff check .
 	ruff format --check .
 	snakefmt --check Snakefile workflow/rules
 	snakemake --lint
 	mypy
 	lint-imports
-	python -m pytest -q
 
 benchmark: .venv/.ready ## speed of planning and simulating, as ratios and seconds, into results/quick/benchmarks
 	snakemake --cores 1 benchmark
@@ -36,7 +37,7 @@ clean: ## remove results and the environment
 	rm -rf results .venv .snakemake
 
 help: ## this list
-	@grep -E '^[a-z]+:.*##' Makefile | sed 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*## /\t/' | expand -t 12
 
 .venv/.ready: envs/requirements.txt envs/constraints.txt pyproject.toml
 	@test -n "$(PYTHON)" || { echo "gradsync needs Python 3.11 or newer: install it or run make PYTHON=/path/to/python3"; exit 2; }

@@ -9,14 +9,11 @@ from snakemake.utils import min_version
 min_version("9.0")
 
 
-configfile: "config/quick.yaml"
-
-
 include: "workflow/rules/common.smk"
 
 
-# Used with `--sdm apptainer`; every rule runs in it.
-container: SETTINGS.container or "docker://python:3.11-slim"
+# The image of every rule, with `--sdm apptainer`.
+container: SETTINGS.container or "containers/cpu.sif"
 
 
 include: "workflow/rules/external.smk"

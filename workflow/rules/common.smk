@@ -8,9 +8,14 @@ from gradsync import schemes, settings
 from gradsync.errors import InputError
 from snakemake.exceptions import WorkflowError
 
-CONFIG = workflow.configfiles[-1]  # a --configfile comes after the default
+# One whole file is the configuration; merging several would hide where a value came from.
+CONFIG = str([*workflow.config_settings.configfiles, "config/quick.yaml"][0])
 
 try:
+    if workflow.config_settings.config or len(workflow.config_settings.configfiles) > 1:
+        raise InputError(
+            "give one whole configuration with --configfile (copy config/quick.yaml); --config is not read"
+        )
     SETTINGS = settings.load(CONFIG)
     SCHEMES = schemes.load(SETTINGS.schemes)
 except InputError as error:

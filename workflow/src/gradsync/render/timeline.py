@@ -91,7 +91,7 @@ def draw(trace: Trace, output: Path, *, ranks: Sequence[int] | None = None, turn
 
 def legend(axes: Axes, trace: Trace, *, below: float = 0.28) -> None:
     """Which colour is what, `below` the axes (share of their height)."""
-    used = {KIND.get(span.verb, "message") for span in trace.spans}
+    used = {KIND.get(span.verb, "message") for span in trace.spans if span.end > span.start}
     patches = [Patch(color=colour, label=name) for name, colour in COLOURS.items() if name in used]
     axes.legend(handles=patches, loc="upper center", bbox_to_anchor=(0.5, -below), ncols=len(patches))
 
