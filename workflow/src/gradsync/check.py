@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
+from gradsync.contributions import LostError, verify
 from gradsync.errors import RunError
 from gradsync.kernels import KERNELS
 from gradsync.plan import (
@@ -24,7 +25,7 @@ from gradsync.plan import (
     Send,
     SharedAdd,
 )
-from gradsync.progress import Clock, Progress
+from gradsync.progress import Clock, Event, Progress
 
 GRADIENT = "gradient"
 ANYWHERE = ("local", "shared_read", "shared_add")  # on any lane; need and ready compute, all others communicate
@@ -42,7 +43,7 @@ def check(plan: Plan) -> None:
         _waits(plan, role)
         _races(plan, role)
         _gradients(plan, role)
-    _deadlock(plan)
+    _run_through(plan)
 
 
 def grid(plan: Plan, at_fault: dict[tuple[int, int], str], columns: int = 6, rows: int = 16) -> str:
@@ -236,7 +237,7 @@ def _races(plan: Plan, role: Role) -> None:
 
 
 def _gradients(plan: Plan, role: Role) -> None:
-    """Every gradient is made ready, summed exactly once where an update requires it, and used."""
+    """Every gradient is made ready and used; whether its sum is whole, `contributions` tells."""
     ready = [op for op in role.flat if isinstance(op, Ready)]
     if not ready:
         return
@@ -244,38 +245,13 @@ def _gradients(plan: Plan, role: Role) -> None:
     for tensor in plan.tensors:
         if tensor.name not in produced:
             _fail(plan, f"missing gradient: no operation makes {tensor.name!r} ready in role {role.name!r}", role, (0,))
-    written: list[tuple[int, int, str]] = []  # (start, stop, postcondition) disjoint, of the gradient buffer
-    used: list[tuple[int, int]] = []
-    for step, op in enumerate(role.flat):
-        for ref in op.reads:
-            if ref.buffer != GRADIENT:
-                continue
-            states = [(max(a, ref.start), min(b, ref.stop), s) for a, b, s in written if a < ref.stop and ref.start < b]
-            if isinstance(op, Collective) and op.postcondition in ("sum", "shard"):
-                for a, b, state in states:
-                    if state in ("sum", "shard", "sparse_sum"):
-                        _fail(plan, f"{op.name!r} sums {_tensors(plan, a, b)} a second time", role, (step,))
-                if sum(b - a for a, b, _ in states) < ref.stop - ref.start:
-                    _fail(plan, f"{op.name!r} sends gradients that are not ready before it", role, (step,))
-            if isinstance(op, Local) and op.requires:
-                for a, b, state in states:
-                    if state != op.requires:
-                        _fail(
-                            plan,
-                            f"missing gradient: {_tensors(plan, a, b)} reaches {op.name!r} without {op.requires!r}: "
-                            "no message carries it",
-                            role,
-                            (step,),
-                        )
-            if not isinstance(op, Collective):
-                used.append((ref.start, ref.stop))
-        for ref in op.writes:
-            if ref.buffer == GRADIENT:
-                state = getattr(op, "postcondition", None) or "local"
-                rest = []
-                for a, b, s in written:
-                    rest += [(x, y, s) for x, y in ((a, min(b, ref.start)), (max(a, ref.stop), b)) if x < y]
-                written = [*rest, (ref.start, ref.stop, state)]
+    used = [
+        (ref.start, ref.stop)
+        for op in role.flat
+        if not isinstance(op, Collective)
+        for ref in op.reads
+        if ref.buffer == GRADIENT
+    ]
     used.sort()
     position = 0
     for start, stop in used:
@@ -288,20 +264,19 @@ def _gradients(plan: Plan, role: Role) -> None:
         _fail(plan, f"missing gradient: {tensor.name!r} is made ready and nothing uses it", role, (step,))
 
 
-def _tensors(plan: Plan, start: int, stop: int) -> str:
-    names = [tensor.name for tensor in plan.tensors if tensor.start < stop and start < tensor.stop]
-    return repr(names[0]) + (f" to {names[-1]!r}" if len(names) > 1 else "")
-
-
-def _deadlock(plan: Plan) -> None:
-    """Two turns without time: everything must finish and every message be received."""
+def _run_through(plan: Plan) -> None:
+    """Two turns without time: everything must finish, every message be received, every sum be whole."""
     if not plan.symmetric:
         for role in plan.roles:
             for op in role.flat:
                 if isinstance(op, SharedAdd) and not plan.buffer[op.writes[0].buffer].shared:
                     _fail(plan, f"{op.name!r}: shared_add to {op.writes[0].buffer!r}, which is not a shared buffer")
     progress = Progress(plan, 2, Clock(), (0,) if plan.symmetric else None)
-    _stuck(plan, progress, "deadlock")
+    events = _stuck(plan, progress, "deadlock")
+    try:
+        verify(plan, events, progress.ranks, last_turn=1)
+    except LostError as lost:
+        _fail(plan, lost.problem, plan.role_of[lost.rank], (lost.step,))
     for (source, to, tag), messages in progress.inbox.items():
         if messages:
             role = plan.role_of[source]
@@ -318,11 +293,11 @@ def _deadlock(plan: Plan) -> None:
         _stuck(plan, progress, "deadlock (a send is finished only when it is received)")
 
 
-def _stuck(plan: Plan, progress: Progress, what: str) -> None:
-    """Runs `progress`; fails with what each rank waits at where that does not come to an end."""
+def _stuck(plan: Plan, progress: Progress, what: str) -> list[Event]:
+    """Runs `progress` and gives its events; fails with what each rank waits at where it does not come to an end."""
     outcome = progress.run()
     if not outcome.stuck:
-        return
+        return outcome.events
     first: dict[int, tuple[int, int]] = {}
     for rank, turn, index in outcome.stuck:
         if (rank, turn, index) in progress.started and (rank not in first or (turn, index) < first[rank]):

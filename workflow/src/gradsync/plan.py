@@ -298,6 +298,13 @@ class Plan:
             for op in self.roles[0].flat
         )
 
+    @cached_property
+    def pace(self) -> int:
+        """The rank whose turns are the iterations: the first that computes gradients, else that has turns at all."""
+        working = [role for role in self.roles if any(isinstance(op, Ready) for op in role.flat)]
+        turning = [role for role in self.roles if not role.until_stopped]
+        return min(role.ranks[0] for role in (working or turning or self.roles))
+
     def bytes_of(self, refs: tuple[Ref, ...]) -> int:
         """Bytes of the whole ranges (a piece is counted as its range)."""
         return sum((ref.stop - ref.start) * DTYPE_BYTES[self.buffer[ref.buffer].dtype] for ref in refs)

@@ -28,7 +28,7 @@ class NetworkClock(Clock):
         distinct = {id(workload): workload for workload in workloads.values()}
         tables = {key: self._table(workload) for key, workload in distinct.items()}
         self.tables = {rank: tables[id(workload)] for rank, workload in workloads.items()}
-        self.messages: dict[Any, Cost] = {}
+        self.messages: dict[int, Cost] = {}
 
     def _table(self, workload: Workload) -> tuple[Workload, dict[str, float], dict[str, float]]:
         backward = {layer.name: layer.backward_seconds for layer in workload.layers}
@@ -53,7 +53,11 @@ class NetworkClock(Clock):
                 raise InputError(f"workload {workload.name!r}: layer {operation.layer!r} needs forward_seconds")
             return forward[operation.layer]
         if isinstance(operation, Local) and operation.kernel in UPDATES:
-            elements = sum(ref.stop - ref.start for ref in operation.writes if ref.buffer == "parameter")
+            elements = sum(
+                (ref.stop - ref.start) / (self.plan.ranks if ref.mine else 1)
+                for ref in operation.writes
+                if ref.buffer == "parameter"
+            )
             return workload.update_seconds * elements / self.plan.tensors[-1].stop
         if isinstance(operation, Local) and operation.kernel == "add":
             return self.gamma * self.plan.bytes_of(operation.writes)
@@ -61,7 +65,7 @@ class NetworkClock(Clock):
 
     def message(self, operation: Any) -> Cost:
         """The network's cost of this kind of message, split at its start-up."""
-        key = (operation.name, operation.verb)
+        key = id(operation)  # of the plan, which lives as long; roles may use a name for messages of different sizes
         cost = self.messages.get(key)
         if cost is None:
             collective = isinstance(operation, Collective)
@@ -100,7 +104,7 @@ def simulate(
         trace = _trace(plan, outcome.events, count)
         if turns:
             return trace
-        starts = trace.turn_starts(plan.roles[-1].ranks[0])
+        starts = trace.turn_starts(plan.pace)
         last, before = starts[-1] - starts[-2], starts[-2] - starts[-3]
         if abs(last - before) <= STEADY * max(last, 1e-12) or count >= MOST_TURNS:
             return trace

@@ -1,0 +1,172 @@
+"""Plans of every kind on real Gloo ranks: equal to the oracle, whole traces, and an end when a rank dies."""
+
+import json
+import os
+import signal
+import sys
+from contextlib import contextmanager
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+import real_ranks
+import tiny_plans as tiny
+from gradsync.errors import InputError, RunError
+from gradsync.oracle import evaluate
+from gradsync.runtime.group import process_group
+from gradsync.runtime.launch import _watch as watch
+from gradsync.runtime.launch import launch
+from rank_programs import HAMMER_TURNS, TINY_TURNS, pull_of, tiny_cases
+
+CASES = [pytest.param(ranks, name, id=f"{name}-{ranks}") for ranks in (2, 3, 4) for name in tiny_cases(ranks)]
+
+
+@pytest.mark.parametrize(("ranks", "name"), CASES)
+def test_executed_buffers_equal_the_oracle(on_ranks, ranks, name):
+    ended = [result[name] for result in on_ranks("all_tiny_plans", ranks)]
+    plan = tiny_cases(ranks)[name]
+    arrivals = {
+        (span.rank, span.turn, span.operation): span.source
+        for end in ended
+        for span in end.trace.spans
+        if span.verb == "recv_any"
+    }
+    first = tiny.start(plan.tensors[-1].stop)
+    initial = {"parameter": first, "centre": first}
+    expected = evaluate(plan, TINY_TURNS, pull_of(name), initial, arrivals=arrivals or None)
+    for rank in range(ranks):
+        for buffer in ("parameter", "centre", "residual", "norms"):
+            if buffer in plan.buffer:
+                if name == "hogwild" and buffer == "parameter":
+                    continue  # what a rank read from the shared buffer depends on who came first
+                np.testing.assert_allclose(
+                    ended[rank].buffers[buffer], expected[rank][buffer], rtol=1e-9, atol=1e-12, err_msg=f"rank {rank}"
+                )
+    assert np.abs(ended[-1].buffers["parameter"] - first).max() > 1e-3  # it is not where it began
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 4])
+def test_the_server_took_every_message_of_every_worker(on_ranks, ranks):
+    server = on_ranks("all_tiny_plans", ranks)[0]["server"].trace
+    sources = [span.source for span in server.of(0) if span.verb == "recv_any"]
+    assert sorted(sources) == sorted(list(range(1, ranks)) * TINY_TURNS)
+    np.testing.assert_allclose(
+        on_ranks("all_tiny_plans", ranks)[0]["server"].buffers["parameter"],
+        tiny.server_reference(sources, sum(tiny.SIZES)),
+        rtol=1e-9,
+    )
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_no_locked_update_is_lost_when_all_ranks_hammer(on_ranks, ranks):
+    for result in on_ranks("all_tiny_plans", ranks):
+        assert set(result["hammer"].buffers["centre"]) == {-tiny.LR * ranks * HAMMER_TURNS}
+
+
+@pytest.mark.parametrize(("ranks", "name"), CASES)
+def test_an_executed_trace_has_every_operation_of_every_turn(on_ranks, ranks, name):
+    plan = tiny_cases(ranks)[name]
+    for rank, result in enumerate(on_ranks("all_tiny_plans", ranks)):
+        trace = result[name].trace
+        role = plan.role_of[rank]
+        for turn in range((ranks - 1) * TINY_TURNS if role.until_stopped else TINY_TURNS):
+            spans = trace.of(rank, turn)
+            assert {op.name for op in role.flat} <= {span.operation for span in spans}
+            assert len(spans) == len({span.operation for span in spans})
+            assert all(span.end >= span.start for span in spans)
+    events = json.loads(trace.to_chrome())["traceEvents"]
+    assert {event["name"] for event in events if event["ph"] == "X"} >= {op.name for op in plan.roles[-1].flat}
+    assert min(event["ts"] for event in events if event["ph"] == "X") == 0
+
+
+def test_operations_of_one_lane_follow_one_another_on_real_ranks(on_ranks):
+    trace = on_ranks("all_tiny_plans", 4)[1]["two lanes"].trace
+    for lane in ("lane0", "lane1"):
+        spans = [span for span in trace.of(1) if span.lane == lane]
+        assert all(before.end <= after.start for before, after in pairwise(spans))
+
+
+@contextmanager
+def within(seconds: int):
+    """A hang becomes a failure; the launcher then still ends its ranks."""
+
+    def late(*_):
+        raise TimeoutError(f"still running after {seconds} s")
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@pytest.fixture
+def ranks_of_the_tests(tmp_path, monkeypatch):
+    """Lets `launch` start functions of `rank_programs.py` instead of the command line."""
+    stand_in = tmp_path / "python"
+    stand_in.write_text(f'#!/bin/sh\nshift 2\nexec "{sys.executable}" "{real_ranks.__file__}" "$@" {tmp_path}\n')
+    stand_in.chmod(0o755)
+    monkeypatch.setattr("gradsync.runtime.launch.sys.executable", str(stand_in))
+    return tmp_path
+
+
+@pytest.mark.parametrize("program", ["killed_worker", "killed_in_a_ring"])
+def test_a_killed_rank_ends_the_launch_with_its_name(ranks_of_the_tests, program, capfd):
+    with within(30), pytest.raises(RunError, match=r"rank 1 was killed by SIGKILL"):
+        launch([program], 3)
+    alive = [pid for pid in os.listdir("/proc") if pid.isdigit() and str(ranks_of_the_tests) in _command(pid)]
+    assert not alive
+
+
+class Child:
+    """Stands in for a rank's process: the status that each look at it finds, the last one from then on."""
+
+    def __init__(self, *statuses):
+        self.statuses = list(statuses)
+        self.returncode = statuses[-1]
+
+    def poll(self):
+        return self.statuses.pop(0) if len(self.statuses) > 1 else self.statuses[0]
+
+
+def test_the_rank_that_was_killed_is_blamed_not_the_one_that_lost_it():
+    with pytest.raises(RunError, match="rank 1 was killed by SIGKILL"):
+        watch([Child(1), Child(-signal.SIGKILL)])
+    with pytest.raises(RunError, match="rank 0 ended with status 1"):
+        watch([Child(1), Child(None)])
+    watch([Child(0), Child(None, None, 0)])
+
+
+def test_a_rank_that_fails_by_itself_is_named(ranks_of_the_tests, capfd):
+    with within(30), pytest.raises(RunError, match=r"rank \d ended with status 1"):
+        launch(["no_such_program"], 2)
+
+
+def test_a_launch_whose_ranks_end_well_returns(ranks_of_the_tests):
+    with within(60):
+        launch(["all_tiny_plans"], 2)
+    assert len(list(ranks_of_the_tests.glob("rank*.pickle"))) == 2
+
+
+def _command(pid):
+    try:
+        with open(f"/proc/{pid}/cmdline") as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
+def test_a_refused_port_is_an_error_that_names_rank_and_address(monkeypatch):
+    for name, value in {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}.items():
+        monkeypatch.setenv(name, value)
+    with within(30), pytest.raises(RunError, match=r"rank 1: no rendezvous .* 127\.0\.0\.1:1"), process_group(1.0):
+        pass
+
+
+def test_an_environment_without_a_rank_is_refused(monkeypatch):
+    monkeypatch.delenv("RANK", raising=False)
+    with pytest.raises(InputError, match="RANK"), process_group(1.0):
+        pass

@@ -1,0 +1,186 @@
+"""What real ranks run in the tests; each function gets (rank, ranks) inside a process group and returns its results.
+
+One launch runs many cases, since starting a rank takes seconds.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import signal
+import traceback
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+import small_model
+import tiny_plans as tiny
+from gradsync import collectives, schedules
+from gradsync.collectives import NATIVE
+from gradsync.errors import InputError, RunError
+from gradsync.plan import Plan
+from gradsync.runtime.compute import ModelCompute, bind
+from gradsync.runtime.execute import Executor, Step
+from gradsync.runtime.group import Groups
+from gradsync.trace import Trace
+
+TINY_TURNS = 5
+HAMMER_TURNS, HAMMER_ELEMENTS = 200, 20_000
+
+
+@dataclasses.dataclass
+class Ended:
+    """Buffers at the end and what happened on the way."""
+
+    buffers: dict[str, np.ndarray]
+    trace: Trace
+
+
+# Schedules
+
+
+def all_schedules(rank: int, ranks: int) -> dict[tuple[str, str], Any]:
+    """Parameters after training with every schedule and algorithm, two broken plans among them."""
+    groups = Groups()
+    found: dict[tuple[str, str], Any] = {}
+    for name in schedules.names():
+        for algorithm in (NATIVE, "ring"):
+            try:
+                found[name, algorithm] = _train(small_model.plan(name, ranks, algorithm), rank, groups)
+            except Exception:  # a schedule that fails must not hide the others
+                found[name, algorithm] = traceback.format_exc()
+    found["dropped message", NATIVE] = _train(without_message(small_model.plan("wfbp", ranks), 2), rank, groups)
+    plan = small_model.plan("naive", ranks)  # in naive, messages wait for nothing but the end of backward
+    try:
+        Executor(swapped(plan, 2, 3) if rank == 1 else plan, rank, groups)
+    except RunError as error:
+        found["swapped messages", NATIVE] = str(error)
+    groups.close()
+    return found
+
+
+def _train(plan: Plan, rank: int, groups: Groups) -> np.ndarray:
+    executor = Executor(plan, rank, groups)
+    model = small_model.build()
+    bind(model, plan, executor.buffers["parameter"])
+    compute = ModelCompute(model, lambda turn: small_model.sample(rank, turn))
+    executor.run(small_model.TURNS, compute)
+    compute.close()
+    return executor.buffers["parameter"].numpy().copy()
+
+
+def without_message(plan: Plan, number: int) -> Plan:
+    """The plan with one of its messages taken out (not the last, which the update waits for)."""
+    (role,) = plan.roles
+    body = tuple(op for op in role.body if op.name != f"message{number}")
+    assert len(body) == len(role.body) - 1
+    return dataclasses.replace(plan, roles=(dataclasses.replace(role, body=body),))
+
+
+def swapped(plan: Plan, first: int, second: int) -> Plan:
+    """The plan with two of its messages in each other's place."""
+    (role,) = plan.roles
+    place = {op.name: i for i, op in enumerate(role.body)}
+    body = list(role.body)
+    i, j = place[f"message{first}"], place[f"message{second}"]
+    body[i], body[j] = body[j], body[i]
+    return dataclasses.replace(plan, roles=(dataclasses.replace(role, body=tuple(body)),))
+
+
+# Tiny plans
+
+
+def tiny_cases(ranks: int) -> dict[str, Plan]:
+    """Every tiny plan that this number of ranks can run."""
+    cases = {
+        "two lanes": tiny.two_lanes(ranks),
+        "repeated": tiny.repeated(ranks, 3),
+        "uneven roles": tiny.uneven_roles(ranks),
+        "sparse": tiny.sparse(ranks),
+        "split norms": tiny.split_norms(ranks),
+        "sharded": tiny.sharded(ranks),
+        "hogwild": tiny.hogwild(ranks),
+        "easgd": tiny.easgd_round_robin(ranks - 1),
+        "server": tiny.async_server(ranks - 1),
+    }
+    if ranks % 2 == 0:
+        cases["in groups"] = tiny.in_groups(2, ranks // 2)
+    for algorithm in collectives.names():
+        try:
+            plan = tiny.synchronous(ranks, algorithm=algorithm)
+            cases[f"{algorithm} spelled out"] = tiny.lowered(plan)
+            cases[f"{algorithm} lowered when executed"] = plan
+        except InputError:
+            continue
+    return cases
+
+
+def pull_of(case: str) -> Any:
+    """Where ranks race for one buffer, only gradients that do not depend on it have one right result."""
+    return tiny.fixed_pull if case == "hogwild" else tiny.pull
+
+
+def all_tiny_plans(rank: int, ranks: int) -> dict[str, Ended]:
+    """Every tiny plan executed."""
+    groups = Groups()
+    found = {}
+    for name, plan in tiny_cases(ranks).items():
+        executor = Executor(plan, rank, groups)
+        for buffer in ("parameter", "centre"):
+            if buffer in executor.buffers:
+                executor.buffers[buffer].copy_(torch.from_numpy(tiny.start(plan.tensors[-1].stop)))
+        dist.barrier()  # shared buffers have their first values
+        executor.run(TINY_TURNS, _compute(executor, pull_of(name)))
+        dist.barrier()
+        found[name] = Ended({key: value.numpy().copy() for key, value in executor.buffers.items()}, executor.trace())
+    found["hammer"] = _hammer(rank, groups, tiny.hogwild(ranks, [HAMMER_ELEMENTS]))
+    groups.close()
+    return found
+
+
+def _hammer(rank: int, groups: Groups, plan: Plan) -> Ended:
+    """All ranks add ones to the shared buffer as fast as they can."""
+    executor = Executor(plan, rank, groups)
+    dist.barrier()
+    executor.run(HAMMER_TURNS, _compute(executor, lambda rank, turn, parameter: np.ones_like(parameter)), record=False)
+    dist.barrier()
+    return Ended({"centre": executor.buffers["centre"].numpy().copy()}, executor.trace())
+
+
+def _compute(executor: Executor, pull: Any) -> Any:
+    def compute(turn: int, step: Step) -> None:
+        for layer in step.needs:
+            step.need(layer)
+        gradient = torch.from_numpy(pull(executor.rank, turn, executor.buffers["parameter"].numpy()))
+        step.backward()
+        for tensor in executor.plan.tensors[::-1]:  # not the order of the plan: that must not matter
+            step.ready(tensor.name, gradient[tensor.start : tensor.stop])
+
+    return compute
+
+
+# Failures
+
+
+def killed_worker(rank: int, ranks: int) -> None:
+    """Rank 1 of an asynchronous server is killed while the server waits for anybody."""
+    _die(tiny.async_server(ranks - 1), rank)
+
+
+def killed_in_a_ring(rank: int, ranks: int) -> None:
+    """Rank 1 is killed in the middle of synchronous training."""
+    _die(tiny.lowered(tiny.synchronous(ranks, algorithm="ring")), rank)
+
+
+def _die(plan: Plan, rank: int) -> None:
+    executor = Executor(plan, rank, Groups())
+    pull = _compute(executor, tiny.pull)
+
+    def compute(turn: int, step: Step) -> None:
+        if rank == 1 and turn == 3:
+            os.kill(os.getpid(), signal.SIGKILL)
+        pull(turn, step)
+
+    executor.run(10_000, compute)

@@ -1,0 +1,82 @@
+"""A small network on random data in float64, its schedules' plans, and its training by plain torch as the reference."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from gradsync import schedules
+from gradsync.collectives import NATIVE
+from gradsync.costs import Linear
+from gradsync.plan import Plan
+from gradsync.updates import ssgd
+from gradsync.workload import Workload
+from tiny_workloads import workload
+
+TURNS = 20
+LR, MOMENTUM = 0.1, 0.9
+BATCH, INPUTS, CLASSES = 6, 7, 4
+COST = Linear(8.0, 0.02)  # seconds, seconds a byte: chosen so that the schedules group these layers differently
+BACKWARD = [7.0, 4.0, 5.0, 1.0, 12.0, 2.0, 9.0, 3.0]
+
+
+def build() -> nn.Sequential:
+    """The same network whenever it is called."""
+    torch.manual_seed(3)
+    net = nn.Sequential(
+        nn.Linear(INPUTS, 9), nn.Tanh(), nn.Linear(9, 8), nn.Tanh(), nn.Linear(8, 5), nn.Tanh(), nn.Linear(5, CLASSES)
+    )
+    return net.double()
+
+
+def sample(rank: int, turn: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """The shard of `rank` in `turn`."""
+    rng = np.random.default_rng((rank, turn))
+    return torch.from_numpy(rng.normal(size=(BATCH, INPUTS))), torch.from_numpy(rng.integers(0, CLASSES, BATCH))
+
+
+def load() -> Workload:
+    """Its layers as planners see them."""
+    parameters = list(build().named_parameters())[::-1]
+    return workload(
+        [8 * parameter.numel() for _, parameter in parameters],
+        BACKWARD,
+        forward=3.0,
+        dtype="float64",
+        names=[name for name, _ in parameters],
+    )
+
+
+def options(schedule: str) -> dict[str, Any]:
+    """The defaults; sizes that are meant for real models are made to fit this one."""
+    small = load().bytes // 4
+    return {key: small for key in schedules.options(schedule) if key.endswith("_bytes")}
+
+
+def plan(schedule: str, ranks: int, algorithm: str = NATIVE) -> Plan:
+    chosen = schedules.messages(schedule, load(), COST, options(schedule))
+    return ssgd.plan(schedule, load(), chosen, ranks, algorithm=algorithm, lr=LR, momentum=MOMENTUM)
+
+
+def first(plan: Plan) -> np.ndarray:
+    """The first parameters, laid out as in the plan."""
+    parameters = dict(build().named_parameters())
+    return np.concatenate([parameters[tensor.name].detach().reshape(-1).numpy() for tensor in plan.tensors])
+
+
+def reference(ranks: int, *, whole_batch: bool = False) -> dict[str, np.ndarray]:
+    """Plain torch: gradients of the shards in turn, averaged (or of all samples at once), then SGD with momentum."""
+    model = build()
+    optimizer = torch.optim.SGD(model.parameters(), lr=LR, momentum=MOMENTUM)
+    for turn in range(TURNS):
+        shards = [sample(rank, turn) for rank in range(ranks)]
+        if whole_batch:
+            shards = [(torch.cat([x for x, _ in shards]), torch.cat([y for _, y in shards]))]
+        optimizer.zero_grad()
+        for x, y in shards:
+            (nn.functional.cross_entropy(model(x), y) / len(shards)).backward()
+        optimizer.step()
+    return {name: parameter.detach().numpy() for name, parameter in model.named_parameters()}

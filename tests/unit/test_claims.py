@@ -1,0 +1,396 @@
+"""The claims ledger: its language refuses what it must, margins and verdicts follow their definitions."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gradsync import claims
+from gradsync.errors import InputError
+from gradsync.expressions import Missing, Walk
+from gradsync.published import load
+
+PAPER = Path(__file__).parents[2] / "config" / "papers" / "mgwfbp.yaml"
+COLUMNS = ("rung", "model", "nodes", "scheme", "assumption", "iteration_seconds", "efficiency", "note")
+SCHEMES = {"wfbp": "wfbp", "synceasgd": "single", "tf_ps": None}
+FASTER = 'iter_time("wfbp", "net", 4) < iter_time("synceasgd", "net", 4)'
+
+
+def no_cells(column: str, keys: dict) -> float:
+    raise AssertionError(f"{column} {keys} was looked up")
+
+
+def margin(check: str) -> float:
+    return Walk(no_cells).run(check).margin
+
+
+def paper(tmp_path: Path, check: str = FASTER, **claim: object) -> Path:
+    entry = {
+        "id": "c",
+        "place": "Fig. 1",
+        "text": "a | b",
+        "table": "t",
+        "check": check,
+        "rungs": ["simulated"],
+        **claim,
+    }
+    content = {
+        "version": 1,
+        "meta": {"key": "p", "title": "T", "authors": ["A"], "venue": "V"},
+        "schemes": SCHEMES,
+        "claims": [entry],
+    }
+    path = tmp_path / "p.yaml"
+    path.write_text(yaml.safe_dump(content))
+    return path
+
+
+def table(tmp_path: Path, *rows: dict, columns: tuple[str, ...] = COLUMNS) -> None:
+    (tmp_path / "p").mkdir(exist_ok=True)
+    with (tmp_path / "p" / "t.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, columns, restval="")
+        writer.writeheader()
+        writer.writerows({"rung": "simulated", "model": "net", "nodes": 4, **row} for row in rows)
+
+
+def two(wfbp: object, single: object, **more: object) -> list[dict]:
+    return [
+        {"scheme": "wfbp", "iteration_seconds": wfbp, **more},
+        {"scheme": "single", "iteration_seconds": single, **more},
+    ]
+
+
+def verdict(path: Path, tmp_path: Path) -> claims.Verdict:
+    (found,) = claims.evaluate(path, tmp_path)
+    return found
+
+
+# the language
+
+
+@pytest.mark.parametrize(
+    ("check", "piece"),
+    [
+        ("().__class__ == 1", "().__class__"),
+        ('__import__("os").system("true") == 0', "__import__('os').system('true')"),
+        ("(lambda: 1)() == 1", "(lambda: 1)()"),
+        ("open(1) == 1", "open(1)"),
+        ("n == 1", "n"),
+        ("2 ** 9 == 512", "2 ** 9"),
+        ("[1][0] == 1", "[1][0]"),
+        ("True == 1", "True"),
+        ('"a" == "a"', "'a'"),
+        ("(1 if 1 < 2 else 0) == 1", "1 if 1 < 2 else 0"),
+        ("1 in [1]", "1 in [1]"),
+        ("1 + 1", "1 + 1"),
+        ("(1 < 2) + 1 > 0", "1 < 2"),
+        ("all(n > 0 for n in [1] if n > 1)", "for n in [1] if n > 1"),
+        ("all(n > 0 for n in range(9))", "for n in range(9)"),
+        ("all(n > 0 for n in [])", "for n in []"),
+        ("all([1 < 2])", "all([1 < 2])"),
+        ("isclose(1, 2, rel=3)", "isclose(1, 2, rel=3)"),
+        ("min(1) == 1", "min(1)"),
+        ('value(**{"a": 1}) > 0', "value(**{'a': 1})"),
+        ('value("a", *["b"]) > 0', "value('a', *['b'])"),
+        ("(n := 1) == 1", "(n := 1)"),
+        ("1e999 > 0", "1e309"),
+        ("1j == 1", "1j"),
+    ],
+)
+def test_the_language_is_closed(check: str, piece: str) -> None:
+    with pytest.raises(InputError) as error:
+        margin(check)
+    assert f"`{piece}`" in str(error.value)
+
+
+@pytest.mark.parametrize("check", ["1 <", "a = 1", "import os", "", "1 < 2; 2 < 3", "-" * 900 + "1 < 2", "\x00"])
+def test_what_is_no_expression_is_refused(check: str) -> None:
+    with pytest.raises(InputError):
+        margin(check)
+
+
+@pytest.mark.parametrize(
+    ("check", "expected"),
+    [
+        ("1 <= 2", 0.5),
+        ("3 <= 2", -0.5),
+        ("2 <= 2", 0.0),
+        ("3 > 2", 0.5),
+        ("2 == 2", 0.0),
+        ("3 == 2", -0.5),
+        ("3 != 2", 0.5),
+        ("1 < 2 < 8", 0.5),
+        ("1 <= 2 and 1 <= 4", 0.5),
+        ("1 <= 2 or 1 <= 4", 0.75),
+        ("not 3 <= 2", 0.5),
+        ("isclose(1.9, 2, 0.1)", 0.05),
+        ("isclose(2.4, 2, 0.1)", -0.1),
+        ("all(n <= 8 for n in [2, 4])", 0.5),
+        ("any(n <= 8 for n in [2, 4])", 0.75),
+        ("all(n * m <= 8 for n in [1, 2] for m in [n, 2])", 0.5),
+        ("max(1, 2, abs(-3)) + log2(8) / 2 - -1 <= 11", 0.5),
+        ("1 >= 0", 1.0),
+        ("0 >= 0", 0.0),
+    ],
+)
+def test_margins(check: str, expected: float) -> None:
+    assert margin(check) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("check", ["2 < 2", "2 > 2", "2 != 2", "not 2 <= 2", "not 2 == 2", "0 < 0", "1 <= 2 and 2 < 2"])
+def test_a_tie_that_fails_has_a_negative_margin(check: str) -> None:
+    assert -1e-12 < margin(check) < 0
+    assert margin(f"not ({check})") > 0
+
+
+NUMBERS = st.floats(0, 1e6).map(lambda x: round(x, 3))
+
+
+@given(NUMBERS, NUMBERS, NUMBERS)
+def test_the_sign_of_the_margin_is_the_truth(x: float, y: float, z: float) -> None:
+    for check in (
+        f"{x} < {y} <= {z}",
+        f"not {x} < {y}",
+        f"{x} == {y} or {y} != {z}",
+        f"{x} >= {y} and not ({y} > {z} or {x} == {z})",
+        f"any(n > {x} for n in [{y}, {z}])",
+    ):
+        python = check.replace(f"any(n > {x} for n in [{y}, {z}])", str(y > x or z > x))
+        assert (margin(check) >= 0) is eval(python), check
+
+
+def test_lookups_get_column_and_keys() -> None:
+    asked = []
+
+    def lookup(column: str, keys: dict) -> float:
+        asked.append((column, keys))
+        return 1.0
+
+    check = 'all(speedup("wfbp", m, 2 * n) == value("b", case=m) for m in ["net"] for n in [4])'
+    found = Walk(lookup).run(check)
+    assert asked == [("speedup", {"scheme": "wfbp", "model": "net", "nodes": 8.0}), ("b", {"case": "net"})]
+    assert found.decides.at == "m=net, n=4"
+
+
+def test_division_by_zero_is_a_missing_value() -> None:
+    with pytest.raises(Missing, match="1 / 0 has no value"):
+        margin("1 / 0 > 0")
+
+
+# the paper file
+
+
+def test_every_claim_of_mgwfbp_can_be_read_and_undecided_without_tables(tmp_path: Path) -> None:
+    found = load(PAPER)
+    verdicts = claims.evaluate(PAPER, tmp_path)
+    assert len(verdicts) == sum(len(claim.rungs) for claim in found.claims)
+    assert {v.verdict for v in verdicts} == {claims.UNDECIDED}
+    assert all(v.reason == f"table {v.table} has not been made" for v in verdicts)
+
+
+def test_published_ratios_agree_with_the_claims() -> None:
+    found = load(PAPER)
+    checks = {claim.id: claim.check for claim in found.claims}
+    for entry in found.published:
+        if entry.unit == "ratio":
+            assert f"{entry.value:g}, 0.1" in checks[entry.id]
+
+
+def test_startups_are_those_of_the_cluster_file() -> None:
+    cluster = yaml.safe_load((PAPER.parents[1] / "clusters" / "k80-10gbe.yaml").read_text())
+    startups = cluster["allreduce_startup_seconds"]["value"]
+    for entry in load(PAPER).published:
+        if entry.table == "fig5b":
+            assert startups[entry.nodes] == entry.value
+            assert entry.value == pytest.approx(2 * (entry.nodes - 1) * cluster["alpha_seconds"]["value"], rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("claim", "message"),
+    [
+        ({"chek": "1 < 2"}, "claims.0.chek"),
+        ({"rungs": ["guessed"]}, "claims.0.rungs.0"),
+        ({"rungs": []}, "claims.0.rungs"),
+        ({"by_construction": True}, "by_construction and why"),
+        ({"table": "../t"}, "claims.0.table"),
+        ({"check": "x < 1"}, "claim 'c', check: `x`"),
+        ({"check": "1 / 0 > 1"}, "claim 'c', check: 1 / 0"),
+        ({"check": 'iter_time("dear", "net", 4) > 0'}, "scheme 'dear' is not among the paper's"),
+        ({"check": 'value("a", rung="measured") > 0'}, "rung is no key"),
+    ],
+)
+def test_a_bad_key_is_named_with_its_file(tmp_path: Path, claim: dict, message: str) -> None:
+    path = paper(tmp_path, **claim)
+    with pytest.raises(InputError) as error:
+        load(path)
+    assert str(path) in str(error.value)
+    assert message in str(error.value)
+
+
+def test_two_claims_of_one_id(tmp_path: Path) -> None:
+    path = paper(tmp_path)
+    content = yaml.safe_load(path.read_text())
+    content["claims"] *= 2
+    path.write_text(yaml.safe_dump(content))
+    with pytest.raises(InputError, match="id 'c' appears twice"):
+        load(path)
+
+
+@pytest.mark.parametrize("text", ["a: [", "- 1", "", "\x00"])
+def test_what_is_no_paper_file(tmp_path: Path, text: str) -> None:
+    (tmp_path / "p.yaml").write_text(text)
+    with pytest.raises(InputError, match=r"p\.yaml"):
+        load(tmp_path / "p.yaml")
+    with pytest.raises(InputError, match="absent"):
+        load(tmp_path / "absent")
+
+
+# verdicts
+
+
+@pytest.mark.parametrize(("seconds", "expected"), [(1, claims.CONFIRMED), (3, claims.REFUTED)])
+def test_schemes_are_mapped_and_the_claim_decided(tmp_path: Path, seconds: float, expected: str) -> None:
+    table(tmp_path, *two(seconds, 2))
+    found = verdict(paper(tmp_path), tmp_path)
+    assert (found.verdict, found.counted, found.holds, found.points) == (expected, True, int(seconds == 1), 1)
+    assert found.margin == pytest.approx((2 - seconds) / 2)
+    assert str(found.compared[0]) == f"{seconds} vs 2"
+
+
+@pytest.mark.parametrize(
+    ("rows", "reason"),
+    [
+        (None, "table t has not been made"),
+        ([], "table t has no simulated rows"),
+        ([{"rung": "measured"}], "table t has no simulated rows"),
+        (two(1, 2)[:1], "table t has no simulated row with scheme=synceasgd, model=net, nodes=4"),
+        (two(1, ""), "table t has no simulated iteration_seconds for scheme=synceasgd, model=net, nodes=4"),
+        (two(1, "NaN", note="too few cores"), "too few cores"),
+        (two(1, 2, nodes=8), "table t has no simulated row with scheme=wfbp, model=net, nodes=4"),
+    ],
+)
+def test_without_its_values_a_claim_is_undecided(tmp_path: Path, rows: list | None, reason: str) -> None:
+    if rows is not None:
+        table(tmp_path, *rows)
+    found = verdict(paper(tmp_path), tmp_path)
+    assert (found.verdict, found.reason, found.margin) == (claims.UNDECIDED, reason, None)
+
+
+def test_a_scheme_without_counterpart_is_undecided(tmp_path: Path) -> None:
+    table(tmp_path, *two(1, 2))
+    found = verdict(paper(tmp_path, 'iter_time("tf_ps", "net", 4) > 1'), tmp_path)
+    assert (found.verdict, "no counterpart" in found.reason) == (claims.UNDECIDED, True)
+
+
+def band(*pairs: tuple[object, object]) -> list[dict]:
+    return [row for i, (x, y) in enumerate(pairs) for row in two(x, y, assumption=f"b={i}")]
+
+
+@pytest.mark.parametrize(
+    ("pairs", "universal", "expected", "holds"),
+    [
+        ([(1, 2), (1.5, 2)], False, claims.CONFIRMED, 2),
+        ([(3, 2), (4, 2)], False, claims.REFUTED, 0),
+        ([(1, 2), (4, 2)], False, claims.UNDECIDED, 1),
+        ([(1, 2), (4, 2)], True, claims.REFUTED, 1),
+        ([(1, 2), (1, 2)], True, claims.CONFIRMED, 2),
+    ],
+)
+def test_a_claim_is_decided_over_the_whole_band(
+    tmp_path: Path, pairs: list, universal: bool, expected: str, holds: int
+) -> None:
+    table(tmp_path, *band(*pairs))
+    found = verdict(paper(tmp_path, universal=universal), tmp_path)
+    assert (found.verdict, found.holds, found.points) == (expected, holds, 2)
+    assert found.reason == f"holds at {holds} of 2 points of the assumed band"
+    assert found.margin == pytest.approx(min((y - x) / y for x, y in pairs))
+    assert found.compared[0].left == (min(x for x, _ in pairs), max(x for x, _ in pairs))
+
+
+def test_one_missing_point_leaves_the_band_undecided(tmp_path: Path) -> None:
+    table(tmp_path, *band((1, 2), (1, "")))
+    found = verdict(paper(tmp_path), tmp_path)
+    assert (found.verdict, found.reason.endswith("(where b=1)")) == (claims.UNDECIDED, True)
+
+
+def test_rows_without_assumption_hold_at_every_point_and_other_models_set_no_point(tmp_path: Path) -> None:
+    wfbp = [{"scheme": "wfbp", "iteration_seconds": x, "assumption": f"b={x}"} for x in (1, 3)]
+    other = [{"scheme": "wfbp", "iteration_seconds": 9, "assumption": "b=9", "model": "other"}]
+    table(tmp_path, *wfbp, *other, two(1, 2)[1])
+    found = verdict(paper(tmp_path), tmp_path)
+    assert (found.holds, found.points) == (1, 2)
+
+
+def test_each_rung_has_its_own_verdict(tmp_path: Path) -> None:
+    table(tmp_path, *two(1, 2), *two(3, 2, rung="measured"))
+    found = claims.evaluate(paper(tmp_path, rungs=["simulated", "measured", "emulated"]), tmp_path)
+    assert [(v.rung, v.verdict) for v in found] == [
+        ("simulated", claims.CONFIRMED),
+        ("measured", claims.REFUTED),
+        ("emulated", claims.UNDECIDED),
+    ]
+
+
+def test_what_holds_by_construction_counts_only_on_real_rungs(tmp_path: Path) -> None:
+    table(tmp_path, *two(1, 2), *two(1, 2, rung="measured"))
+    path = paper(tmp_path, by_construction=True, why="our own model.", rungs=["simulated", "measured"])
+    found = [(v.verdict, v.counted, v.note) for v in claims.evaluate(path, tmp_path)]
+    assert found == [(claims.CONSTRUCTED, False, "our own model."), (claims.CONFIRMED, True, "")]
+    table(tmp_path, *band((1, 2), (3, 2)))
+    assert claims.evaluate(path, tmp_path)[0].verdict == claims.BROKEN
+
+
+def test_a_table_without_rung_is_simulated(tmp_path: Path) -> None:
+    (tmp_path / "p").mkdir()
+    (tmp_path / "p" / "t.csv").write_text("algorithm,nodes,x\nring,2,1.0\nring,4.0,3.0\n")
+    found = claims.evaluate(paper(tmp_path, 'value("x", nodes=4) > 2', rungs=["simulated", "measured"]), tmp_path)
+    assert [v.verdict for v in found] == [claims.CONFIRMED, claims.UNDECIDED]
+
+
+@pytest.mark.parametrize(
+    ("check", "message"),
+    [
+        ('value("iteration_seconds", model="net") > 0', "2 rows have model=net"),
+        ('value("seconds", scheme="wfbp") > 0', "no column 'seconds'"),
+        ('value("efficiency", size=1) > 0', "no column 'size'"),
+        ('value("model", scheme="wfbp") > 0', "is not a number: 'net'"),
+    ],
+)
+def test_a_check_that_does_not_fit_its_table_is_an_error(tmp_path: Path, check: str, message: str) -> None:
+    table(tmp_path, *two(1, 2))
+    path = paper(tmp_path, check)
+    with pytest.raises(InputError, match="claim 'c', check") as error:
+        claims.evaluate(path, tmp_path)
+    assert message in str(error.value)
+
+
+def test_a_ragged_table_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "p").mkdir()
+    (tmp_path / "p" / "t.csv").write_text("a,b\n1\n")
+    with pytest.raises(InputError, match=r"t\.csv, row 2"):
+        claims.evaluate(paper(tmp_path), tmp_path)
+
+
+def test_ledgers(tmp_path: Path) -> None:
+    table(tmp_path, *band((1, 2), (1.5, 2)))
+    path = paper(tmp_path, rungs=["simulated", "measured"], note="a remark")
+    verdicts = claims.evaluate(path, tmp_path)
+    ledger = json.loads(claims.ledger_json(verdicts))
+    assert ledger["version"] == claims.VERSION
+    assert ledger["summary"][claims.CONFIRMED] == ledger["summary"][claims.UNDECIDED] == 1
+    assert ledger["verdicts"][0]["compared"][0]["left"] == [1, 1.5]
+    assert math.isclose(ledger["verdicts"][0]["margin"], 0.25)
+    text = claims.ledger_markdown(verdicts)
+    rows = [line for line in text.splitlines() if line.startswith("|")]
+    assert len(rows) == 4
+    assert all(row.replace("\\|", "").count("|") == 8 for row in rows)
+    assert "a \\| b" in rows[2]
+    assert "+25.0 % | 1 to 1.5 vs 2; holds at 2 of 2 points of the assumed band |" in rows[2]
+    assert text.count("- `c`: a remark") == 1

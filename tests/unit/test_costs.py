@@ -1,0 +1,216 @@
+"""Table II against the rounds of its algorithms, fits against planted truths, and files with faults."""
+
+import numpy as np
+import pytest
+
+from gradsync import collectives
+from gradsync.costs import Linear, alpha_beta
+from gradsync.costs.fitted import fit, load_points
+from gradsync.errors import InputError
+
+ALPHA, BETA, GAMMA = 4.5e-5, 1.1e-9, 2.3e-10
+POWERS = [2, 4, 8, 16, 32, 64]
+CASES = [(name, n) for name in collectives.names() for n in (range(2, 65) if name == "ring" else POWERS)]
+TABLE_2 = {
+    "binary_tree": lambda n: (2 * ALPHA * np.log2(n), (2 * BETA + GAMMA) * np.log2(n)),
+    "recursive_doubling": lambda n: (ALPHA * np.log2(n), (BETA + GAMMA) * np.log2(n)),
+    "halving_doubling": lambda n: (2 * ALPHA * np.log2(n), 2 * BETA - (2 * BETA + GAMMA) / n + GAMMA),
+    "ring": lambda n: (2 * (n - 1) * ALPHA, 2 * (n - 1) / n * BETA + (n - 1) / n * GAMMA),
+}
+
+
+@pytest.mark.parametrize("name", TABLE_2)
+def test_the_formulas_are_the_papers(name):
+    for n in POWERS:
+        cost = alpha_beta.ALGORITHMS[name](n, ALPHA, BETA, GAMMA)
+        assert (cost.a, cost.b) == pytest.approx(TABLE_2[name](n), rel=1e-12)
+
+
+@pytest.mark.parametrize("name", collectives.names())
+def test_the_rounds_take_what_table_2_says(name):
+    for n in (n for collective, n in CASES if collective == name):
+        cost = alpha_beta.ALGORITHMS[name](n, ALPHA, BETA, GAMMA)
+        for size in (0, 1, 1000, 102_000_000):
+            rounds = collectives.seconds(name, n, size, ALPHA, BETA, GAMMA)
+            assert rounds == pytest.approx(cost.seconds(size), rel=1e-12)
+
+
+def test_a_round_too_many_would_be_seen(monkeypatch):
+    ring = collectives.get("ring")
+    whole = ring.rounds
+    monkeypatch.setattr(ring, "rounds", lambda n: [*whole(n), whole(n)[-1]])
+    cost = alpha_beta.ring(8, ALPHA, BETA, GAMMA)
+    assert collectives.seconds("ring", 8, 1000, ALPHA, BETA, GAMMA) != pytest.approx(cost.seconds(1000), rel=1e-3)
+
+
+@pytest.mark.parametrize("name", collectives.names())
+def test_one_rank_sends_nothing(name):
+    assert collectives.seconds(name, 1, 1000, ALPHA, BETA, GAMMA) == 0
+
+
+@pytest.mark.parametrize("name", sorted(set(collectives.names()) - {"ring"}))
+@pytest.mark.parametrize("n", [3, 6, 12])
+def test_other_numbers_than_powers_of_two_are_refused(name, n):
+    with pytest.raises(InputError, match=f"{name!r} needs a power of two of ranks, not {n}"):
+        collectives.get(name).rounds(n)
+
+
+def test_the_startups_that_the_paper_measured():
+    """90.52, 271.56 and 633.64 us at 2, 4 and 8 nodes: all 2(N-1) times 45.26 us."""
+    for n, microseconds in {2: 90.52, 4: 271.56, 8: 633.64}.items():
+        assert alpha_beta.ring(n, 45.26e-6, BETA).a * 1e6 == pytest.approx(microseconds, rel=1e-9)
+
+
+def test_a_network_has_a_cost_for_every_kind():
+    network = alpha_beta.network(8, ALPHA, BETA, GAMMA)
+    whole, scatter, gather = (network.of(kind).seconds(8e6) for kind in ("all_reduce", "reduce_scatter", "all_gather"))
+    assert scatter + gather == pytest.approx(whole, rel=1e-12)
+    assert network.of("send") == Linear(ALPHA, BETA, "point to point")
+    with pytest.raises(InputError, match="'gossip'"):
+        network.of("gossip")
+    with pytest.raises(InputError, match=r"'tree'.*binary_tree"):
+        alpha_beta.network(8, ALPHA, BETA, all_reduce="tree")
+    with pytest.raises(InputError, match="0 ranks"):
+        alpha_beta.network(0, ALPHA, BETA)
+
+
+def test_the_other_costs_around_a_measured_all_reduce():
+    measured = alpha_beta.ring(8, ALPHA, BETA)
+    around = alpha_beta.around(measured, 8)
+    assert around.of("all_reduce") == measured
+    assert around.of("send").seconds(1e6) == pytest.approx(ALPHA + BETA * 1e6, rel=1e-9)
+    assert around.of("all_gather").seconds(8e6) == pytest.approx(7 * (ALPHA + BETA * 1e6), rel=1e-9)
+
+
+@pytest.mark.parametrize(("a", "b"), [(-1, 0), (0, -1), (float("nan"), 0), (0, float("inf"))])
+def test_costs_that_are_no_costs_are_refused(a, b):
+    with pytest.raises(InputError, match="finite and not negative"):
+        Linear(a, b)
+
+
+# Fits
+
+SIZES = np.unique(np.logspace(2, 7, 40).round())
+JUMP = 50_000
+
+
+def planted(m):
+    """A protocol that switches: two lines with a jump between them."""
+    return np.where(m < JUMP, 1e-4 + 2e-9 * m, 6e-4 + 1e-9 * m)
+
+
+def noisy(rng, truth, sizes, spread=0.03, times=5):
+    m = np.repeat(sizes, times)
+    return m, truth(m) * (1 + spread * rng.standard_normal(len(m)))
+
+
+def test_planted_pieces_come_back():
+    fitted = fit(SIZES, planted(SIZES))
+    assert len(fitted.bounds) == 2
+    assert max(SIZES[SIZES < JUMP]) <= fitted.bounds[0] <= min(SIZES[SIZES >= JUMP])
+    np.testing.assert_allclose(fitted.intercepts, [1e-4, 6e-4], rtol=1e-6)
+    np.testing.assert_allclose(fitted.slopes, [2e-9, 1e-9], rtol=1e-6)
+    np.testing.assert_allclose(fitted.seconds(SIZES), planted(SIZES), rtol=1e-9)
+    assert fitted.residual < 1e-9
+
+
+def test_planted_pieces_come_back_from_noise():
+    m, t = noisy(np.random.default_rng(1), planted, SIZES)
+    fitted = fit(m, t)
+    assert len(fitted.bounds) == 2
+    np.testing.assert_allclose(fitted.seconds(SIZES), planted(SIZES), rtol=0.05)
+    assert fitted.residual == pytest.approx(0.03 * np.sqrt(2 / np.pi), rel=0.2)  # mean |noise|
+    assert fitted.points == len(m)
+
+
+def test_one_line_asks_for_one_piece_and_order_does_not_matter():
+    rng = np.random.default_rng(2)
+    line = Linear(3e-4, 1.5e-9)
+    m, t = noisy(rng, line.seconds, SIZES)
+    fitted = fit(m, t)
+    assert len(fitted.bounds) == 1
+    order = rng.permutation(len(m))
+    again = fit(m[order], t[order])
+    np.testing.assert_allclose(again.seconds(SIZES), fitted.seconds(SIZES), rtol=1e-12)
+
+
+def test_the_interval_covers_the_truth_about_as_often_as_it_says():
+    rng = np.random.default_rng(3)
+    line = Linear(3e-4, 1.5e-9)
+    inside = wide = trials = 0
+    for _ in range(150):
+        fitted = fit(*noisy(rng, line.seconds, SIZES[::4], times=3))
+        for size in (300.0, 40_000.0, 5e6):
+            low, high = fitted.interval(size)
+            trials += 1
+            inside += low <= line.seconds(size) <= high
+            wide += fitted.interval(size, 0.5)[1] < high
+    assert 0.90 <= inside / trials <= 0.99
+    assert wide == trials  # less confidence, narrower
+
+
+def test_what_was_not_measured_is_reported():
+    fitted = fit(SIZES, planted(SIZES), source="planted")
+    assert not fitted.extrapolates(SIZES[0])
+    assert not fitted.extrapolates(SIZES[-1])
+    assert fitted.extrapolates(SIZES[-1] + 1)
+    assert fitted.extrapolates(SIZES[0] - 1)
+    assert fitted.seconds(2 * SIZES[-1]) == pytest.approx(6e-4 + 2e-9 * SIZES[-1], rel=1e-6)  # the last line goes on
+    assert fitted.seconds(1) == pytest.approx(planted(SIZES[0]), rel=1e-6)  # never less than the smallest
+    for part in ("2 linear piece(s)", "planted", f"{SIZES[-1]:g}"):
+        assert part in fitted.describe()
+
+
+def test_start_up_and_transfer_of_a_fit_add_up():
+    fitted = fit(SIZES, planted(SIZES))
+    for size in SIZES:
+        startup = fitted.startup_seconds(size)
+        assert 0 <= startup <= fitted.seconds(size)
+    assert fitted.startup_seconds(SIZES[-1]) == pytest.approx(6e-4, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "times"),
+    [([], []), ([10], [1]), ([10, 10], [1, 2]), ([10, 20], [1, 0]), ([10, -20], [1, 2]), ([10, 20], [1, float("nan")])],
+)
+def test_points_that_no_line_fits_are_refused(sizes, times):
+    with pytest.raises(InputError, match="cost fit here"):
+        fit(sizes, times, source="here")
+
+
+def written(tmp_path, text):
+    path = tmp_path / "points.csv"
+    path.write_text(text)
+    return path
+
+
+def test_points_are_read_from_a_file(tmp_path):
+    path = written(tmp_path, "bytes,seconds,note\n100,0.5,x\n2e3,1,\n")
+    sizes, times = load_points(path)
+    assert sizes.tolist() == [100, 2000]
+    assert times.tolist() == [0.5, 1]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("bytes,seconds\n100,0.5\n200,fast\n", "line 3"),
+        ("bytes,seconds\n100\n", "line 2"),
+        ("# made by hand\n# twice\nbytes,seconds\n100,0.5\n,\n", "line 5"),
+        ("size,seconds\n100,0.5\n", "needs the columns bytes,seconds; has size,seconds"),
+        ("", "needs the columns"),
+    ],
+    ids=["a word", "a column short", "after comments", "other columns", "empty"],
+)
+def test_a_bad_file_is_refused_with_its_line(tmp_path, text, message):
+    path = written(tmp_path, text)
+    with pytest.raises(InputError) as caught:
+        load_points(path)
+    assert str(path) in str(caught.value)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_file_is_refused(tmp_path):
+    with pytest.raises(InputError, match=r"nowhere\.csv: can't be read"):
+        load_points(tmp_path / "nowhere.csv")

@@ -1,0 +1,168 @@
+"""Plans survive JSON to the last bit, bad ones are refused in one line, and repeats are spelled out as documented."""
+
+import dataclasses
+import json
+from itertools import pairwise
+
+import pytest
+
+import tiny_plans as tiny
+from gradsync import plan as vocabulary
+from gradsync.check import check
+from gradsync.errors import InputError
+from gradsync.plan import Local, Plan, RecvAny, Ref, Repeat, Reply, Role, piece
+
+EVERY = tiny.every_kind()
+VERBS = {"need", "ready", "send", "recv", "recv_any", "reply", "collective", "local", "shared_read", "shared_add"}
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_json_gives_back_an_equal_plan_of_equal_digest(name):
+    plan = EVERY[name]
+    again = Plan.from_json(plan.to_json())
+    assert again == plan
+    assert again.digest == plan.digest
+    assert again.to_json() == plan.to_json()
+    check(again)
+
+
+def test_the_tiny_plans_use_every_verb():
+    used = {op.verb for plan in EVERY.values() for role in plan.roles for op in role.body}
+    inside = {op.verb for plan in EVERY.values() for role in plan.roles for op in role.flat}
+    assert inside == VERBS
+    assert used | inside == VERBS | {"repeat"}
+
+
+def test_any_change_changes_the_digest():
+    plan = tiny.synchronous(2)
+    (role,) = plan.roles
+    later = dataclasses.replace(plan, roles=(dataclasses.replace(role, body=(*role.body[1:], role.body[0])),))
+    other_rate = dataclasses.replace(role.body[-1], arguments={**role.body[-1].arguments, "lr": 0.5})
+    faster = dataclasses.replace(plan, roles=(dataclasses.replace(role, body=(*role.body[:-1], other_rate)),))
+    noted = dataclasses.replace(plan, provenance={"cost": "guessed"})
+    assert len({each.digest for each in (plan, later, faster, noted)}) == 4
+
+
+def edited(change):
+    document = json.loads(tiny.synchronous(2).to_json())
+    change(document)
+    return json.dumps(document)
+
+
+def operation(document):
+    return document["roles"][0]["body"][0]
+
+
+BAD = {
+    "no JSON": ("{", "not a plan"),
+    "a list": ("[]", "not a plan"),
+    "unknown key": (edited(lambda d: d.update(colour="red")), "colour"),
+    "unknown key of an operation": (edited(lambda d: operation(d).update(colour="red")), "colour"),
+    "unknown verb": (edited(lambda d: operation(d).update(verb="shout")), "shout"),
+    "no verb": (edited(lambda d: operation(d).pop("verb")), "roles.0.body.0"),
+    "missing ranks": (edited(lambda d: d.pop("ranks")), "ranks"),
+    "text for a number": (edited(lambda d: d.update(ranks="many")), "ranks"),
+    "unknown kind of collective": (edited(lambda d: d["roles"][0]["body"][2].update(kind="gossip")), "all_reduce"),
+    "wrong version": (edited(lambda d: d.update(version=99)), "version 99"),
+}
+
+
+@pytest.mark.parametrize("fault", BAD)
+def test_bad_json_is_refused_in_one_line_that_names_file_and_fault(fault):
+    text, named = BAD[fault]
+    with pytest.raises(InputError) as caught:
+        Plan.from_json(text, "some/plan.json")
+    message = str(caught.value)
+    assert message.startswith("some/plan.json: ")
+    assert named in message
+    assert "\n" not in message
+
+
+def local(name, **waits):
+    return Local(name=name, kernel="join", **waits)
+
+
+def flat(*body):
+    return {op.name: op for op in Role("worker", (0,), body).flat}
+
+
+def test_a_repeat_is_spelled_out_pass_by_pass():
+    ops = flat(
+        local("before"),
+        Repeat(
+            name="twice",
+            count=2,
+            body=(local("a", after=("before",), after_previous=("b",)), local("b", after=("a",))),
+        ),
+        local("after", after=("b",), after_previous=("a",)),
+    )
+    assert list(ops) == ["before", "a#0", "b#0", "a#1", "b#1", "after"]
+    assert (ops["a#0"].after, ops["a#0"].after_previous) == (("before",), ("b#1",))  # last pass of the turn before
+    assert (ops["a#1"].after, ops["a#1"].after_previous) == (("before", "b#0"), ())  # the pass before
+    assert ops["b#1"].after == ("a#1",)
+    assert (ops["after"].after, ops["after"].after_previous) == (("b#1",), ("a#1",))  # from outside: the last pass
+
+
+def test_a_later_repeat_waits_for_the_last_pass_of_an_earlier_one():
+    ops = flat(
+        Repeat(name="first", count=3, body=(local("a"),)),
+        Repeat(name="second", count=2, body=(local("b", after=("a",)),)),
+    )
+    assert ops["b#0"].after == ops["b#1"].after == ("a#2",)
+
+
+def test_an_earlier_operation_that_waits_for_a_later_repeat_of_the_turn_before_gets_its_last_pass():
+    ops = flat(local("first", after_previous=("a",)), Repeat(name="twice", count=2, body=(local("a"),)))
+    assert ops["first"].after_previous == ("a#1",)
+
+
+def test_a_reply_inside_a_repeat_answers_the_receive_of_its_own_pass():
+    serve = (RecvAny(name="take", lane="n", sources=(1, 2)), Reply(name="give", lane="n", to="take"))
+    ops = flat(local("first"), Repeat(name="serve", count=2, body=serve))
+    assert (ops["give#0"].to, ops["give#1"].to) == ("take#0", "take#1")
+
+
+def test_a_role_that_is_one_repeat_without_count_serves_until_stopped():
+    server, worker = tiny.async_server(2).roles
+    assert server.until_stopped
+    assert [op.name for op in server.flat] == ["take", "apply", "give"]
+    assert not worker.until_stopped
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        (local("x"), Repeat(name="endless", body=(local("a"),))),
+        (Repeat(name="none", count=0, body=(local("a"),)), local("x")),
+        (Repeat(name="outer", count=2, body=(Repeat(name="inner", count=2, body=(local("a"),)),)),),
+    ],
+    ids=["endless beside others", "no pass", "nested"],
+)
+def test_repeats_that_mean_nothing_are_refused(body):
+    with pytest.raises(InputError, match="repeat"):
+        _ = Role("worker", (0,), body).flat
+
+
+def test_pieces_cover_a_range_without_gap_and_differ_by_one_at_most():
+    for start, stop in [(0, 0), (3, 4), (0, 7), (5, 29)]:
+        for pieces in range(1, 9):
+            bounds = [piece(start, stop, i, pieces) for i in range(pieces)]
+            assert [bounds[0][0], bounds[-1][1]] == [start, stop]
+            assert all(before[1] == after[0] for before, after in pairwise(bounds))
+            assert max(b - a for a, b in bounds) - min(b - a for a, b in bounds) <= 1
+
+
+def test_messages_name_the_tensors_that_travel_together():
+    plan = tiny.synchronous(2, messages=[tiny.Message(0, 1), tiny.Message(2, 3)])
+    assert plan.messages() == [["layer4", "layer3"], ["layer2", "layer1"]]
+    assert [op.name for op in plan.communications()] == ["message0", "message1"]
+    assert plan.bytes_of((Ref("gradient", 0, 3), Ref("parameter", 1, 2))) == 32
+
+
+def test_only_plans_whose_ranks_all_do_the_same_are_symmetric():
+    symmetric = {name for name, plan in EVERY.items() if plan.symmetric}
+    assert symmetric == {"synchronous", "two_lanes", "repeated", "sparse", "split_norms", "sharded"}
+
+
+def test_the_module_reads_the_version_that_it_writes():
+    assert tiny.synchronous(2).version == vocabulary.VERSION
