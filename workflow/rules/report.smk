@@ -57,6 +57,6 @@ rule claims:
         nodes=1,
     params:
         config=CONFIG,
-        code=code("claims.py"),
+        code=code("claims.py", "expressions.py", "published.py"),
     shell:
         "python -m gradsync claims --config {params.config} 2>&1 | tee {log}; exit ${{PIPESTATUS[0]}}"

@@ -19,6 +19,8 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         result = options.run(options)
+        if result is not None:
+            print(json.dumps(result, indent=1) if options.json else _text(result), flush=True)
     except InputError as error:
         print(f"gradsync: {error}", file=sys.stderr)
         return 2
@@ -31,8 +33,6 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("gradsync: interrupted", file=sys.stderr)
         return 130
-    if result is not None:
-        print(json.dumps(result, indent=1) if options.json else _text(result))
     return 0
 
 

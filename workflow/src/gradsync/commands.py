@@ -15,8 +15,8 @@ from typing import Any
 from gradsync.errors import InputError, RunError
 
 
-def _cost(text: str) -> Any:
-    """An all-reduce cost from the command line."""
+def _cost(text: str, option: str = "--allreduce") -> Any:
+    """The cost of a message from the command line."""
     from gradsync.costs import Linear, fitted
 
     pairs = dict(re.findall(r"(\w+)=([^,]*)", text)) if "=" in text and not Path(text).is_file() else None
@@ -24,11 +24,11 @@ def _cost(text: str) -> Any:
         sizes, times = fitted.load_points(text)
         return fitted.fit(sizes, times, source=text)
     if set(pairs) != {"a", "b"} or text.count("=") != 2:
-        raise InputError(f"--allreduce {text}: give a=SECONDS,b=SECONDS_PER_BYTE, or a CSV file of bytes,seconds")
+        raise InputError(f"{option} {text}: give a=SECONDS,b=SECONDS_PER_BYTE, or a CSV file of bytes,seconds")
     try:
         return Linear(float(pairs["a"]), float(pairs["b"]), "given")
     except ValueError:
-        raise InputError(f"--allreduce {text}: a and b must be numbers") from None
+        raise InputError(f"{option} {text}: a and b must be numbers") from None
 
 
 def _value(text: str) -> Any:
@@ -41,6 +41,12 @@ def _value(text: str) -> Any:
         except ValueError:
             continue
     return text
+
+
+def _refuse_rates(options: argparse.Namespace) -> None:
+    for key in ("lr", "momentum"):
+        if not 0 <= getattr(options, key) < float("inf"):
+            raise InputError(f"--{key} {getattr(options, key)}: must be finite and not negative")
 
 
 def _predicted(plan: Any, workload: Any, cost: Any) -> dict[str, Any]:
@@ -60,8 +66,8 @@ def _predicted(plan: Any, workload: Any, cost: Any) -> dict[str, Any]:
         "plan": plan.name,
         "workload": workload.name,
         "ranks": plan.ranks,
-        "iteration_seconds": trace.iteration_seconds(),
-        "exposed_communication_seconds": trace.exposed_communication_seconds(),
+        "iteration_seconds": trace.iteration_seconds(plan.pace),
+        "exposed_communication_seconds": trace.exposed_communication_seconds(plan.pace),
         "lower_bound_seconds": lower_bound_seconds(workload, network),
         "allreduce": cost.describe(),
         "messages": messages,
@@ -85,6 +91,7 @@ def plan(options: argparse.Namespace) -> dict[str, Any]:
     from gradsync.results import write_whole
     from gradsync.workload import Workload
 
+    _refuse_rates(options)
     workload = Workload.load(options.workload)
     cost = _cost(options.allreduce)
     if options.schemes:
@@ -130,7 +137,7 @@ def simulate(options: argparse.Namespace) -> dict[str, Any]:
     workload = Workload.load(options.workload)
     network = alpha_beta.around(_cost(options.allreduce), plan.ranks)
     if options.point_to_point:
-        network = Network({**network.costs, "send": _cost(options.point_to_point)})
+        network = Network({**network.costs, "send": _cost(options.point_to_point, "--point-to-point")})
     if options.turns is not None and options.turns < 2:
         raise InputError(f"--turns {options.turns}: a period needs at least 2")
     check(plan)
@@ -142,8 +149,8 @@ def simulate(options: argparse.Namespace) -> dict[str, Any]:
     return {
         "plan": plan.name,
         "turns": trace.turns,
-        "iteration_seconds": trace.iteration_seconds(),
-        "exposed_communication_seconds": trace.exposed_communication_seconds(),
+        "iteration_seconds": trace.iteration_seconds(plan.pace),
+        "exposed_communication_seconds": trace.exposed_communication_seconds(plan.pace),
         "lower_bound_seconds": lower_bound_seconds(workload, network),
     }
 
@@ -163,13 +170,19 @@ def train(options: argparse.Namespace) -> dict[str, Any] | None:
     """Train a model on real ranks of this machine, under one plan or several in turn."""
     import tempfile
 
+    from gradsync import schedules
+    from gradsync.check import check
     from gradsync.plan import Plan
+    from gradsync.runtime import data, models
     from gradsync.runtime.launch import is_rank, launch, room_for
 
     if is_rank():
         _train_rank(options)
         return None
-    room_for(options.ranks, "--ranks")
+    room_for(options.ranks, "--ranks")  # what can be refused is refused before anything is measured or started
+    models.get(options.model)
+    data.get(options.data)
+    _refuse_rates(options)
     for key in ("batch", "epochs"):
         if getattr(options, key) < 1:
             raise InputError(f"--{key} {getattr(options, key)}: at least 1")
@@ -177,6 +190,8 @@ def train(options: argparse.Namespace) -> dict[str, Any] | None:
         raise InputError(f"--block {options.block}: at least 2, since the first iteration of a block is not timed")
     if bool(options.plan) == bool(options.schedule):
         raise InputError("give either --plan (files) or --schedule (names; measured and planned first)")
+    for name in options.schedule or ():
+        schedules.get(name)
     with tempfile.TemporaryDirectory(prefix="gradsync-") as folder:
         if options.schedule:
             options.plan = _planned_here(options, Path(folder))
@@ -184,6 +199,7 @@ def train(options: argparse.Namespace) -> dict[str, Any] | None:
             plan = Plan.from_json(_read(path, "plan"), str(path))
             if plan.ranks != options.ranks:
                 raise InputError(f"plan {path} is for {plan.ranks} ranks, --ranks is {options.ranks}")
+            check(plan)
         keys = ("model", "data", "ranks", "batch", "epochs", "block", "seed", "output")
         command = ["train", *(part for key in keys for part in (f"--{key}", str(getattr(options, key))))]
         launch([*command, *(part for path in options.plan for part in ("--plan", str(path)))], options.ranks)
@@ -229,6 +245,10 @@ def measure(options: argparse.Namespace) -> dict[str, Any] | None:
         room_for(options.ranks, "--ranks")
         if options.what == "allreduce" and options.ranks < 2:
             raise InputError("measure allreduce: --ranks must be at least 2")
+        if options.what == "layers":
+            from gradsync.runtime import models
+
+            models.get(options.model)
         if options.workload:
             workload = Workload.load(options.workload)
             options.smallest, options.largest = min(layer.bytes for layer in workload.layers), workload.bytes

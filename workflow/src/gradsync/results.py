@@ -25,7 +25,7 @@ Rung = Literal["published", "simulated", "emulated", "measured"]
 class Result(BaseModel):
     """One run of one scheme. `summary` holds numbers (seconds, ratios, shares), `notes` what a reader must know."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", ser_json_inf_nan="constants")  # else they become null, unreadable
     version: int = VERSION
     rung: Rung
     paper: str = ""
@@ -41,7 +41,6 @@ class Result(BaseModel):
 
     def save(self, folder: Path) -> Path:
         """Write `result.json` into `folder`, whole or not at all."""
-        folder.mkdir(parents=True, exist_ok=True)
         path = folder / "result.json"
         write_whole(path, self.model_dump_json(indent=1) + "\n")
         return path
@@ -66,13 +65,15 @@ class Result(BaseModel):
 
 def write_whole(path: Path, text: str) -> None:
     """Write a file so that it is never seen half written; an earlier one stays until then."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        temporary.write_text(text)
-        temporary.replace(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            temporary.write_text(text)
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
         raise InputError(f"{path}: can't be written: {error}") from None
 
 

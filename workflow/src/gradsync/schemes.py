@@ -36,15 +36,22 @@ class Scheme(BaseModel):
     def refuse_nonsense(self, where: str) -> None:
         """Raises InputError where a part does not exist or an option is not the schedule's."""
         try:
-            known = schedules.options(self.schedule)
-            for key in self.options:
-                if key not in known:
-                    raise InputError(f"schedule {self.schedule!r} has no option {key!r}; it has: {list(known)}")
+            schedules.refuse_options(self.schedule, self.options)
             if self.collective != collectives.NATIVE:
                 collectives.get(self.collective)
             updates.get(self.update)
         except InputError as error:
             raise InputError(f"{where}, scheme {self.name!r}: {error}") from None
+
+    def refuse_ranks(self, ranks: int) -> None:
+        """Raises InputError for a number of ranks that the scheme's parts can't serve."""
+        try:
+            if ranks < 1:
+                raise InputError(f"{ranks} ranks: at least 1")
+            if self.collective != collectives.NATIVE:
+                collectives.get(self.collective).rounds(ranks)
+        except InputError as error:
+            raise InputError(f"scheme {self.name!r}: {error}") from None
 
 
 def load(path: str | Path) -> dict[str, Scheme]:
@@ -83,10 +90,7 @@ def plan(
 
     Raises InputError for an option or a number of ranks that the scheme's parts refuse.
     """
-    if ranks < 1:
-        raise InputError(f"scheme {scheme.name!r}: {ranks} ranks: at least 1")
-    if scheme.collective != collectives.NATIVE:
-        collectives.get(scheme.collective).rounds(ranks)  # refuses ranks that it can't serve
+    scheme.refuse_ranks(ranks)
     messages = schedules.messages(scheme.schedule, workload, cost, scheme.options)
     made = updates.get(scheme.update)(
         scheme.name, workload, messages, ranks, algorithm=scheme.collective, lr=lr, momentum=momentum

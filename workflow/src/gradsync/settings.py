@@ -47,7 +47,7 @@ class Profile(_Closed):
 class Figure9(_Closed):
     """The simulated clusters of the MG-WFBP paper, and the sizes beyond for the gap to the optimum."""
 
-    nodes: list[int] = [4, 8, 16, 32, 64]
+    nodes: list[int] = Field(default=[4, 8, 16, 32, 64], min_length=1)
     gap_nodes: list[int] = [4, 8, 16, 32, 64, 128, 256]
     forward_shares: list[float] = Field(default=[0.0, 0.5, 1.0], description="t_f as shares of t_b")
     bucket_sweep: int = Field(default=24, ge=2, description="constant bucket sizes tried between 64 KiB and the model")
@@ -57,6 +57,8 @@ class Figure9(_Closed):
         beyond = sorted(set(self.nodes) - set(self.gap_nodes))
         if beyond or min(self.gap_nodes, default=0) < 2:
             raise ValueError(f"gap_nodes must hold every one of nodes (not there: {beyond}), each at least 2")
+        if 0.5 not in self.forward_shares or min(self.forward_shares) < 0:
+            raise ValueError("forward_shares must hold 0.5, the point that is drawn as a line, and nothing below 0")
         return self
 
 
@@ -106,8 +108,17 @@ def parse(content: object, where: str) -> Settings:
     if settings.version != VERSION:
         raise InputError(f"configuration {where}: version {settings.version}; this gradsync reads version {VERSION}")
     known = schemes.load(settings.schemes)
+    jobs: set[str] = set()
     for i, training in enumerate(settings.training):
-        schemes.pick(known, training.schemes, f"configuration {where}: training.{i}.schemes")
+        place = f"configuration {where}: training.{i}"
+        if training.job in jobs:
+            raise InputError(f"{place}: {training.model} on {training.ranks} ranks is there already: one entry each")
+        jobs.add(training.job)
+        for scheme in schemes.pick(known, training.schemes, f"{place}.schemes"):
+            try:
+                scheme.refuse_ranks(training.ranks)
+            except InputError as error:
+                raise InputError(f"{place}.schemes: {error}") from None
     for file in (*settings.papers, settings.cluster):
         if not Path(file).is_file():
             raise InputError(f"configuration {where}: {file} does not exist")

@@ -7,11 +7,11 @@ repository at a fixed commit. Their SHA-256 is checked, so that every user gets 
 from __future__ import annotations
 
 import hashlib
+import http.client
 import json
 import os
 import re
 import time
-import urllib.error
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,7 @@ SHA256 = {
 }
 FETCH_SECONDS = 10.0
 VARIABLE = "GRADSYNC_EXTERNAL_DATA"
+NUMBER = r"\d+(?:\.\d*)?(?:e[+-]?\d+)?"  # not negative
 
 
 def obtain(folder: str | None, output: Path) -> dict[str, Any]:
@@ -46,7 +47,7 @@ def obtain(folder: str | None, output: Path) -> dict[str, Any]:
     else:
         try:
             contents, origin = _fetch(), ADDRESS
-        except (OSError, InputError, urllib.error.URLError) as error:
+        except (OSError, InputError, http.client.HTTPException) as error:
             status = {
                 "available": False,
                 "reason": f"third-party logs not available (no folder named; {ADDRESS}: {error}): "
@@ -88,9 +89,21 @@ def _fetch() -> dict[str, bytes]:
         if left <= 0:
             raise OSError(f"not fetched within {FETCH_SECONDS:g} s")
         with urllib.request.urlopen(f"{ADDRESS}/{name}", timeout=left) as answer:
-            contents[name] = answer.read()
+            contents[name] = _read(answer, deadline)
         _verify(name, contents[name], f"{ADDRESS}/{name}")
     return contents
+
+
+def _read(answer: Any, deadline: float) -> bytes:
+    """All of an answer, piece by piece: the timeout of a connection only limits each wait."""
+    parts = []
+    while part := answer.read1(64 * 1024):
+        parts.append(part)
+        if time.monotonic() > deadline:
+            raise OSError(f"not fetched within {FETCH_SECONDS:g} s")
+    if answer.length:
+        raise http.client.IncompleteRead(b"".join(parts), answer.length)
+    return b"".join(parts)
 
 
 def _verify(name: str, content: bytes, where: str) -> None:
@@ -104,8 +117,11 @@ def _verify(name: str, content: bytes, where: str) -> None:
 def status(folder: Path) -> dict[str, Any]:
     """What `obtain` left in `folder`."""
     try:
-        return json.loads((folder / "status.json").read_text())
-    except (OSError, json.JSONDecodeError) as error:
+        found = json.loads((folder / "status.json").read_text())
+        if not isinstance(found, dict) or not isinstance(found.get("available"), bool):
+            raise ValueError("does not say whether the logs are available")
+        return found
+    except (OSError, ValueError) as error:
         raise InputError(f"{folder / 'status.json'}: {error}: run `gradsync external` again") from None
 
 
@@ -120,7 +136,7 @@ def layer_log(path: Path, *, forward_share: float) -> Workload:
     for number, line in enumerate(_lines(path), 1):
         if not line.strip():
             continue
-        found = re.search(r"\[(\d+), (\d+), ([0-9.e+-]+), [0-9.e+-]+, [0-9.e+-]+\]\s*$", line)
+        found = re.search(rf"\[(\d+), ([1-9]\d*), ({NUMBER}), {NUMBER}, {NUMBER}\]\s*$", line)
         if found is None:
             raise InputError(f"{path}, line {number}: not a row [id, elements, backward_us, allreduce_us, merged_us]")
         if int(found[1]) == 0:
@@ -156,7 +172,7 @@ def osu_log(path: Path) -> tuple[np.ndarray, np.ndarray]:
     for number, line in enumerate(_lines(path), 1):
         if not line.strip() or line.startswith("#"):
             continue
-        found = re.fullmatch(r"\d+,(\d+)\s+([0-9.]+)", line.strip())
+        found = re.fullmatch(rf"\d+,(\d+)\s+({NUMBER})", line.strip())
         if found is None:
             raise InputError(f"{path}, line {number}: not a row `nodes,bytes microseconds`: {line.strip()!r}")
         sizes.append(float(found[1]))

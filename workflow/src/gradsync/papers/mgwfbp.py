@@ -170,7 +170,7 @@ def gap(settings: Settings, results: Path) -> Table:
 
 
 def _fig9(model: str, settings: Settings, results: Path, published: str) -> Table:
-    frame = _read(results / "tables" / "mgwfbp" / "gap.csv")
+    frame = read(results / "tables" / "mgwfbp" / "gap.csv")
     frame = frame[(frame.model == model) & frame.nodes.isin(settings.figure9.nodes)].drop(columns="over_optimal")
     missing = frame.iteration_seconds.isna().all()
     rows = []
@@ -190,11 +190,16 @@ def _fig9(model: str, settings: Settings, results: Path, published: str) -> Tabl
     return Table(frame, pd.DataFrame(rows), caption)
 
 
-def _read(path: Path) -> pd.DataFrame:
+def read(path: Path) -> pd.DataFrame:
+    """A table that was written; raises InputError where it is missing or another file."""
     try:
-        return pd.read_csv(path, keep_default_na=False, na_values={c: [""] for c in NUMBERS})
+        frame = pd.read_csv(path, keep_default_na=False, na_values=[""], dtype=dict.fromkeys(TEXTS, str))
     except (OSError, ValueError) as error:
-        raise InputError(f"{path}: can't be read: {error}: make that table first") from None
+        raise InputError(f"{path}: can't be read: {str(error).strip()}: make that table first") from None
+    missing = [column for column in TABLE if column not in frame.columns]
+    if missing:
+        raise InputError(f"{path}: not this table: no column {', '.join(missing)}: delete it and make it again")
+    return frame.fillna(dict.fromkeys(TEXTS, ""))
 
 
 def _sweep(model: str, settings: Settings, results: Path, nodes: list[int]) -> pd.DataFrame:
@@ -232,8 +237,10 @@ def _sweep(model: str, settings: Settings, results: Path, nodes: list[int]) -> p
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
-NUMBERS = ["iteration_seconds", "exposed_communication_seconds", "speedup", "efficiency", "over_optimal"]
-COLUMNS = ["rung", "model", "nodes", "scheme", "assumption", *NUMBERS[:-1], "note"]
+TEXTS = ["rung", "model", "scheme", "assumption", "note"]
+TABLE = [*TEXTS, "nodes", "iteration_seconds"]  # columns of every table that has a row a scheme
+NUMBERS = ["iteration_seconds", "exposed_communication_seconds", "speedup", "efficiency"]
+COLUMNS = ["rung", "model", "nodes", "scheme", "assumption", *NUMBERS, "note"]
 
 
 def _iterations(
@@ -337,9 +344,10 @@ def training(settings: Settings, results: Path) -> Table:
                     "iteration_seconds_low": found["iteration_seconds_low"],
                     "iteration_seconds_high": found["iteration_seconds_high"],
                     "exposed_communication_seconds": found["exposed_communication_seconds"],
-                    "ratio_to_wfbp": found["ratio_to_wfbp"],
-                    "ratio_to_wfbp_low": found["ratio_to_wfbp_low"],
-                    "ratio_to_wfbp_high": found["ratio_to_wfbp_high"],
+                    # nothing where WFBP was not among the schemes
+                    "ratio_to_wfbp": found.get("ratio_to_wfbp", np.nan),
+                    "ratio_to_wfbp_low": found.get("ratio_to_wfbp_low", np.nan),
+                    "ratio_to_wfbp_high": found.get("ratio_to_wfbp_high", np.nan),
                     "pairs": int(found["pairs"]),
                     "predicted_over_measured": predicted / found["iteration_seconds"],
                     "accuracy": found["accuracy"],
@@ -358,6 +366,9 @@ def training(settings: Settings, results: Path) -> Table:
                     "note": "; ".join(prediction["warnings"]),
                 }
             )
+    if not frames:
+        nothing = "no training in this configuration"
+        return Table(pd.DataFrame(columns=TABLE), pd.DataFrame({"model": [nothing]}), f"Real training: {nothing}.")
     frame = pd.DataFrame(frames)
     rows = []
     for _, row in frame[frame.rung == "measured"].iterrows():
@@ -394,9 +405,17 @@ def _json(path: Path) -> dict[str, Any]:
 
 def _cluster(settings: Settings) -> dict[str, Any]:
     try:
-        return yaml.safe_load(Path(settings.cluster).read_text())
-    except (OSError, yaml.YAMLError) as error:
+        content = yaml.safe_load(Path(settings.cluster).read_text())
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise InputError(f"cluster {settings.cluster}: {' '.join(str(error).split())}") from None
+    for key in ("alpha_seconds", "link_bits_per_second", "slope_hint_seconds_per_byte"):
+        try:
+            found = content[key]["value"]
+        except (KeyError, TypeError):
+            found = None
+        if not isinstance(found, int | float):
+            raise InputError(f"cluster {settings.cluster}: {key}: needs a value, a number")
+    return content
 
 
 TABLES: dict[str, Callable[[Settings, Path], Table]] = {

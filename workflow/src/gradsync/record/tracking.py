@@ -27,27 +27,32 @@ def import_results(settings: MLflow, results: Path) -> dict[str, Any]:
     Raises InputError for a corrupt result and RunError where the tracking server can't be reached.
     """
     files = sorted((results / "runs").rglob("result.json"))
-    found = [(file.parent, Result.load(file)) for file in files]  # all are read before anything is written
+    # all are read before anything is written
+    found = [(file.parent, Result.load(file), _by_step(file.parent / "metrics.csv")) for file in files]
     address = settings.tracking_uri or f"sqlite:///{(results.parent / 'mlflow.db').resolve()}"
     os.environ.setdefault("MLFLOW_ENABLE_TELEMETRY", "false")
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")  # seconds; a server that never answers
     from mlflow.exceptions import MlflowException
     from mlflow.tracking import MlflowClient
+    from sqlalchemy.exc import SQLAlchemyError
 
     logging.getLogger("alembic").setLevel(logging.WARNING)
     try:
         client = MlflowClient(tracking_uri=address)
         experiment = client.get_experiment_by_name(settings.experiment)
-        location = None if settings.tracking_uri else (results.parent / "mlflow-artifacts").resolve().as_uri()
+        # a server knows where its artefacts go; of a database file they would land in the working directory
+        location = (results.parent / "mlflow-artifacts").resolve().as_uri() if address.startswith("sqlite:") else None
         number = experiment.experiment_id if experiment else client.create_experiment(settings.experiment, location)
         known = _known(client, number)
         new = 0
-        for folder, result in found:
+        for folder, result, steps in found:
             if result.key() in known:
                 continue
-            _import(client, number, folder, result, results)
+            _import(client, number, folder, result, steps, results)
+            known.add(result.key())
             new += 1
-    except (MlflowException, OSError) as error:
+    except (MlflowException, SQLAlchemyError, OSError) as error:
         raise RunError(f"MLflow at {address}: {str(error).splitlines()[0]}") from None
     return {"tracking_uri": address, "imported": new, "known": len(found) - new}
 
@@ -68,7 +73,9 @@ def _known(client: Any, experiment: str) -> set[str]:
             return keys
 
 
-def _import(client: Any, experiment: str, folder: Path, result: Result, results: Path) -> None:
+def _import(
+    client: Any, experiment: str, folder: Path, result: Result, steps: list[tuple[str, float, int]], results: Path
+) -> None:
     from mlflow.entities import Metric, Param, RunTag
 
     tags = {
@@ -88,7 +95,7 @@ def _import(client: Any, experiment: str, folder: Path, result: Result, results:
     run = client.create_run(experiment, tags=tags, run_name=name).info.run_id
     params = [Param(key, str(value)[:6000]) for key, value in result.settings.items()]
     metrics = [Metric(key, value, 0, 0) for key, value in result.summary.items() if math.isfinite(value)]
-    metrics += _by_step(folder / "metrics.csv")
+    metrics += [Metric(f"step.{key}", value, 0, step) for key, value, step in steps]
     client.log_batch(run, params=params, tags=[RunTag(key, value) for key, value in tags.items()])
     for start in range(0, len(metrics), BATCH):
         client.log_batch(run, metrics=metrics[start : start + BATCH])
@@ -100,20 +107,18 @@ def _import(client: Any, experiment: str, folder: Path, result: Result, results:
     client.set_terminated(run)
 
 
-def _by_step(path: Path) -> list[Any]:
-    from mlflow.entities import Metric
-
+def _by_step(path: Path) -> list[tuple[str, float, int]]:
+    """(column, value, step) of every finite value of a `metrics.csv`; raises InputError where it is corrupt."""
     if not path.is_file():
         return []
     try:
-        frame = pd.read_csv(path)
-        steps = frame["step"].astype(int)
-    except (ValueError, KeyError) as error:
-        raise InputError(f"metrics {path}: can't be read: {error}: delete it and run again") from None
+        frame = pd.read_csv(path).astype({"step": int}).set_index("step").astype(float)
+    except (OSError, ValueError, KeyError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise InputError(f"metrics {path}: can't be read: {reason}: delete it and run again") from None
     return [
-        Metric(f"step.{column}", float(value), 0, int(step))
+        (str(column), float(value), int(step))
         for column in frame.columns
-        if column != "step"
-        for step, value in zip(steps, frame[column], strict=True)
-        if pd.notna(value)
+        for step, value in zip(frame.index.tolist(), frame[column], strict=True)
+        if math.isfinite(value)
     ]

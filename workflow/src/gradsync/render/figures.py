@@ -19,6 +19,7 @@ from matplotlib.ticker import ScalarFormatter
 from gradsync.errors import InputError
 from gradsync.papers import mgwfbp
 from gradsync.render import style, timeline
+from gradsync.results import write_whole
 from gradsync.settings import Settings
 
 Drawn = tuple[Figure, pd.DataFrame]
@@ -36,16 +37,12 @@ def write(paper: str, name: str, settings: Settings, results: Path) -> list[str]
     for kind in style.FORMATS:
         style.save(figure, folder / f"{name}.{kind}")
     plt.close(figure)
-    data.to_csv(folder / f"{name}.csv", index=False)
+    write_whole(folder / f"{name}.csv", data.to_csv(index=False))
     return [str(folder / f"{name}.{kind}") for kind in (*style.FORMATS, "csv")]
 
 
 def _table(results: Path, name: str) -> pd.DataFrame:
-    path = results / "tables" / "mgwfbp" / f"{name}.csv"
-    try:
-        return pd.read_csv(path)
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path}: can't be read: {error}: make the table first") from None
+    return mgwfbp.read(results / "tables" / "mgwfbp" / f"{name}.csv")
 
 
 def _say(axes: Axes, text: str) -> None:
@@ -74,7 +71,7 @@ def _timelines(*cases: tuple[str, str, str]) -> Callable[[Settings, Path], Drawn
         for axes in grid[:-1, 0]:
             axes.set_xlabel("")
         grid[-1, 0].set_xlim(0, longest)
-        timeline.legend(grid[-1, 0], trace, below=0.45)
+        timeline.legend(figure, trace)
         return figure, pd.concat(frames)
 
     return drawn

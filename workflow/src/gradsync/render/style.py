@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import matplotlib
@@ -22,13 +23,21 @@ def use() -> None:
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Write a figure in the format that the ending of `path` names; the same input gives the same bytes."""
+    """Write a figure in the format that the ending of `path` names; the same input gives the same bytes.
+
+    An earlier file stays until the new one is whole.
+    """
     kind = path.suffix.lstrip(".")
     if kind not in FORMATS:
         raise InputError(f"{path}: the ending must be one of {', '.join(FORMATS)}")
     metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}[kind]
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, metadata=metadata, dpi=150)
+        try:
+            figure.savefig(temporary, format=kind, metadata=metadata, dpi=150)
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
     except OSError as error:
         raise InputError(f"{path}: can't be written: {error}") from None

@@ -8,8 +8,10 @@ from pathlib import Path
 
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
+from gradsync.check import check
 from gradsync.costs import Linear, MessageCost, alpha_beta
 from gradsync.errors import InputError
 from gradsync.plan import Plan
@@ -38,7 +40,7 @@ NARROWEST_LABEL = 0.012  # share of the axis
 def load(text: str, where: str, workload: str | None, cost: MessageCost | None) -> Trace:
     """A trace from a trace file, or from a plan file by simulating it (on unit times where no others are given).
 
-    Raises InputError for a file that is neither.
+    Raises InputError for a file that is neither, PlanError for a plan that must not run.
     """
     try:
         content = json.loads(text)
@@ -47,6 +49,7 @@ def load(text: str, where: str, workload: str | None, cost: MessageCost | None) 
     if isinstance(content, dict) and "spans" in content:
         return Trace.from_json(text, where)
     plan = Plan.from_json(text, where)
+    check(plan)
     times = Workload.load(workload) if workload else unit_workload(plan)
     message = cost or Linear(0.3, 0.8 * times.backward_seconds / times.bytes, "one unit a gradient")
     return simulate(plan, times, alpha_beta.around(message, plan.ranks))
@@ -80,20 +83,20 @@ def draw(trace: Trace, output: Path, *, ranks: Sequence[int] | None = None, turn
             f"trace {trace.name!r} holds ranks {list(trace.ranks)} and {trace.turns} turns: nothing chosen"
         )
     rows = len(shown) * len(trace.lanes)
-    figure, axes = plt.subplots(figsize=(8, 0.8 + 0.34 * rows))
+    figure, axes = plt.subplots(figsize=(8, 1.1 + 0.34 * rows))
     start, end = min(span.start for span in spans), max(span.end for span in spans)
     panel(axes, trace, (start, end), ranks=shown, turn=turn)
     axes.set_title(f"{trace.name}, {trace.rung}")
-    legend(axes, trace, below=0.9 / (0.34 * rows + 0.3))
+    legend(figure, trace)
     style.save(figure, output)
     plt.close(figure)
 
 
-def legend(axes: Axes, trace: Trace, *, below: float = 0.28) -> None:
-    """Which colour is what, `below` the axes (share of their height)."""
+def legend(figure: Figure, trace: Trace) -> None:
+    """Which colour is what, below all axes."""
     used = {KIND.get(span.verb, "message") for span in trace.spans if span.end > span.start}
     patches = [Patch(color=colour, label=name) for name, colour in COLOURS.items() if name in used]
-    axes.legend(handles=patches, loc="upper center", bbox_to_anchor=(0.5, -below), ncols=len(patches))
+    figure.legend(handles=patches, loc="outside lower center", ncols=len(patches))
 
 
 def panel(

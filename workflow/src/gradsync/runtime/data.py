@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 import torch
+
+from gradsync.errors import InputError
 
 TEST_SHARE = 0.2
 
@@ -28,6 +31,16 @@ def digits(size: int = 28, seed: int = 0) -> tuple[Split, Split]:
     order = torch.from_numpy(np.random.default_rng(seed).permutation(len(labels)))
     test = int(len(labels) * TEST_SHARE)
     return Split(images[order[test:]], labels[order[test:]]), Split(images[order[:test]], labels[order[:test]])
+
+
+SETS: dict[str, Callable[[int, int], tuple[Split, Split]]] = {"digits": digits}
+
+
+def get(name: str) -> Callable[[int, int], tuple[Split, Split]]:
+    """The function (size, seed) -> (training, test) of that name; raises InputError that lists the known ones."""
+    if name not in SETS:
+        raise InputError(f"data {name!r} does not exist; there are: {', '.join(SETS)}")
+    return SETS[name]
 
 
 class Batches:

@@ -210,11 +210,13 @@ class Executor:
     def _reached(self, name: str, turn: int) -> bool:
         return self.finished[name] >= turn or self.failure is not None
 
-    def _finish(self, op: Any, turn: int, start: float, record: bool, source: int | None = None) -> None:
+    def _finish(self, op: Any, turn: int, start: float, record: bool, source: int | None = None) -> float:
+        """Stamp the end, record, wake who waits; gives the stamp."""
         end = time.perf_counter()
         if record:
             self.spans.append(Span(self.rank, turn, op.name, op.verb, op.lane, start, end, self.bytes[op.name], source))
         self._mark(op.name, turn)
+        return end
 
     def _mark(self, name: str, turn: int) -> None:
         if name in self.watched:
@@ -340,6 +342,7 @@ class Step:
         self.executor, self.turn, self.record = executor, turn, record
         self.needs = {op.layer: op for op in ops if isinstance(op, Need)}
         self.order = [op for op in ops if isinstance(op, Ready)]
+        self.asked: set[str | None] = set()
         self.by_tensor = {op.tensor: op for op in self.order}
         self.arrived: set[str] = set()
         self.next = 0  # gradients become ready in the plan's order, whatever autograd's was
@@ -350,6 +353,12 @@ class Step:
         """Run it; a tensor that backward never reached counts as a zero gradient."""
         compute(self.turn, self)
         self.backward()
+        for layer in self.needs:
+            if layer not in self.asked:
+                raise RunError(
+                    f"rank {self.executor.rank}, turn {self.turn}: the model never asked for "
+                    f"{layer or 'its forward pass'}, which the plan holds back until its parameters are there"
+                )
         for op in self.order:
             if op.tensor not in self.arrived:
                 self.executor._wait(op, self.turn)
@@ -361,6 +370,7 @@ class Step:
         """Block until forward of `layer` (None: of the whole model) may begin."""
         op = self.needs.get(layer)
         if op is not None:
+            self.asked.add(layer)
             self.backward()
             self.executor._wait(op, self.turn)
             self.forward, self.since = op, time.perf_counter()
@@ -368,8 +378,8 @@ class Step:
     def backward(self) -> None:
         """Forward (of the last needed layer) is over."""
         if self.forward is not None:
-            self.executor._finish(self.forward, self.turn, self.since, self.record)
-            self.forward, self.since = None, time.perf_counter()
+            self.since = self.executor._finish(self.forward, self.turn, self.since, self.record)
+            self.forward = None
 
     def ready(self, tensor: str, gradient: torch.Tensor) -> None:
         """Backward has produced `gradient` (any shape), which is copied to its place in the plan's buffer."""
@@ -387,6 +397,5 @@ class Step:
 
     def _advance(self) -> None:
         while self.next < len(self.order) and self.order[self.next].tensor in self.arrived:
-            self.executor._finish(self.order[self.next], self.turn, self.since, self.record)
-            self.since = time.perf_counter()
+            self.since = self.executor._finish(self.order[self.next], self.turn, self.since, self.record)
             self.next += 1

@@ -52,9 +52,15 @@ MODELS: dict[str, Model] = {
 }
 
 
-def build(name: str, seed: int) -> nn.Module:
-    """The model with the parameters of that seed; raises InputError for a name that is not there."""
+def get(name: str) -> Model:
+    """The model of that name; raises InputError that lists the known ones."""
     if name not in MODELS:
         raise InputError(f"model {name!r} does not exist; there are: {', '.join(MODELS)}")
+    return MODELS[name]
+
+
+def build(name: str, seed: int) -> nn.Module:
+    """The model with the parameters of that seed; raises InputError for a name that is not there."""
+    model = get(name)
     torch.manual_seed(seed)
-    return MODELS[name].build()
+    return model.build()

@@ -80,9 +80,7 @@ def train(plans: list[Plan], options: Options, folder: Path, rank: int, ranks: i
     Raises RunError where a plan does not compute what the oracle says, or ranks end with different parameters.
     """
     torch.set_num_threads(max(1, torch.get_num_threads()))
-    if options.data != "digits":
-        raise InputError(f"data {options.data!r} does not exist; there is: digits")
-    training, test = data.digits(models.MODELS[options.model].shape[-1], options.seed)
+    training, test = data.get(options.data)(models.get(options.model).shape[-1], options.seed)
     batches = data.Batches(len(training.labels), options.batch, ranks, options.seed)
     if batches.turns_an_epoch < 1:
         raise InputError(

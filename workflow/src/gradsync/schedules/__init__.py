@@ -53,8 +53,8 @@ def options(name: str) -> dict[str, Any]:
     return {p.name: p.default for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY}
 
 
-def messages(name: str, workload: Workload, cost: MessageCost, chosen: dict[str, Any]) -> tuple[Message, ...]:
-    """Run a schedule; raises InputError for an option that it does not have or a value that it refuses."""
+def refuse_options(name: str, chosen: dict[str, Any]) -> None:
+    """Raises InputError for an option that the schedule does not have or whose value is of another type."""
     known = options(name)
     for key, value in chosen.items():
         if key not in known:
@@ -62,6 +62,11 @@ def messages(name: str, workload: Workload, cost: MessageCost, chosen: dict[str,
             raise InputError(f"schedule {name!r} has no option {key!r}; it has: {has}")
         if type(known[key]) is not type(value) and not (isinstance(known[key], float) and isinstance(value, int)):
             raise InputError(f"schedule {name!r}, option {key!r}: {value!r} is not a {type(known[key]).__name__}")
+
+
+def messages(name: str, workload: Workload, cost: MessageCost, chosen: dict[str, Any]) -> tuple[Message, ...]:
+    """Run a schedule; raises InputError for an option that it does not have or a value that it refuses."""
+    refuse_options(name, chosen)
     return get(name)(workload, cost, **chosen)
 
 

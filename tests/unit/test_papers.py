@@ -1,0 +1,500 @@
+"""Tables and figures of the MG-WFBP paper on a tiny configuration: closed forms, both with and without its logs."""
+
+from __future__ import annotations
+
+import json
+import os
+from itertools import pairwise
+from math import log2
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from gradsync import claims, papers, settings
+from gradsync.errors import InputError
+from gradsync.measure import third_party
+from gradsync.papers import mgwfbp
+from gradsync.render import figures, style, tables
+from gradsync.results import Result
+from gradsync.workload import Layer, Workload
+
+ROOT = Path(__file__).parents[2]
+PUBLISHED = os.environ.get(third_party.VARIABLE)
+ALPHA = 45.26e-6  # seconds; config/clusters/k80-10gbe.yaml
+LINE_RATE = 8 / 1e10  # seconds a byte
+REASON = "third-party logs not available (a test says so)"
+FIGURE9 = {"nodes": [4], "gap_nodes": [4, 8], "forward_shares": [0.0, 0.5], "bucket_sweep": 3}
+FROM_TABLES = ("fig9a", "fig9b", "gap")
+# a net of five layers, weights and biases, in forward order: elements, backward microseconds
+LAYERS = [(9408, 15000.0), (110592, 20000.0), (331776, 9000.0), (884736, 8000.0), (1024000, 500.0)]
+SLOPE = 2.0e-9  # seconds a byte of the synthetic 8-node log
+
+
+def tiny(**changes: Any) -> settings.Settings:
+    return settings.parse({"version": 1, "name": "tiny", "figure9": FIGURE9, **changes}, "test")
+
+
+@pytest.fixture(autouse=True)
+def in_the_project(monkeypatch):
+    monkeypatch.chdir(ROOT)
+
+
+def resnet50_profile() -> Workload:
+    rng = np.random.default_rng(0)
+    layers = tuple(
+        Layer(name=f"t{i}", bytes=4 * int(elements), backward_seconds=float(seconds))
+        for i, (elements, seconds) in enumerate(
+            zip(rng.integers(64, 2_000_000, 20), rng.exponential(0.05, 20), strict=True)
+        )
+    )
+    return Workload(name="resnet50", forward_seconds=0.4, update_seconds=0.1, layers=layers)
+
+
+def write_inputs(results: Path, *, logs: bool) -> Path:
+    (results / "profile" / "resnet50").mkdir(parents=True)
+    (results / "profile" / "resnet50" / "workload.json").write_text(resnet50_profile().to_json())
+    external = results / "external"
+    external.mkdir()
+    status = {"available": True} if logs else {"available": False, "reason": REASON}
+    (external / "status.json").write_text(json.dumps(status))
+    if logs:
+        rows = [
+            f"[{2 * i + j}, {count}, {microseconds}, 1, 0]"
+            for i, (elements, microseconds) in enumerate(LAYERS)
+            for j, count in enumerate((elements, 64))
+        ]
+        (external / "tmp8comm.log").write_text("\n".join(rows) + "\n")
+        points = [f"8,{size} {1e6 * (1e-3 + SLOPE * size)}" for size in (4, 1024, 12288, 65536, 262144, 1048576)]
+        (external / "allreduce8.log").write_text("\n".join(points) + "\n")
+    return results
+
+
+def make(results: Path, *ids: str) -> dict[str, papers.Table]:
+    """The tables of these ids, written as the command line writes them."""
+    made = {}
+    for name in ids:
+        made[name] = papers.compute("mgwfbp", name, tiny(), results)
+        tables.write(made[name], results / "tables" / "mgwfbp", name)
+    return made
+
+
+@pytest.fixture(scope="module", params=["with logs", "without logs"])
+def computed(request, tmp_path_factory):
+    """(whether there are logs, results folder, tables)."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(ROOT)
+        logs = request.param == "with logs"
+        results = write_inputs(tmp_path_factory.mktemp("results") / "tiny", logs=logs)
+        return logs, results, make(results, "gap", "fig9a", "fig9b")
+
+
+# Table II
+
+
+def test_table2_has_the_closed_forms_and_the_rounds_agree():
+    frame = papers.compute("mgwfbp", "table2", tiny(), Path("nowhere")).frame
+    startups = {
+        "ring": lambda n: 2 * (n - 1),
+        "binary_tree": lambda n: 2 * log2(n),
+        "recursive_doubling": log2,
+        "halving_doubling": lambda n: 2 * log2(n),
+    }
+    slopes = {
+        "ring": lambda n: 2 * (n - 1) / n,
+        "binary_tree": lambda n: 2 * log2(n),
+        "recursive_doubling": log2,
+        "halving_doubling": lambda n: 2 - 2 / n,
+    }
+    assert set(frame.algorithm) == set(startups)
+    assert sorted(set(frame.nodes)) == [2, 4, 8, 16, 32, 64]
+    for row in frame.itertuples():
+        assert row.a_over_alpha == pytest.approx(startups[row.algorithm](row.nodes), rel=1e-12)
+        assert row.b_over_beta == pytest.approx(slopes[row.algorithm](row.nodes), rel=1e-12)
+    np.testing.assert_allclose(frame.seconds_rounds, frame.seconds_formula, rtol=1e-9)
+
+
+# Fig. 1 to 4
+
+
+def test_timelines_are_those_of_the_equations():
+    frame = papers.compute("mgwfbp", "timelines", tiny(), Path("nowhere")).frame
+    seconds = {(row.case, row.scheme): row.iteration_seconds for row in frame.itertuples()}
+    rows = {(row.case, row.scheme): row for row in frame.itertuples()}
+    naive = rows["case3", "naive"]  # Eq. 3
+    assert naive.iteration_seconds == pytest.approx(naive.t_f + naive.t_b + naive.t_c_sum, rel=1e-12)
+    hidden = rows["case1", "wfbp"]  # only the last message is not hidden
+    assert hidden.iteration_seconds == pytest.approx(hidden.t_f + hidden.t_b + hidden.t_c_first, rel=1e-12)
+    assert seconds["case3", "mgwfbp"] < seconds["case3", "wfbp"] < seconds["case3", "naive"]
+    assert seconds["counterexample", "mgwfbp"] == pytest.approx(48.0, rel=1e-12)
+    assert seconds["counterexample", "optimal"] == pytest.approx(45.0, rel=1e-12)
+    for row in frame.itertuples():
+        exposed = row.iteration_seconds - row.t_f - row.t_b
+        assert row.exposed_communication_seconds == pytest.approx(exposed, rel=1e-9, abs=1e-12)
+
+
+# Fig. 9 and the gap
+
+
+def test_optimal_is_never_slower_than_any_scheme(computed):
+    _, _, made = computed
+    frame = made["gap"].frame
+    known = frame[frame.iteration_seconds.notna()]
+    assert not known.empty
+    assert (known.over_optimal >= 1 - 1e-12).all()
+    best = known.groupby(["model", "nodes", "assumption"]).iteration_seconds.min()
+    optimal = known[known.scheme == "optimal"].set_index(["model", "nodes", "assumption"]).iteration_seconds
+    np.testing.assert_allclose(optimal.sort_index(), best.sort_index(), rtol=1e-12)
+
+
+def test_every_scheme_is_there_at_every_point(computed):
+    logs, _, made = computed
+    frame = made["gap"].frame
+    schemes = {"naive", "wfbp", "single", "mgwfbp", "mgwfbp_as_printed", "optimal", "horovod_buckets", "fixed_buckets"}
+    assert schemes | {mgwfbp.BEST_BUCKET} <= set(frame.scheme)
+    points = frame.groupby(["model", "nodes", "scheme"]).size().unstack("scheme")
+    # 2 forward times x 2 slopes, for ResNet-50 x 2 units
+    assert (points.loc["resnet50"] == 8).all(axis=None)
+    assert (points.loc["googlenet"] == (4 if logs else 1)).all(axis=None)
+    assert set(frame.nodes) == {4, 8}
+    assert (frame.rung == "simulated").all()
+
+
+def test_without_logs_googlenet_says_why_and_all_else_is_there(computed):
+    logs, _, made = computed
+    for name in ("gap", "fig9a", "fig9b"):
+        frame = made[name].frame
+        numbers = frame[[*mgwfbp.NUMBERS]]
+        missing = (frame.model == "googlenet") & (not logs)
+        assert numbers[~missing].notna().all(axis=None)
+        assert (frame.note[~missing] == "").all()
+        assert numbers[missing].isna().all(axis=None)
+        assert (frame.note[missing] == REASON).all()
+    assert (REASON in made["fig9a"].caption) is not logs
+    assert REASON not in made["fig9b"].caption
+
+
+@pytest.mark.parametrize("computed", ["with logs"], indirect=True)  # GoogLeNet's layer times come from the log
+def test_closed_forms_of_what_is_not_merged_or_all_merged(computed):
+    _, _, made = computed
+    frame = made["gap"].frame
+    sizes = np.array([4 * (elements + 64) for elements, _ in LAYERS[::-1]], float)
+    backward = np.array([1e-6 * microseconds for _, microseconds in LAYERS[::-1]])
+    slopes = {"b=line rate": lambda n: 2 * (n - 1) / n * LINE_RATE, "b=fit": lambda n: SLOPE * (n - 1) / n / (7 / 8)}
+    checked = 0
+    for row in frame[frame.model == "googlenet"].itertuples():
+        share, slope = row.assumption.split(", ")
+        t_f = float(share.removeprefix("t_f=").removesuffix(" t_b")) * backward.sum()
+        a, b = 2 * (row.nodes - 1) * ALPHA, slopes[slope](row.nodes)
+        alone = t_f + backward.sum()
+        wfbp = 0.0
+        for ready, size in zip(t_f + backward.cumsum(), sizes, strict=True):  # Eq. 7
+            wfbp = max(wfbp, ready) + a + b * size
+        expected = {
+            "naive": alone + (a + b * sizes).sum(),
+            "single": alone + a + b * sizes.sum(),
+            "wfbp": wfbp,
+        }
+        assert row.efficiency == pytest.approx(alone / row.iteration_seconds, rel=1e-9)
+        assert row.speedup == pytest.approx(row.nodes * row.efficiency, rel=1e-12)
+        assert row.exposed_communication_seconds == pytest.approx(row.iteration_seconds - alone, rel=1e-6)
+        if row.scheme in expected:
+            assert row.iteration_seconds == pytest.approx(expected[row.scheme], rel=1e-7), row
+            checked += 1
+    assert checked == 3 * 2 * 4
+
+
+def test_resnet50_takes_the_published_time_of_one_k80(computed):
+    _, _, made = computed
+    frame = made["gap"].frame
+    frame = frame[frame.model == "resnet50"]
+    alone = frame.efficiency * frame.iteration_seconds
+    one = frame.assumption.str.endswith("one GPU")
+    np.testing.assert_allclose(alone[one], 32 / 49.5, rtol=1e-9)
+    np.testing.assert_allclose(alone[~one], 32 / 95.4, rtol=1e-9)
+    assert set(frame.assumption[~one].str.split(", ").str[-1]) == {"2 GPUs"}
+
+
+def test_fig9_is_the_part_of_the_gap_that_the_paper_shows(computed):
+    _, _, made = computed
+    gap = made["gap"].frame
+    for name, model in (("fig9a", "googlenet"), ("fig9b", "resnet50")):
+        expected = gap[(gap.model == model) & (gap.nodes == 4)].drop(columns="over_optimal").reset_index(drop=True)
+        pd.testing.assert_frame_equal(made[name].frame.reset_index(drop=True)[expected.columns], expected)
+        assert list(made[name].display.columns) == ["scheme", "N=4"]
+        assert list(made[name].display.scheme) == list(dict.fromkeys(expected.scheme))
+
+
+def test_a_finer_sweep_of_buckets_is_no_worse(tmp_path):
+    results = write_inputs(tmp_path / "tiny", logs=False)
+    best = []
+    for sweep in (2, 3, 9):  # each holds the sizes of the one before
+        chosen = tiny(figure9={**FIGURE9, "gap_nodes": [4], "bucket_sweep": sweep})
+        frame = papers.compute("mgwfbp", "gap", chosen, results).frame
+        found = frame[(frame.scheme == mgwfbp.BEST_BUCKET) & (frame.model == "resnet50")]
+        best.append(found.iteration_seconds.to_numpy())
+    for coarse, fine in pairwise(best):
+        assert (fine <= coarse * (1 + 1e-12)).all()
+
+
+def test_tables_are_written_for_programs_and_for_people(computed):
+    _, results, made = computed
+    for name, table in made.items():
+        folder = results / "tables" / "mgwfbp"
+        frame = table.frame.reset_index(drop=True)
+        pd.testing.assert_frame_equal(mgwfbp.read(folder / f"{name}.csv"), frame, check_dtype=False)
+        markdown = (folder / f"{name}.md").read_text()
+        assert markdown.startswith(table.caption)
+        assert "mgwfbp_as_printed" in markdown
+        latex = (folder / f"{name}.tex").read_text()
+        assert r"mgwfbp\_as\_printed" in latex
+        assert r"\caption" in latex
+
+
+def test_claims_are_decided_or_say_what_is_missing(computed):
+    logs, results, _ = computed
+    verdicts = claims.evaluate(ROOT / "config" / "papers" / "mgwfbp.yaml", results / "tables")
+    theorem = {verdict.claim: verdict for verdict in verdicts if verdict.claim.startswith("theorem1-google")}
+    (verdict,) = theorem.values()
+    assert verdict.verdict == claims.UNDECIDED  # not all the nodes are there, or no logs
+    assert verdict.reason
+    if not logs:
+        assert REASON in verdict.reason
+
+
+@pytest.mark.skipif(not PUBLISHED, reason=f"{third_party.VARIABLE} names no folder with the published logs")
+def test_the_published_logs_give_a_band_for_googlenet(tmp_path):
+    results = write_inputs(tmp_path / "tiny", logs=False)
+    third_party.obtain(PUBLISHED, results / "external")
+    frame = papers.compute("mgwfbp", "gap", tiny(), results).frame
+    frame = frame[frame.model == "googlenet"]
+    assert frame.iteration_seconds.notna().all()
+    assert (frame.over_optimal >= 1 - 1e-12).all()
+    assert set(frame.assumption) == {f"t_f={t_f} t_b, b={b}" for t_f in ("0", "0.5") for b in ("line rate", "fit")}
+    assert (frame.iteration_seconds >= 0.2053).all()  # the backward pass alone
+
+
+# Broken inputs
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "wanted"),
+    [
+        ("external/status.json", None, r"status\.json.*run `gradsync external` again"),
+        ("external/status.json", "{", r"status\.json.*run `gradsync external` again"),
+        ("external/tmp8comm.log", "[0, 1, fast, 1, 0]\n", r"tmp8comm\.log, line 1"),
+        ("external/allreduce8.log", "8,4\n", r"allreduce8\.log, line 1"),
+        ("external/allreduce8.log", "8,4 1.0\n", "measure at least two"),
+        ("profile/resnet50/workload.json", None, r"workload\.json: can't be read"),
+        ("profile/resnet50/workload.json", "{}", r"workload\.json: not a workload"),
+    ],
+)
+def test_a_broken_input_of_the_gap_is_named(tmp_path, file, content, wanted):
+    results = write_inputs(tmp_path / "tiny", logs=True)
+    if content is None:
+        (results / file).unlink()
+    else:
+        (results / file).write_text(content)
+    with pytest.raises(InputError, match=wanted) as refused:
+        papers.compute("mgwfbp", "gap", tiny(), results)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [None, "", "garbage\n1\n", "a,b\n1,2,3,4\n", "\x00\x01"],
+    ids=["missing", "empty", "other", "torn", "nul"],
+)
+def test_a_broken_gap_is_named_by_what_reads_it(tmp_path, content):
+    path = tmp_path / "tables" / "mgwfbp" / "gap.csv"
+    path.parent.mkdir(parents=True)
+    if content is not None:
+        path.write_text(content)
+    for compute in (
+        lambda: papers.compute("mgwfbp", "fig9a", tiny(), tmp_path),
+        lambda: figures.write("mgwfbp", "gap", tiny(), tmp_path),
+    ):
+        with pytest.raises(InputError, match=r"gap\.csv: ") as refused:
+            compute()
+        assert "\n" not in str(refused.value)
+    assert not (tmp_path / "figures").exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "wanted"),
+    [
+        ("", "alpha_seconds: needs a value"),
+        ("alpha_seconds: 3\n", "alpha_seconds: needs a value"),
+        ("alpha_seconds: {value: fast}\n", "alpha_seconds: needs a value"),
+        ("alpha_seconds: {value: 1.0e-5}\n", "link_bits_per_second: needs a value"),
+        ("a: [", "cluster .*parsing"),
+    ],
+)
+def test_a_broken_cluster_is_named(tmp_path, content, wanted):
+    path = tmp_path / "cluster.yaml"
+    path.write_text(content)
+    with pytest.raises(InputError, match=wanted) as refused:
+        papers.compute("mgwfbp", "table2", tiny(cluster=str(path)), tmp_path)
+    assert str(path) in str(refused.value)
+
+
+# The real runs
+
+JOB = {"model": "lenet5", "ranks": 2, "schemes": ["wfbp", "mgwfbp"]}
+
+
+def write_runs(results: Path, reference: str = "wfbp") -> None:
+    for number, scheme in enumerate(JOB["schemes"]):  # type: ignore[arg-type, var-annotated]
+        folder = results / "runs" / "train" / "lenet5-2" / scheme
+        ratio = {f"ratio_to_{reference}{part}": 1.0 - 0.1 * number for part in ("", "_low", "_high")}
+        seconds = {f"iteration_seconds{part}": 0.2 + 0.1 * number for part in ("", "_low", "_high")}
+        Result(
+            rung="measured",
+            scheme=scheme,
+            model="lenet5",
+            ranks=2,
+            summary={
+                **{"messages": 4.0, "pairs": 20.0, "exposed_communication_seconds": 0.05, "accuracy": 0.9},
+                **ratio,
+                **seconds,
+            },
+            conformance={"oracle_difference": 1e-16, "parameters_sha256": "abc"},
+            notes=["2 ranks share 1 core"],
+        ).save(folder)
+        (folder / "metrics.csv").write_text("step,loss,iteration_seconds,accuracy\n0,2.0,,\n1,1.0,0.2,0.9\n")
+        prediction = {
+            "iteration_seconds": 0.1,
+            "exposed_communication_seconds": 0.01,
+            "messages": [["a"], ["b"]],
+            "warnings": ["extrapolated"],
+        }
+        path = results / "plans" / "lenet5-2" / f"{scheme}.prediction.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(prediction))
+
+
+def test_real_runs_stand_beside_their_predictions(tmp_path):
+    write_runs(tmp_path)
+    chosen = tiny(training=[JOB])
+    table = papers.compute("mgwfbp", "training", chosen, tmp_path)
+    measured = table.frame[table.frame.rung == "measured"].set_index("scheme")
+    simulated = table.frame[table.frame.rung == "simulated"].set_index("scheme")
+    assert list(measured.index) == list(simulated.index) == ["wfbp", "mgwfbp"]
+    assert measured.predicted_over_measured["mgwfbp"] == pytest.approx(0.1 / 0.3, rel=1e-12)
+    assert measured.ratio_to_wfbp["mgwfbp"] == pytest.approx(0.9)
+    assert measured.note["wfbp"] == "2 ranks share 1 core"
+    assert simulated.note["wfbp"] == "extrapolated"
+    assert list(simulated.messages) == [2, 2]
+    tables.write(table, tmp_path / "tables" / "mgwfbp", "training")
+    for path in figures.write("mgwfbp", "training", chosen, tmp_path):
+        assert Path(path).stat().st_size
+
+
+def test_without_wfbp_there_are_no_ratios_to_it(tmp_path):
+    write_runs(tmp_path, reference="mgwfbp")
+    frame = papers.compute("mgwfbp", "training", tiny(training=[JOB]), tmp_path).frame
+    assert frame.ratio_to_wfbp.isna().all()
+    assert frame.iteration_seconds.notna().all()
+
+
+def test_without_training_table_and_figure_say_so(tmp_path):
+    table = papers.compute("mgwfbp", "training", tiny(training=[]), tmp_path)
+    assert table.frame.empty
+    written = tables.write(table, tmp_path / "tables" / "mgwfbp", "training")
+    assert all("no training" in Path(path).read_text() for path in written if not path.endswith("csv"))
+    drawn = figures.write("mgwfbp", "training", tiny(training=[]), tmp_path)
+    assert "No training in this configuration." in Path(drawn[0]).read_text()
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("runs/train/lenet5-2/mgwfbp/result.json", "{"),
+        ("runs/train/lenet5-2/mgwfbp/result.json", None),
+        ("plans/lenet5-2/mgwfbp.prediction.json", "{"),
+        ("plans/lenet5-2/mgwfbp.prediction.json", None),
+    ],
+)
+def test_a_broken_input_of_the_real_runs_is_named(tmp_path, file, content):
+    write_runs(tmp_path)
+    if content is None:
+        (tmp_path / file).unlink()
+    else:
+        (tmp_path / file).write_text(content)
+    with pytest.raises(InputError, match=file.rsplit("/", 1)[1]):
+        papers.compute("mgwfbp", "training", tiny(training=[JOB]), tmp_path)
+
+
+# Figures
+
+
+def test_figures_are_written_in_every_format_even_where_data_is_missing(computed):
+    logs, results, _ = computed
+    begins = {"svg": b"<?xml", "pdf": b"%PDF", "png": b"\x89PNG", "csv": None}
+    for name in FROM_TABLES:
+        written = [Path(path) for path in figures.write("mgwfbp", name, tiny(), results)]
+        assert [path.suffix.lstrip(".") for path in written] == [*style.FORMATS, "csv"]
+        for path in written:
+            begin = begins[path.suffix.lstrip(".")]
+            assert path.stem == name
+            assert path.read_bytes().startswith(begin or b"rung,model,nodes,scheme,assumption,iteration_seconds")
+        svg = written[0].read_text()
+        shown = name == "fig9b" or logs
+        assert ("DDP's buckets" in svg) is (name == "gap")
+        assert (" ".join(REASON.split()[:3]) in svg) is (not logs and name != "fig9b")
+        if name != "gap":
+            assert ("exact optimum" in svg) is shown
+    assert [path.name for path in (results / "figures" / "mgwfbp").iterdir() if path.name.startswith(".")] == []
+
+
+@pytest.mark.parametrize("name", ["fig1", "fig2", "fig3", "fig4", "counterexample"])
+def test_drawn_examples_need_no_results(tmp_path, name):
+    written = [Path(path) for path in figures.write("mgwfbp", name, tiny(), tmp_path)]
+    frame = pd.read_csv(written[-1])
+    assert {"panel", "operation", "start", "end"} <= set(frame.columns)
+    svg = written[0].read_text()
+    for panel in frame.panel.unique():
+        assert panel in svg
+    # the same input gives the same bytes
+    first = [path.read_bytes() for path in written]
+    assert [Path(path).read_bytes() for path in figures.write("mgwfbp", name, tiny(), tmp_path)] == first
+
+
+def test_an_earlier_figure_survives_one_that_fails(tmp_path, monkeypatch):
+    written = [Path(path) for path in figures.write("mgwfbp", "fig1", tiny(), tmp_path)]
+    before = {path: path.read_bytes() for path in written}
+
+    def full(self: Path, target: Path) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", full)
+    with pytest.raises(InputError, match=r"can't be written: .*No space left"):
+        figures.write("mgwfbp", "fig1", tiny(), tmp_path)
+    monkeypatch.undo()
+    assert {path: path.read_bytes() for path in (tmp_path / "figures" / "mgwfbp").iterdir()} == before
+
+
+def test_every_table_and_figure_of_the_workflow_exists():
+    """What the rules ask for is what the package makes."""
+    rules = (ROOT / "workflow" / "rules" / "common.smk").read_text()
+    for name in mgwfbp.TABLES:
+        assert f'"{name}"' in rules
+    for paper, name in figures.FIGURES:
+        assert paper == "mgwfbp"
+        assert f'"{name}"' in rules
+
+
+def test_unknown_names_list_the_known_ones(tmp_path):
+    with pytest.raises(InputError, match="there are: mgwfbp"):
+        papers.compute("nosuch", "gap", tiny(), tmp_path)
+    with pytest.raises(InputError, match="it has: table2, timelines"):
+        papers.compute("mgwfbp", "nosuch", tiny(), tmp_path)
+    with pytest.raises(InputError, match="there are: mgwfbp fig1"):
+        figures.write("mgwfbp", "nosuch", tiny(), tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_packages_find_the_style_sheet_of_the_project():
+    assert style.SHEET.is_file()

@@ -1,0 +1,291 @@
+"""Import into MLflow: complete, idempotent, repaired after an interruption, and refused as a whole where it must be."""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gradsync.errors import InputError, RunError
+from gradsync.record import tracking
+from gradsync.results import Result
+from gradsync.settings import MLflow
+
+METRICS = "step,loss,iteration_seconds,accuracy\n0,2.5,,\n1,1.5,0.25,\n2,0.5,0.125,0.75\n"
+
+
+@pytest.fixture(scope="module")
+def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A database with MLflow's tables: making them takes longer than all else here."""
+    folder = tmp_path_factory.mktemp("database")
+    (folder / "quick" / "runs").mkdir(parents=True)
+    tracking.import_results(MLflow(experiment="other"), folder / "quick")
+    return folder / "mlflow.db"
+
+
+@pytest.fixture
+def results(tmp_path: Path, empty_database: Path) -> Path:
+    """A results folder with runs of two schemes and the figure of their table."""
+    shutil.copy(empty_database, tmp_path / "mlflow.db")
+    folder = tmp_path / "quick"
+    for scheme in ("wfbp", "mgwfbp"):
+        write_run(folder, scheme)
+    figures = folder / "figures" / "mgwfbp"
+    figures.mkdir(parents=True)
+    (figures / "training.svg").write_text("<svg/>")
+    (figures / "gap.svg").write_text("<svg/>")
+    return folder
+
+
+def write_run(results: Path, scheme: str, **changes: object) -> Path:
+    content: dict[str, Any] = {
+        "rung": "measured",
+        "paper": "mgwfbp",
+        "table": "training",
+        "scheme": scheme,
+        "model": "lenet5",
+        "ranks": 2,
+        "settings": {"batch": 32, "all_reduce": "T(m) = a + b m"},
+        "provenance": {"cores": 2},
+        "summary": {"iteration_seconds": 0.25, "accuracy": 0.75},
+        "conformance": {"oracle_difference": 1e-16},
+        "notes": ["2 ranks share 1 core"],
+    }
+    folder = results / "runs" / "train" / "lenet5-2" / scheme
+    Result.model_validate({**content, **changes}).save(folder)
+    for name, text in (("metrics.csv", METRICS), ("plan.json", "{}"), ("trace.json", "{}"), ("extra.txt", "")):
+        (folder / name).write_text(text)
+    return folder
+
+
+def client(results: Path) -> Any:
+    from mlflow.tracking import MlflowClient
+
+    return MlflowClient(tracking_uri=f"sqlite:///{results.parent / 'mlflow.db'}")
+
+
+def runs(results: Path) -> dict[str, Any]:
+    """Scheme -> its run; fails where a scheme has several."""
+    found = all_runs(results)
+    by_scheme = {run.data.tags["scheme"]: run for run in found}
+    assert len(by_scheme) == len(found)
+    return by_scheme
+
+
+def all_runs(results: Path) -> list[Any]:
+    server = client(results)
+    experiment = server.get_experiment_by_name("gradsync")
+    return list(server.search_runs([experiment.experiment_id])) if experiment else []
+
+
+def test_everything_of_a_run_is_imported(results):
+    assert tracking.import_results(MLflow(), results) == {
+        "tracking_uri": f"sqlite:///{results.parent / 'mlflow.db'}",
+        "imported": 2,
+        "known": 0,
+    }
+    server, found = client(results), runs(results)
+    assert set(found) == {"wfbp", "mgwfbp"}
+    run = found["wfbp"]
+    assert run.info.status == "FINISHED"
+    assert run.info.run_name == "lenet5 wfbp 2 measured"
+    assert run.data.params == {"batch": "32", "all_reduce": "T(m) = a + b m"}
+    wanted = {"paper": "mgwfbp", "table": "training", "rung": "measured", "scheme": "wfbp", "model": "lenet5"}
+    assert wanted.items() <= run.data.tags.items()
+    assert run.data.tags["ranks"] == "2"
+    assert run.data.tags["provenance.cores"] == "2"
+    assert run.data.tags["conformance.oracle_difference"] == "1e-16"
+    assert run.data.tags["mlflow.note.content"] == "2 ranks share 1 core"
+    folder = results / "runs" / "train" / "lenet5-2" / "wfbp"
+    assert run.data.tags[tracking.KEY] == Result.load(folder / "result.json").key()
+    assert run.data.metrics["iteration_seconds"] == 0.25
+    assert run.data.metrics["accuracy"] == 0.75
+    history = {
+        key: [(point.step, point.value) for point in server.get_metric_history(run.info.run_id, f"step.{key}")]
+        for key in ("loss", "iteration_seconds", "accuracy")
+    }
+    assert history == {
+        "loss": [(0, 2.5), (1, 1.5), (2, 0.5)],
+        "iteration_seconds": [(1, 0.25), (2, 0.125)],
+        "accuracy": [(2, 0.75)],
+    }
+
+
+def test_artefacts_are_those_of_the_run_and_its_figure(results):
+    tracking.import_results(MLflow(), results)
+    server, run = client(results), runs(results)["wfbp"]
+    names = {file.path for file in server.list_artifacts(run.info.run_id)}
+    assert names == {"result.json", "metrics.csv", "plan.json", "trace.json", "figures"}
+    assert [file.path for file in server.list_artifacts(run.info.run_id, "figures")] == ["figures/training.svg"]
+    kept = Path(run.info.artifact_uri.removeprefix("file://"))
+    assert kept.is_relative_to(results.parent / "mlflow-artifacts")
+    assert (kept / "metrics.csv").read_text() == METRICS
+
+
+def test_artefacts_of_a_named_database_stay_beside_the_results(results, monkeypatch):
+    monkeypatch.chdir(results)
+    tracking.import_results(MLflow(tracking_uri=f"sqlite:///{results.parent / 'mlflow.db'}"), results)
+    kept = Path(runs(results)["wfbp"].info.artifact_uri.removeprefix("file://"))
+    assert kept.is_relative_to(results.parent / "mlflow-artifacts")
+    assert not (results / "mlruns").exists()
+
+
+def test_more_steps_than_one_call_takes_are_all_imported(results):
+    steps = 2 * tracking.BATCH + 7
+    folder = results / "runs" / "train" / "lenet5-2" / "wfbp"
+    (folder / "metrics.csv").write_text("step,loss\n" + "".join(f"{i},{i / 2}\n" for i in range(steps)))
+    tracking.import_results(MLflow(), results)
+    history = client(results).get_metric_history(runs(results)["wfbp"].info.run_id, "step.loss")
+    assert [(point.step, point.value) for point in history] == [(i, i / 2) for i in range(steps)]
+
+
+def test_values_that_are_no_numbers_are_left_out(results):
+    folder = write_run(results, "wfbp", summary={"seconds": 0.25, "ratio": math.inf, "loss": math.nan})
+    (folder / "metrics.csv").write_text("step,loss\n0,1.5\n1,nan\n2,inf\n")
+    assert tracking.import_results(MLflow(), results)["imported"] == 2
+    assert tracking.import_results(MLflow(), results)["imported"] == 0
+    assert runs(results)["wfbp"].data.metrics == {"seconds": 0.25, "step.loss": 1.5}
+
+
+def test_importing_twice_imports_nothing_new(results):
+    tracking.import_results(MLflow(), results)
+    before = {run.info.run_id for run in all_runs(results)}
+    again = tracking.import_results(MLflow(), results)
+    assert (again["imported"], again["known"]) == (0, 2)
+    assert {run.info.run_id for run in all_runs(results)} == before
+
+
+def test_a_changed_result_is_a_new_run_beside_the_old_one(results):
+    tracking.import_results(MLflow(), results)
+    write_run(results, "wfbp", summary={"iteration_seconds": 0.5})
+    again = tracking.import_results(MLflow(), results)
+    assert (again["imported"], again["known"]) == (1, 1)
+    seconds = [run.data.metrics["iteration_seconds"] for run in all_runs(results) if run.data.tags["scheme"] == "wfbp"]
+    assert sorted(seconds) == [0.25, 0.5]
+
+
+def test_the_same_result_in_two_places_is_one_run(results):
+    shutil.copytree(results / "runs" / "train" / "lenet5-2", results / "runs" / "copy")
+    assert tracking.import_results(MLflow(), results)["imported"] == 2
+    assert len(all_runs(results)) == 2
+
+
+def test_a_result_without_metrics_or_figure_is_imported_too(results):
+    folder = write_run(results, "single", paper="", table="", notes=[])
+    for name in ("metrics.csv", "plan.json", "trace.json"):
+        (folder / name).unlink()
+    assert tracking.import_results(MLflow(), results)["imported"] == 3
+    run = runs(results)["single"]
+    assert [file.path for file in client(results).list_artifacts(run.info.run_id)] == ["result.json"]
+
+
+def test_nothing_to_import_is_no_error(results):
+    shutil.rmtree(results / "runs")
+    answer = tracking.import_results(MLflow(), results)
+    assert (answer["imported"], answer["known"]) == (0, 0)
+
+
+def test_experiments_are_kept_apart(results):
+    tracking.import_results(MLflow(), results)
+    assert tracking.import_results(MLflow(experiment="second"), results)["imported"] == 2
+    assert len(all_runs(results)) == 2
+
+
+@pytest.mark.parametrize("interrupted", ["create_run", "log_batch", "log_artifact", "set_terminated"])
+def test_an_interrupted_import_is_repaired_by_the_next(results, monkeypatch, interrupted):
+    from mlflow.tracking import MlflowClient
+
+    original: Callable[..., Any] = getattr(MlflowClient, interrupted)
+    calls = []
+
+    def stops(self: Any, *arguments: Any, **named: Any) -> Any:
+        calls.append(interrupted)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return original(self, *arguments, **named)
+
+    monkeypatch.setattr(MlflowClient, interrupted, stops)
+    with pytest.raises(KeyboardInterrupt):
+        tracking.import_results(MLflow(), results)
+    monkeypatch.undo()
+    done = [run for run in all_runs(results) if run.info.status == "FINISHED"]
+    assert len(done) < 2
+    again = tracking.import_results(MLflow(), results)
+    assert again["imported"] == 2 - len(done)
+    for run in runs(results).values():  # exactly one a scheme, each complete
+        assert run.info.status == "FINISHED"
+        assert run.data.metrics["step.loss"] == 0.5
+        names = {file.path for file in client(results).list_artifacts(run.info.run_id)}
+        assert names == {"result.json", "metrics.csv", "plan.json", "trace.json", "figures"}
+
+
+# `z` comes last, so that the others would have been imported by then
+@pytest.mark.parametrize(
+    ("file", "content", "wanted"),
+    [
+        ("result.json", '{"version": 1, "rung"', r"result\.json: not a result"),
+        ("result.json", None, r"result\.json: version 2"),
+        ("metrics.csv", "", r"metrics\.csv: can't be read"),
+        ("metrics.csv", "loss\n1.0\n", r"metrics\.csv: can't be read"),
+        ("metrics.csv", "step,loss\n0,low\n", r"metrics\.csv: can't be read.*'low'"),
+        ("metrics.csv", "step,loss\nzero,1.0\n", r"metrics\.csv: can't be read.*zero"),
+        ("metrics.csv", "step,loss\n,1.0\n", r"metrics\.csv: can't be read"),
+        ("metrics.csv", "step,loss\n0,1.0,2.0,3.0\n1,2\n", r"metrics\.csv: can't be read"),
+    ],
+)
+def test_a_corrupt_result_is_refused_and_nothing_is_imported(results, file, content, wanted):
+    folder = write_run(results, "z")
+    if content is None:
+        content = (folder / file).read_text().replace('"version": 1', '"version": 2')
+    (folder / file).write_text(content)
+    with pytest.raises(InputError, match=wanted) as refused:
+        tracking.import_results(MLflow(), results)
+    assert str(folder) in str(refused.value)
+    assert "\n" not in str(refused.value)
+    assert all_runs(results) == []
+
+
+def test_a_server_that_refuses_is_named(results, monkeypatch):
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    monkeypatch.setenv("no_proxy", "*")
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        address = f"http://127.0.0.1:{closed.getsockname()[1]}"
+    with pytest.raises(RunError, match=f"MLflow at {address}: ") as refused:
+        tracking.import_results(MLflow(tracking_uri=address), results)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_server_that_never_answers_is_named(results, monkeypatch):
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
+    monkeypatch.setenv("no_proxy", "*")
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        with pytest.raises(RunError, match=f"MLflow at {address}: .*[Tt]imed? ?out"):
+            tracking.import_results(MLflow(tracking_uri=address), results)
+
+
+def test_limits_on_waiting_are_set_unless_the_user_has_set_them(results, monkeypatch):
+    monkeypatch.delenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", raising=False)
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "77")
+    tracking.import_results(MLflow(), results)
+    assert int(os.environ["MLFLOW_HTTP_REQUEST_MAX_RETRIES"]) <= 3
+    assert os.environ["MLFLOW_HTTP_REQUEST_TIMEOUT"] == "77"
+
+
+@pytest.mark.parametrize("address", ["nosuch://server", "sqlite:////dev/null/no/mlflow.db"])
+def test_an_address_of_no_server_is_named(results, address):
+    with pytest.raises(RunError, match=f"MLflow at {address}: "):
+        tracking.import_results(MLflow(tracking_uri=address), results)
+
+
+def test_a_database_that_is_none_is_named(results):
+    (results.parent / "mlflow.db").write_text("no database" * 100)
+    with pytest.raises(RunError, match=r"MLflow at sqlite:.*not a database"):
+        tracking.import_results(MLflow(), results)

@@ -1,0 +1,327 @@
+"""The workflow, in copies of the project: lint, dry runs, short real runs, and one file that adds a scheme."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gradsync import schedules, schemes
+from gradsync.papers import mgwfbp
+from gradsync.render.figures import FIGURES
+
+ROOT = Path(__file__).parents[2]
+COPIED = ("Snakefile", "pyproject.toml", "config", "reports", "tests", "workflow")
+TINY = """\
+version: 1
+name: tiny
+training: [{model: lenet5, ranks: 2}]
+profiles: {resnet50: {batch: 1, iterations: 2}}
+figure9: {nodes: [4], gap_nodes: [4, 8], forward_shares: [0.5], bucket_sweep: 2}
+"""
+PAIRS = '''\
+"""Every two gradients travel together."""
+
+from gradsync.schedules import grouped
+
+
+def schedule(workload, cost):
+    """Messages that end at every second gradient, and at the last."""
+    last = len(workload.layers) - 1
+    return grouped([*range(1, last, 2), last])
+'''
+RESULTS = "results/tiny"
+QUICK_TARGETS = [
+    f"{RESULTS}/tables/mgwfbp/table2.csv",
+    f"{RESULTS}/tables/mgwfbp/timelines.md",
+    f"{RESULTS}/figures/mgwfbp/fig1.svg",
+]
+
+
+class Project:
+    """A copy of the project whose own package is the one that runs."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        ignored = shutil.ignore_patterns("__pycache__", "*.egg-info")
+        for name in COPIED:
+            source = ROOT / name
+            if source.is_dir():
+                shutil.copytree(source, folder / name, ignore=ignored)
+            else:
+                shutil.copy(source, folder / name)
+        (folder / "config" / "tiny.yaml").write_text(TINY)
+        refused = "http://127.0.0.1:9"  # nothing here needs a network
+        self.environment = {
+            **{key: value for key, value in os.environ.items() if key != "GRADSYNC_EXTERNAL_DATA"},
+            **{"http_proxy": refused, "https_proxy": refused, "no_proxy": ""},
+            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+            "PYTHONPATH": str(folder / "workflow" / "src"),
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", *arguments],
+            cwd=self.folder,
+            env=self.environment,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+
+    def snakemake(self, *arguments: str, configuration: str = "config/tiny.yaml") -> subprocess.CompletedProcess[str]:
+        return self.run("snakemake", "--configfile", configuration, "--cores", "2", *arguments)
+
+    def write(self, path: str, text: str) -> Path:
+        target = self.folder / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text)
+        return target
+
+    def read(self, path: str) -> str:
+        return (self.folder / path).read_text()
+
+
+def jobs(ended: subprocess.CompletedProcess[str]) -> dict[str, int]:
+    """Rule -> number of jobs in the table that Snakemake prints."""
+    assert ended.returncode == 0, ended.stdout
+    tables = re.findall(r"^job +count\n[- ]+\n((?:\w+ +\d+\n)+)", ended.stdout, re.MULTILINE)
+    return {rule: int(count) for rule, count in re.findall(r"(\w+) +(\d+)", tables[-1])} if tables else {}
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """A copy that tests only read or give files of their own."""
+    return Project(tmp_path_factory.mktemp("project"))
+
+
+@pytest.fixture
+def own_project(tmp_path: Path) -> Project:
+    """A copy for one test."""
+    return Project(tmp_path)
+
+
+def test_lint_finds_nothing(project):
+    ended = project.run("snakemake", "--lint")
+    assert ended.returncode == 0, ended.stdout
+
+
+def test_the_quick_configuration_makes_everything_once(project):
+    ended = project.run("snakemake", "-n")  # no configuration named: the quick one
+    found = jobs(ended)
+    count = len(schemes.load(ROOT / "config" / "schemes.yaml"))
+    assert found.pop("total") == sum(found.values())
+    assert found == {
+        "all": 1,
+        "external": 1,
+        "profile_job": 1,
+        "profile_model": 1,
+        "plan": count,
+        "train": 1,
+        "table": len(mgwfbp.TABLES),
+        "figure": len(FIGURES),
+        "claims": 1,
+        "track": 1,
+    }
+    assert "results/quick/claims.json" in ended.stdout
+    assert not (project.folder / "results").exists()
+
+
+def test_benchmarks_are_made_on_demand_only(project):
+    assert jobs(project.snakemake("-n", "benchmark")) == {"benchmark": 1, "total": 1}
+
+
+def test_a_launch_more_is_profiled_planned_and_trained_more(project):
+    launches = "training: [{model: lenet5, ranks: 2}, {model: lenet5, ranks: 1, schemes: [wfbp, mgwfbp]}]"
+    project.write("config/two.yaml", TINY.replace("training: [{model: lenet5, ranks: 2}]", launches))
+    found = jobs(project.snakemake("-n", configuration="config/two.yaml"))
+    count = len(schemes.load(ROOT / "config" / "schemes.yaml"))
+    assert (found["profile_job"], found["train"], found["plan"]) == (2, 2, count + 2)
+
+
+def test_without_training_nothing_is_trained(project):
+    project.write("config/none.yaml", TINY.replace("training: [{model: lenet5, ranks: 2}]", "training: []"))
+    found = jobs(project.snakemake("-n", configuration="config/none.yaml"))
+    assert {"train", "plan", "profile_job"}.isdisjoint(found)
+    assert found["table"] == len(mgwfbp.TABLES)
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        (TINY + "sede: 1\n", "/config/bad.yaml: sede: Extra inputs are not permitted"),
+        (TINY.replace("ranks: 2", "ranks: 0"), "/config/bad.yaml: training.0.ranks: "),
+        (TINY.replace("ranks: 2", "ranks: 2, schemes: [nosuch]"), "training.0.schemes: scheme 'nosuch' does not exist"),
+        (TINY + "schemes: config/nosuch.yaml\n", "config/nosuch.yaml: can't be read"),
+        (TINY.replace("version: 1", "version: 2"), "version 2; this gradsync reads version 1"),
+        (TINY.replace("[4, 8]", "[8]"), "gap_nodes must hold every one of nodes"),
+    ],
+    ids=["unknown key", "no ranks", "unknown scheme", "missing schemes", "newer", "nodes"],
+)
+def test_a_bad_configuration_ends_with_one_clear_message(project, text, wanted):
+    project.write("config/bad.yaml", text)
+    ended = project.snakemake("-n", configuration="config/bad.yaml")
+    assert ended.returncode != 0
+    assert ended.stdout.count(wanted) == 1, ended.stdout
+    assert "Traceback" not in ended.stdout
+    assert "Job stats" not in ended.stdout
+
+
+def test_settings_on_the_command_line_are_refused_not_ignored(project):
+    ended = project.snakemake("-n", "--config", "seed=3")
+    assert ended.returncode != 0
+    assert "--config is not read" in ended.stdout
+
+
+def test_a_missing_configuration_is_named(project):
+    ended = project.snakemake("-n", configuration="config/nosuch.yaml")
+    assert ended.returncode != 0
+    assert "No such file or directory: 'config/nosuch.yaml'" in ended.stdout  # Snakemake itself says so
+
+
+# Real runs
+
+
+def test_what_is_done_stays_done_until_something_changes(own_project):
+    first = own_project.snakemake(*QUICK_TARGETS)
+    assert first.returncode == 0, first.stdout
+    assert all((own_project.folder / target).stat().st_size for target in QUICK_TARGETS)
+    for ending in (".csv", ".md", ".tex"):
+        assert own_project.read(f"{RESULTS}/tables/mgwfbp/table2{ending}")
+    again = own_project.snakemake(*QUICK_TARGETS)
+    assert again.returncode == 0
+    assert "Nothing to be done" in again.stdout
+    assert jobs(again) == {}
+    # what a figure alone depends on
+    style = own_project.folder / "reports" / "gradsync.mplstyle"
+    style.write_text(style.read_text() + "lines.linewidth: 2.0\n")
+    assert jobs(own_project.snakemake("-n", *QUICK_TARGETS)) == {"figure": 1, "total": 1}
+    # what none of them depends on
+    ledger = own_project.folder / "workflow" / "src" / "gradsync" / "claims.py"
+    ledger.write_text(ledger.read_text() + "# changed\n")
+    assert jobs(own_project.snakemake("-n", *QUICK_TARGETS)) == {"figure": 1, "total": 1}
+    # what all of them are computed with
+    simulator = own_project.folder / "workflow" / "src" / "gradsync" / "simulate.py"
+    simulator.write_text(simulator.read_text() + "# changed\n")
+    assert jobs(own_project.snakemake("-n", *QUICK_TARGETS)) == {"figure": 1, "table": 2, "total": 3}
+
+
+def test_without_logs_and_network_the_workflow_goes_on(own_project):
+    status = f"{RESULTS}/external/status.json"
+    ended = own_project.snakemake(status)
+    assert ended.returncode == 0, ended.stdout
+    found = json.loads(own_project.read(status))
+    assert found["available"] is False
+    assert "set external_data" in found["reason"]
+
+
+def test_a_folder_without_the_logs_ends_with_a_clear_error(own_project):
+    own_project.write("logs/tmp8comm.log", "[0, 1, 1.0, 1, 0]\n")
+    own_project.write("config/tiny.yaml", TINY + "external_data: logs\n")
+    ended = own_project.snakemake(f"{RESULTS}/external/status.json")
+    assert ended.returncode != 0
+    assert "gradsync: third-party logs: logs/allreduce2.log" in ended.stdout
+    assert "Traceback" not in ended.stdout
+
+
+@pytest.mark.parametrize(
+    ("target", "spoilt", "text", "wanted"),
+    [
+        ("tables/mgwfbp/fig9a.csv", "tables/mgwfbp/gap.csv", "torn\n1\n", "gap.csv: not this table: no column rung"),
+        ("tables/mgwfbp/gap.csv", "profile/resnet50/workload.json", "{", "workload.json: not a workload: "),
+        ("tables/mgwfbp/training.csv", "runs/train/lenet5-2/naive/result.json", "{", "result.json: not a result: "),
+    ],
+)
+def test_a_corrupt_input_of_a_table_ends_with_a_clear_error(own_project, target, spoilt, text, wanted):
+    for name in ("runs/train/lenet5-2/schemes.json", "profile/resnet50/workload.json"):
+        own_project.write(f"{RESULTS}/{name}", "[]")
+    own_project.write(f"{RESULTS}/external/status.json", '{"available": false, "reason": "a test"}')
+    own_project.write(f"{RESULTS}/{spoilt}", text)
+    # the inputs are taken as they are: only tables may be made
+    ended = own_project.snakemake("--allowed-rules", "table", "--", f"{RESULTS}/{target}")
+    assert ended.returncode != 0
+    assert (
+        f"gradsync: {RESULTS}" in ended.stdout
+        or f"gradsync: workload {RESULTS}" in ended.stdout
+        or (f"gradsync: result {RESULTS}" in ended.stdout)
+    )
+    assert wanted in ended.stdout
+    assert "Traceback" not in ended.stdout
+    assert not (own_project.folder / RESULTS / target).exists()
+    assert wanted in own_project.read(f"{RESULTS}/logs/table/{Path(target).stem}.log")
+
+
+# One file adds a schedule
+
+
+@pytest.fixture(scope="module")
+def with_pairs(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """A copy with one file more."""
+    copy = Project(tmp_path_factory.mktemp("with-pairs"))
+    copy.write("workflow/src/gradsync/schedules/pairs.py", PAIRS)
+    return copy
+
+
+PLAN = [
+    *("gradsync", "plan", "--json", "--schedule", "pairs", "--allreduce", "a=1,b=1"),
+    *("--workload", "config/workloads/counterexample.json"),
+]
+
+
+def test_the_toy_schedule_is_not_there_yet(project):
+    assert "pairs" not in schedules.names()
+    ended = project.run(*PLAN)
+    assert ended.returncode == 2
+    assert ended.stdout.startswith("gradsync: schedule 'pairs' does not exist")
+
+
+def test_a_new_schedule_can_be_planned(with_pairs):
+    ended = with_pairs.run(*PLAN)
+    assert ended.returncode == 0, ended.stdout
+    answer: dict[str, Any] = json.loads(ended.stdout)
+    assert [len(message) for message in answer["messages"]] == [2, 1]
+
+
+def test_a_new_schedule_is_held_to_the_conformance_tests(with_pairs):
+    ended = with_pairs.run("pytest", "-q", "-p", "no:cacheprovider", "tests/conformance", "-k", "pairs")
+    assert ended.returncode == 0, ended.stdout
+    found = re.search(r"(\d+) passed, (\d+) deselected", ended.stdout)
+    assert found is not None, ended.stdout
+    assert int(found[1]) >= 5
+    assert "skipped" not in ended.stdout
+
+
+def test_a_new_schedule_is_planned_and_trained_by_the_workflow(with_pairs, project):
+    ended = with_pairs.snakemake("-n")
+    found, before = jobs(ended), jobs(project.snakemake("-n"))
+    assert found["plan"] == before["plan"] + 1
+    plan = f"{RESULTS}/plans/lenet5-2/pairs.json"
+    assert re.search(rf"rule plan:.*?output: {re.escape(plan)}", ended.stdout, re.DOTALL)
+    (train,) = re.findall(r"rule train:\n.*?(?=\n\n|\nrule|\n\[)", ended.stdout, re.DOTALL)
+    assert plan in train.splitlines()[1]
+
+
+def test_a_new_schedule_is_in_the_tables(with_pairs):
+    profile = {
+        "name": "resnet50",
+        "forward_seconds": 0.5,
+        "layers": [{"name": f"t{i}", "bytes": 4 * 10 ** (2 + i), "backward_seconds": 0.2} for i in range(5)],
+    }
+    with_pairs.write(f"{RESULTS}/profile/resnet50/workload.json", json.dumps(profile))
+    with_pairs.write(f"{RESULTS}/external/status.json", '{"available": false, "reason": "a test"}')
+    for table in ("gap", "fig9b"):
+        ended = with_pairs.run("gradsync", "table", "mgwfbp", table, "--config", "config/tiny.yaml")
+        assert ended.returncode == 0, ended.stdout
+        frame = mgwfbp.read(with_pairs.folder / RESULTS / "tables" / "mgwfbp" / f"{table}.csv")
+        of_pairs = frame[(frame.model == "resnet50") & (frame.scheme == "pairs")]
+        assert len(of_pairs) == 4 * (2 if table == "gap" else 1)  # 2 slopes x 2 units x nodes
+        assert (of_pairs.iteration_seconds > 0).all()
+    assert "| pairs " in with_pairs.read(f"{RESULTS}/tables/mgwfbp/fig9b.md")
