@@ -22,8 +22,9 @@ from gradsync.collectives import NATIVE
 from gradsync.errors import InputError, RunError
 from gradsync.plan import Plan
 from gradsync.runtime.compute import ModelCompute, bind
-from gradsync.runtime.execute import Executor, Step
+from gradsync.runtime.execute import Executor
 from gradsync.runtime.group import Groups
+from gradsync.runtime.step import Step
 from gradsync.trace import Trace
 
 TINY_TURNS = 5

@@ -17,6 +17,7 @@ from gradsync import claims, papers, settings
 from gradsync.errors import InputError
 from gradsync.measure import third_party
 from gradsync.papers import mgwfbp
+from gradsync.papers.mgwfbp import rows, scaling
 from gradsync.render import figures, style, tables
 from gradsync.results import Result
 from gradsync.workload import Layer, Workload
@@ -153,7 +154,7 @@ def test_every_scheme_is_there_at_every_point(computed):
     logs, _, made = computed
     frame = made["gap"].frame
     schemes = {"naive", "wfbp", "single", "mgwfbp", "mgwfbp_as_printed", "optimal", "horovod_buckets", "fixed_buckets"}
-    assert schemes | {mgwfbp.BEST_BUCKET} <= set(frame.scheme)
+    assert schemes | {scaling.BEST_BUCKET} <= set(frame.scheme)
     points = frame.groupby(["model", "nodes", "scheme"]).size().unstack("scheme")
     # 2 forward times x 2 slopes, for ResNet-50 x 2 units
     assert (points.loc["resnet50"] == 8).all(axis=None)
@@ -166,7 +167,7 @@ def test_without_logs_googlenet_says_why_and_all_else_is_there(computed):
     logs, _, made = computed
     for name in ("gap", "fig9a", "fig9b"):
         frame = made[name].frame
-        numbers = frame[[*mgwfbp.NUMBERS]]
+        numbers = frame[[*rows.NUMBERS]]
         missing = (frame.model == "googlenet") & (not logs)
         assert numbers[~missing].notna().all(axis=None)
         assert (frame.note[~missing] == "").all()
@@ -233,7 +234,7 @@ def test_a_finer_sweep_of_buckets_is_no_worse(tmp_path):
     for sweep in (2, 3, 9):  # each holds the sizes of the one before
         chosen = tiny(figure9={**FIGURE9, "gap_nodes": [4], "bucket_sweep": sweep})
         frame = papers.compute("mgwfbp", "gap", chosen, results).frame
-        found = frame[(frame.scheme == mgwfbp.BEST_BUCKET) & (frame.model == "resnet50")]
+        found = frame[(frame.scheme == scaling.BEST_BUCKET) & (frame.model == "resnet50")]
         best.append(found.iteration_seconds.to_numpy())
     for coarse, fine in pairwise(best):
         assert (fine <= coarse * (1 + 1e-12)).all()
@@ -244,7 +245,7 @@ def test_tables_are_written_for_programs_and_for_people(computed):
     for name, table in made.items():
         folder = results / "tables" / "mgwfbp"
         frame = table.frame.reset_index(drop=True)
-        pd.testing.assert_frame_equal(mgwfbp.read(folder / f"{name}.csv"), frame, check_dtype=False)
+        pd.testing.assert_frame_equal(rows.read(folder / f"{name}.csv"), frame, check_dtype=False)
         markdown = (folder / f"{name}.md").read_text()
         assert markdown.startswith(table.caption)
         assert "mgwfbp_as_printed" in markdown

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from gradsync import schedules, schemes
-from gradsync.papers import mgwfbp
+from gradsync.papers.mgwfbp import rows
 from gradsync.render.figures import FIGURES
 
 ROOT = Path(__file__).parents[2]
@@ -320,7 +320,7 @@ def test_a_new_schedule_is_in_the_tables(with_pairs):
     for table in ("gap", "fig9b"):
         ended = with_pairs.run("gradsync", "table", "mgwfbp", table, "--config", "config/tiny.yaml")
         assert ended.returncode == 0, ended.stdout
-        frame = mgwfbp.read(with_pairs.folder / RESULTS / "tables" / "mgwfbp" / f"{table}.csv")
+        frame = rows.read(with_pairs.folder / RESULTS / "tables" / "mgwfbp" / f"{table}.csv")
         of_pairs = frame[(frame.model == "resnet50") & (frame.scheme == "pairs")]
         assert len(of_pairs) == 4 * (2 if table == "gap" else 1)  # 2 slopes x 2 units x nodes
         assert (of_pairs.iteration_seconds > 0).all()

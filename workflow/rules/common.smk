@@ -69,24 +69,29 @@ def code(*parts):
 
 
 PLANNING = (
-    "plan.py",
-    "schemes.py",
-    "workload.py",
-    "schedules",
-    "collectives",
-    "updates",
-    "costs",
-    "simulate.py",
-    "progress.py",
+    *(
+        "plan.py",
+        "progress.py",
+        "check.py",
+        "contributions.py",
+        "kernels.py",
+        "schemes.py",
+        "workload.py",
+    ),
+    *("schedules", "collectives", "updates", "costs", "simulate.py", "trace.py"),
 )
+MEASURING = ("workload.py", "measure/layers.py", "measure/allreduce.py", "runtime")
 RUNNING = (
-    "plan.py",
-    "kernels.py",
-    "oracle.py",
-    "trace.py",
-    "collectives",
-    "runtime",
-    "measure",
+    *(
+        "plan.py",
+        "progress.py",
+        "kernels.py",
+        "oracle.py",
+        "trace.py",
+        "results.py",
+        "collectives",
+        "runtime",
+    ),
 )
 
 

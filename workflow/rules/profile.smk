@@ -11,7 +11,7 @@ rule profile_job:
         nodes=1,
     params:
         training=lambda wildcards: JOBS[wildcards.job],
-        code=code(*RUNNING),
+        code=code(*MEASURING),
     shell:
         "{{ python -m gradsync measure layers --model {params.training.model} --ranks {resources.tasks}"
         " --batch {params.training.batch} --output {output.workload}"
@@ -32,7 +32,7 @@ rule profile_model:
         nodes=1,
     params:
         profile=lambda wildcards: SETTINGS.profiles[wildcards.model],
-        code=code(*RUNNING),
+        code=code(*MEASURING),
     shell:
         "python -m gradsync measure layers --model {wildcards.model} --batch {params.profile.batch}"
         " --iterations {params.profile.iterations} --output {output} >{log} 2>&1 || {{ cat {log} >&2; exit 1; }}"

@@ -22,7 +22,8 @@ def main(arguments: list[str] | None = None) -> int:
         if result is not None:
             print(json.dumps(result, indent=1) if options.json else _text(result), flush=True)
     except InputError as error:
-        print(f"gradsync: {error}", file=sys.stderr)
+        if os.environ.get("RANK", "0") == "0":  # all ranks were given the same: one says so
+            print(f"gradsync: {error}", file=sys.stderr)
         return 2
     except RunError as error:
         print(f"gradsync: {error}", file=sys.stderr)

@@ -81,7 +81,7 @@ class Settings(_Closed):
     external_data: str | None = Field(default=None, description="folder with third-party logs")
     container: str | None = None
     training: list[Training] = []
-    profiles: dict[str, Profile] = {}
+    profiles: dict[str, Profile] = {"resnet50": Profile(batch=4)}
     figure9: Figure9 = Figure9()
     mlflow: MLflow = MLflow()
 
@@ -119,6 +119,8 @@ def parse(content: object, where: str) -> Settings:
                 scheme.refuse_ranks(training.ranks)
             except InputError as error:
                 raise InputError(f"{place}.schemes: {error}") from None
+    if "resnet50" not in settings.profiles:
+        raise InputError(f"configuration {where}: profiles: needs resnet50, which Fig. 9(b) is simulated from")
     for file in (*settings.papers, settings.cluster):
         if not Path(file).is_file():
             raise InputError(f"configuration {where}: {file} does not exist")

@@ -5,25 +5,15 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from pathlib import Path
-from typing import NamedTuple
-
-import pandas as pd
 
 from gradsync.errors import InputError
+from gradsync.papers.table import Table
 from gradsync.settings import Settings
-
-
-class Table(NamedTuple):
-    """`frame` is every row (long form, read by claims and figures), `display` what people read, under `caption`."""
-
-    frame: pd.DataFrame
-    display: pd.DataFrame
-    caption: str
 
 
 def compute(paper: str, table: str, settings: Settings, results: Path) -> Table:
     """One table of one paper; raises InputError for a paper or table that does not exist."""
-    papers = sorted(module.name for module in pkgutil.iter_modules(__path__))
+    papers = sorted(module.name for module in pkgutil.iter_modules(__path__) if module.ispkg)
     if paper not in papers:
         raise InputError(f"paper {paper!r} does not exist; there are: {', '.join(papers)}")
     tables = importlib.import_module(f"{__name__}.{paper}").TABLES

@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import ScalarFormatter
 
 from gradsync.errors import InputError
-from gradsync.papers import mgwfbp
+from gradsync.papers.mgwfbp import examples, rows, scaling
 from gradsync.render import style, timeline
 from gradsync.results import write_whole
 from gradsync.settings import Settings
@@ -42,7 +42,7 @@ def write(paper: str, name: str, settings: Settings, results: Path) -> list[str]
 
 
 def _table(results: Path, name: str) -> pd.DataFrame:
-    return mgwfbp.read(results / "tables" / "mgwfbp" / f"{name}.csv")
+    return rows.read(results / "tables" / "mgwfbp" / f"{name}.csv")
 
 
 def _say(axes: Axes, text: str) -> None:
@@ -58,7 +58,7 @@ def _timelines(*cases: tuple[str, str, str]) -> Callable[[Settings, Path], Drawn
         frames = []
         longest = 0.0
         for axes, (title, case, name) in zip(grid[:, 0], cases, strict=True):
-            _, plan, trace = mgwfbp.example(case, name)
+            _, plan, trace = examples.example(case, name)
             window = timeline.period(trace)
             timeline.panel(axes, trace, window, labels=timeline.message_labels(plan), unit="drawn units")
             end = trace.iteration_seconds()
@@ -102,14 +102,14 @@ def _fig9(name: str, title: str) -> Callable[[Settings, Path], Drawn]:
             _say(axes, f"{title}: {frame.note.iloc[0]}")
             return figure, frame
         shown = {"wfbp": "WFBP", "single": "SyncEASGD (single)", "mgwfbp": "MG-WFBP", "optimal": "exact optimum"}
-        _lines(axes, frame, "speedup", shown, mgwfbp.CENTRE)
+        _lines(axes, frame, "speedup", shown, scaling.CENTRE)
         nodes = np.unique(frame.nodes)
         axes.plot(nodes, nodes, color="black", linewidth=0.8, linestyle=":", label="linear")
         _nodes_axis(axes, nodes)
         axes.set_yscale("log", base=2)
         axes.yaxis.set_major_formatter(ScalarFormatter())
         axes.set_ylabel("speed-up over one K80")
-        axes.set_title(f"{title}, simulated\nline: {mgwfbp.CENTRE}; shade: band of assumptions", loc="left")
+        axes.set_title(f"{title}, simulated\nline: {scaling.CENTRE}; shade: band of assumptions", loc="left")
         axes.legend()
         return figure, frame
 
@@ -122,14 +122,14 @@ def _gap(settings: Settings, results: Path) -> Drawn:
     shown = {
         "mgwfbp": "MG-WFBP",
         "mgwfbp_as_printed": "MG-WFBP as printed",
-        mgwfbp.BEST_BUCKET: "best constant bucket",
+        scaling.BEST_BUCKET: "best constant bucket",
         "fixed_buckets": "DDP's buckets",
     }
     for axes, (model, part) in zip(grid, frame.groupby("model"), strict=True):
         if part.over_optimal.isna().all():
             _say(axes, f"{model}: {part.note.iloc[0]}")
             continue
-        _lines(axes, part, "over_optimal", shown, mgwfbp.CENTRE)
+        _lines(axes, part, "over_optimal", shown, scaling.CENTRE)
         axes.axhline(1.0, color="black", linewidth=0.8, linestyle=":")
         _nodes_axis(axes, np.unique(part.nodes))
         axes.set_title(f"{model}, simulated", loc="left")

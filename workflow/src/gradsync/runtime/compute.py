@@ -14,7 +14,7 @@ from torch import nn
 
 from gradsync.errors import RunError
 from gradsync.plan import Plan
-from gradsync.runtime.execute import Step
+from gradsync.runtime.step import Step
 
 Sample = Callable[[int], tuple[torch.Tensor, torch.Tensor]]
 

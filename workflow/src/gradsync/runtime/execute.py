@@ -14,7 +14,7 @@ import threading
 import time
 from collections import defaultdict
 from functools import partial
-from typing import IO, Any, Protocol
+from typing import IO, Any
 
 import torch
 import torch.distributed as dist
@@ -24,14 +24,8 @@ from gradsync.errors import RunError
 from gradsync.kernels import KERNELS
 from gradsync.plan import COMPUTE, Buffer, Collective, Need, Plan, Ready, Ref, Reply, Send, piece
 from gradsync.runtime.group import Groups, agree
+from gradsync.runtime.step import Compute, Step
 from gradsync.trace import Span, Trace
-
-
-class Compute(Protocol):
-    """Forward and backward of one rank."""
-
-    def __call__(self, turn: int, step: Step) -> None:
-        """One turn: calls `step.need` before forward, `step.backward` between, `step.ready` for each gradient."""
 
 
 class _LaneFailedError(Exception):
@@ -196,7 +190,8 @@ class Executor:
                 self.failure = error
             self.condition.notify_all()
 
-    def _wait(self, op: Any, turn: int) -> None:
+    def wait_for(self, op: Any, turn: int) -> None:
+        """Block until everything that `op` waits for in `turn` is finished."""
         for names, wanted in ((op.after, turn), (op.after_previous, turn - 1)):
             for name in names:
                 if name in self.sends and self.lane_of[name] == op.lane:
@@ -210,7 +205,7 @@ class Executor:
     def _reached(self, name: str, turn: int) -> bool:
         return self.finished[name] >= turn or self.failure is not None
 
-    def _finish(self, op: Any, turn: int, start: float, record: bool, source: int | None = None) -> float:
+    def finish(self, op: Any, turn: int, start: float, record: bool, source: int | None = None) -> float:
         """Stamp the end, record, wake who waits; gives the stamp."""
         end = time.perf_counter()
         if record:
@@ -234,7 +229,7 @@ class Executor:
         self._mark(name, turn)
 
     def _do(self, op: Any, turn: int, record: bool) -> None:
-        self._wait(op, turn)
+        self.wait_for(op, turn)
         start = time.perf_counter()
         source = None
         try:
@@ -246,7 +241,7 @@ class Executor:
                 f"rank {self.rank}, turn {turn}, {op.verb} {op.name!r}, lane {op.lane!r}: {str(error).splitlines()[0]}"
             ) from error
         if not isinstance(op, Send | Reply):
-            self._finish(op, turn, start, record, source)
+            self.finish(op, turn, start, record, source)
         elif record:
             end = time.perf_counter()
             self.spans.append(Span(self.rank, turn, op.name, op.verb, op.lane, start, end, self.bytes[op.name], source))
@@ -333,69 +328,3 @@ class Executor:
             dist.all_gather(padded, mine, group=group)
             for pad, (start, stop) in zip(padded, bounds, strict=True):
                 target[start:stop] = pad[: stop - start]
-
-
-class Step:
-    """One forward and backward pass, as the model drives it."""
-
-    def __init__(self, executor: Executor, ops: list[Any], turn: int, record: bool):
-        self.executor, self.turn, self.record = executor, turn, record
-        self.needs = {op.layer: op for op in ops if isinstance(op, Need)}
-        self.order = [op for op in ops if isinstance(op, Ready)]
-        self.asked: set[str | None] = set()
-        self.by_tensor = {op.tensor: op for op in self.order}
-        self.arrived: set[str] = set()
-        self.next = 0  # gradients become ready in the plan's order, whatever autograd's was
-        self.forward: Need | None = None  # the layer whose forward is running
-        self.since = time.perf_counter()
-
-    def run(self, compute: Compute) -> None:
-        """Run it; a tensor that backward never reached counts as a zero gradient."""
-        compute(self.turn, self)
-        self.backward()
-        for layer in self.needs:
-            if layer not in self.asked:
-                raise RunError(
-                    f"rank {self.executor.rank}, turn {self.turn}: the model never asked for "
-                    f"{layer or 'its forward pass'}, which the plan holds back until its parameters are there"
-                )
-        for op in self.order:
-            if op.tensor not in self.arrived:
-                self.executor._wait(op, self.turn)
-                self.executor.views[op.name][1][0].zero_()
-                self.arrived.add(op.tensor)
-        self._advance()
-
-    def need(self, layer: str | None = None) -> None:
-        """Block until forward of `layer` (None: of the whole model) may begin."""
-        op = self.needs.get(layer)
-        if op is not None:
-            self.asked.add(layer)
-            self.backward()
-            self.executor._wait(op, self.turn)
-            self.forward, self.since = op, time.perf_counter()
-
-    def backward(self) -> None:
-        """Forward (of the last needed layer) is over."""
-        if self.forward is not None:
-            self.since = self.executor._finish(self.forward, self.turn, self.since, self.record)
-            self.forward = None
-
-    def ready(self, tensor: str, gradient: torch.Tensor) -> None:
-        """Backward has produced `gradient` (any shape), which is copied to its place in the plan's buffer."""
-        op = self.by_tensor.get(tensor)
-        if op is None:
-            raise RunError(
-                f"rank {self.executor.rank}: plan {self.executor.plan.name!r} has no tensor {tensor!r}: "
-                "plan again for this model"
-            )
-        self.backward()
-        self.executor._wait(op, self.turn)
-        self.executor.views[op.name][1][0].copy_(gradient.reshape(-1))
-        self.arrived.add(tensor)
-        self._advance()
-
-    def _advance(self) -> None:
-        while self.next < len(self.order) and self.order[self.next].tensor in self.arrived:
-            self.since = self.executor._finish(self.order[self.next], self.turn, self.since, self.record)
-            self.next += 1

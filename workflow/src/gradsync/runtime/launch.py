@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import suppress
 
 from gradsync.errors import InputError, RunError
 
@@ -19,6 +20,7 @@ VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 MOST_RANKS_A_CORE = 16
 MEMORY_A_RANK = 500e6  # bytes: torch and its libraries alone take some 300 MB
 GRACE_SECONDS = 5.0
+BAD_INPUT = 2  # exit status
 
 
 def is_rank() -> bool:
@@ -83,6 +85,9 @@ def _watch(children: list[subprocess.Popen[bytes]]) -> None:
             if status is None:
                 continue
             del running[rank]
+            if status == BAD_INPUT:
+                _await(children[0], GRACE_SECONDS)  # the one that says what is wrong
+                raise InputError("the ranks refused their input: see above")
             if status:
                 # a rank that lost a peer fails too: give the one that died by itself the blame
                 time.sleep(0.2)
@@ -92,6 +97,11 @@ def _watch(children: list[subprocess.Popen[bytes]]) -> None:
                 )
                 raise RunError(f"rank {rank} {_how(status)}; the other ranks were ended")
         time.sleep(0.02)
+
+
+def _await(child: subprocess.Popen[bytes], seconds: float) -> None:
+    with suppress(subprocess.TimeoutExpired):
+        child.wait(seconds)
 
 
 def _how(status: int) -> str:

@@ -1,0 +1,109 @@
+"""Table II, the drawn examples of Fig. 1 to 4, and the smallest counterexample to Theorem 1."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+
+from gradsync import collectives, schemes
+from gradsync.costs import Linear, alpha_beta
+from gradsync.papers.mgwfbp import testbed
+from gradsync.papers.table import Table
+from gradsync.plan import Plan
+from gradsync.settings import Settings
+from gradsync.simulate import simulate
+from gradsync.trace import Trace
+from gradsync.workload import Workload
+
+# The drawn examples: workload in config/workloads and cost, in units of the drawing.
+CASES = {
+    "case1": ("four-layers-case1", Linear(1.2, 0.1, "drawn")),
+    "case2": ("four-layers-case2", Linear(1.2, 0.1, "drawn")),
+    "case3": ("four-layers-case3", Linear(1.2, 0.1, "drawn")),
+    "counterexample": ("counterexample", Linear(8.0, 1.0, "drawn")),
+}
+
+
+def table2(settings: Settings, results: Path) -> Table:
+    """Table II: the closed forms against rounds that are simulated one by one."""
+    cluster = testbed.cluster(settings)
+    alpha, beta, gamma = cluster["alpha_seconds"]["value"], 8 / cluster["link_bits_per_second"]["value"], 1e-10
+    size = 2.0**20
+    rows = []
+    for name, formula in alpha_beta.ALGORITHMS.items():
+        for n in (2, 4, 8, 16, 32, 64):
+            cost = formula(n, alpha, beta, gamma)
+            rows.append(
+                {
+                    "rung": "simulated",
+                    "algorithm": name,
+                    "nodes": n,
+                    "a_over_alpha": cost.a / alpha,
+                    "b_over_beta": formula(n, 0.0, 1.0, 0.0).b,
+                    "seconds_formula": cost.seconds(size),
+                    "seconds_rounds": collectives.seconds(name, n, size, alpha, beta, gamma),
+                }
+            )
+    frame = pd.DataFrame(rows)
+    display = frame.pivot_table(index="algorithm", columns="nodes", values="a_over_alpha").round(2)
+    display = display.add_prefix("a/alpha, N=").reset_index()
+    worst = (frame.seconds_rounds / frame.seconds_formula - 1).abs().groupby(frame.algorithm).max()
+    display["rounds differ by"] = [f"{worst[name]:.1e}" for name in display.algorithm]
+    caption = (
+        "Table II: start-up of all-reduce algorithms in units of alpha. The last column: largest relative difference "
+        "between the closed form and rounds simulated one by one (1 MiB, N = 2 to 64)."
+    )
+    return Table(frame, display, caption)
+
+
+def timelines(settings: Settings, results: Path) -> Table:
+    """Fig. 1 to 4 as numbers, and the smallest counterexample to Theorem 1 (MG-E09)."""
+    rows = []
+    for figure, case, scheme in TIMELINES:
+        workload, _, trace = example(case, scheme)
+        seconds = CASES[case][1].seconds(workload.sizes())
+        rows.append(
+            {
+                "rung": "simulated",
+                "figure": figure,
+                "case": case,
+                "scheme": scheme,
+                "iteration_seconds": trace.iteration_seconds(),
+                "exposed_communication_seconds": trace.exposed_communication_seconds(),
+                "over_optimal": trace.iteration_seconds() / example(case, "optimal")[2].iteration_seconds(),
+                "t_f": workload.forward_seconds,
+                "t_b": workload.backward_seconds,
+                "t_c_sum": float(seconds.sum()),
+                "t_c_first": float(seconds[-1]),
+            }
+        )
+    frame = pd.DataFrame(rows)
+    display = frame.drop(columns="rung").drop_duplicates(["case", "scheme"]).round(4)
+    return Table(
+        frame,
+        display,
+        "Fig. 1 to 4 and the counterexample to Theorem 1: drawn examples, simulated; times in units of the drawing.",
+    )
+
+
+TIMELINES = (
+    ("fig1", "case3", "naive"),
+    ("fig2", "case3", "wfbp"),
+    ("fig2", "case3", "naive"),
+    ("fig3", "case1", "wfbp"),
+    ("fig3", "case2", "wfbp"),
+    ("fig3", "case3", "wfbp"),
+    ("fig4", "case3", "wfbp"),
+    ("fig4", "case3", "mgwfbp"),
+    ("counterexample", "counterexample", "mgwfbp"),
+    ("counterexample", "counterexample", "optimal"),
+)
+
+
+def example(case: str, scheme: str) -> tuple[Workload, Plan, Trace]:
+    """A drawn example under a scheme."""
+    name, cost = CASES[case]
+    workload = Workload.load(f"config/workloads/{name}.json")
+    plan = schemes.plan(schemes.Scheme(name=scheme), workload, cost, 2)
+    return workload, plan, simulate(plan, workload, alpha_beta.around(cost, 2))
