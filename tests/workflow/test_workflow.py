@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from gradsync import schedules, schemes
+from gradsync.papers import mgwfbp
 from gradsync.papers.mgwfbp import rows
 from gradsync.render.figures import FIGURES
 
