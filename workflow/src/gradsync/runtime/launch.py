@@ -57,7 +57,8 @@ def launch(arguments: list[str], ranks: int) -> None:
         "WORLD_SIZE": str(ranks),
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(listener.getsockname()[1]),
-        "OMP_NUM_THREADS": str(max(1, cores() // ranks)),
+        # a workflow may have set either for one process; ranks that take more than their share starve each other
+        **dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(max(1, cores() // ranks))),
     }
     # Gloo resolves the host's own name by default, which on many machines leads nowhere
     environment.setdefault("GLOO_SOCKET_IFNAME", "lo")

@@ -79,7 +79,6 @@ def train(plans: list[Plan], options: Options, folder: Path, rank: int, ranks: i
 
     Raises RunError where a plan does not compute what the oracle says, or ranks end with different parameters.
     """
-    torch.set_num_threads(max(1, torch.get_num_threads()))
     training, test = data.get(options.data)(models.get(options.model).shape[-1], options.seed)
     batches = data.Batches(len(training.labels), options.batch, ranks, options.seed)
     if batches.turns_an_epoch < 1:
@@ -208,7 +207,7 @@ def _save(
                 "plan": contender.plan.digest,
                 **contender.plan.provenance,
             },
-            provenance={**machine(), "torch": torch.__version__, "backend": "gloo"},
+            provenance={**machine(), "torch": torch.__version__, "threads": torch.get_num_threads(), "backend": "gloo"},
             summary={
                 "messages": float(len(contender.plan.messages())),
                 "iteration_seconds": middle,
