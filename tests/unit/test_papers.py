@@ -183,7 +183,10 @@ def test_closed_forms_of_what_is_not_merged_or_all_merged(computed):
     frame = made["gap"].frame
     sizes = np.array([4 * (elements + 64) for elements, _ in LAYERS[::-1]], float)
     backward = np.array([1e-6 * microseconds for _, microseconds in LAYERS[::-1]])
-    slopes = {"b=line rate": lambda n: 2 * (n - 1) / n * LINE_RATE, "b=fit": lambda n: SLOPE * (n - 1) / n / (7 / 8)}
+    slopes = {
+        "b=line rate": lambda n: 2 * (n - 1) / n * LINE_RATE,
+        "b=measured": lambda n: SLOPE * (n - 1) / n / (7 / 8),
+    }
     checked = 0
     for row in frame[frame.model == "googlenet"].itertuples():
         share, slope = row.assumption.split(", ")
@@ -273,7 +276,7 @@ def test_the_published_logs_give_a_band_for_googlenet(tmp_path):
     frame = frame[frame.model == "googlenet"]
     assert frame.iteration_seconds.notna().all()
     assert (frame.over_optimal >= 1 - 1e-12).all()
-    assert set(frame.assumption) == {f"t_f={t_f} t_b, b={b}" for t_f in ("0", "0.5") for b in ("line rate", "fit")}
+    assert set(frame.assumption) == {f"t_f={t_f} t_b, b={b}" for t_f in ("0", "0.5") for b in ("line rate", "measured")}
     assert (frame.iteration_seconds >= 0.2053).all()  # the backward pass alone
 
 

@@ -134,6 +134,7 @@ def _gap(settings: Settings, results: Path) -> Drawn:
         _nodes_axis(axes, np.unique(part.nodes))
         axes.set_title(f"{model}, simulated", loc="left")
         axes.set_ylabel("iteration time / exact optimum")
+        axes.tick_params(labelleft=True)
         axes.legend()
     return figure, frame
 

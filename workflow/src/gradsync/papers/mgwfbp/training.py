@@ -83,7 +83,9 @@ def training(settings: Settings, results: Path) -> Table:
     caption = (
         "Real training on this machine: all schemes in turn in one launch. Ratios to WFBP are medians over pairs of "
         "neighbouring blocks, in brackets the 95 % interval of the median. The prediction comes from a profile of "
-        "another run. Conformance: parameters after 3 float64 steps against the oracle."
+        "another run, in which ranks compute at the same time but do not communicate: that computation slows down "
+        "while messages use the same cores is not in it. Conformance: parameters after 3 float64 steps against the "
+        "oracle's."
     )
     return Table(frame, pd.DataFrame(rows), caption)
 
