@@ -4,11 +4,13 @@
 
 PYTHON ?= $(firstword $(foreach name,python3 python3.13 python3.12 python3.11,$(shell $(name) -c 'import sys; sys.version_info < (3, 11) or print("$(name)")' 2>/dev/null)))
 CORES ?= $(shell nproc)
+CONFIG ?= config/quick.yaml
 BIN := .venv/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-all: .venv/.ready ## set up, then run the quick configuration: tables, figures, claims, MLflow runs
-	snakemake --cores $(CORES)
+all: .venv/.ready ## set up, then run the quick configuration (or CONFIG=FILE): tables, figures, claims, MLflow runs
+	@test -f $(CONFIG) || { echo "configuration $(CONFIG) does not exist: copy config/quick.yaml" >&2; exit 2; }
+	snakemake --cores $(CORES) --configfile $(CONFIG)
 
 setup: .venv/.ready ## only set up
 

@@ -25,6 +25,15 @@ include: "workflow/rules/track.smk"
 include: "workflow/rules/benchmark.smk"
 
 
+onsuccess:
+    if Path(f"{RESULTS}/claims.md").is_file():
+        print(Path(f"{RESULTS}/claims.md").read_text().splitlines()[0])
+    print(
+        f"Verdicts: {RESULTS}/claims.md   tables: {RESULTS}/tables   figures: {RESULTS}/figures",
+        flush=True,
+    )
+
+
 rule all:
     default_target: True
     input:

@@ -164,6 +164,13 @@ def _text(result: Any, indent: str = "") -> str:
                 lines.append(f"{indent}  {number}: {len(message)} tensor(s), {names}")
             if len(value) > 20:
                 lines.append(f"{indent}  ... {len(value) - 20} more (--json shows all)")
+        elif isinstance(value, list) and value and isinstance(value[0], dict):
+            lines.append(f"{indent}{key}:")
+            for row in value:
+                cells = (
+                    f"{k} {v:.4g}" if isinstance(v, float) else f"{k} {v}" for k, v in row.items() if v is not None
+                )
+                lines.append(f"{indent}  " + ", ".join(cells))
         elif isinstance(value, float):
             lines.append(f"{indent}{key}: {value:.6g}")
         elif isinstance(value, list):

@@ -69,7 +69,7 @@ class _Flow:
 class _RoleGraph:
     """Successors of each operation of a role, once for all its ranks and turns."""
 
-    def __init__(self, body: tuple[Any, ...], where: str):
+    def __init__(self, body: tuple[Any, ...]):
         self.body = body
         index = {op.name: i for i, op in enumerate(body)}
         self.same: list[list[int]] = [[] for _ in body]  # released when the operation finishes
@@ -116,7 +116,7 @@ class Progress:
     ):
         self.plan, self.turns, self.clock, self.arrivals, self.rendezvous = plan, turns, clock, arrivals, rendezvous
         self.ranks = ranks or tuple(range(plan.ranks))
-        graphs = {role.name: _RoleGraph(role.flat, role.name) for role in plan.roles}
+        graphs = {role.name: _RoleGraph(role.flat) for role in plan.roles}
         self.graph = {rank: graphs[plan.role_of[rank].name] for rank in self.ranks}
         self.open_ended = {rank: plan.role_of[rank].until_stopped for rank in self.ranks}
         self.waits: dict[tuple[int, int], list[int]] = {}
@@ -132,7 +132,7 @@ class Progress:
         self.posted_any: dict[tuple[int, int], deque[tuple[int, int, int]]] = defaultdict(deque)
         self.source_of: dict[tuple[int, int, str], int] = {}
         self.locks: dict[str, deque[tuple[int, int, int]]] = defaultdict(deque)
-        self.flows: dict[tuple[str, int], set[_Flow]] = defaultdict(set)
+        self.flows: dict[tuple[str, int], dict[_Flow, None]] = defaultdict(dict)  # in order: ties are told apart alike
         self.everyone = [(side, rank) for rank in self.ranks for side in ("out", "in")]
 
     def run(self) -> Outcome:
@@ -290,12 +290,12 @@ class Progress:
             flow.done(now)
             return
         for side in flow.sides:
-            self.flows[side].add(flow)
+            self.flows[side][flow] = None
         self._share(flow, now)
 
     def _share(self, changed: _Flow, now: float) -> None:
         """Give `changed` and every flow that meets it its share of the most crowded side it uses."""
-        touched = set().union(*(self.flows[side] for side in changed.sides))
+        touched = dict.fromkeys(flow for side in changed.sides for flow in self.flows[side])
         for flow in touched:
             flow.remaining -= (now - flow.since) * flow.rate
             flow.since = now
@@ -311,6 +311,6 @@ class Progress:
             return  # its share has changed since
         flow.version += 1
         for side in flow.sides:
-            self.flows[side].discard(flow)
+            self.flows[side].pop(flow, None)
         self._share(flow, now)
         flow.done(now)
