@@ -83,7 +83,8 @@ def _lines(axes: Axes, frame: pd.DataFrame, value: str, shown: dict[str, str], c
         part = frame[frame.scheme == name]
         middle = part[part.assumption.str.startswith(centre)].groupby("nodes")[value].first()
         band = part.groupby("nodes")[value].agg(["min", "max"])
-        (line,) = axes.plot(middle.index, middle, marker="o", label=label)
+        # the optimum often lies on top of another line: dashed, so that both are seen
+        (line,) = axes.plot(middle.index, middle, "--o" if name == "optimal" else "-o", label=label)
         axes.fill_between(band.index, band["min"], band["max"], color=line.get_color(), alpha=0.15, linewidth=0)
 
 
