@@ -446,7 +446,7 @@ def test_figures_are_written_in_every_format_even_where_data_is_missing(computed
             assert path.read_bytes().startswith(begin or b"rung,model,nodes,scheme,assumption,iteration_seconds")
         svg = written[0].read_text()
         shown = name == "fig9b" or logs
-        assert ("DDP's buckets" in svg) is (name == "gap")
+        assert ("fixed buckets (PyTorch DDP)" in svg) is (name == "gap")
         assert (" ".join(REASON.split()[:3]) in svg) is (not logs and name != "fig9b")
         if name != "gap":
             assert ("exact optimum" in svg) is shown

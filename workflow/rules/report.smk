@@ -26,6 +26,7 @@ rule figure:
             if wildcards.id in DRAWN
             else f"{RESULTS}/tables/mgwfbp/{wildcards.id}.csv"
         ),
+        schemes=SETTINGS.schemes,
         style="reports/gradsync.mplstyle",
     output:
         multiext(f"{RESULTS}/figures/mgwfbp/{{id}}", ".svg", ".pdf", ".png", ".csv"),

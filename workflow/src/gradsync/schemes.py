@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -95,7 +96,5 @@ def plan(
     made = updates.get(scheme.update)(
         scheme.name, workload, messages, ranks, algorithm=scheme.collective, lr=lr, momentum=momentum
     )
-    made.provenance.update(
-        scheme=scheme.name, schedule=scheme.schedule, workload=workload.name, all_reduce=cost.describe()
-    )
-    return made
+    origin = {"scheme": scheme.name, "schedule": scheme.schedule, "workload": workload.name}
+    return dataclasses.replace(made, provenance={**origin, "all_reduce": cost.describe()})

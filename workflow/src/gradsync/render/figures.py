@@ -16,6 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import ScalarFormatter
 
+from gradsync import schemes
 from gradsync.errors import InputError
 from gradsync.papers.mgwfbp import examples, rows, scaling
 from gradsync.render import style, timeline
@@ -77,11 +78,13 @@ def _timelines(*cases: tuple[str, str, str]) -> Callable[[Settings, Path], Drawn
     return drawn
 
 
-def _lines(axes: Axes, frame: pd.DataFrame, value: str, shown: dict[str, str], centre: str) -> None:
+def _lines(axes: Axes, frame: pd.DataFrame, value: str, shown: tuple[str, ...], settings: Settings) -> None:
     """A line a scheme at the centre of the band, the band behind it."""
-    for name, label in shown.items():
+    known = schemes.load(settings.schemes)
+    for name in shown:
+        label = known[name].label if name in known else name.replace("_", " ")
         part = frame[frame.scheme == name]
-        middle = part[part.assumption.str.startswith(centre)].groupby("nodes")[value].first()
+        middle = part[part.assumption.str.startswith(scaling.CENTRE)].groupby("nodes")[value].first()
         band = part.groupby("nodes")[value].agg(["min", "max"])
         # the optimum often lies on top of another line: dashed, so that both are seen
         (line,) = axes.plot(middle.index, middle, "--o" if name == "optimal" else "-o", label=label)
@@ -102,8 +105,7 @@ def _fig9(name: str, title: str) -> Callable[[Settings, Path], Drawn]:
         if frame.iteration_seconds.isna().all():
             _say(axes, f"{title}: {frame.note.iloc[0]}")
             return figure, frame
-        shown = {"wfbp": "WFBP", "single": "SyncEASGD (single)", "mgwfbp": "MG-WFBP", "optimal": "exact optimum"}
-        _lines(axes, frame, "speedup", shown, scaling.CENTRE)
+        _lines(axes, frame, "speedup", ("wfbp", "single", "mgwfbp", "optimal"), settings)
         nodes = np.unique(frame.nodes)
         axes.plot(nodes, nodes, color="black", linewidth=0.8, linestyle=":", label="linear")
         _nodes_axis(axes, nodes)
@@ -120,17 +122,12 @@ def _fig9(name: str, title: str) -> Callable[[Settings, Path], Drawn]:
 def _gap(settings: Settings, results: Path) -> Drawn:
     frame = _table(results, "gap")
     figure, grid = plt.subplots(1, 2, figsize=(8.4, 3.7), sharey=True)
-    shown = {
-        "mgwfbp": "MG-WFBP",
-        "mgwfbp_as_printed": "MG-WFBP as printed",
-        scaling.BEST_BUCKET: "best constant bucket",
-        "fixed_buckets": "DDP's buckets",
-    }
+    shown = ("mgwfbp", "mgwfbp_as_printed", scaling.BEST_BUCKET, "fixed_buckets")
     for axes, (model, part) in zip(grid, frame.groupby("model"), strict=True):
         if part.over_optimal.isna().all():
             _say(axes, f"{model}: {part.note.iloc[0]}")
             continue
-        _lines(axes, part, "over_optimal", shown, scaling.CENTRE)
+        _lines(axes, part, "over_optimal", shown, settings)
         axes.axhline(1.0, color="black", linewidth=0.8, linestyle=":")
         _nodes_axis(axes, np.unique(part.nodes))
         axes.set_title(f"{model}, simulated", loc="left")
