@@ -434,6 +434,14 @@ BAD = {
     "train missing plan": ([*TRAINING, "--plan", "nosuch.json"], "plan nosuch.json: can't be read"),
     "train corrupt plan": ([*TRAINING, "--plan", "corrupt.json"], "corrupt.json: not a plan"),
     "train plan for other ranks": ([*TRAINING, "--plan", "plan.json", "--ranks", "3"], "is for 2 ranks, --ranks is 3"),
+    "train data of another shape": (
+        [*TRAINING, "--plan", "plan.json", "--model", "resnet50"],
+        "data 'digits' has 1 channel(s), model 'resnet50' takes 3",
+    ),
+    "train batch larger than the data": (
+        [*TRAINING, "--plan", "plan.json", "--batch", "5000"],
+        "batch 5000 x 2 ranks is more than the 1438 samples of 'digits'",
+    ),
     "train unknown model": ([*TRAINING, "--plan", "plan.json", "--model", "nosuch"], "model 'nosuch' does not exist"),
     "train unknown data": ([*TRAINING, "--plan", "plan.json", "--data", "nosuch"], "data 'nosuch' does not exist"),
     "train unknown schedule": ([*TRAINING, "--schedule", "nosuch"], "schedule 'nosuch' does not exist"),

@@ -180,12 +180,12 @@ def train(options: argparse.Namespace) -> dict[str, Any] | None:
         _train_rank(options)
         return None
     room_for(options.ranks, "--ranks")  # what can be refused is refused before anything is measured or started
-    models.get(options.model)
-    data.get(options.data)
     _refuse_rates(options)
     for key in ("batch", "epochs"):
         if getattr(options, key) < 1:
             raise InputError(f"--{key} {getattr(options, key)}: at least 1")
+    shape = models.get(options.model).shape
+    data.load(options.data, options.model, shape, options.batch, options.ranks, options.seed)
     if options.block < 2:
         raise InputError(f"--block {options.block}: at least 2, since the first iteration of a block is not timed")
     if bool(options.plan) == bool(options.schedule):

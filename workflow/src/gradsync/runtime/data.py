@@ -60,3 +60,22 @@ class Batches:
         order = np.random.default_rng((self.seed, epoch)).permutation(self.samples)
         start = (within * self.ranks + rank) * self.batch
         return torch.from_numpy(order[start : start + self.batch])
+
+
+def load(
+    name: str, model: str, shape: tuple[int, ...], batch: int, ranks: int, seed: int
+) -> tuple[Split, Split, Batches]:
+    """Training and test samples in the shape that `model` takes, and how ranks share them.
+
+    Raises InputError where the set does not exist, does not fit the model, or is smaller than one batch of all ranks.
+    """
+    training, test = get(name)(shape[-1], seed)
+    if training.images.shape[1] != shape[0]:
+        raise InputError(
+            f"data {name!r} has {training.images.shape[1]} channel(s), model {model!r} takes {shape[0]}: "
+            "choose another model or data"
+        )
+    batches = Batches(len(training.labels), batch, ranks, seed)
+    if batches.turns_an_epoch < 1:
+        raise InputError(f"batch {batch} x {ranks} ranks is more than the {len(training.labels)} samples of {name!r}")
+    return training, test, batches

@@ -20,7 +20,7 @@ import torch
 import torch.distributed as dist
 
 from gradsync import oracle
-from gradsync.errors import InputError, RunError
+from gradsync.errors import RunError
 from gradsync.plan import Plan
 from gradsync.results import Result, machine, write_whole
 from gradsync.runtime import data, models
@@ -79,12 +79,9 @@ def train(plans: list[Plan], options: Options, folder: Path, rank: int, ranks: i
 
     Raises RunError where a plan does not compute what the oracle says, or ranks end with different parameters.
     """
-    training, test = data.get(options.data)(models.get(options.model).shape[-1], options.seed)
-    batches = data.Batches(len(training.labels), options.batch, ranks, options.seed)
-    if batches.turns_an_epoch < 1:
-        raise InputError(
-            f"batch {options.batch} x {ranks} ranks is more than the {len(training.labels)} samples of the data"
-        )
+    training, test, batches = data.load(
+        options.data, options.model, models.get(options.model).shape, options.batch, ranks, options.seed
+    )
     groups = Groups()
     conformance = {plan.name: _conformance(plan, options, training, batches, rank, groups) for plan in plans}
     contenders = [_Contender(plan, rank, groups, options, training, batches) for plan in plans]
