@@ -15,13 +15,16 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
+import real_models as real
 import small_model
 import tiny_plans as tiny
 from gradsync import collectives, schedules
 from gradsync.collectives import NATIVE
 from gradsync.errors import InputError, RunError
+from gradsync.peers import Peer
 from gradsync.plan import Plan
-from gradsync.runtime.compute import ModelCompute, bind
+from gradsync.runtime.compute import ModelCompute, bind, bind_statistics
+from gradsync.runtime.ddp import StockDDP
 from gradsync.runtime.execute import Executor
 from gradsync.runtime.group import Groups
 from gradsync.runtime.step import Step
@@ -66,7 +69,7 @@ def _train(plan: Plan, rank: int, groups: Groups) -> np.ndarray:
     executor = Executor(plan, rank, groups)
     model = small_model.build()
     bind(model, plan, executor.buffers["parameter"])
-    compute = ModelCompute(model, lambda turn: small_model.sample(rank, turn))
+    compute = ModelCompute(small_model.forward(model, rank), lambda turn: small_model.sample(rank, turn))
     executor.run(small_model.TURNS, compute)
     compute.close()
     return executor.buffers["parameter"].numpy().copy()
@@ -88,6 +91,50 @@ def swapped(plan: Plan, first: int, second: int) -> Plan:
     i, j = place[f"message{first}"], place[f"message{second}"]
     body[i], body[j] = body[j], body[i]
     return dataclasses.replace(plan, roles=(dataclasses.replace(role, body=tuple(body)),))
+
+
+# Real models
+
+
+def real_models(rank: int, ranks: int) -> dict[tuple[str, str, str], Any]:
+    """(model, schedule or DDP, type) -> parameters and statistics after training; `buckets` of the exported plan."""
+    groups = Groups()
+    found: dict[tuple[str, str, str], Any] = {}
+    for name in real.NAMES:
+        for schedule in schedules.names():
+            plan = real.plan(schedule, name, ranks)
+            for dtype, turns in ((torch.float64, real.TURNS), (torch.float32, 1)):
+                kind = str(dtype).removeprefix("torch.")
+                found[name, schedule, kind] = _train_real(plan, name, rank, groups, dtype, turns)
+        plan = real.plan("mgwfbp", name, ranks, "float64")
+        model = real.build(name)
+        peer = StockDDP(
+            Peer(name="exported", plan="mgwfbp"),
+            real.forward(model, rank),
+            lambda turn, name=name: real.sample(name, rank, turn),
+            {"mgwfbp": plan},
+            lr=real.LR,
+            momentum=real.MOMENTUM,
+        )
+        peer.run(real.TURNS)
+        found[name, "ddp", "float64"] = real.trained(model)
+        found[name, "ddp", "buckets"] = peer.buckets()
+    groups.close()
+    return found
+
+
+def _train_real(
+    plan: Plan, name: str, rank: int, groups: Groups, dtype: torch.dtype, turns: int
+) -> dict[str, np.ndarray]:
+    executor = Executor(plan, rank, groups, dtype=dtype)
+    model = real.build(name, dtype)
+    bind(model, plan, executor.buffers["parameter"])
+    if "statistics" in executor.buffers:
+        bind_statistics(model, executor.buffers["statistics"])
+    compute = ModelCompute(real.forward(model, rank), lambda turn: real.sample(name, rank, turn, dtype))
+    executor.run(turns, compute)
+    compute.close()
+    return real.trained(model)
 
 
 # Tiny plans

@@ -12,6 +12,7 @@ from gradsync import schedules
 from gradsync.collectives import NATIVE
 from gradsync.costs import Linear
 from gradsync.plan import Plan
+from gradsync.runtime.compute import Forward
 from gradsync.updates import ssgd
 from gradsync.workload import Workload
 from tiny_workloads import workload
@@ -30,6 +31,10 @@ def build() -> nn.Sequential:
         nn.Linear(INPUTS, 9), nn.Tanh(), nn.Linear(9, 8), nn.Tanh(), nn.Linear(8, 5), nn.Tanh(), nn.Linear(5, CLASSES)
     )
     return net.double()
+
+
+def forward(model: nn.Module, rank: int) -> Forward:
+    return Forward(model, nn.functional.cross_entropy, rank)
 
 
 def sample(rank: int, turn: int) -> tuple[torch.Tensor, torch.Tensor]:

@@ -27,7 +27,8 @@ def by_name(plan, flat):
 @functools.cache
 def oracle(name: str, ranks: int, algorithm: str) -> list[np.ndarray]:
     plan = small_model.plan(name, ranks, algorithm)
-    gradient = oracle_gradient(small_model.build(), plan, small_model.sample)
+    model = small_model.build()
+    gradient = oracle_gradient(lambda rank: small_model.forward(model, rank), plan, small_model.sample)
     ends = evaluate(plan, small_model.TURNS, gradient, {"parameter": small_model.first(plan)})
     return [end["parameter"] for end in ends]
 

@@ -19,6 +19,7 @@ COMMANDS = [
     "simulate",
     "draw",
     "train",
+    "export",
     "measure",
     "external",
     "table",
@@ -345,6 +346,7 @@ PLANNING = ["plan", "--output", "{out}", "--prediction", "{out2}", "--schedule",
 ON_A_LINE = ["--workload", "good.json", "--allreduce", LINE]
 SIMULATING = ["simulate", "--output", "{out}", "--chrome", "{out2}"]
 DRAWING = ["draw", "--output", "{svg}"]
+PEERS = str(ROOT / "config" / "peers.yaml")
 TRAINING = ["train", "--output", "{folder}"]
 
 BAD = {
@@ -429,22 +431,36 @@ BAD = {
     # train
     "train no ranks": ([*TRAINING, "--ranks", "0", "--schedule", "wfbp"], "--ranks: 0 ranks: at least 1"),
     "train too many ranks": ([*TRAINING, "--ranks", "99999", "--schedule", "wfbp"], "more than this machine can hold"),
-    "train nothing": (TRAINING, "give either --plan"),
+    "train nothing": (TRAINING, "nothing to train: give --plan"),
     "train plan and schedule": ([*TRAINING, "--plan", "plan.json", "--schedule", "wfbp"], "give either --plan"),
     "train missing plan": ([*TRAINING, "--plan", "nosuch.json"], "plan nosuch.json: can't be read"),
     "train corrupt plan": ([*TRAINING, "--plan", "corrupt.json"], "corrupt.json: not a plan"),
     "train plan for other ranks": ([*TRAINING, "--plan", "plan.json", "--ranks", "3"], "is for 2 ranks, --ranks is 3"),
-    "train data of another shape": (
-        [*TRAINING, "--plan", "plan.json", "--model", "resnet50"],
-        "data 'digits' has 1 channel(s), model 'resnet50' takes 3",
+    "train fixed size": ([*TRAINING, "--plan", "plan.json", "--size", "64"], "takes 28"),
+    "train too small": ([*TRAINING, "--plan", "plan.json", "--model", "vgg19", "--size", "16"], "32"),
+    "train without the folder": ([*TRAINING, "--plan", "plan.json", "--data", "mnist"], "--data-folder"),
+    "train missing folder": (
+        [*TRAINING, "--plan", "plan.json", "--data", "mnist", "--data-folder", "nosuch"],
+        "folder nosuch does not exist",
     ),
+    "train unknown peer": ([*TRAINING, "--peers", PEERS, "--peer", "nosuch"], "peer 'nosuch' does not exist"),
+    "train peer without its plan": (
+        [*TRAINING, "--peers", PEERS, "--peer", "ddp_mgwfbp"],
+        "needs the plan 'mgwfbp', which is not among those given",
+    ),
+    "train one iteration": ([*TRAINING, "--plan", "plan.json", "--iterations", "1"], "--iterations 1: at least 2"),
+    "train two plans of a name": (
+        [*TRAINING, "--plan", "plan.json", "--plan", "plan.json"],
+        "another plan is named",
+    ),
+    "export no plan": (["export", "corrupt.json"], "corrupt.json: not a plan"),
     "train batch larger than the data": (
         [*TRAINING, "--plan", "plan.json", "--batch", "5000"],
-        "batch 5000 x 2 ranks is more than the 1438 samples of 'digits'",
+        "1438",
     ),
     "train unknown model": ([*TRAINING, "--plan", "plan.json", "--model", "nosuch"], "model 'nosuch' does not exist"),
     "train unknown data": ([*TRAINING, "--plan", "plan.json", "--data", "nosuch"], "data 'nosuch' does not exist"),
-    "train unknown schedule": ([*TRAINING, "--schedule", "nosuch"], "schedule 'nosuch' does not exist"),
+    "train unknown schedule": ([*TRAINING, "--schedule", "nosuch"], "scheme 'nosuch' does not exist"),
     "train empty batch": ([*TRAINING, "--plan", "plan.json", "--batch", "0"], "--batch 0: at least 1"),
     "train short block": ([*TRAINING, "--plan", "plan.json", "--block", "1"], "--block 1: at least 2"),
     # measure

@@ -5,7 +5,8 @@ import pytest
 
 from gradsync import collectives
 from gradsync.costs import Linear, alpha_beta
-from gradsync.costs.fitted import fit, load_points
+from gradsync.costs.fitted import fit, load_points, straight_line
+from gradsync.costs.interference import Interference, Slowdown
 from gradsync.errors import InputError
 
 ALPHA, BETA, GAMMA = 4.5e-5, 1.1e-9, 2.3e-10
@@ -214,3 +215,92 @@ def test_a_bad_file_is_refused_with_its_line(tmp_path, text, message):
 def test_a_missing_file_is_refused(tmp_path):
     with pytest.raises(InputError, match=r"nowhere\.csv: can't be read"):
         load_points(tmp_path / "nowhere.csv")
+
+
+def test_ranks_choose_the_points(tmp_path):
+    path = written(tmp_path, "# cores: 2\nranks,bytes,seconds\n2,100,0.5\n8,100,2\n2,200,1\n")
+    assert load_points(path, 2)[1].tolist() == [0.5, 1]
+    assert load_points(path, 8)[0].tolist() == [100]
+    with pytest.raises(InputError, match="has all-reduce times of 2, 8 ranks, not of 4: measure them with --ranks 4"):
+        load_points(path, 4)
+    with pytest.raises(InputError, match="of 2, 8 ranks, say which"):
+        load_points(path)
+    only = written(tmp_path, "ranks,bytes,seconds\n2,100,0.5\n")
+    assert load_points(only)[1].tolist() == [0.5]
+    bad = written(tmp_path, "ranks,bytes,seconds\n2.5,100,0.5\n")
+    with pytest.raises(InputError, match="line 2: not three numbers"):
+        load_points(bad)
+    without = written(tmp_path, "bytes,seconds\n100,0.5\n")
+    assert load_points(without, 8)[1].tolist() == [0.5]  # made by hand for the ranks at hand
+
+
+def test_pieces_are_the_lines_between_their_ends():
+    fitted = fit(SIZES, planted(SIZES))
+    pieces = fitted.pieces()
+    assert len(pieces) == len(fitted.bounds)
+    assert (pieces[0]["from_bytes"], pieces[-1]["to_bytes"]) == (SIZES[0], SIZES[-1])
+    for piece in pieces:
+        inside = [size for size in SIZES if piece["from_bytes"] < size < piece["to_bytes"]]
+        np.testing.assert_allclose(piece["a"] + piece["b"] * np.array(inside), fitted.seconds(np.array(inside)))
+
+
+def test_one_straight_line_says_how_straight_it_is():
+    assert straight_line([0, 10, 20], [1, 2, 3]) == pytest.approx((1.0, 0.1, 1.0))
+    a, b, r_squared = straight_line([0, 1, 2], [0, 3, 0])
+    assert (a, b, r_squared) == pytest.approx((1.0, 0.0, 0.0), abs=1e-12)  # a peak is no line at all
+
+
+# Interference
+
+FACTORS = Interference(
+    ranks=2,
+    points=(
+        Slowdown(bytes=100, computation=1.0, communication=4.0),
+        Slowdown(bytes=10_000, computation=2.0, communication=2.0),
+    ),
+)
+
+
+def test_factors_lie_between_those_of_the_nearest_sizes():
+    assert FACTORS.factors(1000) == pytest.approx((1.5, 3.0))  # half way on a logarithmic scale
+    assert FACTORS.factors(1) == (1.0, 4.0)
+    assert FACTORS.factors(1e9) == (2.0, 2.0)
+
+
+def test_a_measured_factor_below_one_is_noise():
+    found = Slowdown.of(8, (0.8, 0.9, 1.1), (1.0, 1.5, 2.0))
+    assert (found.computation, found.communication) == (1.0, 1.5)
+    assert found.computation_interval == (0.8, 1.1)  # what was measured stays to be seen
+
+
+def test_factors_survive_their_file_and_belong_to_their_ranks(tmp_path):
+    path = tmp_path / "interference.json"
+    path.write_text(FACTORS.to_json())
+    assert Interference.load(path, 2) == FACTORS
+    with pytest.raises(InputError, match="between 2 ranks, the plan is for 4: measure it with --ranks 4"):
+        Interference.load(path, 4)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{}", "points"),
+        ("nonsense", "not an interference"),
+        ('{"version": 9, "points": [{"bytes": 1, "computation": 1, "communication": 1}]}', "version 9"),
+        ('{"points": [{"bytes": 1, "computation": 0.5, "communication": 1}]}', "computation"),
+        (
+            '{"points": [{"bytes": 2, "computation": 1, "communication": 1},'
+            ' {"bytes": 2, "computation": 1, "communication": 1}]}',
+            "ascending",
+        ),
+    ],
+)
+def test_a_bad_interference_is_refused(tmp_path, content, message):
+    path = tmp_path / "interference.json"
+    path.write_text(content)
+    with pytest.raises(InputError) as caught:
+        Interference.load(path)
+    assert str(path) in str(caught.value)
+    assert message in str(caught.value)
+    with pytest.raises(InputError, match="can't be read"):
+        Interference.load(tmp_path / "nowhere.json")

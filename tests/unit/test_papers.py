@@ -329,10 +329,10 @@ def test_a_broken_gap_is_named_by_what_reads_it(tmp_path, content):
 @pytest.mark.parametrize(
     ("content", "wanted"),
     [
-        ("", "alpha_seconds: needs a value"),
-        ("alpha_seconds: 3\n", "alpha_seconds: needs a value"),
-        ("alpha_seconds: {value: fast}\n", "alpha_seconds: needs a value"),
-        ("alpha_seconds: {value: 1.0e-5}\n", "link_bits_per_second: needs a value"),
+        ("", r"alpha_seconds\.value: needs a number"),
+        ("alpha_seconds: 3\n", r"alpha_seconds\.value: needs a number"),
+        ("alpha_seconds: {value: fast}\n", r"alpha_seconds\.value: needs a number"),
+        ("alpha_seconds: {value: 1.0e-5}\n", r"link_bits_per_second\.value: needs a number"),
         ("a: [", "cluster .*parsing"),
     ],
 )

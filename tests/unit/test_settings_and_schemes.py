@@ -10,7 +10,7 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
-from gradsync import schedules, schemes, settings
+from gradsync import peers, schedules, schemes, settings
 from gradsync.costs import Linear
 from gradsync.errors import InputError
 from tiny_workloads import workload
@@ -46,6 +46,8 @@ def test_every_configuration_of_the_project_is_valid(path):
     if path.name == "schemes.yaml":
         found = schemes.load(path)
         assert set(yaml.safe_load(path.read_text())) <= set(found)
+    elif path.name == "peers.yaml":
+        assert set(yaml.safe_load(path.read_text())) == set(peers.load(path))
     else:
         assert settings.load(path).name == path.stem
 
@@ -122,7 +124,7 @@ def test_a_value_that_makes_no_sense_is_named(place, value, wanted):
 
 
 def test_two_launches_that_would_write_the_same_files_are_refused():
-    (entry,) = quick()["training"]
+    entry = quick()["training"][0]
     with pytest.raises(InputError, match=r"training\.1: lenet5 on 2 ranks is there already"):
         parse(training=[entry, {**entry, "batch": 8}])
     assert [t.job for t in parse(training=[entry, {**entry, "ranks": 1}]).training] == ["lenet5-2", "lenet5-1"]

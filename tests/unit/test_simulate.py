@@ -10,6 +10,7 @@ import tiny_plans as tiny
 from gradsync import schedules
 from gradsync.costs import Linear, Network
 from gradsync.costs.fitted import fit
+from gradsync.costs.interference import Interference, Slowdown
 from gradsync.errors import InputError
 from gradsync.plan import Buffer, Plan, Recv, Ref, Role, Send, Tensor
 from gradsync.schedules import Message
@@ -228,3 +229,111 @@ def test_a_plan_that_is_stuck_is_refused():
     load = workload([8 * size for size in tiny.SIZES], [1.0] * 4, dtype="float64")
     with pytest.raises(InputError, match="stuck"):
         simulate(stuck, load, Network({"send": Linear(1.0, 0.1)}))
+
+
+# Interference
+
+
+def slowed(computation, communication, size=1):
+    return Interference(points=(Slowdown(bytes=size, computation=computation, communication=communication),))
+
+
+def spans(trace, rank=0):
+    return {span.operation: (span.start, span.end) for span in trace.of(rank, 0)}
+
+
+def test_computation_beside_a_message_ends_first():
+    """From 10 s on 10 s of computation at rate 1/2, the message (2 + 8 s) at 1/4; alone from 30 s on, 5 s are left."""
+    load, cost = workload([80, 40], [10.0, 10.0]), Linear(2.0, 0.1)
+    found = spans(
+        simulate(planned("wfbp", load, cost), load, Network({"all_reduce": cost}), turns=1, interference=slowed(2, 4))
+    )
+    assert found["ready:layer1"] == (10.0, same(30.0))
+    assert found["message0"] == (10.0, same(35.0))
+    assert found["message1"] == (same(35.0), same(41.0))  # nobody computes any more
+
+
+def test_a_message_beside_computation_ends_first():
+    """The message at rate 2/3 takes 15 s, in which 7.5 of 20 s are computed; the other 12.5 s follow at full rate."""
+    load, cost = workload([80, 40], [10.0, 20.0]), Linear(2.0, 0.1)
+    found = spans(
+        simulate(planned("wfbp", load, cost), load, Network({"all_reduce": cost}), turns=1, interference=slowed(2, 1.5))
+    )
+    assert found["message0"] == (10.0, same(25.0))
+    assert found["ready:layer1"] == (10.0, same(37.5))
+    assert found["message1"] == (same(37.5), same(43.5))
+
+
+def test_a_message_is_slowed_where_any_of_its_ranks_computes():
+    load = workload([80, 40], [10.0, 10.0])
+    slow = workload([80, 40], [10.0, 30.0])
+    cost = Linear(2.0, 0.1)
+    plan, network = planned("wfbp", load, cost, ranks=2), Network({"all_reduce": cost})
+    trace = simulate(plan, {0: load, 1: slow}, network, turns=1, interference=slowed(1, 4))
+    assert spans(trace, 0)["ready:layer1"] == (10.0, 20.0)
+    assert spans(trace, 0)["message0"] == (10.0, same(42.5))  # 30 s at rate 1/4 beside rank 1, then 2.5 s
+    assert spans(trace, 1)["ready:layer1"] == (10.0, 40.0)
+
+
+def test_two_messages_share_their_link_and_both_slow_the_rank():
+    """Lane 1 from 10 s, lane 2 from 30 s on: computation is as slow as the worse of the two makes it."""
+    load, cost = workload([800, 80, 8], [10.0, 10.0, 10.0]), Linear(0.0, 0.1)
+    factors = Interference(
+        points=(
+            Slowdown(bytes=80, computation=4, communication=1),
+            Slowdown(bytes=800, computation=2, communication=1),
+        )
+    )
+    plan = ssgd.plan("lanes", load, tuple(Message(i, i, f"lane{i}") for i in range(3)), 2)
+    found = spans(simulate(plan, load, Network({"all_reduce": cost}), turns=1, interference=factors))
+    assert found["ready:layer2"] == (10.0, same(30.0))  # at half the rate beside 800 B
+    assert found["message1"] == (same(30.0), same(46.0))  # 8 s of transfer at half the link
+    # beside both 16 s at a quarter of the rate, then 6 s of computation at half the rate
+    assert found["ready:layer1"] == (same(30.0), same(58.0))
+    # 20 + 8 s of its 80 s by 46 s, alone until 58 s; then 0.8 s of message2 at half the link
+    assert found["message0"] == (10.0, same(98.0 + 0.8))
+
+
+@pytest.mark.parametrize("name", sorted(tiny.every_kind()))
+def test_factors_of_one_change_nothing(name):
+    plan = tiny.every_kind()[name]
+    sizes = [8 * (tensor.stop - tensor.start) for tensor in plan.tensors]
+    backward = [float(i + 1) for i in range(len(sizes))]
+    names = [tensor.name for tensor in plan.tensors]
+    load = workload(sizes, backward, forward=2.0, forwards=backward, update=1.0, dtype="float64", names=names)
+    kinds = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "send")
+    network = Network({kind: Linear(3.0, 0.125) for kind in kinds})
+    each = {rank: load.model_copy(update={"forward_seconds": 2.0 + 0.3 * rank}) for rank in range(plan.ranks)}
+    plain = simulate(plan, each, network, turns=3)
+    beside = simulate(plan, each, network, turns=3, interference=slowed(1, 1))
+    key = [span._replace(start=0.0, end=0.0) for span in sorted(plain.spans)]
+    assert sorted(key) == sorted(span._replace(start=0.0, end=0.0) for span in beside.spans)
+    ends = {(span.rank, span.turn, span.operation): (span.start, span.end) for span in beside.spans}
+    for span in plain.spans:
+        assert ends[span.rank, span.turn, span.operation] == pytest.approx((span.start, span.end), rel=1e-9)
+
+
+@given(load=workloads(), cost=costs)
+@settings(max_examples=30)
+def test_interference_never_makes_a_schedule_faster(load, cost):
+    for name in schedules.names():
+        plan, network = planned(name, load, cost), Network({"all_reduce": cost})
+        slower = simulate(plan, load, network, interference=slowed(1.5, 2.0)).iteration_seconds()
+        assert slower >= simulate(plan, load, network).iteration_seconds() * (1 - 1e-9)
+    # what nothing overlaps nothing slows
+    for name in ("naive", "single"):
+        plan = planned(name, load, cost)
+        slower = simulate(plan, load, network, interference=slowed(1.5, 2.0)).iteration_seconds()
+        assert slower == same(simulate(plan, load, network).iteration_seconds())
+
+
+def test_handing_over_to_another_lane_takes_its_time_and_a_row_of_messages_does_not():
+    """From ready to message0 and from message1 to the update 0.5 s each; message1 waits for the lane, not a thread."""
+    load, cost = workload([80, 40], [10.0, 1.0], update=1.0), Linear(2.0, 0.1)
+    factors = Interference(points=slowed(1, 1).points, handover_seconds=0.5)
+    plan = planned("wfbp", load, cost)
+    found = spans(simulate(plan, load, Network({"all_reduce": cost}), turns=1, interference=factors))
+    assert found["ready:layer1"] == (10.0, same(11.0))
+    assert found["message0"] == (same(10.5), same(20.5))
+    assert found["message1"] == (same(20.5), same(26.5))
+    assert found["update"] == (same(27.0), same(28.0))

@@ -247,6 +247,13 @@ def test_a_layer_log_becomes_a_workload(tmp_path):
     assert "0.5 of the backward seconds" in found.provenance["assumed"]
 
 
+def test_a_layer_log_holds_the_all_reduce_of_each_layer(tmp_path):
+    waited = ["0, 30, 900.5, 11, 0", "1, 2, 900.5, 3, 0", "2, 500, 40, 12.5, 0", "3, 4, 40, 0, 0"]
+    sizes, seconds = third_party.layer_allreduces(log(tmp_path, waited))
+    np.testing.assert_array_equal(sizes, [4 * 32, 4 * 504])
+    np.testing.assert_allclose(seconds, [14e-6, 12.5e-6], rtol=1e-12)  # those of weight and bias together
+
+
 def test_the_last_iteration_counts(tmp_path):
     slow = [row.replace("900.5", "7.5e+03") for row in ITERATION]
     found = third_party.layer_log(log(tmp_path, [*slow, *ITERATION]), forward_share=0.0)
@@ -333,6 +340,9 @@ def test_the_published_layer_log_is_googlenet_on_a_k80(tmp_path):
     assert found.layers[-1].elements == 9408 + 64  # 7 x 7 x 3 x 64 weights next to the input
     assert found.layers[0].elements == 1000 * 1024 + 1024  # the classifier's gradient is ready first; bias padded
     assert len(found.layers) == 64
+    sizes, seconds = third_party.layer_allreduces(tmp_path / "tmp8comm.log")
+    assert sizes.sum() == found.bytes
+    assert seconds.sum() == pytest.approx(0.3107, abs=5e-5)
 
 
 @needs_published

@@ -4,7 +4,7 @@ import hashlib
 import os
 from pathlib import Path
 
-from gradsync import schemes, settings
+from gradsync import peers, schemes, settings
 from gradsync.errors import InputError
 from snakemake.exceptions import WorkflowError
 
@@ -18,12 +18,16 @@ try:
         )
     SETTINGS = settings.load(CONFIG)
     SCHEMES = schemes.load(SETTINGS.schemes)
+    PEERS = peers.load(SETTINGS.peers)
 except InputError as error:
     raise WorkflowError(str(error)) from None
 
 RESULTS = f"results/{SETTINGS.name}"
 JOBS = {training.job: training for training in SETTINGS.training}
-TABLES = ["table2", "timelines", "fig9a", "fig9b", "gap", "training"]
+TABLES = [
+    *("table2", "timelines", "fig5a", "fig5a_tensors", "fig5b", "fig5b_points"),
+    *("fig6", "fig6b", "fig7", "fig7b", "fig8", "fig9a", "fig9b", "gap", "training"),
+]
 DRAWN = [
     "fig1",
     "fig2",
@@ -31,16 +35,52 @@ DRAWN = [
     "fig4",
     "counterexample",
 ]  # from examples, not from tables
-FIGURES = [*DRAWN, "fig9a", "fig9b", "gap", "training"]
+FIGURES = [
+    *DRAWN,
+    *("fig5a", "fig5b", "fig6", "fig7", "fig8", "fig9a", "fig9b", "gap", "training"),
+]
+
+
+def runs(*models):
+    """What the launches of these models leave behind (of all, where none is named)."""
+    return [
+        f"{RESULTS}/runs/train/{job}/schemes.json"
+        for job, training in JOBS.items()
+        if not models or training.model in models
+    ]
+
+
+def table_file(id):
+    return f"{RESULTS}/tables/mgwfbp/{id}.csv"
+
+
+LOGS = f"{RESULTS}/external/status.json"
+RESNET50 = f"{RESULTS}/profile/resnet50/workload.json"
+GOOGLENET = f"{RESULTS}/profile/googlenet/workload.json"
+NETWORK = f"{RESULTS}/profile/network/allreduce.csv"
 # Where a table comes from other than the configuration.
 TABLE_INPUTS = {
-    "fig9a": [f"{RESULTS}/tables/mgwfbp/gap.csv"],
-    "fig9b": [f"{RESULTS}/tables/mgwfbp/gap.csv"],
-    "gap": [
-        f"{RESULTS}/external/status.json",
-        f"{RESULTS}/profile/resnet50/workload.json",
-    ],
-    "training": [f"{RESULTS}/runs/train/{job}/schemes.json" for job in JOBS],
+    "fig5a": [GOOGLENET, RESNET50],
+    "fig5a_tensors": [GOOGLENET, RESNET50],
+    "fig5b": [LOGS, NETWORK],
+    "fig5b_points": [LOGS, NETWORK],
+    "fig6": [LOGS, *runs("googlenet")],
+    "fig6b": runs("googlenet"),
+    "fig7": [LOGS, RESNET50, *runs("resnet50")],
+    "fig7b": runs("resnet50"),
+    "fig8": [table_file("fig6"), table_file("fig7")],
+    "fig9a": [table_file("gap")],
+    "fig9b": [table_file("gap")],
+    "gap": [LOGS, RESNET50],
+    "training": runs(),
+}
+# The tables of a figure, other than the one of its name.
+FIGURE_TABLES = {
+    **{id: [] for id in DRAWN},
+    "fig5a": ["fig5a", "fig5a_tensors"],
+    "fig5b": ["fig5b", "fig5b_points"],
+    "fig6": ["fig6", "fig6b"],
+    "fig7": ["fig7", "fig7b"],
 }
 
 
@@ -79,8 +119,13 @@ PLANNING = (
         "workload.py",
     ),
     *("schedules", "collectives", "updates", "costs", "simulate.py", "trace.py"),
+    "interfering.py",
 )
-MEASURING = ("workload.py", "measure/layers.py", "measure/allreduce.py", "runtime")
+MEASURING = (
+    *("workload.py", "intervals.py", "runtime"),
+    *("measure/layers.py", "measure/passes.py", "measure/allreduce.py"),
+    "measure/interference.py",
+)
 RUNNING = (
     *(
         "plan.py",
@@ -89,6 +134,8 @@ RUNNING = (
         "oracle.py",
         "trace.py",
         "results.py",
+        "peers.py",
+        "intervals.py",
         "collectives",
         "runtime",
     ),
@@ -98,3 +145,18 @@ RUNNING = (
 def chosen(training):
     """Schemes of a launch, in the order of config/schemes.yaml."""
     return [scheme.name for scheme in schemes.pick(SCHEMES, training.schemes, CONFIG)]
+
+
+def beside(training):
+    """Peers of a launch, in the order of config/peers.yaml."""
+    return [peer.name for peer in peers.pick(PEERS, training.peers, CONFIG)]
+
+
+def flags(chosen, *keys):
+    """Options of the command line from the keys of a configuration entry; what is not set is left out."""
+    given = {key: getattr(chosen, key) for key in keys}
+    return " ".join(
+        f"--{key.replace('_', '-')} {value}"
+        for key, value in given.items()
+        if value is not None
+    )

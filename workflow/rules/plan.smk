@@ -2,6 +2,7 @@ rule plan:
     input:
         workload=f"{RESULTS}/profile/{{job}}/workload.json",
         points=f"{RESULTS}/profile/{{job}}/allreduce.csv",
+        interference=f"{RESULTS}/profile/{{job}}/interference.json",
         schemes=SETTINGS.schemes,
     output:
         plan=f"{RESULTS}/plans/{{job}}/{{scheme}}.json",
@@ -13,10 +14,12 @@ rule plan:
         tasks=1,
         nodes=1,
     params:
-        training=lambda wildcards: JOBS[wildcards.job],
+        training=lambda wildcards: flags(
+            JOBS[wildcards.job], "ranks", "lr", "momentum", "precision", "statistics"
+        ),
         code=code(*PLANNING),
     shell:
-        "python -m gradsync plan --workload {input.workload} --allreduce {input.points} --schemes {input.schemes}"
-        " --schedule {wildcards.scheme} --ranks {params.training.ranks} --lr {params.training.lr}"
-        " --momentum {params.training.momentum} --output {output.plan} --prediction {output.prediction}"
+        "python -m gradsync plan --workload {input.workload} --allreduce {input.points}"
+        " --interference {input.interference} --schemes {input.schemes} --schedule {wildcards.scheme} {params.training}"
+        " --output {output.plan} --prediction {output.prediction}"
         " >{log} 2>&1 || {{ cat {log} >&2; exit 1; }}"

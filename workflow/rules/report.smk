@@ -21,11 +21,9 @@ rule table:
 
 rule figure:
     input:
-        lambda wildcards: (
-            []
-            if wildcards.id in DRAWN
-            else f"{RESULTS}/tables/mgwfbp/{wildcards.id}.csv"
-        ),
+        lambda wildcards: [
+            table_file(id) for id in FIGURE_TABLES.get(wildcards.id, [wildcards.id])
+        ],
         schemes=SETTINGS.schemes,
         style="reports/gradsync.mplstyle",
     output:

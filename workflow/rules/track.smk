@@ -1,7 +1,7 @@
 rule track:
     # One process imports all results after all jobs: nothing races for the database, and no timed loop ever logs.
     input:
-        [f"{RESULTS}/runs/train/{job}/schemes.json" for job in JOBS],
+        runs(),
         expand(f"{RESULTS}/figures/mgwfbp/{{id}}.svg", id=FIGURES),
     output:
         f"{RESULTS}/tracked.json",

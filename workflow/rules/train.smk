@@ -1,10 +1,12 @@
 rule train:
-    # One launch runs all schemes in turn, so that they can be compared. Ranks take their rendezvous from the environment.
+    # One launch runs all schemes and peers in turn, so that they can be compared. Ranks take their rendezvous from the
+    # environment. A run that was interrupted goes on from its checkpoint, which lies beside the output.
     input:
         plans=lambda wildcards: expand(
             f"{RESULTS}/plans/{wildcards.job}/{{scheme}}.json",
             scheme=chosen(JOBS[wildcards.job]),
         ),
+        peers=SETTINGS.peers,
     output:
         f"{RESULTS}/runs/train/{{job}}/schemes.json",
     log:
@@ -14,15 +16,25 @@ rule train:
         tasks=lambda wildcards: JOBS[wildcards.job].ranks,
         nodes=1,
     params:
-        training=lambda wildcards: JOBS[wildcards.job],
+        training=lambda wildcards: flags(
+            JOBS[wildcards.job],
+            *("model", "size", "data", "data_folder", "batch", "epochs", "iterations"),
+            *("block", "lr", "momentum", "precision", "statistics", "conformance"),
+            "checkpoint_seconds",
+        ),
+        seeds=lambda wildcards: " ".join(map(str, JOBS[wildcards.job].seeds)),
+        references=lambda wildcards: (
+            "--references" if JOBS[wildcards.job].references else "--no-references"
+        ),
         plans=lambda wildcards, input: " ".join(
             f"--plan {plan}" for plan in input.plans
         ),
+        stock=lambda wildcards: " ".join(
+            f"--peer {name}" for name in beside(JOBS[wildcards.job])
+        ),
         folder=lambda wildcards, output: Path(output[0]).parent,
-        seed=SETTINGS.seed,
         code=code(*RUNNING),
     shell:
-        "python -m gradsync train --model {params.training.model} --data {params.training.data}"
-        " --ranks {resources.tasks} --batch {params.training.batch} --epochs {params.training.epochs}"
-        " --block {params.training.block} --seed {params.seed} {params.plans} --output {params.folder}"
+        "python -m gradsync train {params.training} --seed {params.seeds} --ranks {resources.tasks} {params.references}"
+        " {params.plans} --peers {input.peers} {params.stock} --output {params.folder}"
         " 2>&1 | tee {log}; exit ${{PIPESTATUS[0]}}"

@@ -64,6 +64,7 @@ def _parser() -> argparse.ArgumentParser:
     plan.add_argument("--option", action="append", default=[], metavar="KEY=VALUE", help="an option of the schedule")
     plan.add_argument("--lr", type=float, default=0.01, help="learning rate of the planned update")
     plan.add_argument("--momentum", type=float, default=0.0, help="momentum of the planned update")
+    _precision_and_statistics(plan)
     plan.add_argument("--output", type=Path, metavar="PLAN.json", help="write the plan")
     plan.add_argument("--prediction", type=Path, metavar="FILE.json", help="write what is printed with --json")
 
@@ -88,36 +89,74 @@ def _parser() -> argparse.ArgumentParser:
     draw.add_argument("--turn", type=int, help="only this iteration")
 
     train = command(commands.train)
-    train.add_argument("--model", default="lenet5", help="lenet5 or resnet50")
-    train.add_argument("--data", default="digits", help="digits: the handwritten digits of scikit-learn")
+    _model_and_data(train)
     train.add_argument("--ranks", type=int, default=2)
     train.add_argument("--plan", type=Path, action="append", metavar="PLAN.json", help="a plan (may be repeated)")
     train.add_argument(
-        "--schedule", action="append", metavar="NAME", help="measure, plan and train this schedule (may be repeated)"
+        "--schedule", action="append", metavar="NAME", help="measure, plan and train this scheme (may be repeated)"
     )
-    train.add_argument("--batch", type=int, default=32, help="samples a rank and iteration")
+    train.add_argument("--schemes", metavar="FILE", help="file of named schemes for --schedule, as config/schemes.yaml")
+    train.add_argument(
+        "--peer", action="append", metavar="NAME", help="a variant of stock DDP to train beside (may be repeated)"
+    )
+    train.add_argument("--peers", default="config/peers.yaml", metavar="FILE", help="what --peer names")
+    train.add_argument(
+        "--references",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="also run without communication, and on one rank alone",
+    )
     train.add_argument("--epochs", type=int, default=2)
-    train.add_argument("--block", type=int, default=6, help="iterations before the next plan has its turn")
-    train.add_argument("--lr", type=float, default=0.02, help="learning rate (with --schedule)")
-    train.add_argument("--momentum", type=float, default=0.9, help="momentum (with --schedule)")
-    train.add_argument("--seed", type=int, default=0)
+    train.add_argument("--iterations", type=int, default=0, help="stop after so many (0: whole epochs)")
+    train.add_argument("--block", type=int, default=6, help="iterations before the next contender has its turn")
+    train.add_argument("--lr", type=float, default=0.02, help="learning rate (with --schedule and --peer)")
+    train.add_argument("--momentum", type=float, default=0.9, help="momentum (with --schedule and --peer)")
+    _precision_and_statistics(train)
+    train.add_argument("--seed", type=int, nargs="+", default=[0], help="one training of every contender for each")
+    train.add_argument("--reference", default="wfbp", metavar="NAME", help="what ratios are to")
+    train.add_argument(
+        "--conformance", type=int, default=3, metavar="STEPS", help="steps that plans are held against the oracle"
+    )
+    train.add_argument(
+        "--checkpoint-seconds", type=float, default=120.0, metavar="S", help="seconds between checkpoints"
+    )
     train.add_argument("--output", type=Path, required=True, metavar="FOLDER")
 
+    export = command(commands.export)
+    export.add_argument("plan", metavar="PLAN.json")
+
     measure = command(commands.measure)
-    measure.add_argument("what", choices=["layers", "allreduce"])
-    measure.add_argument("--ranks", type=int, default=1, help="ranks that work at the same time")
-    measure.add_argument("--model", default="lenet5", help="layers: the model")
-    measure.add_argument("--batch", type=int, default=32, help="layers: samples an iteration")
-    measure.add_argument("--iterations", type=int, default=10, help="layers: iterations that are timed")
+    measure.add_argument("what", choices=["layers", "allreduce", "interference"])
+    measure.add_argument(
+        "--ranks",
+        type=int,
+        nargs="+",
+        default=None,
+        metavar="N",
+        help="ranks that work at the same time; allreduce: one or several numbers of them, a launch each "
+        "(default: 1 for layers, else 2)",
+    )
+    measure.add_argument("--model", default="lenet5", help="layers, interference: the model")
+    measure.add_argument(
+        "--size", type=int, metavar="PX", help="layers, interference: pixels of a side (default: the model's own)"
+    )
+    measure.add_argument("--batch", type=int, default=32, help="layers, interference: samples a rank and iteration")
+    measure.add_argument("--iterations", type=int, default=20, help="layers: iterations that are timed")
+    measure.add_argument("--smallest", type=int, default=1024, metavar="BYTES", help="allreduce: smallest message")
     measure.add_argument(
         "--largest", type=int, default=16 * 1024 * 1024, metavar="BYTES", help="allreduce: largest message"
     )
-    measure.add_argument("--smallest", type=int, default=1024, metavar="BYTES", help="allreduce: smallest message")
     measure.add_argument(
-        "--workload", metavar="W.json", help="allreduce: from its smallest gradient to all of them in one message"
+        "--workload",
+        metavar="W.json",
+        help="allreduce, interference: from its smallest gradient to all of them in one message",
     )
     measure.add_argument(
-        "--output", type=Path, required=True, metavar="FILE", help="a workload, or points bytes,seconds"
+        "--output",
+        type=Path,
+        required=True,
+        metavar="FILE",
+        help="layers: the workload; allreduce: its points, CSV; interference: the factors, JSON",
     )
 
     for run in (
@@ -139,6 +178,33 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _model_and_data(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--model", default="lenet5", help="lenet5, resnet18, resnet50, vgg19 or googlenet")
+    parser.add_argument("--size", type=int, metavar="PX", help="side of the input (default: the model's own)")
+    parser.add_argument("--batch", type=int, default=32, help="samples a rank and iteration")
+    parser.add_argument(
+        "--data",
+        default="digits",
+        help="digits (scikit-learn's), mnist, cifar10, imagenet (from --data-folder) or synthetic",
+    )
+    parser.add_argument("--data-folder", metavar="FOLDER", help="where mnist, cifar10 or imagenet lie")
+
+
+def _precision_and_statistics(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--precision",
+        choices=["float32", "bfloat16", "float16"],
+        default="float32",
+        help="of forward and backward; float16 with a loss scale that skips steps",
+    )
+    parser.add_argument(
+        "--statistics",
+        choices=["broadcast", "local"],
+        default="broadcast",
+        help="batch-norm statistics: rank 0's for all, as DDP by default, or each rank its own",
+    )
+
+
 def _workload_and_cost(parser: argparse.ArgumentParser, ranks: bool = True) -> None:
     parser.add_argument("--workload", required=True, metavar="W.json", help="layers in backward order; see the README")
     parser.add_argument(
@@ -146,6 +212,9 @@ def _workload_and_cost(parser: argparse.ArgumentParser, ranks: bool = True) -> N
         required=True,
         metavar="a=SECONDS,b=SECONDS_PER_BYTE|POINTS.csv",
         help="cost of an all-reduce: a line, or measured bytes,seconds to fit",
+    )
+    parser.add_argument(
+        "--interference", metavar="FILE.json", help="how computation and messages slow one another down, as measured"
     )
     if ranks:
         parser.add_argument("--ranks", type=int, default=2, help="ranks of the plan")

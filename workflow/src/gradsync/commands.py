@@ -15,13 +15,13 @@ from typing import Any
 from gradsync.errors import InputError, RunError
 
 
-def _cost(text: str, option: str = "--allreduce") -> Any:
-    """The cost of a message from the command line."""
+def _cost(text: str, option: str = "--allreduce", ranks: int | None = None) -> Any:
+    """The cost of a message from the command line; `ranks` chooses where a file has several."""
     from gradsync.costs import Linear, fitted
 
     pairs = dict(re.findall(r"(\w+)=([^,]*)", text)) if "=" in text and not Path(text).is_file() else None
     if pairs is None:
-        sizes, times = fitted.load_points(text)
+        sizes, times = fitted.load_points(text, ranks)
         return fitted.fit(sizes, times, source=text)
     if set(pairs) != {"a", "b"} or text.count("=") != 2:
         raise InputError(f"{option} {text}: give a=SECONDS,b=SECONDS_PER_BYTE, or a CSV file of bytes,seconds")
@@ -49,13 +49,20 @@ def _refuse_rates(options: argparse.Namespace) -> None:
             raise InputError(f"--{key} {getattr(options, key)}: must be finite and not negative")
 
 
-def _predicted(plan: Any, workload: Any, cost: Any) -> dict[str, Any]:
+def _interference(options: argparse.Namespace, ranks: int) -> Any:
+    from gradsync.costs.interference import Interference
+
+    return Interference.load(options.interference, ranks) if options.interference else None
+
+
+def _predicted(plan: Any, workload: Any, cost: Any, interference: Any = None) -> dict[str, Any]:
     from gradsync.costs import alpha_beta
     from gradsync.costs.fitted import Fitted
     from gradsync.simulate import lower_bound_seconds, simulate
 
     network = alpha_beta.around(cost, plan.ranks)
-    trace = simulate(plan, workload, network)
+    plain = simulate(plan, workload, network)
+    trace = simulate(plan, workload, network, interference=interference) if interference else plain
     messages = plan.messages()
     size = {layer.name: layer.bytes for layer in workload.layers}
     beyond = []
@@ -67,12 +74,19 @@ def _predicted(plan: Any, workload: Any, cost: Any) -> dict[str, Any]:
         "workload": workload.name,
         "ranks": plan.ranks,
         "iteration_seconds": trace.iteration_seconds(plan.pace),
+        "iteration_seconds_without_interference": plain.iteration_seconds(plan.pace),
         "exposed_communication_seconds": trace.exposed_communication_seconds(plan.pace),
         "lower_bound_seconds": lower_bound_seconds(workload, network),
         "allreduce": cost.describe(),
         "messages": messages,
         "warnings": [],
     }
+    if interference:
+        answer["interference"] = [
+            {"bytes": point.bytes, "computation": point.computation, "communication": point.communication}
+            for point in interference.points
+        ]
+        answer["handover_seconds"] = interference.handover_seconds
     if isinstance(cost, Fitted):
         answer["allreduce_residual"] = cost.residual
         answer["extrapolated_bytes"] = beyond
@@ -93,7 +107,8 @@ def plan(options: argparse.Namespace) -> dict[str, Any]:
 
     _refuse_rates(options)
     workload = Workload.load(options.workload)
-    cost = _cost(options.allreduce)
+    cost = _cost(options.allreduce, ranks=options.ranks)
+    interference = _interference(options, options.ranks)
     if options.schemes:
         (scheme,) = schemes.pick(schemes.load(options.schemes), [options.schedule], "--schedule")
     else:
@@ -105,9 +120,18 @@ def plan(options: argparse.Namespace) -> dict[str, Any]:
             raise InputError(f"--option {text}: give KEY=VALUE")
         chosen[key] = _value(value)
     scheme = scheme.model_copy(update={"options": {**scheme.options, **chosen}})
-    plan = schemes.plan(scheme, workload, cost, options.ranks, lr=options.lr, momentum=options.momentum)
+    plan = schemes.plan(
+        scheme,
+        workload,
+        cost,
+        options.ranks,
+        lr=options.lr,
+        momentum=options.momentum,
+        loss_scaling=options.precision == "float16",
+        statistics=options.statistics == "broadcast",
+    )
     check(plan)
-    answer = _predicted(plan, workload, cost)
+    answer = _predicted(plan, workload, cost, interference)
     if options.output:
         write_whole(options.output, plan.to_json() + "\n")
     if options.prediction:
@@ -135,13 +159,14 @@ def simulate(options: argparse.Namespace) -> dict[str, Any]:
 
     plan = Plan.from_json(_read(options.plan, "plan"), options.plan)
     workload = Workload.load(options.workload)
-    network = alpha_beta.around(_cost(options.allreduce), plan.ranks)
+    network = alpha_beta.around(_cost(options.allreduce, ranks=plan.ranks), plan.ranks)
+    interference = _interference(options, plan.ranks)
     if options.point_to_point:
         network = Network({**network.costs, "send": _cost(options.point_to_point, "--point-to-point")})
     if options.turns is not None and options.turns < 2:
         raise InputError(f"--turns {options.turns}: a period needs at least 2")
     check(plan)
-    trace = simulate(plan, workload, network, turns=options.turns)
+    trace = simulate(plan, workload, network, turns=options.turns, interference=interference)
     if options.output:
         write_whole(options.output, trace.to_json() + "\n")
     if options.chrome:
@@ -166,116 +191,252 @@ def draw(options: argparse.Namespace) -> dict[str, Any]:
     return {"drawn": str(options.output), "ranks": len(trace.ranks), "spans": len(trace.spans)}
 
 
+# What a rank of `train` is told; None is left out.
+TRAIN_KEYS = (
+    *("model", "size", "batch", "data", "data_folder", "ranks", "peers", "epochs", "iterations", "block", "lr"),
+    *("momentum", "precision", "statistics", "reference", "conformance", "checkpoint_seconds", "output"),
+)
+
+
 def train(options: argparse.Namespace) -> dict[str, Any] | None:
-    """Train a model on real ranks of this machine, under one plan or several in turn."""
+    """Train a model on real ranks of this machine, under one plan or several in turn, beside stock DDP."""
     import tempfile
 
-    from gradsync import schedules
-    from gradsync.check import check
-    from gradsync.plan import Plan
-    from gradsync.runtime import data, models
-    from gradsync.runtime.launch import is_rank, launch, room_for
+    from gradsync.results import Result
+    from gradsync.runtime.launch import is_rank, launch
 
     if is_rank():
         _train_rank(options)
         return None
-    room_for(options.ranks, "--ranks")  # what can be refused is refused before anything is measured or started
+    _refuse_training(options)  # what can be refused is refused before anything is measured or started
+    with tempfile.TemporaryDirectory(prefix="gradsync-") as folder:
+        if options.schedule:
+            options.plan = _planned_here(options, Path(folder))
+        plans = _checked_plans(options)
+        told = [(f"--{key.replace('_', '-')}", getattr(options, key)) for key in TRAIN_KEYS]
+        told += [("--plan", path) for path in options.plan or ()] + [("--peer", name) for name in options.peer or ()]
+        command = ["train", *(str(part) for pair in told if pair[1] is not None for part in pair)]
+        command += ["--seed", *map(str, options.seed)]
+        command += ["--references" if options.references and plans else "--no-references"]
+        launch(command, options.ranks)
+    names = json.loads((options.output / "schemes.json").read_text())
+    return {name: Result.load(options.output / name / "result.json").summary for name in names}
+
+
+def _refuse_training(options: argparse.Namespace) -> None:
+    from gradsync import peers, schemes
+    from gradsync.runtime import data
+    from gradsync.runtime.launch import room_for
+
+    room_for(options.ranks, "--ranks")
     _refuse_rates(options)
     for key in ("batch", "epochs"):
         if getattr(options, key) < 1:
             raise InputError(f"--{key} {getattr(options, key)}: at least 1")
-    shape = models.get(options.model).shape
-    data.load(options.data, options.model, shape, options.batch, options.ranks, options.seed)
+    for key in ("iterations", "conformance", "checkpoint_seconds"):
+        if not getattr(options, key) >= 0:
+            raise InputError(f"--{key.replace('_', '-')} {getattr(options, key)}: not negative")
     if options.block < 2:
         raise InputError(f"--block {options.block}: at least 2, since the first iteration of a block is not timed")
-    if bool(options.plan) == bool(options.schedule):
-        raise InputError("give either --plan (files) or --schedule (names; measured and planned first)")
-    for name in options.schedule or ():
-        schedules.get(name)
-    with tempfile.TemporaryDirectory(prefix="gradsync-") as folder:
-        if options.schedule:
-            options.plan = _planned_here(options, Path(folder))
-        for path in options.plan:
-            plan = Plan.from_json(_read(path, "plan"), str(path))
-            if plan.ranks != options.ranks:
-                raise InputError(f"plan {path} is for {plan.ranks} ranks, --ranks is {options.ranks}")
-            check(plan)
-        keys = ("model", "data", "ranks", "batch", "epochs", "block", "seed", "output")
-        command = ["train", *(part for key in keys for part in (f"--{key}", str(getattr(options, key))))]
-        launch([*command, *(part for path in options.plan for part in ("--plan", str(path)))], options.ranks)
-    from gradsync.results import Result
+    if options.iterations == 1:
+        raise InputError("--iterations 1: at least 2, since the first is not timed")
+    data.load(
+        options.data,
+        model=options.model,
+        size=options.size,
+        batch=options.batch,
+        ranks=options.ranks,
+        seed=options.seed[0],
+        folder=options.data_folder,
+    )
+    if options.plan and options.schedule:
+        raise InputError("give either --plan (files) or --schedule (names; measured and planned first), not both")
+    if not (options.plan or options.schedule or options.peer):
+        raise InputError("nothing to train: give --plan (files), --schedule (names) or --peer (names)")
+    for scheme in schemes.pick(_schemes(options.schemes), options.schedule or [], "--schedule"):
+        scheme.refuse_ranks(options.ranks)
+    if options.peer:
+        peers.pick(peers.load(options.peers), options.peer, "--peer")
 
-    names = json.loads((options.output / "schemes.json").read_text())
-    return {name: Result.load(options.output / name / "result.json").summary for name in names}
+
+def _checked_plans(options: argparse.Namespace) -> list[Any]:
+    from gradsync import peers
+    from gradsync.check import check
+    from gradsync.plan import Plan
+
+    plans = {}
+    for path in options.plan or ():
+        plan = Plan.from_json(_read(path, "plan"), str(path))
+        if plan.ranks != options.ranks:
+            raise InputError(f"plan {path} is for {plan.ranks} ranks, --ranks is {options.ranks}")
+        if plan.name in plans:
+            raise InputError(f"plan {path}: another plan is named {plan.name!r} too")
+        check(plan)
+        plans[plan.name] = plan
+    if options.peer:
+        for peer in peers.pick(peers.load(options.peers), options.peer, "--peer"):
+            if peer.plan and peer.plan not in plans:
+                raise InputError(f"--peer {peer.name}: needs the plan {peer.plan!r}, which is not among those given")
+            if peer.plan:
+                peers.bucket_cap_mb_list(plans[peer.plan])
+    return list(plans.values())
+
+
+def _schemes(path: str | None) -> dict[str, Any]:
+    """Named schemes, or one a schedule."""
+    from gradsync import schedules, schemes
+
+    return schemes.load(path) if path else {name: schemes.Scheme(name=name) for name in schedules.names()}
+
+
+def export(options: argparse.Namespace) -> dict[str, Any]:
+    """A plan's messages as bucket sizes of stock PyTorch DDP."""
+    from gradsync.peers import bucket_cap_mb_list
+    from gradsync.plan import Plan
+
+    plan = Plan.from_json(_read(options.plan, "plan"), options.plan)
+    sizes = bucket_cap_mb_list(plan)
+    return {
+        "plan": plan.name,
+        "buckets": len(sizes),
+        "bucket_cap_mb_list": sizes,
+        "use": "DistributedDataParallel(model, bucket_cap_mb_list=[...])",
+    }
 
 
 def _planned_here(options: argparse.Namespace, folder: Path) -> list[Path]:
     """Measure this machine and plan the schedules."""
     workload, points = folder / "workload.json", folder / "allreduce.csv"
-    common = {"ranks": options.ranks, "model": options.model, "batch": options.batch}
-    sizes = {"iterations": 10, "smallest": 1024, "largest": 1024}
+    common = {"ranks": [options.ranks], "model": options.model, "size": getattr(options, "size", None), "json": True}
+    sizes = {"batch": options.batch, "iterations": 10, "smallest": 1024, "largest": 1024}
     measure(argparse.Namespace(what="layers", output=workload, workload=None, **common, **sizes))
     measure(argparse.Namespace(what="allreduce", output=points, workload=workload, **common, **sizes))
     plans = []
     for name in options.schedule:
         plans.append(folder / f"{name}.json")
-        told = {"ranks": options.ranks, "lr": options.lr, "momentum": options.momentum, "output": plans[-1]}
-        inputs = {"workload": workload, "allreduce": str(points), "schedule": name}
-        plan(argparse.Namespace(**told, **inputs, schemes=None, option=[], prediction=None))
+        keys = ("ranks", "lr", "momentum", "precision", "statistics", "schemes")
+        told = {key: getattr(options, key) for key in keys}
+        inputs = {"workload": workload, "allreduce": str(points), "schedule": name, "output": plans[-1]}
+        plan(argparse.Namespace(**told, **inputs, interference=None, option=[], prediction=None))
     return plans
 
 
 def _train_rank(options: argparse.Namespace) -> None:
+    from gradsync import peers
     from gradsync.plan import Plan
     from gradsync.runtime.group import process_group
     from gradsync.runtime.train import Options, train
 
-    plans = [Plan.from_json(_read(path, "plan"), str(path)) for path in options.plan]
+    plans = [Plan.from_json(_read(path, "plan"), str(path)) for path in options.plan or ()]
+    chosen = peers.pick(peers.load(options.peers), options.peer, "--peer") if options.peer else []
+    told = {key: getattr(options, key) for key in TRAIN_KEYS if key not in ("ranks", "peers", "output")}
+    told |= {"seeds": tuple(options.seed), "references": options.references}
+    told["statistics"] = options.statistics == "broadcast"
     with process_group() as (rank, ranks):
-        chosen = Options(options.model, options.data, options.batch, options.epochs, options.block, options.seed)
-        train(plans, chosen, options.output, rank, ranks)
+        train(plans, chosen, Options(**told), options.output, rank, ranks)
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any] | None:
-    """Measure this machine: layer times of a model, or all-reduce times."""
-    from gradsync.runtime.launch import is_rank, launch, room_for
+    """Measure this machine: layer times of a model, all-reduce times, or how much the two slow one another down."""
+    from gradsync.runtime.launch import is_rank
+
+    if is_rank():
+        _measure_rank(options)
+        return None
+    _refuse_measurement(options)
+    return _measured_allreduce(options) if options.what == "allreduce" else _measured_model(options)
+
+
+def _refuse_measurement(options: argparse.Namespace) -> None:
+    """What can be refused is refused before anything starts. Sets the sizes that a workload asks for."""
+    from gradsync.runtime import models
+    from gradsync.runtime.launch import room_for
     from gradsync.workload import Workload
 
-    if not is_rank():
-        room_for(options.ranks, "--ranks")
-        if options.what == "allreduce" and options.ranks < 2:
-            raise InputError("measure allreduce: --ranks must be at least 2")
-        if options.what == "layers":
-            from gradsync.runtime import models
+    options.ranks = options.ranks or [1 if options.what == "layers" else 2]
+    for ranks in options.ranks:
+        room_for(ranks, "--ranks")
+    if options.what != "layers" and min(options.ranks) < 2:
+        raise InputError(f"measure {options.what}: --ranks must be at least 2")
+    if options.what != "allreduce" and len(options.ranks) > 1:
+        raise InputError(f"measure {options.what}: --ranks takes one number: run it once for each")
+    for key in ("batch", "iterations", "smallest", "largest"):
+        if getattr(options, key) < 1:
+            raise InputError(f"--{key} {getattr(options, key)}: at least 1")
+    if options.what != "allreduce":
+        models.shape(options.model, options.size, options.batch)
+    if options.workload:
+        workload = Workload.load(options.workload)
+        options.smallest, options.largest = min(layer.bytes for layer in workload.layers), workload.bytes
+    elif options.what == "interference":
+        raise InputError("measure interference: --workload is needed: its sizes are those of the messages")
+    elif options.smallest > options.largest:
+        raise InputError(f"--smallest {options.smallest}: more than --largest {options.largest}")
 
-            models.get(options.model)
-        if options.workload:
-            workload = Workload.load(options.workload)
-            options.smallest, options.largest = min(layer.bytes for layer in workload.layers), workload.bytes
-        for key in ("batch", "iterations", "smallest", "largest"):
-            if getattr(options, key) < 1:
-                raise InputError(f"--{key} {getattr(options, key)}: at least 1")
-        keys = ("ranks", "model", "batch", "iterations", "smallest", "largest", "output")
-        told = [part for key in keys for part in (f"--{key}", str(getattr(options, key)))]
-        launch(["measure", options.what, *told], options.ranks)
-        return {"measured": options.what, "output": str(options.output)}
+
+def _measured_model(options: argparse.Namespace) -> dict[str, Any]:
+    _launch_measurement(options, options.ranks[0], options.output)
+    return {"measured": options.what, "output": str(options.output)}
+
+
+def _measured_allreduce(options: argparse.Namespace) -> dict[str, Any]:
+    """One launch for each number of ranks; all of them in one file."""
+    import tempfile
+
     from gradsync.measure import allreduce
+    from gradsync.results import machine, write_whole
+
+    points, made_with = [], {}
+    cores = machine()["cores"]
+    with tempfile.TemporaryDirectory(prefix="gradsync-") as folder:
+        for ranks in options.ranks:
+            print(f"measure allreduce: {ranks} ranks, {options.smallest} to {options.largest} B", file=sys.stderr)
+            found = Path(folder) / f"{ranks}.json"
+            _launch_measurement(options, ranks, found)
+            content = json.loads(found.read_text())
+            points += [allreduce.point(ranks, int(size), times) for size, times in content["seconds"].items()]
+            made_with[f"threads, {ranks} ranks"] = content["provenance"].pop("threads")
+            made_with |= content["provenance"]
+    notes = [f"{ranks} ranks share {cores} cores" for ranks in options.ranks if ranks > cores]
+    write_whole(options.output, allreduce.to_csv(points, {**made_with, "notes": notes}))
+    answer = {"fits": allreduce.fits(points), "notes": notes, "output": str(options.output)}
+    if options.json:
+        return {"points": [each._asdict() for each in points], **answer, "provenance": made_with}
+    print(allreduce.columns(points))
+    return answer
+
+
+def _launch_measurement(options: argparse.Namespace, ranks: int, output: Path) -> None:
+    from gradsync.runtime.launch import launch
+
+    keys = ("model", "size", "batch", "iterations", "smallest", "largest", "workload")
+    given = {key: getattr(options, key) for key in keys} | {"ranks": ranks, "output": output}
+    told = [part for key, value in given.items() if value is not None for part in (f"--{key}", str(value))]
+    launch(["measure", options.what, *told], ranks)
+
+
+def _measure_rank(options: argparse.Namespace) -> None:
     from gradsync.results import write_whole
     from gradsync.runtime.group import process_group
-    from gradsync.runtime.timing import all_reduce_seconds
+    from gradsync.workload import Workload
 
     with process_group() as (rank, _):
-        if options.what == "allreduce":
-            points = all_reduce_seconds(allreduce.sizes(options.smallest, options.largest), allreduce.REPEATS)
-            if rank == 0:
-                allreduce.save(points, options.output)
-        else:
-            from gradsync.measure.layers import measure
+        match options.what:
+            case "allreduce":
+                from gradsync.measure import allreduce
 
-            workload = measure(options.model, options.batch, options.iterations)
-            if rank == 0:
-                write_whole(options.output, workload.to_json())
-    return None
+                text = json.dumps(allreduce.measure(options.smallest, options.largest))
+            case "layers":
+                from gradsync.measure import layers
+
+                text = layers.measure(options.model, options.batch, options.iterations, size=options.size).to_json()
+            case _:
+                from gradsync.measure import interference
+
+                workload = Workload.load(options.workload)
+                text = interference.measure(workload, options.model, options.batch, size=options.size).to_json()
+        if rank == 0:
+            write_whole(options.output, text)
 
 
 def _configured(options: argparse.Namespace) -> tuple[Any, Path]:

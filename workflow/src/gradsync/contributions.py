@@ -135,7 +135,7 @@ class _Run:
         if op.kernel == "add":
             mine, other = self._get(op.writes[0], rank), self._get(op.reads[0], rank)
             self._put(op.writes[0], rank, self._sum([mine, other], op, rank, op.writes[0]))
-        elif op.kernel == "copy":
+        elif op.kernel in ("copy", "cast"):
             self._put(op.writes[0], rank, self._get(op.reads[0], rank))
         elif op.kernel == "fill":
             for ref in op.writes:

@@ -29,6 +29,39 @@ def sgd(reads: list[Array], writes: list[Array], *, lr: float, momentum: float =
         parameter -= gradient * (lr * scale)
 
 
+def sgd_scaled(
+    reads: list[Array],
+    writes: list[Array],
+    *,
+    lr: float,
+    momentum: float = 0.0,
+    scale: float = 1.0,
+    growth_interval: float = 2000.0,
+) -> None:
+    """`sgd` of a gradient that was multiplied by a loss scale; a step whose gradient is not finite is skipped.
+
+    writes: parameter[, momentum], scaler = (loss scale, good steps in a row, skipped steps). As torch's GradScaler: a
+    skipped step halves the loss scale, `growth_interval` good ones double it. All ranks hold the same sum: all skip.
+    """
+    (gradient,) = reads
+    scaler = writes[-1]
+    if float(abs(gradient).max()) < float("inf"):  # false for NaN
+        sgd(reads, writes[:-1], lr=lr, momentum=momentum, scale=scale / float(scaler[0]))
+        scaler[1] += 1
+        if scaler[1] >= growth_interval:
+            scaler[0] *= 2
+            scaler[1] = 0
+    else:
+        scaler[0] *= 0.5
+        scaler[1] = 0
+        scaler[2] += 1
+
+
+def cast(reads: list[Array], writes: list[Array], *, scale: float = 1.0) -> None:
+    """writes[0] = scale * reads[0] in the type of writes[0]: what travels may be narrower than what is computed."""
+    writes[0][:] = reads[0] * scale
+
+
 def add(reads: list[Array], writes: list[Array], *, scale: float = 1.0) -> None:
     """writes[0] += scale * reads[0]."""
     if scale == 1.0:
@@ -106,5 +139,8 @@ def elastic_centre(reads: list[Array], writes: list[Array], *, lr: float, rho: f
 
 KERNELS: dict[str, Callable[..., None]] = {
     kernel.__name__: kernel
-    for kernel in (sgd, add, copy, fill, join, encode_topk, decode_sum, norm, lars, elastic_worker, elastic_centre)
+    for kernel in (
+        *(sgd, sgd_scaled, cast, add, copy, fill, join, encode_topk, decode_sum, norm, lars),
+        *(elastic_worker, elastic_centre),
+    )
 }

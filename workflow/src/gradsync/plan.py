@@ -327,7 +327,8 @@ class Plan:
                     and tensor.start < ref.stop
                     and ref.start < tensor.stop
                 ]
-                found.append(names)
+                if names:  # not, say, the statistics of batch normalisation
+                    found.append(names)
         return found
 
     def to_json(self) -> str:

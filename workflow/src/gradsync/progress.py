@@ -27,6 +27,13 @@ class Cost(NamedTuple):
     transfer: float
 
 
+class Factors(NamedTuple):
+    """How many times as long computation and a message take beside one another, compared with each alone."""
+
+    computation: float
+    communication: float
+
+
 class Clock:
     """Durations of operations; this base class is the zero clock."""
 
@@ -37,6 +44,14 @@ class Clock:
     def message(self, operation: Any) -> Cost:
         """Seconds of a send, reply or collective."""
         return Cost(0.0, 0.0)
+
+    def handover(self) -> float:
+        """Seconds from the end of an operation to the start of one on another lane that waited for it."""
+        return 0.0
+
+    def factors(self, operation: Any) -> Factors:
+        """What a send, reply or collective and the computation of its ranks do to one another (`interfering.py`)."""
+        return Factors(1.0, 1.0)
 
 
 class Event(NamedTuple):
@@ -58,7 +73,9 @@ class Outcome:
     stuck: list[tuple[int, int, int]]
 
 
-class _Flow:
+class Flow:
+    """Work whose rate changes: `seconds` are left of it at rate 1; `sides` is what it shares with others."""
+
     __slots__ = ("done", "rate", "remaining", "sides", "since", "version")
 
     def __init__(self, seconds: float, sides: list[tuple[str, int]], done: Callable[[float], None]):
@@ -78,6 +95,7 @@ class _RoleGraph:
         self.next_post: list[list[int]] = [[] for _ in body]
         self.waits = [0] * len(body)
         self.waits_first = [0] * len(body)  # in the first turn
+        self.lane = [op.lane for op in body]
         lanes: dict[str, list[int]] = defaultdict(list)
         for i, op in enumerate(body):
             lanes[op.lane].append(i)
@@ -115,7 +133,7 @@ class Progress:
         rendezvous: bool = False,
     ):
         self.plan, self.turns, self.clock, self.arrivals, self.rendezvous = plan, turns, clock, arrivals, rendezvous
-        self.ranks = ranks or tuple(range(plan.ranks))
+        self.ranks, self.handover = ranks or tuple(range(plan.ranks)), clock.handover()
         graphs = {role.name: _RoleGraph(role.flat) for role in plan.roles}
         self.graph = {rank: graphs[plan.role_of[rank].name] for rank in self.ranks}
         self.open_ended = {rank: plan.role_of[rank].until_stopped for rank in self.ranks}
@@ -132,7 +150,7 @@ class Progress:
         self.posted_any: dict[tuple[int, int], deque[tuple[int, int, int]]] = defaultdict(deque)
         self.source_of: dict[tuple[int, int, str], int] = {}
         self.locks: dict[str, deque[tuple[int, int, int]]] = defaultdict(deque)
-        self.flows: dict[tuple[str, int], dict[_Flow, None]] = defaultdict(dict)  # in order: ties are told apart alike
+        self.flows: dict[tuple[str, int], dict[Flow, None]] = defaultdict(dict)  # in order: ties are told apart alike
         self.everyone = [(side, rank) for rank in self.ranks for side in ("out", "in")]
 
     def run(self) -> Outcome:
@@ -171,23 +189,31 @@ class Progress:
         self.sequence += 1
         heapq.heappush(self.heap, (time, self.sequence, action))
 
-    def _release(self, rank: int, turn: int, same: list[int], following: list[int], now: float) -> None:
+    def _release(self, rank: int, turn: int, done: int, same: list[int], following: list[int], now: float) -> None:
+        """Operation `done` is over, which `same` of its turn and `following` of the next wait for."""
         waits = self.waits[rank, turn]
         for index in same:
             waits[index] -= 1
             if waits[index] == 0:
-                self._start(rank, turn, index, now)
+                self._hand_over(rank, done, turn, index, now)
         if following and (turn + 1 < self.turns or self.open_ended[rank]):
             waits = self._turn(rank, turn + 1)
             for index in following:
                 waits[index] -= 1
                 if waits[index] == 0:
-                    self._start(rank, turn + 1, index, now)
+                    self._hand_over(rank, done, turn + 1, index, now)
+
+    def _hand_over(self, rank: int, done: int, turn: int, index: int, now: float) -> None:
+        lane = self.graph[rank].lane
+        if self.handover and lane[done] != lane[index]:
+            self._at(now + self.handover, lambda time: self._start(rank, turn, index, time))
+        else:
+            self._start(rank, turn, index, now)
 
     def _finish(self, rank: int, turn: int, index: int, now: float, source: int | None = None) -> None:
         graph = self.graph[rank]
         self.events.append(Event(rank, turn, index, self.started[rank, turn, index], now, source))
-        self._release(rank, turn, graph.same[index], graph.next[index], now)
+        self._release(rank, turn, index, graph.same[index], graph.next[index], now)
 
     def _start(self, rank: int, turn: int, index: int, now: float) -> None:
         graph = self.graph[rank]
@@ -199,7 +225,7 @@ class Progress:
             case "send" | "reply":
                 to = self.source_of[rank, turn, op.to] if isinstance(op, Reply) else op.to
                 self._send(op, rank, to, turn, index, now)
-                self._release(rank, turn, graph.same_post[index], graph.next_post[index], now)
+                self._release(rank, turn, index, graph.same_post[index], graph.next_post[index], now)
             case "recv":
                 self.posted[op.source, rank, op.tag].append((rank, turn, index))
                 self._match(op.source, rank, op.tag, now)
@@ -212,8 +238,7 @@ class Progress:
                 if len(queue) == 1:
                     self._locked(op, now)
             case _:
-                seconds = self.clock.local(rank, op)
-                self._at(now + seconds, lambda t: self._finish(rank, turn, index, t))
+                self._work(rank, self.clock.local(rank, op), now, lambda t: self._finish(rank, turn, index, t))
 
     def _locked(self, op: SharedAdd, now: float) -> None:
         queue = self.locks[op.writes[0].buffer]
@@ -226,7 +251,7 @@ class Progress:
             if queue:
                 self._locked(holder, time)
 
-        self._at(now + self.clock.local(rank, holder), done)
+        self._work(rank, self.clock.local(rank, holder), now, done)
 
     def _arrive(self, op: Collective, rank: int, turn: int, index: int, now: float) -> None:
         key = (op.name, turn, op.ranks)
@@ -242,7 +267,7 @@ class Progress:
                 self._finish(member, turn, its_index, time)
 
         sides = [(side, member) for member in group for side in ("out", "in")] if op.ranks else self.everyone
-        self._transfer(self.clock.message(op), sides, now, done)
+        self._transfer(op, group, sides, now, done)
 
     def _send(self, op: Any, rank: int, to: int, turn: int, index: int, now: float) -> None:
         def done(time: float) -> None:
@@ -253,7 +278,7 @@ class Progress:
             self._match(rank, to, op.tag, time)
             self._match_any(to, op.tag, time)
 
-        self._transfer(self.clock.message(op), [("out", rank), ("in", to)], now, done)
+        self._transfer(op, (rank, to), [("out", rank), ("in", to)], now, done)
 
     def _match(self, source: int, to: int, tag: int, now: float) -> None:
         waiting, messages = self.posted[source, to, tag], self.inbox[source, to, tag]
@@ -281,11 +306,24 @@ class Progress:
         if self.rendezvous:
             self._at(now, lambda time: self._finish(*send, time))
 
-    def _transfer(self, cost: Cost, sides: list[tuple[str, int]], now: float, done: Callable[[float], None]) -> None:
-        flow = _Flow(cost.transfer, sides, done)
+    def _work(self, rank: int, seconds: float, now: float, done: Callable[[float], None]) -> None:
+        """`rank` computes for `seconds`."""
+        self._at(now + seconds, done)
+
+    def _transfer(
+        self,
+        op: Any,
+        ranks: tuple[int, ...],
+        sides: list[tuple[str, int]],
+        now: float,
+        done: Callable[[float], None],
+    ) -> None:
+        """The message of `op` between `ranks` leaves."""
+        cost = self.clock.message(op)
+        flow = Flow(cost.transfer, sides, done)
         self._at(now + cost.latency, lambda time: self._begin(flow, time))
 
-    def _begin(self, flow: _Flow, now: float) -> None:
+    def _begin(self, flow: Flow, now: float) -> None:
         if flow.remaining <= 0.0:
             flow.done(now)
             return
@@ -293,22 +331,28 @@ class Progress:
             self.flows[side][flow] = None
         self._share(flow, now)
 
-    def _share(self, changed: _Flow, now: float) -> None:
+    def _share(self, changed: Flow, now: float) -> None:
         """Give `changed` and every flow that meets it its share of the most crowded side it uses."""
-        touched = dict.fromkeys(flow for side in changed.sides for flow in self.flows[side])
-        for flow in touched:
-            flow.remaining -= (now - flow.since) * flow.rate
-            flow.since = now
-            flow.rate = 1.0 / max(len(self.flows[side]) for side in flow.sides)
-            flow.version += 1
-            self._at(
-                now + max(flow.remaining, 0.0) / flow.rate,
-                partial(self._end, flow, flow.version),
-            )
+        for flow in dict.fromkeys(flow for side in changed.sides for flow in self.flows[side]):
+            self._pace(flow, now)
 
-    def _end(self, flow: _Flow, version: int, now: float) -> None:
+    def _rate(self, flow: Flow) -> float:
+        return 1.0 / max(len(self.flows[side]) for side in flow.sides)
+
+    def _pace(self, flow: Flow, now: float) -> None:
+        """From now on `flow` goes at its new rate."""
+        flow.remaining -= (now - flow.since) * flow.rate
+        flow.since = now
+        flow.rate = self._rate(flow)
+        flow.version += 1
+        self._at(
+            now + max(flow.remaining, 0.0) / flow.rate,
+            partial(self._end, flow, flow.version),
+        )
+
+    def _end(self, flow: Flow, version: int, now: float) -> None:
         if version != flow.version:
-            return  # its share has changed since
+            return  # its rate has changed since
         flow.version += 1
         for side in flow.sides:
             self.flows[side].pop(flow, None)

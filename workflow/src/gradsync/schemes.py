@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from gradsync import collectives, schedules, updates
 from gradsync.costs import MessageCost
 from gradsync.errors import InputError
-from gradsync.plan import Plan, first_problem
+from gradsync.plan import DTYPE_BYTES, Plan, first_problem
 from gradsync.workload import Workload
 
 
@@ -25,6 +25,7 @@ class Scheme(BaseModel):
     options: dict[str, Any] = Field(default_factory=dict)
     collective: str = collectives.NATIVE
     update: str = "ssgd"
+    wire: Literal["", "float32", "float16", "bfloat16"] = ""  # the type that gradients travel in; empty: their own
     label: str = ""
     paper: str = ""
     place: str = ""
@@ -85,16 +86,48 @@ def pick(known: dict[str, Scheme], names: list[str] | None, where: str) -> list[
 
 
 def plan(
-    scheme: Scheme, workload: Workload, cost: MessageCost, ranks: int, *, lr: float = 0.01, momentum: float = 0.0
+    scheme: Scheme,
+    workload: Workload,
+    cost: MessageCost,
+    ranks: int,
+    *,
+    lr: float = 0.01,
+    momentum: float = 0.0,
+    loss_scaling: bool = False,
+    statistics: bool = True,
 ) -> Plan:
     """Plan a scheme for a workload; `cost` is that of an all-reduce between `ranks` ranks.
+
+    `loss_scaling` guards float16 computation, `statistics` broadcasts rank 0's batch-norm statistics.
 
     Raises InputError for an option or a number of ranks that the scheme's parts refuse.
     """
     scheme.refuse_ranks(ranks)
-    messages = schedules.messages(scheme.schedule, workload, cost, scheme.options)
+    messages = schedules.messages(scheme.schedule, _on_the_wire(workload, scheme.wire), cost, scheme.options)
     made = updates.get(scheme.update)(
-        scheme.name, workload, messages, ranks, algorithm=scheme.collective, lr=lr, momentum=momentum
+        scheme.name,
+        workload,
+        messages,
+        ranks,
+        algorithm=scheme.collective,
+        lr=lr,
+        momentum=momentum,
+        wire=scheme.wire,
+        loss_scaling=loss_scaling,
+        statistics=statistics,
     )
     origin = {"scheme": scheme.name, "schedule": scheme.schedule, "workload": workload.name}
     return dataclasses.replace(made, provenance={**origin, "all_reduce": cost.describe()})
+
+
+def _on_the_wire(workload: Workload, wire: str) -> Workload:
+    """What the schedule sees: the bytes that travel."""
+    if not wire or wire == workload.unit:
+        return workload
+    if workload.unit == "uint8":
+        raise InputError(f"workload {workload.name!r}: sizes are no whole elements: can't travel as {wire}")
+    share = DTYPE_BYTES[wire] / DTYPE_BYTES[workload.unit]
+    layers = [
+        layer.model_copy(update={"bytes": round(layer.bytes * share), "dtype": wire}) for layer in workload.layers
+    ]
+    return workload.model_copy(update={"layers": tuple(layers)})

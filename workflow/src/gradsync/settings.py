@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from gradsync import schemes
+from gradsync import peers, schemes
 from gradsync.errors import InputError
 from gradsync.plan import first_problem
 
 VERSION = 1
+PROFILED = {"resnet50": "Fig. 9(b) is simulated from", "googlenet": "Fig. 5(a) is drawn from"}
 
 
 class _Closed(BaseModel):
@@ -19,17 +21,27 @@ class _Closed(BaseModel):
 
 
 class Training(_Closed):
-    """One launch that trains a model under all its schemes in turn."""
+    """One launch that trains a model under all its schemes and peers in turn."""
 
     model: str
     ranks: int = Field(ge=1)
     data: str = "digits"
+    data_folder: str | None = Field(default=None, description="where mnist, cifar10 or imagenet lie")
+    size: int | None = Field(default=None, ge=1, description="side of the input in pixels; null: the model's own")
     batch: int = Field(default=32, ge=1, description="samples a rank and iteration")
     epochs: int = Field(default=6, ge=1)
-    block: int = Field(default=6, ge=2, description="iterations before the next scheme has its turn")
+    iterations: int = Field(default=0, ge=0, description="stop after so many; 0: whole epochs")
+    block: int = Field(default=6, ge=2, description="iterations before the next contender has its turn")
     lr: float = Field(default=0.02, gt=0)
     momentum: float = Field(default=0.9, ge=0, lt=1)
+    precision: Literal["float32", "bfloat16", "float16"] = "float32"
+    statistics: Literal["broadcast", "local"] = "broadcast"
+    seeds: list[int] = Field(default=[0], min_length=1)
     schemes: list[str] | None = Field(default=None, description="null: all")
+    peers: list[str] | None = Field(default=[], description="variants of stock DDP; null: all")
+    references: bool = Field(default=True, description="also without communication, and on one rank alone")
+    conformance: int = Field(default=3, ge=0, description="steps that plans are held against the oracle")
+    checkpoint_seconds: float = Field(default=120.0, ge=0)
 
     @property
     def job(self) -> str:
@@ -41,7 +53,16 @@ class Profile(_Closed):
     """A measurement of the layers of a model on this machine, one rank."""
 
     batch: int = Field(ge=1)
+    size: int | None = Field(default=None, ge=1)
     iterations: int = Field(default=5, ge=2)
+
+
+class NetworkProfile(_Closed):
+    """All-reduce times of this machine, for Fig. 5(b)."""
+
+    ranks: list[int] = Field(default=[2, 4, 8], min_length=1)
+    smallest: int = Field(default=1024, ge=4, description="bytes")
+    largest: int = Field(default=16 * 1024 * 1024, ge=4, description="bytes")
 
 
 class Figure9(_Closed):
@@ -74,14 +95,15 @@ class Settings(_Closed):
 
     version: int
     name: str = Field(pattern=r"^[a-z0-9_-]+$")
-    seed: int = 0
     schemes: str = "config/schemes.yaml"
+    peers: str = "config/peers.yaml"
     papers: list[str] = ["config/papers/mgwfbp.yaml"]
     cluster: str = "config/clusters/k80-10gbe.yaml"
     external_data: str | None = Field(default=None, description="folder with third-party logs")
     container: str | None = None
     training: list[Training] = []
-    profiles: dict[str, Profile] = {"resnet50": Profile(batch=4)}
+    profiles: dict[str, Profile] = {"resnet50": Profile(batch=4), "googlenet": Profile(batch=4)}
+    network: NetworkProfile = NetworkProfile()
     figure9: Figure9 = Figure9()
     mlflow: MLflow = MLflow()
 
@@ -107,20 +129,27 @@ def parse(content: object, where: str) -> Settings:
         raise InputError(f"configuration {where}: {first_problem(error)}") from None
     if settings.version != VERSION:
         raise InputError(f"configuration {where}: version {settings.version}; this gradsync reads version {VERSION}")
-    known = schemes.load(settings.schemes)
+    known, stock = schemes.load(settings.schemes), peers.load(settings.peers)
     jobs: set[str] = set()
     for i, training in enumerate(settings.training):
         place = f"configuration {where}: training.{i}"
         if training.job in jobs:
             raise InputError(f"{place}: {training.model} on {training.ranks} ranks is there already: one entry each")
         jobs.add(training.job)
+        chosen = [scheme.name for scheme in schemes.pick(known, training.schemes, f"{place}.schemes")]
+        for peer in peers.pick(stock, training.peers, f"{place}.peers"):
+            if peer.plan and peer.plan not in chosen:
+                raise InputError(
+                    f"{place}.peers: {peer.name} needs the scheme {peer.plan!r}, which is not trained here"
+                )
         for scheme in schemes.pick(known, training.schemes, f"{place}.schemes"):
             try:
                 scheme.refuse_ranks(training.ranks)
             except InputError as error:
                 raise InputError(f"{place}.schemes: {error}") from None
-    if "resnet50" not in settings.profiles:
-        raise InputError(f"configuration {where}: profiles: needs resnet50, which Fig. 9(b) is simulated from")
+    for model, why in PROFILED.items():
+        if model not in settings.profiles:
+            raise InputError(f"configuration {where}: profiles: needs {model}, which {why}")
     for file in (*settings.papers, settings.cluster):
         if not Path(file).is_file():
             raise InputError(f"configuration {where}: {file} does not exist")

@@ -1,6 +1,7 @@
 """Time a plan on a workload and a network: plan + costs -> trace.
 
-Shared links are shared (see `progress.py`), so no simulated time lies below `lower_bound_seconds`.
+Shared links are shared (see `progress.py`), so no simulated time lies below `lower_bound_seconds`. With an
+interference, computation and messages slow one another down too (see `interfering.py`).
 """
 
 from __future__ import annotations
@@ -9,13 +10,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from gradsync.costs import Network
+from gradsync.costs.interference import Interference
 from gradsync.errors import InputError
+from gradsync.interfering import InterferingProgress
 from gradsync.plan import Collective, Local, Need, Plan, Ready
-from gradsync.progress import Clock, Cost, Progress
+from gradsync.progress import Clock, Cost, Factors, Progress
 from gradsync.trace import Span, Trace
 from gradsync.workload import Workload
 
-UPDATES = ("sgd", "lars", "elastic_worker")  # kernels that take the workload's update_seconds together
+UPDATES = ("sgd", "sgd_scaled", "lars", "elastic_worker")  # kernels that take the workload's update_seconds together
 MOST_TURNS = 48
 STEADY = 1e-9  # relative change of the period
 
@@ -23,12 +26,20 @@ STEADY = 1e-9  # relative change of the period
 class NetworkClock(Clock):
     """Durations from one workload a rank and the network's costs."""
 
-    def __init__(self, plan: Plan, workloads: Mapping[int, Workload], network: Network, add_seconds_per_byte: float):
-        self.plan, self.network, self.gamma = plan, network, add_seconds_per_byte
+    def __init__(
+        self,
+        plan: Plan,
+        workloads: Mapping[int, Workload],
+        network: Network,
+        add_seconds_per_byte: float,
+        interference: Interference | None = None,
+    ):
+        self.plan, self.network, self.gamma, self.interference = plan, network, add_seconds_per_byte, interference
         distinct = {id(workload): workload for workload in workloads.values()}
         tables = {key: self._table(workload) for key, workload in distinct.items()}
         self.tables = {rank: tables[id(workload)] for rank, workload in workloads.items()}
         self.messages: dict[int, Cost] = {}
+        self.slowdowns: dict[int, Factors] = {}
 
     def _table(self, workload: Workload) -> tuple[Workload, dict[str, float], dict[str, float]]:
         backward = {layer.name: layer.backward_seconds for layer in workload.layers}
@@ -68,12 +79,28 @@ class NetworkClock(Clock):
         key = id(operation)  # of the plan, which lives as long; roles may use a name for messages of different sizes
         cost = self.messages.get(key)
         if cost is None:
-            collective = isinstance(operation, Collective)
-            model = self.network.of(operation.kind if collective else "send")
-            size = self.plan.bytes_of(operation.writes if collective else operation.reads)
+            model = self.network.of(operation.kind if isinstance(operation, Collective) else "send")
+            size = self._bytes(operation)
             startup = model.startup_seconds(size)
             cost = self.messages[key] = Cost(startup, model.seconds(size) - startup)
         return cost
+
+    def handover(self) -> float:
+        """As measured with the interference."""
+        return self.interference.handover_seconds if self.interference else 0.0
+
+    def factors(self, operation: Any) -> Factors:
+        """What a message of this size and computation do to one another."""
+        if self.interference is None:
+            return Factors(1.0, 1.0)
+        key = id(operation)
+        found = self.slowdowns.get(key)
+        if found is None:
+            found = self.slowdowns[key] = Factors(*self.interference.factors(self._bytes(operation)))
+        return found
+
+    def _bytes(self, operation: Any) -> int:
+        return self.plan.bytes_of(operation.writes if isinstance(operation, Collective) else operation.reads)
 
 
 def simulate(
@@ -83,6 +110,7 @@ def simulate(
     *,
     turns: int | None = None,
     add_seconds_per_byte: float = 0.0,
+    interference: Interference | None = None,
 ) -> Trace:
     """Run the plan on simulated time; without `turns` until the period is steady.
 
@@ -94,11 +122,12 @@ def simulate(
     missing = set(range(plan.ranks)) - set(workloads)
     if missing:
         raise InputError(f"simulate {plan.name!r}: no workload for rank {min(missing)}")
-    clock = NetworkClock(plan, workloads, network, add_seconds_per_byte)
+    clock = NetworkClock(plan, workloads, network, add_seconds_per_byte, interference)
     ranks = (0,) if plan.symmetric and same else None
     count = turns or 3
     while True:
-        outcome = Progress(plan, count, clock, ranks).run()
+        progress = Progress if interference is None else InterferingProgress
+        outcome = progress(plan, count, clock, ranks).run()
         if outcome.stuck:
             raise InputError(f"simulate {plan.name!r}: the plan is stuck: check it first")
         trace = _trace(plan, outcome.events, count)

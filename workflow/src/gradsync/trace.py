@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
@@ -72,10 +73,13 @@ class Trace:
             raise InputError(f"trace {self.name!r}: {len(starts)} turn(s) of rank {rank}; a period needs two")
         return starts[-1] - starts[-2]
 
+    def windows(self, rank: int = 0) -> list[tuple[float, float]]:
+        """Every whole period of `rank`."""
+        return list(pairwise(self.turn_starts(rank)))
+
     def window(self, rank: int = 0) -> tuple[float, float]:
         """The last whole period of `rank`."""
-        starts = self.turn_starts(rank)
-        return starts[-2], starts[-1]
+        return self.windows(rank)[-1]
 
     def busy(self, rank: int, lanes: Iterable[str], window: tuple[float, float]) -> list[tuple[float, float]]:
         """Union of the spans of `lanes` inside `window`, as disjoint intervals."""
@@ -92,12 +96,19 @@ class Trace:
         names = dict.fromkeys(span.lane for span in self.spans)
         return tuple(sorted(names, key=lambda name: name != COMPUTE))
 
-    def exposed_communication_seconds(self, rank: int = 0) -> float:
-        """Seconds of one period in which a message is under way and nothing is computed (the paper's t_c^no)."""
-        window = self.window(rank)
+    def exposed_communication_seconds(self, rank: int = 0, window: tuple[float, float] | None = None) -> float:
+        """Seconds of a period in which a message is under way and nothing is computed (the paper's t_c^no).
+
+        `window`: default the last period.
+        """
+        window = window or self.window(rank)
         compute = self.busy(rank, [COMPUTE], window)
         communication = self.busy(rank, [lane for lane in self.lanes if lane != COMPUTE], window)
         return _length(communication) - _length(_intersect(communication, compute))
+
+    def computation_seconds(self, rank: int = 0, window: tuple[float, float] | None = None) -> float:
+        """Seconds of a period (default the last) in which something is computed, slowed by messages or not."""
+        return _length(self.busy(rank, [COMPUTE], window or self.window(rank)))
 
     def overlap_seconds(self, first: str, second: str, rank: int = 0) -> float:
         """Seconds of one period in which both lanes are busy."""

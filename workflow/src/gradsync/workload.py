@@ -56,6 +56,9 @@ class Workload(BaseModel):
     forward_seconds: float = Field(ge=0, allow_inf_nan=False)
     update_seconds: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     layers: tuple[Layer, ...] = Field(min_length=1)
+    statistics: int = Field(
+        default=0, ge=0, description="elements that forward changes and no gradient: batch-norm means and variances"
+    )
     provenance: dict[str, Any] = Field(default_factory=dict)
 
     @model_validator(mode="after")

@@ -76,6 +76,15 @@ class Fitted:
         half = float(stdtrit(freedom, 0.5 + confidence / 2) * deviation)
         return middle - half, middle + half
 
+    def pieces(self) -> list[dict[str, float]]:
+        """a (seconds) and b (seconds per byte) of each line with the bytes that it was fitted between."""
+        ends = [self.smallest, *self.bounds[:-1], self.largest]
+        lines = zip(pairwise(ends), self.intercepts, self.slopes, strict=True)
+        return [
+            {"from_bytes": float(low), "to_bytes": float(high), "a": float(a), "b": float(b)}
+            for (low, high), a, b in lines
+        ]
+
     def describe(self) -> str:
         """Pieces, range and residual."""
         return (
@@ -163,9 +172,22 @@ def fit(sizes: Any, times: Any, *, pieces: int = 6, source: str = "") -> Fitted:
     return dataclasses.replace(fitted, residual=float(np.mean(np.abs(fitted.seconds(m) / t - 1))))
 
 
-def load_points(path: str | Path) -> tuple[np.ndarray, np.ndarray]:
-    """Read a CSV with the columns `bytes,seconds`; raises InputError with file and line."""
-    sizes, times = [], []
+def straight_line(sizes: Any, times: Any) -> tuple[float, float, float]:
+    """(a, b, R^2) of the line a + b m of least squares: what a paper that draws one line would report."""
+    m, t = np.asarray(sizes, float), np.asarray(times, float)
+    b, a = np.polyfit(m, t, 1)
+    spread = float(((t - t.mean()) ** 2).sum())
+    return float(a), float(b), 1.0 - float(((t - a - b * m) ** 2).sum()) / spread if spread else 1.0
+
+
+def load_points(path: str | Path, ranks: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """Read (bytes, seconds) from a CSV with these columns; lines that begin with # are comments.
+
+    A column `mean_seconds` wins over `seconds`. Where there is a column `ranks`, `ranks` chooses. Raises InputError
+    with file and line, or with the numbers of ranks that are there where none of them is `ranks` or several are and
+    none was named.
+    """
+    points: dict[int | None, list[tuple[float, float]]] = {}
     number = 0  # of the line in the file; the reader's own does not count comments
 
     def rows(file: IO[str]) -> Iterator[str]:
@@ -179,12 +201,26 @@ def load_points(path: str | Path) -> tuple[np.ndarray, np.ndarray]:
             reader = csv.DictReader(rows(file))
             if not {"bytes", "seconds"} <= set(reader.fieldnames or ()):
                 raise InputError(f"{path}: needs the columns bytes,seconds; has {','.join(reader.fieldnames or ())}")
+            time = "mean_seconds" if "mean_seconds" in (reader.fieldnames or ()) else "seconds"
+            by_ranks = "ranks" in (reader.fieldnames or ())
             for row in reader:
                 try:
-                    sizes.append(float(row["bytes"]))
-                    times.append(float(row["seconds"]))
+                    of = int(row["ranks"]) if by_ranks else None
+                    points.setdefault(of, []).append((float(row["bytes"]), float(row[time])))
                 except (TypeError, ValueError):
-                    raise InputError(f"{path}, line {number}: not two numbers: {row}") from None
+                    raise InputError(
+                        f"{path}, line {number}: not {'three' if by_ranks else 'two'} numbers: {row}"
+                    ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: can't be read: {error}") from None
-    return np.array(sizes), np.array(times)
+    if by_ranks and ranks is None and len(points) == 1:
+        (ranks,) = points
+    wanted = ranks if by_ranks else None
+    if points and wanted not in points:
+        known = ", ".join(map(str, sorted(n for n in points if n is not None)))
+        raise InputError(
+            f"{path}: has all-reduce times of {known} ranks, "
+            + (f"not of {ranks}: measure them with --ranks {ranks}" if ranks else "say which: give --ranks")
+        )
+    found = np.array(points.get(wanted, []), float).reshape(-1, 2)
+    return found[:, 0], found[:, 1]

@@ -1,14 +1,42 @@
-"""Measure all-reduce times between ranks of this machine: the points that a cost is fitted to."""
+"""Measure all-reduce times between ranks of this machine: the points that a cost is fitted to.
+
+Columns and bus bandwidth are those of nccl-tests, with the median as time: algbw is bytes over seconds, busbw is
+algbw x 2(N-1)/N, which for any number of ranks compares with the speed of the link.
+"""
 
 from __future__ import annotations
 
-from pathlib import Path
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
+import torch
+import torch.distributed as dist
 
-from gradsync.results import write_whole
+from gradsync.costs import fitted
+from gradsync.intervals import median_interval
+from gradsync.results import machine
+from gradsync.runtime.timing import all_reduce_seconds
 
-REPEATS = 15
+REPEATS = 120  # a small message has many: some of them wait a whole time slice for a core, most do not
+SECONDS_A_SIZE = 1.0
+
+
+class Point(NamedTuple):
+    """One message size between `ranks` ranks: the median of its times, the 95 % interval of that median, the mean.
+
+    Planners take the mean: it is what adds up over several messages where some of them are late.
+    """
+
+    ranks: int
+    bytes: int
+    seconds: float
+    seconds_low: float
+    seconds_high: float
+    algbw_bytes_per_second: float
+    busbw_bytes_per_second: float
+    mean_seconds: float
 
 
 def sizes(smallest: int, largest: int, a_decade: int = 6) -> list[int]:
@@ -18,10 +46,63 @@ def sizes(smallest: int, largest: int, a_decade: int = 6) -> list[int]:
     return sorted({int(size) // 4 * 4 for size in np.geomspace(first, last, count)} | {first, last})
 
 
-def save(points: list[tuple[int, float]], path: Path) -> None:
-    """Write the median seconds of each size as `bytes,seconds`, the form that `--allreduce` reads."""
-    times: dict[int, list[float]] = {}
-    for size, seconds in points:
-        times.setdefault(size, []).append(seconds)
-    rows = [f"{size},{float(np.median(found))!r}" for size, found in sorted(times.items())]
-    write_whole(path, "\n".join(["bytes,seconds", *rows]) + "\n")
+def measure(smallest: int, largest: int) -> dict[str, Any]:
+    """Seconds of each repeat by message size, and what they were measured with; collective over the running ranks."""
+    return {
+        "seconds": all_reduce_seconds(sizes(smallest, largest), REPEATS, SECONDS_A_SIZE),
+        "provenance": {
+            "repeats": f"{REPEATS // 8} to {REPEATS}, about {SECONDS_A_SIZE:g} s a size",
+            "threads": torch.get_num_threads(),
+            "backend": dist.get_backend(),
+            "torch": torch.__version__,
+            **machine(),
+        },
+    }
+
+
+def point(ranks: int, size: int, seconds: Sequence[float]) -> Point:
+    """What repeated times of a message of `size` bytes say."""
+    low, middle, high = median_interval(seconds)
+    bandwidth = size / middle
+    bus = bandwidth * 2 * (ranks - 1) / ranks
+    return Point(ranks, size, middle, low, high, bandwidth, bus, float(np.mean(seconds)))
+
+
+def to_csv(points: Sequence[Point], provenance: Mapping[str, Any]) -> str:
+    """The file that `--allreduce` reads: provenance as comments, one a line, then the columns of `Point`."""
+    comments = [f"# {key}: {json.dumps(value)}" for key, value in provenance.items()]
+    return "\n".join([*comments, ",".join(Point._fields), *(",".join(map(repr, each)) for each in points)]) + "\n"
+
+
+def columns(points: Sequence[Point]) -> str:
+    """What people read: the columns of nccl-tests."""
+    names = ("ranks", "size", "count", "type", "redop", "time", "mean", "algbw", "busbw")
+    units = ("", "(B)", "(elements)", "", "", "(us)", "(us)", "(GB/s)", "(GB/s)")
+    rows = [
+        (
+            *(p.ranks, p.bytes, p.bytes // 4, "float", "sum"),
+            *(f"{seconds * 1e6:.1f}" for seconds in (p.seconds, p.mean_seconds)),
+            *(f"{bandwidth / 1e9:.3f}" for bandwidth in (p.algbw_bytes_per_second, p.busbw_bytes_per_second)),
+        )
+        for p in points
+    ]
+    return "\n".join("".join(f"{cell:>12}" for cell in row) for row in (names, units, *rows))
+
+
+def fits(points: Sequence[Point]) -> list[dict[str, Any]]:
+    """By number of ranks: the cost that planners take (of the means), and how good one straight line a + b m is."""
+    answers = []
+    for ranks in sorted({p.ranks for p in points}):
+        chosen = [p for p in points if p.ranks == ranks]
+        m, t = [p.bytes for p in chosen], [p.mean_seconds for p in chosen]
+        cost = fitted.fit(m, t)
+        a, b, r_squared = fitted.straight_line(m, t)
+        answers.append(
+            {
+                "ranks": ranks,
+                "pieces": cost.pieces(),
+                "residual": cost.residual,
+                "line": {"a": a, "b": b, "r_squared": r_squared},
+            }
+        )
+    return answers

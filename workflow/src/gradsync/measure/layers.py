@@ -1,86 +1,78 @@
-"""Measure forward and backward seconds a gradient tensor, in the order in which autograd really produces gradients."""
+"""Measure forward and backward seconds a gradient tensor, in the order in which autograd really produces gradients.
+
+With several ranks all compute at the same time, as in training. Before each iteration they sum their gradients in one
+message, which is not timed: it brings them together and leaves the caches as training does. A synchronous iteration
+waits for its slowest rank, so the totals are those of the rank that took longest, the medians of iterations.
+"""
 
 from __future__ import annotations
 
-import time
-from typing import Any
-
 import numpy as np
 import torch
-from torch import nn
+import torch.distributed as dist
 
-from gradsync.kernels import sgd
+from gradsync.measure.passes import Pass, Times
 from gradsync.results import machine
-from gradsync.runtime import models
 from gradsync.workload import Layer, Workload
 
-WARM_UP = 2
+WARM_UP = 3
 
 
-def measure(name: str, batch: int, iterations: int, seed: int = 0) -> Workload:
-    """The workload of one rank of this machine; medians over `iterations` after a warm-up.
+def measure(name: str, batch: int, iterations: int, *, size: int | None = None, seed: int = 0) -> Workload:
+    """The workload of the running ranks, the same on all of them; collective. `size`: pixels of a side (None: its own).
 
-    Every gradient is copied once when it is produced, as it is in training. Gradients that autograd never produces
-    come last, with no backward time of their own.
+    Gradients that autograd never produces come last, with no backward time of their own. On a GPU times are its own.
     """
-    model = models.build(name, seed)
-    spec = models.MODELS[name]
-    images = torch.randn(batch, *spec.shape)
-    labels = torch.randint(spec.classes, (batch,))
-    parameters = dict(model.named_parameters())
-    flat = torch.zeros(sum(p.numel() for p in parameters.values()))
-    places, position = {}, 0
-    for key, parameter in parameters.items():
-        places[key] = flat[position : position + parameter.numel()]
-        position += parameter.numel()
-    stamps: list[tuple[str, float]] = []
-
-    def hook(key: str) -> Any:
-        def produced(parameter: torch.Tensor) -> None:
-            if parameter.grad is not None:
-                places[key].copy_(parameter.grad.reshape(-1))
-                parameter.grad = None
-            stamps.append((key, time.perf_counter()))
-
-        return produced
-
-    for key, parameter in parameters.items():
-        parameter.register_post_accumulate_grad_hook(hook(key))
-    forward, backward, update = [], [], []
-    order: list[str] = []
-    velocity, weights = torch.zeros_like(flat), torch.zeros_like(flat)
+    ranks = dist.get_world_size()
+    one = Pass(name, size, batch, seed)
+    found: list[Times] = []
+    slowest: list[list[float]] = []
     for turn in range(iterations + WARM_UP):
-        stamps.clear()
-        start = time.perf_counter()
-        loss = nn.functional.cross_entropy(model(images), labels)
-        middle = time.perf_counter()
-        loss.backward()
-        end = time.perf_counter()
-        sgd([flat], [weights, velocity], lr=0.01, momentum=0.9, scale=0.5)
-        updated = time.perf_counter()
+        if ranks > 1:
+            dist.all_reduce(one.flat)
+        times = one(scale=1 / ranks)
         if turn >= WARM_UP:
-            order = [key for key, _ in stamps]  # the same in every iteration
-            forward.append(middle - start)
-            backward.append(np.diff([middle, *(stamp for _, stamp in stamps)]))
-            update.append(updated - end)
-    seconds = dict(zip(order, np.median(np.array(backward), axis=0), strict=True))
-    order += [key for key in parameters if key not in seconds]
+            found.append(times)
+            slowest.append(_slowest([times.update, times.forward, sum(times.backward.values())]))
+    update, forward, backward = (float(value) for value in np.median(slowest, axis=0))
+    order = list(found[0].backward)  # the same in every iteration
+    seconds = np.median([list(times.backward.values()) for times in found], axis=0)
+    seconds *= backward / seconds.sum()
+    place = {key: index for index, key in enumerate(one.parameters)}
+    backward_seconds = dict(zip(order, seconds, strict=True))
+    order += [key for key in place if key not in backward_seconds]
     return Workload(
         name=name,
-        forward_seconds=float(np.median(forward)),
-        update_seconds=float(np.median(update)),
+        forward_seconds=forward,
+        update_seconds=update,
         layers=tuple(
             Layer(
                 name=key,
-                bytes=parameters[key].numel() * 4,
-                elements=parameters[key].numel(),
-                backward_seconds=max(0.0, float(seconds.get(key, 0.0))),
+                bytes=one.parameters[key].numel() * 4,
+                elements=one.parameters[key].numel(),
+                backward_seconds=float(backward_seconds.get(key, 0.0)),
+                forward_index=place[key],
             )
             for key in order
         ),
+        statistics=sum(buffer.numel() for buffer in one.model.buffers() if buffer.is_floating_point()),
         provenance={
-            "measured": f"median of {iterations} iterations, batch {batch}, {torch.get_num_threads()} thread(s)",
+            "measured": f"median of {iterations} iterations, batch {batch}, {torch.get_num_threads()} thread(s); "
+            f"totals of the slowest of {ranks} rank(s) that compute at the same time, shares of layers from rank 0",
+            "batch": batch,
+            "size": one.images.shape[-1],
+            "ranks": ranks,
+            "threads": torch.get_num_threads(),
+            "device": torch.cuda.get_device_name() if one.device.type == "cuda" else "cpu",
             "torch": torch.__version__,
             **machine(),
         },
     )
+
+
+def _slowest(seconds: list[float]) -> list[float]:
+    """(update, forward, backward) of the rank whose sum is the largest."""
+    mine = torch.tensor(seconds, dtype=torch.float64)
+    every = [torch.zeros_like(mine) for _ in range(dist.get_world_size())]
+    dist.all_gather(every, mine)
+    return list(max(every, key=lambda times: float(times.sum())).tolist())

@@ -14,7 +14,7 @@ import re
 import time
 import urllib.request
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -125,45 +125,67 @@ def status(folder: Path) -> dict[str, Any]:
         raise InputError(f"{folder / 'status.json'}: {error}: run `gradsync external` again") from None
 
 
-def layer_log(path: Path, *, forward_share: float) -> Workload:
-    """The workload of a B-Caffe layer log: rows `[id, elements, backward_us, allreduce_us, allreduce_us_of_merged]`.
+class LoggedLayer(NamedTuple):
+    """A weight and its bias in one iteration of a layer log; layer 0 is next to the input."""
+
+    elements: int
+    backward_seconds: float
+    allreduce_seconds: float
+
+
+def _layers(path: Path) -> list[LoggedLayer]:
+    """The layers of a B-Caffe log: rows `[id, elements, backward_us, allreduce_us, allreduce_us_of_merged]`.
 
     The last iteration in the file counts. A weight row and the bias row after it share one backward time and are
-    one layer. Row 0 is next to the input. `forward_share`: t_f as a share of t_b, which the log does not hold.
-    Raises InputError with file and line for a row that is none.
+    one layer; their elements and all-reduce times add up. Raises InputError with file and line for a row that is none.
     """
-    rows: list[tuple[int, int, float]] = []
+    rows: list[tuple[int, int, float, float]] = []
     for number, line in enumerate(_lines(path), 1):
         if not line.strip():
             continue
-        found = re.search(rf"\[(\d+), ([1-9]\d*), ({NUMBER}), {NUMBER}, {NUMBER}\]\s*$", line)
+        found = re.search(rf"\[(\d+), ([1-9]\d*), ({NUMBER}), ({NUMBER}), {NUMBER}\]\s*$", line)
         if found is None:
             raise InputError(f"{path}, line {number}: not a row [id, elements, backward_us, allreduce_us, merged_us]")
         if int(found[1]) == 0:
             rows = []  # a new iteration
-        rows.append((int(found[1]), int(found[2]), float(found[3])))
+        rows.append((int(found[1]), int(found[2]), float(found[3]), float(found[4])))
     if not rows or len(rows) % 2 or [row[0] for row in rows] != list(range(len(rows))):
         raise InputError(
             f"{path}: the last iteration has {len(rows)} rows; weights and biases must come in pairs from 0"
         )
-    layers = []
-    for weight, bias in zip(rows[-2::-2], rows[-1::-2], strict=True):
-        elements = weight[1] + bias[1]
-        layers.append(
-            Layer(
-                name=f"layer{weight[0] // 2}", bytes=4 * elements, elements=elements, backward_seconds=weight[2] * 1e-6
-            )
+    return [
+        LoggedLayer(weight[1] + bias[1], weight[2] * 1e-6, (weight[3] + bias[3]) * 1e-6)
+        for weight, bias in zip(rows[0::2], rows[1::2], strict=True)
+    ]
+
+
+def layer_log(path: Path, *, forward_share: float) -> Workload:
+    """The workload of a B-Caffe layer log; `forward_share`: t_f as a share of t_b, which the log does not hold."""
+    layers = [
+        Layer(
+            name=f"layer{number}",
+            bytes=4 * layer.elements,
+            elements=layer.elements,
+            backward_seconds=layer.backward_seconds,
         )
+        for number, layer in enumerate(_layers(path))
+    ]
     t_b = sum(layer.backward_seconds for layer in layers)
     return Workload(
         name="googlenet",
         forward_seconds=forward_share * t_b,
-        layers=tuple(layers),
+        layers=tuple(reversed(layers)),
         provenance={
             "measured": "third party: B-Caffe log tmp8comm.log, GoogLeNet, batch 64, Tesla K80, 8 nodes, 10 GbE",
             "assumed": f"forward seconds: {forward_share:g} of the backward seconds (not in the log)",
         },
     )
+
+
+def layer_allreduces(path: Path) -> tuple[np.ndarray, np.ndarray]:
+    """(bytes, seconds) of the all-reduce of each layer of a B-Caffe log, as training waited for it."""
+    layers = _layers(path)
+    return np.array([4.0 * layer.elements for layer in layers]), np.array([layer.allreduce_seconds for layer in layers])
 
 
 def osu_log(path: Path) -> tuple[np.ndarray, np.ndarray]:

@@ -5,7 +5,6 @@ A figure whose data is missing says what is missing.
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,10 +15,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import ScalarFormatter
 
-from gradsync import schemes
 from gradsync.errors import InputError
 from gradsync.papers.mgwfbp import examples, rows, scaling
-from gradsync.render import style, timeline
+from gradsync.render import evaluation, panels, style, timeline
 from gradsync.results import write_whole
 from gradsync.settings import Settings
 
@@ -44,11 +42,6 @@ def write(paper: str, name: str, settings: Settings, results: Path) -> list[str]
 
 def _table(results: Path, name: str) -> pd.DataFrame:
     return rows.read(results / "tables" / "mgwfbp" / f"{name}.csv")
-
-
-def _say(axes: Axes, text: str) -> None:
-    axes.text(0.5, 0.5, textwrap.fill(text, 60), ha="center", va="center", transform=axes.transAxes, fontsize=8)
-    axes.set_axis_off()
 
 
 def _timelines(*cases: tuple[str, str, str]) -> Callable[[Settings, Path], Drawn]:
@@ -80,22 +73,15 @@ def _timelines(*cases: tuple[str, str, str]) -> Callable[[Settings, Path], Drawn
 
 def _lines(axes: Axes, frame: pd.DataFrame, value: str, shown: tuple[str, ...], settings: Settings) -> None:
     """A line a scheme at the centre of the band, the band behind it."""
-    known = schemes.load(settings.schemes)
     for name in shown:
-        label = known[name].label if name in known else name.replace("_", " ")
         part = frame[frame.scheme == name]
         middle = part[part.assumption.str.startswith(scaling.CENTRE)].groupby("nodes")[value].first()
         band = part.groupby("nodes")[value].agg(["min", "max"])
         # the optimum often lies on top of another line: dashed, so that both are seen
-        (line,) = axes.plot(middle.index, middle, "--o" if name == "optimal" else "-o", label=label)
+        (line,) = axes.plot(
+            middle.index, middle, "--o" if name == "optimal" else "-o", label=panels.label(name, settings)
+        )
         axes.fill_between(band.index, band["min"], band["max"], color=line.get_color(), alpha=0.15, linewidth=0)
-
-
-def _nodes_axis(axes: Axes, nodes: np.ndarray) -> None:
-    axes.set_xscale("log", base=2)
-    axes.set_xticks(nodes)
-    axes.xaxis.set_major_formatter(ScalarFormatter())
-    axes.set_xlabel("nodes")
 
 
 def _fig9(name: str, title: str) -> Callable[[Settings, Path], Drawn]:
@@ -103,12 +89,12 @@ def _fig9(name: str, title: str) -> Callable[[Settings, Path], Drawn]:
         frame = _table(results, name)
         figure, axes = plt.subplots(figsize=(5.2, 3.9))
         if frame.iteration_seconds.isna().all():
-            _say(axes, f"{title}: {frame.note.iloc[0]}")
+            panels.say(axes, f"{title}: {frame.note.iloc[0]}")
             return figure, frame
         _lines(axes, frame, "speedup", ("wfbp", "single", "mgwfbp", "optimal"), settings)
         nodes = np.unique(frame.nodes)
         axes.plot(nodes, nodes, color="black", linewidth=0.8, linestyle=":", label="linear")
-        _nodes_axis(axes, nodes)
+        panels.nodes_axis(axes, nodes)
         axes.set_yscale("log", base=2)
         axes.yaxis.set_major_formatter(ScalarFormatter())
         axes.set_ylabel("speed-up over one K80")
@@ -125,11 +111,11 @@ def _gap(settings: Settings, results: Path) -> Drawn:
     shown = ("mgwfbp", "mgwfbp_as_printed", scaling.BEST_BUCKET, "fixed_buckets")
     for axes, (model, part) in zip(grid, frame.groupby("model"), strict=True):
         if part.over_optimal.isna().all():
-            _say(axes, f"{model}: {part.note.iloc[0]}")
+            panels.say(axes, f"{model}: {part.note.iloc[0]}")
             continue
         _lines(axes, part, "over_optimal", shown, settings)
         axes.axhline(1.0, color="black", linewidth=0.8, linestyle=":")
-        _nodes_axis(axes, np.unique(part.nodes))
+        panels.nodes_axis(axes, np.unique(part.nodes))
         axes.set_title(f"{model}, simulated", loc="left")
         axes.set_ylabel("iteration time / exact optimum")
         axes.tick_params(labelleft=True)
@@ -142,7 +128,7 @@ def _training(settings: Settings, results: Path) -> Drawn:
     measured = frame[frame.rung == "measured"]
     if measured.empty:
         figure, axes = plt.subplots(figsize=(5, 3))
-        _say(axes, "No training in this configuration.")
+        panels.say(axes, "No training in this configuration.")
         return figure, frame
     jobs = list(measured.groupby(["model", "nodes"], sort=False))
     figure, grid = plt.subplots(len(jobs), 2, figsize=(9, 0.8 + 3.0 * len(jobs)), squeeze=False, width_ratios=[3, 2])
@@ -191,6 +177,11 @@ FIGURES: dict[tuple[str, str], Callable[[Settings, Path], Drawn]] = {
     ("mgwfbp", "counterexample"): _timelines(
         ("Algorithm 1", "counterexample", "mgwfbp"), ("exact optimum", "counterexample", "optimal")
     ),
+    ("mgwfbp", "fig5a"): evaluation.fig5a,
+    ("mgwfbp", "fig5b"): evaluation.fig5b,
+    ("mgwfbp", "fig6"): evaluation.speedup("fig6", "Fig. 6"),
+    ("mgwfbp", "fig7"): evaluation.speedup("fig7", "Fig. 7"),
+    ("mgwfbp", "fig8"): evaluation.fig8,
     ("mgwfbp", "fig9a"): _fig9("fig9a", "Fig. 9(a) GoogLeNet"),
     ("mgwfbp", "fig9b"): _fig9("fig9b", "Fig. 9(b) ResNet-50"),
     ("mgwfbp", "gap"): _gap,

@@ -1,12 +1,15 @@
 """Forward and backward of a torch model as the executor's compute, and as the oracle's gradient.
 
-Parameters live in the plan's flat buffer (the model's tensors are views of it); gradients are handed over as soon as
-autograd has accumulated them.
+Parameters live in the plan's flat buffer (the model's tensors are views of it), batch-norm statistics in another;
+gradients are handed over as soon as autograd has accumulated them. What is random in a model (dropout) is a function
+of seed, rank and turn alone, so that a resumed run, the oracle and every scheme see the same.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -17,6 +20,12 @@ from gradsync.plan import Plan
 from gradsync.runtime.step import Step
 
 Sample = Callable[[int], tuple[torch.Tensor, torch.Tensor]]
+"""turn -> this rank's images and labels."""
+Loss = Callable[..., torch.Tensor]
+"""(output, labels) -> scalar."""
+PRECISIONS = {"float32": None, "bfloat16": torch.bfloat16, "float16": torch.float16}
+FIRST_LOSS_SCALE = 65536.0  # torch's GradScaler's
+SMALLEST_LOSS_SCALE = 1e-4  # by then many steps in a row were skipped
 
 
 def bind(model: nn.Module, plan: Plan, flat: torch.Tensor) -> None:
@@ -39,19 +48,73 @@ def bind(model: nn.Module, plan: Plan, flat: torch.Tensor) -> None:
         parameter.data = place.view(parameter.shape)
 
 
-class ModelCompute:
-    """A model, its loss and its samples; call it as the executor's `Compute`.
+def statistics(model: nn.Module) -> list[torch.Tensor]:
+    """The model's floating-point buffers (batch-norm means and variances), in the order in which they are laid."""
+    return [buffer for buffer in model.buffers() if buffer.is_floating_point()]
 
-    `losses` holds the loss of each turn. Removing the hooks again is `close`.
+
+def bind_statistics(model: nn.Module, flat: torch.Tensor) -> None:
+    """Move the model's statistics into `flat` (mutated); raises RunError where there are more or fewer."""
+    found = statistics(model)
+    if sum(buffer.numel() for buffer in found) != len(flat):
+        raise RunError(
+            f"the plan has {len(flat)} elements of batch-norm statistics, the model "
+            f"{sum(buffer.numel() for buffer in found)}: measure the layers and plan again for this model"
+        )
+    position = 0
+    for buffer in found:
+        place = flat[position : position + buffer.numel()]
+        place.copy_(buffer.reshape(-1))
+        buffer.data = place.view(buffer.shape)
+        position += buffer.numel()
+
+
+@dataclass(frozen=True)
+class Forward:
+    """A model's forward pass and loss as every contender runs it: same precision, same random numbers."""
+
+    model: nn.Module
+    loss: Loss
+    rank: int
+    seed: int = 0
+    precision: str = "float32"
+
+    def __call__(self, turn: int, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        """The loss of one batch, on the graph; mutates torch's random state and the model's statistics."""
+        torch.manual_seed(((self.seed * 1_000_003 + turn) * 65_537 + self.rank) % 2**63)
+        with self._autocast():
+            return self.loss(self.model(images), labels)
+
+    def _autocast(self) -> AbstractContextManager[object]:
+        dtype = PRECISIONS[self.precision]
+        return nullcontext() if dtype is None else torch.autocast("cpu", dtype=dtype)
+
+
+def refuse_loss(value: float, rank: int, name: str, turn: int) -> None:
+    """Raises RunError for a loss that is not finite."""
+    if not np.isfinite(value):
+        raise RunError(
+            f"rank {rank}, {name!r}: the loss is {value} at iteration {turn}: lower the learning rate, or look at "
+            "the data"
+        )
+
+
+class ModelCompute:
+    """A model and its samples; call it as the executor's `Compute`.
+
+    `losses` holds the loss of each turn. `scaler` (loss scale first) is the plan's, for float16. Raises RunError for
+    a loss that is not finite. Removing the hooks again is `close`.
     """
 
-    def __init__(self, model: nn.Module, sample: Sample):
-        self.model, self.sample = model, sample
+    def __init__(self, forward: Forward, sample: Sample, *, name: str = "", scaler: torch.Tensor | None = None):
+        self.forward, self.sample, self.name, self.scaler = forward, sample, name, scaler
+        if scaler is not None and not float(scaler[0]):
+            scaler[0] = FIRST_LOSS_SCALE
         self.losses: list[float] = []
         self.step: Step | None = None
         self.hooks = [
             parameter.register_post_accumulate_grad_hook(self._hook(name))
-            for name, parameter in model.named_parameters()
+            for name, parameter in forward.model.named_parameters()
         ]
 
     def _hook(self, name: str) -> Callable[[torch.Tensor], None]:
@@ -67,11 +130,25 @@ class ModelCompute:
         images, labels = self.sample(turn)
         self.step = step
         step.need(None)
-        loss = nn.functional.cross_entropy(self.model(images), labels)
+        loss = self.forward(turn, images, labels)
         step.backward()
-        loss.backward()
+        if self.scaler is None:
+            loss.backward()
+        else:
+            self._guard(turn)
+            (loss * float(self.scaler[0])).backward()
         self.step = None
-        self.losses.append(float(loss.detach()))
+        self.losses.append(loss.item())
+        if self.scaler is None:
+            refuse_loss(self.losses[-1], self.forward.rank, self.name, turn)
+
+    def _guard(self, turn: int) -> None:
+        assert self.scaler is not None
+        if float(self.scaler[0]) < SMALLEST_LOSS_SCALE:
+            raise RunError(
+                f"rank {self.forward.rank}, {self.name!r}: gradients are not finite at any loss scale, iteration "
+                f"{turn}: lower the learning rate"
+            )
 
     def close(self) -> None:
         """Take the hooks off the model."""
@@ -80,9 +157,13 @@ class ModelCompute:
 
 
 def oracle_gradient(
-    model: nn.Module, plan: Plan, sample: Callable[[int, int], tuple[torch.Tensor, torch.Tensor]]
+    forward: Callable[[int], Forward], plan: Plan, sample: Callable[[int, int], tuple[torch.Tensor, torch.Tensor]]
 ) -> Callable[[int, int, np.ndarray], np.ndarray]:
-    """The oracle's gradient function on a model of its own; `sample(rank, turn)` gives that shard."""
+    """The oracle's gradient function on a model of its own.
+
+    `forward(rank)` gives that rank's forward pass, all on one model (mutated), `sample(rank, turn)` its shard.
+    """
+    model = forward(0).model
     dtype = next(model.parameters()).dtype
     flat = torch.zeros(plan.tensors[-1].stop, dtype=dtype)
     bind(model, plan, flat)
@@ -90,8 +171,7 @@ def oracle_gradient(
 
     def gradient(rank: int, turn: int, values: np.ndarray) -> np.ndarray:
         flat.copy_(torch.from_numpy(values))
-        images, labels = sample(rank, turn)
-        loss = nn.functional.cross_entropy(model(images), labels)
+        loss = forward(rank)(turn, *sample(rank, turn))
         found = torch.autograd.grad(loss, [parameters[tensor.name] for tensor in plan.tensors], allow_unused=True)
         parts = [
             np.zeros(tensor.stop - tensor.start, values.dtype) if part is None else part.reshape(-1).numpy()

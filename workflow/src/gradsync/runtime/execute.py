@@ -21,9 +21,9 @@ import torch.distributed as dist
 
 from gradsync.collectives import NATIVE, lower, scratch
 from gradsync.errors import RunError
-from gradsync.kernels import KERNELS
 from gradsync.plan import COMPUTE, Buffer, Collective, Need, Plan, Ready, Ref, Reply, Send, piece
 from gradsync.runtime.group import Groups, agree
+from gradsync.runtime.kernels import EXECUTED
 from gradsync.runtime.step import Compute, Step
 from gradsync.trace import Span, Trace
 
@@ -32,13 +32,27 @@ class _LaneFailedError(Exception):
     """Another lane of this rank has failed."""
 
 
+# Written before they are read in every turn: executors that run in turn may share them.
+SCRATCH = ("gradient", "wire")
+Pool = dict[tuple[str, int, torch.dtype], torch.Tensor]
+
+
 class Executor:
     """Runs a plan's role of `rank`; `buffers` (name -> flat tensor) are allocated as the plan says, zeroed.
 
-    Collective over all ranks of the plan. `dtype` replaces the floating-point type of all buffers.
+    Collective over all ranks of the plan. `dtype` replaces the floating-point type of all buffers. Executors with one
+    `pool` share the buffers that hold nothing from turn to turn, and must run in turn.
     """
 
-    def __init__(self, plan: Plan, rank: int, groups: Groups, *, dtype: torch.dtype | None = None):
+    def __init__(
+        self,
+        plan: Plan,
+        rank: int,
+        groups: Groups,
+        *,
+        dtype: torch.dtype | None = None,
+        pool: Pool | None = None,
+    ):
         agree(plan, rank)
         self.plan, self.rank, self.groups = plan, rank, groups
         groups.prepare(plan)
@@ -70,9 +84,7 @@ class Executor:
         for buffer in (*plan.buffers, *extra):
             kind = getattr(torch, buffer.dtype)
             kind = dtype if dtype is not None and kind.is_floating_point else kind
-            self.buffers[buffer.name] = (
-                self._shared(buffer, kind) if buffer.shared else torch.zeros(buffer.elements, dtype=kind)
-            )
+            self.buffers[buffer.name] = self._allocated(buffer, kind, pool)
         self.views = {
             op.name: ([self._view(ref) for ref in op.reads], [self._view(ref) for ref in op.writes]) for op in body
         }
@@ -87,10 +99,21 @@ class Executor:
         self.failure: BaseException | None = None
         self.spans: list[Span] = []
         self.turn = 0  # the next turn to run; turns go on over calls of `run`
+        self.ends: list[float] = []  # when each turn of the last `run` ended
 
     def _view(self, ref: Ref) -> torch.Tensor:
         start, stop = piece(ref.start, ref.stop, self.rank, self.plan.ranks) if ref.mine else (ref.start, ref.stop)
         return self.buffers[ref.buffer][start:stop]
+
+    def _allocated(self, buffer: Buffer, kind: torch.dtype, pool: Pool | None) -> torch.Tensor:
+        if buffer.shared:
+            return self._shared(buffer, kind)
+        if pool is None or buffer.name not in SCRATCH:
+            return torch.zeros(buffer.elements, dtype=kind)
+        key = (buffer.name, buffer.elements, kind)
+        if key not in pool:
+            pool[key] = torch.zeros(buffer.elements, dtype=kind)
+        return pool[key]
 
     def _shared(self, buffer: Buffer, kind: torch.dtype) -> torch.Tensor:
         """One array for all ranks of this machine, in a file that lives in memory."""
@@ -122,8 +145,10 @@ class Executor:
         for thread in threads:
             thread.start()
         try:
+            self.ends = []
             for turn in range(first, last):
                 self._compute_turn(turn, compute, record)
+                self.ends.append(time.perf_counter())
         except _LaneFailedError:
             pass
         except BaseException as error:
@@ -136,6 +161,11 @@ class Executor:
         for name in list(self.sends):
             self._sent(name, last - 1)
         self.turn = last
+
+    def resume(self, turn: int) -> None:
+        """Go on with `turn`, as if those before it had been run; the buffers are the caller's to restore."""
+        self.turn = turn
+        self.finished = dict.fromkeys(self.finished, turn - 1)
 
     def trace(self, name: str | None = None) -> Trace:
         """This rank's spans so far, on the clock of this machine."""
@@ -252,7 +282,7 @@ class Executor:
             case "collective":
                 self._collective(op, reads, writes)
             case "local":
-                KERNELS[op.kernel](reads, writes, **op.arguments)
+                EXECUTED[op.kernel](reads, writes, **op.arguments)
             case "send" | "reply":
                 if op.name in self.sends:  # of the turn before
                     self._sent(op.name, turn - 1)

@@ -1,17 +1,23 @@
-"""The models that are trained, by name: how to build one and what it eats.
+"""The models that are trained, by name: how to build one, what it eats and what its loss is.
 
 LeNet-5 is the variant of the BML paper: 5 layers, 3.27 M parameters (32 and 64 filters of 5 x 5, 1024 hidden units).
+The others are torchvision's, untrained, with the 1000 outputs of ImageNet whatever they are trained on, so that their
+gradients have the sizes that the papers report.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import nn
 
 from gradsync.errors import InputError
+from gradsync.runtime.torchvision_operators import torchvision
+
+AUXILIARY_WEIGHT = 0.3
 
 
 class LeNet5(nn.Module):
@@ -31,24 +37,53 @@ class LeNet5(nn.Module):
         return self.dense2(nn.functional.relu(self.dense1(x.flatten(1))))
 
 
-def _resnet50() -> nn.Module:
-    from gradsync.runtime.torchvision_operators import torchvision
+def auxiliary_cross_entropy(output: Any, labels: torch.Tensor) -> torch.Tensor:
+    """Cross entropy of the logits + 0.3 times that of each auxiliary head.
 
-    return torchvision().models.resnet50(weights=None)
+    `output` is torchvision's GoogLeNet in training mode: `logits`, `aux_logits1`, `aux_logits2`.  # each (batch, 1000)
+    Source: Szegedy et al., "Going Deeper with Convolutions", CVPR 2015, Section 5.
+    """
+    loss = nn.functional.cross_entropy
+    heads = loss(output.aux_logits1, labels) + loss(output.aux_logits2, labels)
+    return loss(output.logits, labels) + AUXILIARY_WEIGHT * heads
 
 
 @dataclass(frozen=True)
 class Model:
-    """A model of the registry. `shape` is one input sample, `classes` the width of its output."""
+    """A model of the registry.
+
+    `shape` is one full-size input sample (channels, height, width), `classes` the width of the output; `loss` takes
+    what the model gives in training mode, and labels (batch,). In eval mode every model gives plain logits.
+    `smallest` is the smallest side, in pixels, that can be trained on with 2 samples or more a batch, `smallest_alone`
+    with 1: batch normalisation needs two values a channel. `fixed` allows no other side than that of `shape`.
+    """
 
     build: Callable[[], nn.Module]
-    shape: tuple[int, ...]
+    shape: tuple[int, int, int]
     classes: int
+    smallest: int
+    smallest_alone: int
+    fixed: bool = False
+    loss: Callable[[Any, torch.Tensor], torch.Tensor] = nn.functional.cross_entropy
+
+
+def _untrained(name: str, **options: Any) -> Callable[[], nn.Module]:
+    return lambda: getattr(torchvision().models, name)(weights=None, **options)
 
 
 MODELS: dict[str, Model] = {
-    "lenet5": Model(LeNet5, (1, 28, 28), 10),
-    "resnet50": Model(_resnet50, (3, 224, 224), 1000),
+    "lenet5": Model(LeNet5, (1, 28, 28), 10, smallest=28, smallest_alone=28, fixed=True),
+    "resnet18": Model(_untrained("resnet18"), (3, 224, 224), 1000, smallest=1, smallest_alone=33),
+    "resnet50": Model(_untrained("resnet50"), (3, 224, 224), 1000, smallest=1, smallest_alone=33),
+    "vgg19": Model(_untrained("vgg19"), (3, 224, 224), 1000, smallest=32, smallest_alone=32),
+    "googlenet": Model(
+        _untrained("googlenet", aux_logits=True, init_weights=True),
+        (3, 224, 224),
+        1000,
+        smallest=15,
+        smallest_alone=47,
+        loss=auxiliary_cross_entropy,
+    ),
 }
 
 
@@ -60,7 +95,31 @@ def get(name: str) -> Model:
 
 
 def build(name: str, seed: int) -> nn.Module:
-    """The model with the parameters of that seed; raises InputError for a name that is not there."""
+    """The model with the parameters of that seed, which torch's global generator is set to.
+
+    Raises InputError for a name that is not there.
+    """
     model = get(name)
     torch.manual_seed(seed)
     return model.build()
+
+
+def shape(name: str, size: int | None = None, batch: int = 2) -> tuple[int, int, int]:
+    """The input (channels, size, size) of that model, trained with `batch` samples a rank; None: its full size.
+
+    Raises InputError where the model does not exist, or takes no input of that size.
+    """
+    model = get(name)
+    channels, full, _ = model.shape
+    if size is None:
+        return model.shape
+    if model.fixed and size != full:
+        raise InputError(f"model {name!r} takes no images of {size} x {size}: its size is fixed, {full} x {full}")
+    if size < model.smallest:
+        raise InputError(f"model {name!r} takes no images of {size} x {size}: the smallest is {model.smallest}")
+    if batch == 1 and size < model.smallest_alone:
+        raise InputError(
+            f"model {name!r} takes no single image of {size} x {size}, batch normalisation needs two values a channel: "
+            f"choose a batch of 2 or more, or a size of {model.smallest_alone} or more"
+        )
+    return channels, size, size

@@ -1,17 +1,21 @@
-"""Train a model under several plans in turn, in one launch, so that they can be compared.
+"""Train a model under several plans and stock DDP in turn, in one launch, so that they can be compared.
 
-Each plan has a model, parameters and momentum of its own, all from the same seed and on the same samples. Plans take
-turns in blocks of iterations, A B C .. C B A, so that a slow moment of the machine falls on all of them; the first
-iteration of a block is not timed. Before that every plan is held against the oracle in float64.
+Each contender has a model, parameters and momentum of its own, all from the same seed and on the same samples.
+Contenders take turns in blocks of iterations, A B C .. C B A, so that a slow moment of the machine falls on all of
+them. Before that every plan is held against the oracle.
 """
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 import hashlib
 import json
+import resource
 import sys
 import time
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,222 +25,473 @@ import torch.distributed as dist
 
 from gradsync import oracle
 from gradsync.errors import RunError
+from gradsync.intervals import median_interval
+from gradsync.peers import Peer
 from gradsync.plan import Plan
 from gradsync.results import Result, machine, write_whole
 from gradsync.runtime import data, models
-from gradsync.runtime.compute import ModelCompute, bind, oracle_gradient
-from gradsync.runtime.execute import Executor
+from gradsync.runtime.checkpoint import Checkpoints
+from gradsync.runtime.compute import (
+    FIRST_LOSS_SCALE,
+    Forward,
+    ModelCompute,
+    bind,
+    bind_statistics,
+    oracle_gradient,
+)
+from gradsync.runtime.contenders import (
+    NO_COMMUNICATION,
+    ONE_RANK,
+    TRACE_TURNS,
+    Contender,
+    NoCommunication,
+    OneRank,
+    Planned,
+    Record,
+    silent,
+)
+from gradsync.runtime.ddp import StockDDP, best_bucket_mib
+from gradsync.runtime.execute import Executor, Pool
 from gradsync.runtime.group import Groups
 from gradsync.trace import Span, Trace
 
-CONFORMANCE_TURNS = 3
-CONFORMANCE_TOLERANCE = 1e-9  # float64; sums differ in order only
-TRACE_TURNS = 3
+TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4}  # of the largest change of a parameter; sums differ in order
+UNTOLD = ("checkpoint_seconds", "reference")  # options that change no number
+LARGEST_IN_FLOAT64 = 40_000_000  # parameters; above, conformance is checked in float32 to save memory
 
 
 @dataclass(frozen=True)
 class Options:
-    """What to train; see the configuration."""
+    """What to train; see the configuration. `iterations` (0: whole epochs) ends each seed's training early."""
 
     model: str
     data: str
     batch: int
     epochs: int
     block: int
-    seed: int
+    seeds: tuple[int, ...] = (0,)
+    size: int | None = None
+    data_folder: str | None = None
+    iterations: int = 0
+    precision: str = "float32"
+    statistics: bool = True
+    references: bool = True
+    conformance: int = 3  # turns that every plan is held against the oracle; 0: none
+    checkpoint_seconds: float = 120.0
     reference: str = "wfbp"
+    lr: float = 0.02  # of the peers; plans have their own
+    momentum: float = 0.9
 
 
-class _Contender:
-    """One plan with its model."""
+@dataclass
+class _Progress:
+    """Where the launch is: what a checkpoint holds besides the contenders' own state."""
 
-    def __init__(
-        self, plan: Plan, rank: int, groups: Groups, options: Options, training: data.Split, batches: data.Batches
-    ):
-        self.plan = plan
-        self.executor = Executor(plan, rank, groups)
-        self.model = models.build(options.model, options.seed)
-        bind(self.model, plan, self.executor.buffers["parameter"])
-        self.compute = ModelCompute(self.model, lambda turn: _shard(training, batches, turn, rank, torch.float32))
-        self.seconds: dict[int, float] = {}  # turn -> iteration seconds, where timed
-        self.blocks: list[float] = []  # median iteration seconds of each block
-        self.accuracy: dict[int, float] = {}  # turn -> test accuracy after it
-
-    def run(self, turns: int) -> None:
-        """One block."""
-        first = self.executor.turn
-        seen = len(self.executor.spans)
-        self.executor.run(turns, self.compute)
-        starts = {s.turn: s.start for s in self.executor.spans[seen:] if s.verb == "need"}
-        ends = {s.turn: s.end for s in self.executor.spans[seen:] if s.operation == "update"}
-        timed = {turn: ends[turn] - starts[turn] for turn in range(first + 1, first + turns)}
-        self.seconds |= timed
-        self.blocks.append(float(np.median(list(timed.values()))))
+    seed: int = 0  # index into the seeds
+    done: int = 0  # turns of that seed
+    records: dict[str, Record] = field(default_factory=dict)
+    conformance: dict[str, dict[str, Any]] = field(default_factory=dict)
+    bucket_mib: float | None = None
 
 
-def train(plans: list[Plan], options: Options, folder: Path, rank: int, ranks: int) -> None:
-    """Run in every rank; rank 0 writes `folder/<scheme>/{result.json, metrics.csv, trace.json}`.
+def train(plans: list[Plan], peers: list[Peer], options: Options, folder: Path, rank: int, ranks: int) -> None:
+    """Run in every rank; rank 0 writes `folder/<contender>/{result.json, metrics.csv, trace.json, plan.json}`.
 
-    Raises RunError where a plan does not compute what the oracle says, or ranks end with different parameters.
+    An interrupted run goes on from its last checkpoint. Raises RunError where a plan does not compute what the oracle
+    says, a loss is not finite, or ranks end with different parameters.
     """
-    training, test, batches = data.load(
-        options.data, options.model, models.get(options.model).shape, options.batch, ranks, options.seed
-    )
-    groups = Groups()
-    conformance = {plan.name: _conformance(plan, options, training, batches, rank, groups) for plan in plans}
-    contenders = [_Contender(plan, rank, groups, options, training, batches) for plan in plans]
-    total = batches.turns_an_epoch * options.epochs
-    start = time.monotonic()
-    for block, first in enumerate(range(0, total, options.block)):
-        turns = min(options.block, total - first)
-        if turns < 2:
-            break  # nothing of it could be timed
-        for contender in contenders if block % 2 == 0 else contenders[::-1]:
-            contender.run(turns)
-            epoch_ends = (first + turns) // batches.turns_an_epoch > first // batches.turns_an_epoch
-            if rank == 0 and (epoch_ends or first + turns >= total - 1):
-                contender.accuracy[first + turns - 1] = _accuracy(contender.model, test)
-        if rank == 0:
-            done = first + turns
-            left = (time.monotonic() - start) / done * (total - done)
-            losses = np.mean([c.compute.losses[-1] for c in contenders])
-            print(
-                f"iteration {done}/{total} of {len(plans)} schemes, loss {losses:.4f}, {left:.0f} s left",
-                file=sys.stderr,
+    _Launch(plans, peers, options, folder, rank, ranks).run()
+
+
+class _Launch:
+    def __init__(self, plans: list[Plan], peers: list[Peer], options: Options, folder: Path, rank: int, ranks: int):
+        self.plans, self.peers, self.options, self.folder = plans, peers, options, folder
+        self.rank, self.ranks = rank, ranks
+        self.spec = models.get(options.model)
+        self.groups, self.pool = Groups(), Pool()
+        self.progress = _Progress()
+        settings = {**asdict(options), "ranks": ranks, "peers": [peer.model_dump() for peer in peers]}
+        settings = {key: value for key, value in settings.items() if key not in UNTOLD}
+        key = json.dumps([settings, [plan.digest for plan in plans], torch.__version__], sort_keys=True)
+        self.checkpoints = Checkpoints(
+            folder / "checkpoint", hashlib.sha256(key.encode()).hexdigest(), rank, options.checkpoint_seconds
+        )
+        self.traces: dict[str, Trace] = {}
+        self.details: dict[str, dict[str, Any]] = {}
+
+    def run(self) -> None:
+        loaded = self.checkpoints.load()
+        if loaded is not None:
+            self.progress = _restored(loaded[0]["progress"])
+            self._say(
+                f"going on from the checkpoint at iteration {self.progress.done} of seed "
+                f"{self.options.seeds[self.progress.seed]}"
             )
-    for contender in contenders:
-        conformance[contender.plan.name] |= _same_on_all_ranks(contender.executor.buffers["parameter"])
-        bad = not np.isfinite(contender.compute.losses).all()
-        if bad:
-            turn = int(np.flatnonzero(~np.isfinite(contender.compute.losses))[0])
-            raise RunError(f"rank {rank}, scheme {contender.plan.name!r}: loss is not finite at iteration {turn}")
-    traces = [_gathered_trace(contender, rank) for contender in contenders]
-    groups.close()
-    if rank == 0:
-        _save(contenders, traces, conformance, options, folder, ranks)
+        states = None if loaded is None else (loaded[0]["contenders"], loaded[1]["contenders"])
+        for index in range(self.progress.seed, len(self.options.seeds)):
+            self.progress.seed = index
+            self._seed(self.options.seeds[index], states)
+            states = None
+            self.progress.done = 0
+        self.groups.close()
+        memory = torch.tensor([resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024.0], dtype=torch.float64)
+        dist.all_reduce(memory, op=dist.ReduceOp.MAX)
+        if self.rank == 0:
+            self._save(float(memory))
+        self.checkpoints.clear()
 
+    def _say(self, text: str) -> None:
+        if self.rank == 0:
+            print(text, file=sys.stderr, flush=True)
 
-def _shard(
-    split: data.Split, batches: data.Batches, turn: int, rank: int, dtype: torch.dtype
-) -> tuple[torch.Tensor, torch.Tensor]:
-    chosen = batches.indices(turn, rank)
-    return split.images[chosen].to(dtype), split.labels[chosen]
+    # Contenders
 
-
-def _conformance(
-    plan: Plan, options: Options, training: data.Split, batches: data.Batches, rank: int, groups: Groups
-) -> dict[str, Any]:
-    """Execute some steps in float64 and compare with the oracle, which runs the ranks' shards in turn on rank 0."""
-    executor = Executor(plan, rank, groups, dtype=torch.float64)
-    model = models.build(options.model, options.seed).double()
-    bind(model, plan, executor.buffers["parameter"])
-    initial = executor.buffers["parameter"].numpy().copy()
-    compute = ModelCompute(model, lambda turn: _shard(training, batches, turn, rank, torch.float64))
-    executor.run(CONFORMANCE_TURNS, compute, record=False)
-    compute.close()
-    difference = torch.zeros(1, dtype=torch.float64)
-    if rank == 0:
-        gradient = oracle_gradient(
-            models.build(options.model, options.seed).double(),
-            plan,
-            lambda peer, turn: _shard(training, batches, turn, peer, torch.float64),
+    def _seed(self, seed: int, states: tuple[dict[str, Any], dict[str, Any]] | None) -> None:
+        """Train everything with one seed."""
+        loaded = data.load(
+            self.options.data,
+            model=self.options.model,
+            size=self.options.size,
+            batch=self.options.batch,
+            ranks=self.ranks,
+            seed=seed,
+            folder=self.options.data_folder,
         )
-        expected = oracle.evaluate(plan, CONFORMANCE_TURNS, gradient, {"parameter": initial}, dtype="float64")
-        difference[0] = float(np.abs(expected[0]["parameter"] - executor.buffers["parameter"].numpy()).max())
-    dist.broadcast(difference, 0)
-    if not float(difference) <= CONFORMANCE_TOLERANCE:
-        raise RunError(
-            f"scheme {plan.name!r} does not compute what its plan says: after {CONFORMANCE_TURNS} float64 steps "
-            f"parameters differ from the oracle's by {float(difference):.3g}"
+        with data.Feed(loaded, self.rank) as feed:
+            first = models.build(self.options.model, seed)
+            if self.options.conformance and not self.progress.conformance:
+                self._conformance(loaded, first, seed)
+            contenders = list(self._contenders(first, feed, seed))
+            for contender in contenders:
+                if states is not None:
+                    contender.restore(states[0][contender.name], states[1][contender.name])
+            self._train(contenders, loaded, seed)
+            self._finish(contenders)
+
+    def _contenders(self, first: torch.nn.Module, feed: data.Feed, seed: int) -> Iterator[Contender]:
+        def forward() -> Forward:
+            return Forward(copy.deepcopy(first), self.spec.loss, self.rank, seed, self.options.precision)
+
+        for plan in self.plans:
+            yield Planned(plan, forward(), feed, self.groups, self.pool)
+        by_name = {plan.name: plan for plan in self.plans}
+        for peer in self.peers:
+            yield StockDDP(self._sized(peer, first, feed, seed), forward(), feed, by_name, **self._rates())
+        if self.options.references and self.plans:
+            reference = by_name.get(self.options.reference, self.plans[0])
+            alone = NoCommunication(silent(reference), forward(), feed, self.groups, self.pool)
+            yield alone
+            yield OneRank(alone)
+
+    def _rates(self) -> dict[str, Any]:
+        return {
+            "lr": self.options.lr,
+            "momentum": self.options.momentum,
+            "statistics": self.options.statistics,
+        }
+
+    def _sized(self, peer: Peer, first: torch.nn.Module, feed: data.Feed, seed: int) -> Peer:
+        """The peer with a size for its buckets; the best one is looked for once a launch."""
+        if peer.bucket_mib != "best":
+            return peer
+        if self.progress.bucket_mib is None:
+
+            def make(model: torch.nn.Module, size: float) -> StockDDP:
+                tried = peer.model_copy(update={"bucket_mib": size})
+                forward = Forward(model, self.spec.loss, self.rank, seed, self.options.precision)
+                return StockDDP(tried, forward, feed, {}, **self._rates())
+
+            self.progress.bucket_mib = best_bucket_mib(first, make)
+            self._say(f"{peer.name}: buckets of {self.progress.bucket_mib:g} MiB are the fastest")
+        return peer.model_copy(update={"bucket_mib": self.progress.bucket_mib})
+
+    # Training
+
+    def _train(self, contenders: list[Contender], loaded: data.Data, seed: int) -> None:
+        options, an_epoch = self.options, loaded.batches.turns_an_epoch
+        total = min(an_epoch * options.epochs, options.iterations or sys.maxsize)
+        begun, start = self.progress.done, time.monotonic()
+        said = 0.0
+        while total - self.progress.done >= 2:  # of one turn alone nothing could be timed
+            first = self.progress.done
+            turns = min(options.block, total - first)
+            number = first // options.block
+            for contender in contenders if number % 2 == 0 else contenders[::-1]:
+                self._block(contender, seed, first, turns)
+                ends_epoch = (first + turns) // an_epoch > first // an_epoch
+                if self.rank == 0 and ends_epoch and loaded.test is not None:
+                    reached = data.accuracy(contender.forward.model, loaded.test)
+                    self.progress.records[contender.name].accuracy.append((seed, first + turns - 1, reached))
+            self.progress.done = first + turns
+            if time.monotonic() - said > 1 or total - self.progress.done < 2:
+                said = time.monotonic()
+                left = (said - start) / (self.progress.done - begun) * (total - self.progress.done)
+                loss = np.mean([contender.losses[-1] for contender in contenders])
+                self._say(
+                    f"seed {seed}, iteration {self.progress.done}/{total} of {len(contenders)} contenders, "
+                    f"loss {loss:.4f}, {left:.0f} s left"
+                )
+            if self.checkpoints.due():
+                self._checkpoint(contenders)
+
+    def _block(self, contender: Contender, seed: int, first: int, turns: int) -> None:
+        seen = len(contender.losses)
+        ends = contender.run(turns)
+        if self.rank != 0:
+            return
+        record = self.progress.records.setdefault(contender.name, Record())
+        record.block(seed, first, contender.losses[seen:], ends)
+        if isinstance(contender, Planned):
+            trace = contender.trace()
+            for window in trace.windows():
+                record.exposed.append(trace.exposed_communication_seconds(0, window))
+                record.computation.append(trace.computation_seconds(0, window))
+
+    def _checkpoint(self, contenders: list[Contender]) -> None:
+        states = {contender.name: contender.state() for contender in contenders}
+        self.checkpoints.save(
+            {
+                "progress": asdict(self.progress),
+                "contenders": {name: alike for name, (alike, _) in states.items()},
+            },
+            {"contenders": {name: own for name, (_, own) in states.items()}},
         )
-    return {"oracle_steps": CONFORMANCE_TURNS, "oracle_difference": float(difference)}
 
+    def _finish(self, contenders: list[Contender]) -> None:
+        """What is known once a seed is through; the last one's traces are kept."""
+        reference: dict[str, torch.Tensor] = {}
+        for contender in contenders:
+            told = self.progress.conformance.setdefault(contender.name, {})
+            if isinstance(contender, NoCommunication | OneRank):
+                told["trains"] = "each rank for itself: nothing is sent"
+            else:
+                told |= self._same_on_all_ranks(contender)
+                reference = reference or contender.parameters()
+                told["difference_to_first"] = max(
+                    float((parameter - reference[name]).abs().max())
+                    for name, parameter in contender.parameters().items()
+                )
+            if isinstance(contender, Planned):
+                self.traces[contender.name] = _gathered(contender.trace(), self.rank)
+                self.details[contender.name] = {
+                    "plan": contender.plan.digest,
+                    **contender.plan.provenance,
+                }
+                if "scaler" in contender.executor.buffers:
+                    scaler = contender.executor.buffers["scaler"]
+                    told |= {"loss_scale": float(scaler[0]), "skipped_steps": int(scaler[2])}
+            elif isinstance(contender, StockDDP):
+                self.details[contender.name] = {
+                    **contender.peer.model_dump(exclude={"name", "label"}),
+                    "bucket_bytes": contender.buckets(),
+                }
+        for contender in contenders:
+            contender.close()
 
-def _same_on_all_ranks(parameter: torch.Tensor) -> dict[str, Any]:
-    digests: list[str] = [""] * dist.get_world_size()
-    dist.all_gather_object(digests, hashlib.sha256(parameter.numpy().tobytes()).hexdigest())
-    if len(set(digests)) > 1:
-        raise RunError("ranks ended with different parameters")
-    return {"parameters_sha256": digests[0]}
+    def _same_on_all_ranks(self, contender: Contender) -> dict[str, Any]:
+        digest = hashlib.sha256()
+        for name, parameter in sorted(contender.parameters().items()):
+            digest.update(name.encode())
+            digest.update(parameter.contiguous().numpy().tobytes())
+        digests: list[str] = [""] * self.ranks
+        dist.all_gather_object(digests, digest.hexdigest())
+        if len(set(digests)) > 1:
+            raise RunError(f"{contender.name!r}: ranks ended with different parameters")
+        return {"parameters_sha256": digests[0]}
 
+    # Conformance
 
-def _accuracy(model: torch.nn.Module, test: data.Split) -> float:
-    with torch.no_grad():
-        return float((model(test.images).argmax(1) == test.labels).float().mean())
+    def _conformance(self, loaded: data.Data, first: torch.nn.Module, seed: int) -> None:
+        """Execute some steps of every plan and compare with the oracle, which runs all shards in turn on rank 0."""
+        parameters = sum(parameter.numel() for parameter in first.parameters())
+        dtype = torch.float64 if parameters <= LARGEST_IN_FLOAT64 else torch.float32
+        model = copy.deepcopy(first).to(dtype)
+        start = {name: value.clone() for name, value in model.state_dict().items()}
+        gradient = self._oracle(loaded, copy.deepcopy(model), seed) if self.rank == 0 else None
+        pool = Pool()
+        for number, plan in enumerate(self.plans, 1):
+            self._say(f"conformance {number}/{len(self.plans)}: {plan.name}")
+            model.load_state_dict(start)
+            found = self._held_against_oracle(plan, model, loaded, seed, dtype, pool, gradient)
+            self.progress.conformance[plan.name] = {
+                "oracle_steps": self.options.conformance,
+                "oracle_dtype": str(dtype).removeprefix("torch."),
+                "oracle_difference": found,
+            }
 
+    def _oracle(
+        self, loaded: data.Data, model: torch.nn.Module, seed: int
+    ) -> Callable[[Plan], Callable[[int, int, np.ndarray], np.ndarray]]:
+        """Gradients by plan; those of equal parameters are computed once for all plans."""
+        dtype = next(model.parameters()).dtype
+        known: dict[tuple[int, int, str], np.ndarray] = {}
 
-def _gathered_trace(contender: _Contender, rank: int) -> Trace:
-    """The last turns of all ranks, on rank 0."""
-    trace = contender.executor.trace()
-    mine = [span for span in trace.spans if span.turn >= trace.turns - TRACE_TURNS]
-    found: list[list[Span]] | None = [[] for _ in range(dist.get_world_size())] if rank == 0 else None
-    dist.gather_object(mine, found)
-    spans = tuple(span for part in found or [mine] for span in part)
-    return Trace(trace.name, "measured", trace.turns, spans, trace.provenance)
+        def of(plan: Plan) -> Callable[[int, int, np.ndarray], np.ndarray]:
+            compute = oracle_gradient(
+                lambda peer: Forward(model, self.spec.loss, peer, seed),
+                plan,
+                lambda peer, turn: data.shard(loaded, turn, peer, dtype),
+            )
+            layout = hashlib.sha256(repr(plan.tensors).encode()).hexdigest()
+            factor = FIRST_LOSS_SCALE if "scaler" in plan.buffer else 1.0
 
+            def gradient(peer: int, turn: int, values: np.ndarray) -> np.ndarray:
+                key = (peer, turn, layout + hashlib.sha256(values.tobytes()).hexdigest())
+                if key not in known:
+                    known[key] = compute(peer, turn, values)
+                return known[key] * factor
 
-def _save(
-    contenders: list[_Contender],
-    traces: list[Trace],
-    conformance: dict[str, dict[str, Any]],
-    options: Options,
-    folder: Path,
-    ranks: int,
-) -> None:
-    reference = next((c for c in contenders if c.plan.name == options.reference), contenders[0])
-    for contender, trace in zip(contenders, traces, strict=True):
-        name = contender.plan.name
-        low, middle, high = median_interval(np.array(contender.blocks))
-        ratio_low, ratio, ratio_high = median_interval(np.array(contender.blocks) / np.array(reference.blocks))
-        last = max(contender.accuracy)
-        result = Result(
+            return gradient
+
+        return of
+
+    def _held_against_oracle(
+        self,
+        plan: Plan,
+        model: torch.nn.Module,
+        loaded: data.Data,
+        seed: int,
+        dtype: torch.dtype,
+        pool: Pool,
+        gradient: Callable[[Plan], Callable[[int, int, np.ndarray], np.ndarray]] | None,
+    ) -> float:
+        """The largest difference of a parameter, as a share of the largest change (float32) or absolute (float64)."""
+        turns = self.options.conformance
+        executor = Executor(plan, self.rank, self.groups, dtype=dtype, pool=pool)
+        buffers = executor.buffers
+        bind(model, plan, buffers["parameter"])
+        if "statistics" in buffers:
+            bind_statistics(model, buffers["statistics"])
+        initial = buffers["parameter"].numpy().copy()
+        compute = ModelCompute(
+            Forward(model, self.spec.loss, self.rank, seed),
+            lambda turn: data.shard(loaded, turn, self.rank, dtype),
+            name=plan.name,
+            scaler=buffers.get("scaler"),
+        )
+        executor.run(turns, compute, record=False)
+        compute.close()
+        difference = torch.zeros(1, dtype=torch.float64)
+        if gradient is not None:
+            begin = {"parameter": initial, "scaler": np.array([FIRST_LOSS_SCALE, 0.0, 0.0])}
+            name = str(dtype).removeprefix("torch.")
+            expected = oracle.evaluate(plan, turns, gradient(plan), begin, dtype=name)[0]["parameter"]
+            difference[0] = float(np.abs(expected - buffers["parameter"].numpy()).max())
+            if dtype != torch.float64:
+                difference /= max(float(np.abs(expected - initial).max()), 1e-30)
+        dist.broadcast(difference, 0)
+        if not float(difference) <= TOLERANCE[dtype]:
+            raise RunError(
+                f"scheme {plan.name!r} does not compute what its plan says: after {turns} {dtype} steps "
+                f"parameters differ from the oracle's by {float(difference):.3g}"
+            )
+        return float(difference)
+
+    # Results
+
+    def _save(self, memory: float) -> None:
+        records = self.progress.records
+        names = list(records)
+        reference = self.options.reference if self.options.reference in records else names[0]
+        for name in names:
+            result = self._result(name, reference, memory)
+            folder = self.folder / name
+            write_whole(folder / "metrics.csv", _metrics(records[name], self._turns_an_epoch()))
+            if name in self.traces:
+                write_whole(folder / "trace.json", self.traces[name].to_json())
+            for plan in self.plans:
+                if plan.name == name:
+                    write_whole(folder / "plan.json", plan.to_json())
+            result.save(folder)
+        write_whole(self.folder / "schemes.json", json.dumps(names) + "\n")
+
+    def _turns_an_epoch(self) -> int:
+        loaded = data.load(
+            self.options.data,
+            model=self.options.model,
+            size=self.options.size,
+            batch=self.options.batch,
+            ranks=self.ranks,
+            seed=self.options.seeds[0],
+            folder=self.options.data_folder,
+        )
+        return loaded.batches.turns_an_epoch
+
+    def _result(self, name: str, reference: str, memory: float) -> Result:
+        records, options = self.progress.records, self.options
+        record = records[name]
+        summary = _with_interval("iteration_seconds", np.array(record.blocks))
+        summary |= _with_interval(
+            f"ratio_to_{reference}", np.array(record.blocks) / np.array(records[reference].blocks)
+        )
+        if ONE_RANK in records and name not in (ONE_RANK, NO_COMMUNICATION):
+            alone = np.array(records[ONE_RANK].blocks)
+            summary |= _with_interval("speedup", self.ranks * alone / np.array(record.blocks))
+            summary["efficiency"] = summary["speedup"] / self.ranks
+            computing = np.array(records[NO_COMMUNICATION].blocks)
+            summary["computation_seconds"] = float(np.median(computing))
+            summary["over_no_communication_seconds"] = float(np.median(np.array(record.blocks) - computing))
+        if record.exposed and name != NO_COMMUNICATION:
+            summary["exposed_communication_seconds"] = float(np.median(record.exposed))
+            summary["busy_computation_seconds"] = float(np.median(record.computation))
+        summary |= {"pairs": float(len(record.blocks)), "seeds": float(len(options.seeds))}
+        last = {seed: accuracy for seed, _, accuracy in record.accuracy}
+        if last:
+            accuracy = np.array(list(last.values()))
+            summary |= {
+                "accuracy": float(np.median(accuracy)),
+                "accuracy_low": float(accuracy.min()),
+                "accuracy_high": float(accuracy.max()),
+            }
+        summary["final_loss"] = record.rows[-1][3]
+        summary["launch_peak_memory_bytes"] = memory
+        for plan in self.plans:
+            if plan.name == name:
+                summary["messages"] = float(len(plan.messages()))
+        if name in self.details and "bucket_bytes" in self.details[name]:
+            summary["messages"] = float(len(self.details[name]["bucket_bytes"]))
+        cores = machine()["cores"]
+        return Result(
             rung="measured",
             paper="mgwfbp",
             table="training",
             scheme=name,
             model=options.model,
-            ranks=ranks,
+            ranks=self.ranks,
             settings={
-                "data": options.data,
-                "batch": options.batch,
-                "epochs": options.epochs,
-                "seed": options.seed,
-                "plan": contender.plan.digest,
-                **contender.plan.provenance,
+                **{key: value for key, value in asdict(options).items() if key not in UNTOLD},
+                **self.details.get(name, {}),
             },
             provenance={**machine(), "torch": torch.__version__, "threads": torch.get_num_threads(), "backend": "gloo"},
-            summary={
-                "messages": float(len(contender.plan.messages())),
-                "iteration_seconds": middle,
-                "iteration_seconds_low": low,
-                "iteration_seconds_high": high,
-                "exposed_communication_seconds": trace.exposed_communication_seconds(),
-                f"ratio_to_{reference.plan.name}": ratio,
-                f"ratio_to_{reference.plan.name}_low": ratio_low,
-                f"ratio_to_{reference.plan.name}_high": ratio_high,
-                "pairs": float(len(contender.blocks)),
-                "accuracy": contender.accuracy[last],
-                "final_loss": contender.compute.losses[-1],
-            },
-            conformance=conformance[name],
-            notes=[] if ranks <= machine()["cores"] else [f"{ranks} ranks share {machine()['cores']} cores"],
+            summary=summary,
+            conformance=self.progress.conformance[name],
+            notes=[] if self.ranks <= cores else [f"{self.ranks} ranks share {cores} cores"],
         )
-        lines = ["step,loss,iteration_seconds,accuracy"]
-        for turn, loss in enumerate(contender.compute.losses):
-            seconds, accuracy = contender.seconds.get(turn), contender.accuracy.get(turn)
-            lines.append(",".join("" if v is None else repr(v) for v in (turn, loss, seconds, accuracy)))
-        write_whole(folder / name / "metrics.csv", "\n".join(lines) + "\n")
-        write_whole(folder / name / "trace.json", trace.to_json())
-        write_whole(folder / name / "plan.json", contender.plan.to_json())
-        result.save(folder / name)
-    write_whole(folder / "schemes.json", json.dumps([c.plan.name for c in contenders]) + "\n")
 
 
-def median_interval(values: np.ndarray, confidence: float = 0.95) -> tuple[float, float, float]:
-    """(low, median, high): the distribution-free interval of the median by order statistics."""
-    from scipy.stats import binom
+def _restored(progress: dict[str, Any]) -> _Progress:
+    records = {name: Record(**record) for name, record in progress["records"].items()}
+    return _Progress(**{**progress, "records": records})
 
-    ordered = np.sort(values)
-    n = len(ordered)
-    k = int(binom.ppf((1 - confidence) / 2, n, 0.5))  # at most k values lie below the median with that probability
-    return float(ordered[max(k - 1, 0)]), float(np.median(ordered)), float(ordered[min(n - k, n - 1)])
+
+def _with_interval(key: str, values: np.ndarray) -> dict[str, float]:
+    low, middle, high = median_interval(values)
+    return {key: middle, f"{key}_low": low, f"{key}_high": high}
+
+
+def _metrics(record: Record, an_epoch: int) -> str:
+    reached = {(seed, turn): accuracy for seed, turn, accuracy in record.accuracy}
+    lines = ["seed,step,epoch,block,loss,iteration_seconds,accuracy"]
+    for seed, turn, block, loss, seconds in record.rows:
+        cells = (seed, turn, turn // an_epoch, block, loss, seconds, reached.get((seed, turn)))
+        lines.append(",".join("" if cell is None else repr(cell) for cell in cells))
+    return "\n".join(lines) + "\n"
+
+
+def _gathered(trace: Trace, rank: int) -> Trace:
+    """The last turns of all ranks, on rank 0."""
+    mine = [span for span in trace.spans if span.turn >= trace.turns - TRACE_TURNS]
+    found: list[list[Span]] | None = [[] for _ in range(dist.get_world_size())] if rank == 0 else None
+    dist.gather_object(mine, found)
+    spans = tuple(span for part in found or [mine] for span in part)
+    return dataclasses.replace(trace, spans=spans)

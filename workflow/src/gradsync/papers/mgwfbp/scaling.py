@@ -83,7 +83,7 @@ def _fig9(model: str, settings: Settings, results: Path, published: str) -> Tabl
 def gap(settings: Settings, results: Path) -> Table:
     """How far MG-WFBP, its printed form, constant buckets and the rest are from the exact optimum."""
     frames = []
-    for model in ("googlenet", "resnet50"):
+    for model in testbed.MODELS:
         frames.append(_sweep(model, settings, results, settings.figure9.gap_nodes))
     frame = pd.concat(frames, ignore_index=True)
     keys = ["model", "nodes", "assumption"]

@@ -3,12 +3,33 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
 from gradsync.errors import InputError
 from gradsync.settings import Settings
+
+MODELS = ("googlenet", "resnet50")  # Section V
+NODES = (2, 4, 8)  # Section V-B
+DRAWN = ("wfbp", "single", "mgwfbp")  # the schemes of Fig. 6 to 8 whose throughput is known
+
+
+class Throughput(NamedTuple):
+    """What Fig. 6 to 8 are drawn from, images/s of all nodes together; `of[scheme][nodes]`, and `one_node` alone."""
+
+    images_per_node: float
+    one_node: float
+    of: dict[str, dict[int, float]]
+
+    @property
+    def alone_seconds(self) -> float:
+        """An iteration of one node, which sends nothing."""
+        return self.images_per_node / self.one_node
+
+    def iteration_seconds(self, scheme: str, nodes: int) -> float:
+        """An iteration of so many nodes."""
+        return nodes * self.images_per_node / self.of[scheme][nodes]
 
 
 def cluster(settings: Settings) -> dict[str, Any]:
@@ -18,10 +39,37 @@ def cluster(settings: Settings) -> dict[str, Any]:
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise InputError(f"cluster {settings.cluster}: {' '.join(str(error).split())}") from None
     for key in ("alpha_seconds", "link_bits_per_second", "slope_hint_seconds_per_byte"):
+        _number(content, settings, key, "value")
+    return content
+
+
+def startups(settings: Settings) -> dict[int, float]:
+    """The published start-up a in seconds at each number of nodes; raises InputError where it is not there."""
+    content = cluster(settings)
+    return {n: _number(content, settings, "allreduce_startup_seconds", "value", n) for n in NODES}
+
+
+def throughput(settings: Settings, model: str) -> Throughput:
+    """What the paper's figures of a model are drawn from; raises InputError where it is not there."""
+    content = cluster(settings)
+
+    def number(*keys: str | int) -> float:
+        return _number(content, settings, "drawn_throughput", model, *keys)
+
+    return Throughput(
+        number("images_per_node"),
+        number("one_node"),
+        {scheme: {n: number(scheme, n) for n in NODES} for scheme in DRAWN},
+    )
+
+
+def _number(content: Any, settings: Settings, *keys: str | int) -> float:
+    found = content
+    for key in keys:
         try:
-            found = content[key]["value"]
+            found = found[key]
         except (KeyError, TypeError):
             found = None
-        if not isinstance(found, int | float):
-            raise InputError(f"cluster {settings.cluster}: {key}: needs a value, a number")
-    return content
+    if not isinstance(found, int | float):
+        raise InputError(f"cluster {settings.cluster}: {'.'.join(map(str, keys))}: needs a number")
+    return found

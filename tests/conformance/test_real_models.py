@@ -1,0 +1,62 @@
+"""LeNet-5 and a small ResNet under every schedule train like plain torch on the ranks' shards in turn.
+
+20 steps in float64; single steps from equal state in float32, since over many the order of summing is amplified by
+batch normalisation. Stock DDP with an exported plan too.
+"""
+
+import functools
+
+import numpy as np
+import pytest
+import torch
+
+import real_models as real
+from gradsync import schedules
+from gradsync.check import check
+
+ENOUGH = {"float64": 1e-9, "float32": 1e-6}
+
+
+@functools.cache
+def reference(name: str, ranks: int, kind: str) -> dict[str, np.ndarray]:
+    turns = real.TURNS if kind == "float64" else 1
+    return real.reference(name, ranks, turns, getattr(torch, kind))
+
+
+def farthest(found, wanted):
+    assert found.keys() == wanted.keys()
+    return max(np.abs(found[key] - wanted[key]).max() for key in wanted)
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize("kind", ["float64", "float32"])
+@pytest.mark.parametrize("schedule", schedules.names())
+@pytest.mark.parametrize("name", real.NAMES)
+def test_executed_equals_plain_torch(on_ranks, name, schedule, kind, ranks):
+    check(real.plan(schedule, name, ranks))
+    for result in on_ranks("real_models", ranks):  # statistics too: rank 0's, on every rank
+        assert farthest(result[name, schedule, kind], reference(name, ranks, kind)) < ENOUGH[kind]
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize("name", real.NAMES)
+def test_stock_ddp_with_an_exported_plan_trains_alike_in_the_plans_buckets(on_ranks, name, ranks):
+    plan = real.plan("mgwfbp", name, ranks, "float64")
+    size = {layer.name: layer.bytes for layer in real.load(name, "float64").layers}
+    wanted = [sum(size[tensor] for tensor in message) for message in plan.messages()]
+    for result in on_ranks("real_models", ranks):
+        parameters = {key: value for key, value in result[name, "ddp", "float64"].items() if ":" not in key}
+        same = {key: value for key, value in reference(name, ranks, "float64").items() if ":" not in key}
+        assert farthest(parameters, same) < ENOUGH["float64"]
+        assert result[name, "ddp", "buckets"] == wanted
+
+
+def test_training_moves_the_parameters():
+    before, after = real.trained(real.build("resnet8")), reference("resnet8", 2, "float64")
+    assert farthest(before, after) > 1e-2
+
+
+def test_schedules_are_told_apart():
+    for name in real.NAMES:
+        plans = {tuple(map(tuple, real.plan(schedule, name, 2).messages())) for schedule in schedules.names()}
+        assert len(plans) >= 3

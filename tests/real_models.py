@@ -1,0 +1,109 @@
+"""LeNet-5 and a small ResNet with batch normalisation: their plans, samples, and training by plain torch."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from gradsync import schedules
+from gradsync.costs import Linear
+from gradsync.plan import Plan
+from gradsync.runtime import models
+from gradsync.runtime.compute import Forward, statistics
+from gradsync.runtime.torchvision_operators import torchvision
+from gradsync.updates import ssgd
+from gradsync.workload import Layer, Workload
+
+NAMES = ("lenet5", "resnet8")
+TURNS = 20
+LR, MOMENTUM = 0.01, 0.9
+BATCH = 4
+SHAPES = {"lenet5": (1, 28, 28), "resnet8": (3, 16, 16)}
+COST = Linear(2e-3, 2e-9)  # seconds, seconds a byte: chosen so that the schedules group these layers differently
+
+
+def build(name: str, dtype: torch.dtype = torch.float64) -> nn.Module:
+    """The same model whenever it is called."""
+    if name == "lenet5":
+        return models.build(name, 1).to(dtype)
+    torch.manual_seed(1)
+    block = torchvision().models.resnet.BasicBlock
+    stem = [nn.Conv2d(3, 16, 3, padding=1, bias=False), nn.BatchNorm2d(16), nn.ReLU()]
+    body = [block(16, 16), block(16, 32, 2, _projection(16, 32)), block(32, 64, 2, _projection(32, 64))]
+    return nn.Sequential(*stem, *body, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10)).to(dtype)
+
+
+def _projection(inputs: int, outputs: int) -> nn.Module:
+    return nn.Sequential(nn.Conv2d(inputs, outputs, 1, 2, bias=False), nn.BatchNorm2d(outputs))
+
+
+def forward(model: nn.Module, rank: int) -> Forward:
+    return Forward(model, nn.functional.cross_entropy, rank)
+
+
+def sample(name: str, rank: int, turn: int, dtype: torch.dtype = torch.float64) -> tuple[torch.Tensor, torch.Tensor]:
+    """The shard of `rank` in `turn`."""
+    rng = np.random.default_rng((rank, turn))
+    images = torch.from_numpy(rng.normal(size=(BATCH, *SHAPES[name]))).to(dtype)
+    return images, torch.from_numpy(rng.integers(0, 10, BATCH))
+
+
+@functools.cache
+def load(name: str, dtype: str = "float32") -> Workload:
+    """Its layers in the order in which autograd really produces their gradients."""
+    model = build(name, torch.float32)
+    order: list[str] = []
+    for key, parameter in model.named_parameters():
+        parameter.register_post_accumulate_grad_hook(lambda _, key=key: order.append(key))
+    forward(model, 0)(0, *sample(name, 0, 0, torch.float32)).backward()
+    width = getattr(torch, dtype).itemsize
+    sizes = {key: parameter.numel() * width for key, parameter in model.named_parameters()}
+    seconds = np.random.default_rng(5).exponential(2e-3, len(order))
+    return Workload(
+        name=name,
+        forward_seconds=5e-3,
+        layers=tuple(
+            Layer(name=key, bytes=sizes[key], dtype=dtype, backward_seconds=float(second))
+            for key, second in zip(order, seconds, strict=True)
+        ),
+        statistics=sum(buffer.numel() for buffer in statistics(model)),
+    )
+
+
+def options(schedule: str, name: str) -> dict[str, Any]:
+    """The defaults; sizes that are meant for larger models are made to fit."""
+    small = load(name).bytes // 4
+    return {key: small for key in schedules.options(schedule) if key.endswith("_bytes")}
+
+
+def plan(schedule: str, name: str, ranks: int, dtype: str = "float32") -> Plan:
+    workload = load(name, dtype)
+    chosen = schedules.messages(schedule, workload, COST, options(schedule, name))
+    return ssgd.plan(schedule, workload, chosen, ranks, lr=LR, momentum=MOMENTUM)
+
+
+def reference(name: str, ranks: int, turns: int, dtype: torch.dtype) -> dict[str, np.ndarray]:
+    """Plain torch: gradients of the shards in turn, averaged, then SGD with momentum; statistics are rank 0's."""
+    model = build(name, dtype)
+    optimizer = torch.optim.SGD(model.parameters(), lr=LR, momentum=MOMENTUM)
+    for turn in range(turns):
+        optimizer.zero_grad()
+        kept: list[torch.Tensor] = []
+        for rank in range(ranks):
+            (forward(model, rank)(turn, *sample(name, rank, turn, dtype)) / ranks).backward()
+            kept = kept or [buffer.clone() for buffer in model.buffers()]
+        for buffer, value in zip(model.buffers(), kept, strict=True):
+            buffer.copy_(value)
+        optimizer.step()
+    return trained(model)
+
+
+def trained(model: nn.Module) -> dict[str, np.ndarray]:
+    """Parameters and statistics by name."""
+    found = {key: parameter.detach() for key, parameter in model.named_parameters()}
+    found |= {f"statistics:{key}": value for key, value in model.named_buffers() if value.is_floating_point()}
+    return {key: value.numpy().copy() for key, value in found.items()}

@@ -1,0 +1,290 @@
+"""Profilers: what they write is what they timed, and refusals come before anything starts."""
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from gradsync.cli import main
+from gradsync.costs.fitted import load_points
+from gradsync.intervals import median_interval
+from gradsync.measure import allreduce, interference, layers, passes
+from gradsync.runtime import models
+from gradsync.workload import Workload
+from tiny_workloads import workload
+
+BATCH = 3
+
+
+class Crossed(nn.Module):
+    """Layers used in another order than they are registered in, batch-norm statistics, and one that is never used."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.last = nn.Linear(4, 2)
+        self.unused = nn.Linear(3, 3)
+        self.first = nn.Linear(4, 4)
+        self.norm = nn.BatchNorm1d(4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.last(torch.relu(self.norm(self.first(x.flatten(1)))))
+
+
+def doubled(output: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    return 2 * nn.functional.cross_entropy(output, labels)
+
+
+@pytest.fixture
+def crossed(monkeypatch: pytest.MonkeyPatch) -> str:
+    model = models.Model(Crossed, (1, 2, 2), 2, smallest=2, smallest_alone=2, loss=doubled)
+    monkeypatch.setitem(models.MODELS, "crossed", model)
+    return "crossed"
+
+
+@pytest.fixture
+def alone() -> Iterator[None]:
+    """A process group of this process."""
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    yield
+    dist.destroy_process_group()
+
+
+def test_the_interval_of_the_median_is_that_of_the_binomial():
+    """Of six values the median lies between the ends with 1 - 2/64; of fewer no two bound it with 95 %."""
+    assert median_interval([5.0, 1.0, 2.0, 9.0, 4.0, 3.0]) == (1.0, 3.5, 9.0)
+    rng = np.random.default_rng(0)
+    inside = 0
+    for _ in range(400):
+        low, _, high = median_interval(rng.exponential(size=21))
+        inside += low <= np.log(2) <= high
+    assert 0.93 <= inside / 400 <= 0.995
+
+
+def test_a_pass_hands_over_the_gradients_of_the_models_own_loss(crossed):
+    one = passes.Pass(crossed, None, BATCH, seed=5)
+    weights = one.weights.clone()
+    one.compute()
+    again = passes.Pass(crossed, None, BATCH, seed=5)  # draws the same samples
+    chosen = np.random.default_rng(5).permutation(len(again.labels))[:BATCH]
+    used = [parameter for name, parameter in again.parameters.items() if "unused" not in name]
+    expected = iter(torch.autograd.grad(doubled(again.model(again.images[chosen]), again.labels[chosen]), used))
+    parts = [
+        torch.zeros(parameter.numel()) if "unused" in name else next(expected).reshape(-1)
+        for name, parameter in again.parameters.items()
+    ]
+    torch.testing.assert_close(one.flat, torch.cat(parts))
+    assert one.flat.abs().max() > 0
+    one(scale=0.5)
+    updated = weights - passes.SGD["lr"] * 0.5 * torch.cat(parts)
+    torch.testing.assert_close(one.weights, updated)
+    torch.testing.assert_close(one.parameters["first.weight"].detach().reshape(-1), updated[-28:-12])
+
+
+def test_layers_come_in_the_order_of_autograd(alone, crossed):
+    found = layers.measure(crossed, BATCH, iterations=3)
+    names = [layer.name for layer in found.layers]
+    # autograd gives a bias before its weight; what it never reaches comes last
+    assert [name for name in names if "weight" in name] == [
+        "last.weight",
+        "norm.weight",
+        "first.weight",
+        "unused.weight",
+    ]
+    assert set(names[-2:]) == {"unused.weight", "unused.bias"}
+    index = {name: i for i, (name, _) in enumerate(Crossed().named_parameters())}
+    assert {layer.name: layer.forward_index for layer in found.layers} == index
+    assert {layer.name: layer.elements for layer in found.layers} == {
+        name: parameter.numel() for name, parameter in Crossed().named_parameters()
+    }
+    assert all(layer.backward_seconds > 0 for layer in found.layers[:-2])
+    assert all(layer.backward_seconds == 0 for layer in found.layers[-2:])
+    assert found.statistics == 8  # a mean and a variance a channel; the counter of batches is no float
+    assert found.forward_seconds > 0
+    assert found.update_seconds > 0
+    assert found.provenance["batch"] == BATCH
+    assert found.provenance["torch"] == torch.__version__
+    assert Workload.from_json(found.to_json()) == found
+
+
+def test_the_times_are_those_that_passed(alone, monkeypatch):
+    """A model whose forward sleeps 20 ms and whose backward 40 ms."""
+
+    class Backward(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            time.sleep(0.02)
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx, gradient):
+            time.sleep(0.04)
+            return gradient
+
+    class Slow(Crossed):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.last(Backward.apply(self.first(x.flatten(1))))
+
+    monkeypatch.setitem(models.MODELS, "slow", models.Model(Slow, (1, 2, 2), 2, smallest=2, smallest_alone=2))
+    found = layers.measure("slow", BATCH, iterations=3)
+    assert 0.02 <= found.forward_seconds < 0.035
+    seconds = {layer.name: layer.backward_seconds for layer in found.layers}
+    assert 0.04 <= max(seconds["first.weight"], seconds["first.bias"]) < 0.06
+    assert max(seconds["last.weight"], seconds["last.bias"]) < 0.02
+
+
+# All-reduce
+
+
+def points() -> list[allreduce.Point]:
+    sizes = [2**k for k in range(3, 20)]
+    return [
+        allreduce.point(ranks, size, [ranks * (1e-4 + 1e-9 * size) * noise for noise in (1, 2, 0.5)])
+        for ranks in (2, 4)
+        for size in sizes
+    ]
+
+
+def test_bandwidths_are_those_of_nccl_tests():
+    found = allreduce.point(4, 1000, [3.0, 1.0, 2.0])
+    assert (found.seconds, found.seconds_low, found.seconds_high) == (2.0, 1.0, 3.0)
+    assert found.algbw_bytes_per_second == 500.0
+    assert found.busbw_bytes_per_second == 750.0  # 2 (4 - 1) / 4
+
+
+def test_points_survive_their_file(tmp_path):
+    path = tmp_path / "points.csv"
+    path.write_text(allreduce.to_csv(points(), {"torch": "x, y", "notes": ["4 ranks share 2 cores"]}))
+    assert path.read_text().startswith('# torch: "x, y"\n# notes: ["4 ranks share 2 cores"]\nranks,bytes,seconds,')
+    for ranks in (2, 4):
+        sizes, times = load_points(path, ranks)
+        expected = [(p.bytes, p.mean_seconds) for p in points() if p.ranks == ranks]
+        assert list(zip(sizes, times, strict=True)) == expected
+
+
+def test_a_fit_for_each_number_of_ranks():
+    two, four = allreduce.fits(points())
+    assert (two["ranks"], four["ranks"]) == (2, 4)
+    assert len(four["pieces"]) == 1
+    assert four["pieces"][0]["a"] == pytest.approx(4e-4 * 3.5 / 3)
+    assert four["pieces"][0]["b"] == pytest.approx(4e-9 * 3.5 / 3)
+    assert two["line"]["a"] == pytest.approx(2e-4 * 3.5 / 3)
+    assert two["line"]["r_squared"] == pytest.approx(1.0)
+
+
+def test_the_columns_that_people_know():
+    lines = allreduce.columns(points()).splitlines()
+    assert lines[0].split() == ["ranks", "size", "count", "type", "redop", "time", "mean", "algbw", "busbw"]
+    assert lines[2].split() == ["2", "8", "2", "float", "sum", "200.0", "233.4", "0.000", "0.000"]
+    assert len(lines) == 2 + len(points())
+
+
+def test_sizes_hold_both_ends():
+    found = allreduce.sizes(40, 13_000_000)
+    assert (found[0], found[-1]) == (40, 13_000_000)
+    assert all(size % 4 == 0 for size in found)
+    assert allreduce.sizes(8, 8) == [8]
+
+
+# Interference
+
+
+def test_what_runs_beside_messages_is_timed_beside_messages():
+    """Computation that takes 3 ms instead of 1 while a message of 4 ms is in flight; the message does not mind."""
+    sending = []
+
+    def send() -> None:
+        sending.append(True)
+        time.sleep(0.004)
+        sending.pop()
+
+    def iterate() -> None:
+        time.sleep(0.003 if sending else 0.001)
+
+    computation, message = interference._together(iterate, send, 20)
+    assert 0.0025 < computation < 0.005
+    assert 0.004 <= message < 0.006
+    assert interference._mean_seconds(iterate, 10) < 0.002
+
+
+def test_interference_is_measured_from_the_smallest_gradient_to_all(alone, crossed, monkeypatch):
+    monkeypatch.setattr(interference, "ROUNDS", 2)
+    monkeypatch.setattr(interference, "SEGMENT_SECONDS", 0.002)
+    load = workload([40, 4000, 80], [1.0, 1.0, 1.0])
+    found = interference.measure(load, crossed, BATCH)
+    assert (found.points[0].bytes, found.points[-1].bytes) == (40, 4120)
+    assert found.ranks == 1
+    for point in found.points:
+        assert point.computation >= 1
+        assert point.computation_interval is not None
+        assert point.computation_interval[0] <= point.computation_interval[1]
+    assert found.provenance["model"] == crossed
+
+
+# Refusals
+
+
+@pytest.mark.parametrize(
+    ("arguments", "wanted"),
+    [
+        (["layers", "--ranks", "1", "2"], "--ranks takes one number"),
+        (["layers", "--model", "nosuch"], "model 'nosuch' does not exist"),
+        (["layers", "--size", "32"], "its size is fixed, 28 x 28"),
+        (["layers", "--iterations", "0"], "--iterations 0"),
+        (["layers", "--ranks", "0"], "0 ranks: at least 1"),
+        (["allreduce", "--ranks", "1"], "measure allreduce: --ranks must be at least 2"),
+        (["allreduce", "--ranks", "2", "100000"], "100000 ranks are more than this machine can hold"),
+        (["allreduce", "--smallest", "100", "--largest", "50"], "--smallest 100: more than --largest 50"),
+        (["interference"], "--workload is needed"),
+        (["interference", "--workload", "nosuch.json"], "nosuch.json: can't be read"),
+    ],
+    ids=str,
+)
+def test_what_can_t_be_measured_is_refused_first(arguments, wanted, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("gradsync.runtime.launch.launch", lambda *_: pytest.fail("started something"))
+    assert main(["measure", *arguments, "--output", str(tmp_path / "out")]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert len(said.err.splitlines()) == 1
+    assert wanted in said.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_two_ranks_are_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    load, csv = tmp_path / "workload.json", tmp_path / "points.csv"
+    arguments = ["--ranks", "2", "--model", "resnet18", "--size", "16", "--batch", "2", "--iterations", "2"]
+    assert main(["measure", "layers", *arguments, "--output", str(load)]) == 0
+    measured = Workload.load(load)
+    assert len(measured.layers) == 62
+    assert measured.provenance["ranks"] == 2
+    assert measured.provenance["size"] == 16
+    assert measured.statistics == 9600
+    capsys.readouterr()
+    ends = ["--smallest", "8", "--largest", "4096"]
+    assert main(["measure", "allreduce", "--ranks", "2", *ends, "--json", "--output", str(csv)]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    sizes, times = load_points(csv, 2)
+    assert [point["bytes"] for point in answer["points"]] == sizes.tolist() == allreduce.sizes(8, 4096)
+    assert [point["mean_seconds"] for point in answer["points"]] == times.tolist()
+    assert (times > 0).all()
+    assert f"to {allreduce.REPEATS}" in answer["provenance"]["repeats"]
+
+
+def test_one_after_the_other_is_at_least_the_sum():
+    seen = []
+
+    def iterate() -> None:
+        seen.append("compute")
+        time.sleep(0.002)
+
+    def send() -> None:
+        seen.append("send")
+        time.sleep(0.003)
+
+    assert 0.005 <= interference._in_turn(iterate, send, 4) < 0.01
+    assert seen == ["compute", "send"] * 4

@@ -1,0 +1,95 @@
+"""How much computation and a message in flight slow one another down: factors by message size, measured. JSON.
+
+Both are threads of a rank, and that one hands over to the other takes time as well: `handover_seconds` from a gradient
+that is ready to a message that waited for it, and from the last message to the update.
+
+While a rank computes and one of its messages is in flight, computation takes `computation` times and the message
+`communication` times as long as alone. Between measured sizes the factors are interpolated over the logarithm of the
+size; a message smaller or larger than all of them has the factors of the nearest.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from gradsync.errors import InputError
+from gradsync.plan import first_problem
+
+VERSION = 1
+
+
+class Slowdown(BaseModel):
+    """Factors, at least 1, for messages of `bytes`; `..._interval` is what was measured, 95 % (low, high)."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    bytes: int = Field(gt=0)
+    computation: float = Field(ge=1, allow_inf_nan=False)
+    communication: float = Field(ge=1, allow_inf_nan=False)
+    computation_interval: tuple[float, float] | None = None
+    communication_interval: tuple[float, float] | None = None
+
+    @staticmethod
+    def of(bytes_: int, computation: tuple[float, float, float], communication: tuple[float, float, float]) -> Slowdown:
+        """From (low, median, high) of measured ratios; one below 1 is noise, since nothing gets faster by company."""
+        return Slowdown(
+            bytes=bytes_,
+            computation=max(1.0, computation[1]),
+            communication=max(1.0, communication[1]),
+            computation_interval=(computation[0], computation[2]),
+            communication_interval=(communication[0], communication[2]),
+        )
+
+
+class Interference(BaseModel):
+    """Factors between `ranks` ranks (None: of any number), by message size."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    version: int = VERSION
+    ranks: int | None = Field(default=None, ge=1)
+    points: tuple[Slowdown, ...] = Field(min_length=1)
+    handover_seconds: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    handover_interval: tuple[float, float] | None = None
+    provenance: dict[str, Any] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Interference:
+        if self.version != VERSION:
+            raise ValueError(f"interference version {self.version}; this gradsync reads version {VERSION}")
+        sizes = [point.bytes for point in self.points]
+        if sizes != sorted(set(sizes)):
+            raise ValueError("points must be of ascending, different bytes")
+        return self
+
+    def factors(self, size: float) -> tuple[float, float]:
+        """(of computation, of communication) while a message of `size` bytes is in flight."""
+        sizes = np.log([point.bytes for point in self.points])
+        at = np.log(max(size, 1.0))
+        return (
+            float(np.interp(at, sizes, [point.computation for point in self.points])),
+            float(np.interp(at, sizes, [point.communication for point in self.points])),
+        )
+
+    def to_json(self) -> str:
+        """Indented JSON."""
+        return json.dumps(self.model_dump(mode="json", exclude_none=True), indent=1) + "\n"
+
+    @staticmethod
+    def load(path: str | Path, ranks: int | None = None) -> Interference:
+        """Read a file; raises InputError where it is missing, no interference, or not of `ranks` ranks."""
+        try:
+            found = Interference.model_validate_json(Path(path).read_bytes())
+        except OSError as error:
+            raise InputError(f"interference {path}: can't be read: {error}") from None
+        except ValidationError as error:
+            raise InputError(f"interference {path}: not an interference: {first_problem(error)}") from None
+        if ranks is not None and found.ranks not in (None, ranks):
+            raise InputError(
+                f"interference {path} was measured between {found.ranks} ranks, the plan is for {ranks}: "
+                f"measure it with --ranks {ranks}"
+            )
+        return found

@@ -1,0 +1,92 @@
+"""The event loop where computation and messages slow one another down on the cores that they share.
+
+While a rank computes and has a message in flight, its computation runs at 1/(computation factor) and the message at
+1/(communication factor) of its rate alone, exactly as long as both last. A message of several ranks is slowed where
+any of them computes; a rank with several messages in flight computes as slowly as the worst of them makes it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any
+
+from gradsync.progress import Factors, Flow, Progress
+
+
+class _Computation(Flow):
+    __slots__ = ("rank",)
+
+    def __init__(self, rank: int, seconds: float, done: Callable[[float], None]):
+        super().__init__(seconds, [], done)
+        self.rank = rank
+
+
+class _Message(Flow):
+    """In flight from its start-up on; it shares its `sides` once the start-up is over."""
+
+    __slots__ = ("factors", "ranks")
+
+    def __init__(self, ranks: tuple[int, ...], factors: Factors, startup: float, done: Callable[[float], None]):
+        super().__init__(startup, [], done)
+        self.ranks, self.factors = ranks, factors
+
+
+class InterferingProgress(Progress):
+    """Runs a plan on a clock with `factors`."""
+
+    def __init__(self, *arguments: Any, **options: Any):
+        super().__init__(*arguments, **options)
+        self.computing: dict[int, dict[Flow, None]] = defaultdict(dict)
+        self.in_flight: dict[int, dict[_Message, None]] = defaultdict(dict)
+
+    def _work(self, rank: int, seconds: float, now: float, done: Callable[[float], None]) -> None:
+        if seconds <= 0.0:
+            self._at(now, done)
+            return
+        work = _Computation(rank, seconds, lambda time: self._worked(work, time, done))
+        work.since = now
+        self.computing[rank][work] = None
+        self._pace(work, now)
+        self._pace_all(self.in_flight[rank], now)
+
+    def _worked(self, work: _Computation, now: float, done: Callable[[float], None]) -> None:
+        del self.computing[work.rank][work]
+        done(now)  # what follows at once finds the messages as they were
+        self._pace_all(self.in_flight[work.rank], now)
+
+    def _transfer(
+        self, op: Any, ranks: tuple[int, ...], sides: list[tuple[str, int]], now: float, done: Callable[[float], None]
+    ) -> None:
+        cost = self.clock.message(op)
+
+        def arrived(time: float) -> None:
+            for rank in ranks:
+                del self.in_flight[rank][message]
+            done(time)
+            for rank in ranks:
+                self._pace_all(self.computing[rank], time)
+
+        def started(time: float) -> None:
+            message.remaining, message.since, message.sides, message.done = cost.transfer, time, sides, arrived
+            self._begin(message, time)
+
+        message = _Message(ranks, self.clock.factors(op), cost.latency, started)
+        message.since = now
+        for rank in ranks:
+            self.in_flight[rank][message] = None
+        self._pace(message, now)
+        for rank in ranks:
+            self._pace_all(self.computing[rank], now)
+
+    def _rate(self, flow: Flow) -> float:
+        if isinstance(flow, _Computation):
+            return 1.0 / max((message.factors.computation for message in self.in_flight[flow.rank]), default=1.0)
+        alone = super()._rate(flow) if flow.sides else 1.0
+        assert isinstance(flow, _Message)
+        return alone / flow.factors.communication if any(self.computing[rank] for rank in flow.ranks) else alone
+
+    def _pace_all(self, flows: dict[Any, None], now: float) -> None:
+        for flow in list(flows):
+            if self._rate(flow) != flow.rate:
+                self._pace(flow, now)

@@ -1,0 +1,152 @@
+"""Measure how computation and messages slow one another down on the cores that they share.
+
+Per rank a thread all-reduces messages of one size without a pause, as a lane of an execution does, while the calling
+thread runs forward and backward. Each is compared with itself alone, in turns: alone, both, both, alone. What one after
+the other takes longer than the sum of the two is what handing over to the other thread costs, there and back.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+from gradsync.costs.interference import Interference, Slowdown
+from gradsync.intervals import median_interval
+from gradsync.measure.passes import Pass
+from gradsync.results import machine
+from gradsync.workload import Workload
+
+SIZES = 5  # from the smallest gradient to all of them; between them the factors are interpolated
+ROUNDS = 6  # the fewest of which an interval of the median has 95 %
+SEGMENT_SECONDS = 0.2
+SEGMENT_ITERATIONS = 4
+MOST_MESSAGES = 400  # a segment
+
+
+def sizes(workload: Workload) -> list[int]:
+    """Bytes of the messages to measure with: whole float32 elements, even on a logarithmic scale."""
+    smallest, total = min(layer.bytes for layer in workload.layers), workload.bytes
+    return sorted({max(4, int(size) // 4 * 4) for size in np.geomspace(smallest, total, SIZES)})
+
+
+def measure(workload: Workload, name: str, batch: int, *, size: int | None = None, seed: int = 0) -> Interference:
+    """The factors of the running ranks, the same on all of them; collective over at least two.
+
+    A factor is a ratio of mean seconds, an iteration or a message, slowest rank, both against alone in one round; the
+    median of the rounds counts.
+    """
+    one = Pass(name, size, batch, seed)
+    group = dist.new_group()
+    buffers = {bytes_: torch.zeros(bytes_ // 4) for bytes_ in sizes(workload)}
+
+    def send(bytes_: int) -> Callable[[], object]:
+        return lambda: dist.all_reduce(buffers[bytes_], group=group)
+
+    for _ in range(2):  # the first ones pay for memory and connections
+        one.compute()
+        for bytes_ in buffers:
+            send(bytes_)()
+    iteration = _of_the_slowest(_mean_seconds(one.compute, 3))
+    segment = max(SEGMENT_SECONDS, SEGMENT_ITERATIONS * iteration)
+    count = {
+        bytes_: max(4, min(MOST_MESSAGES, int(segment / _of_the_slowest(_mean_seconds(send(bytes_), 5)))))
+        for bytes_ in buffers
+    }
+    computation: dict[int, list[float]] = {bytes_: [] for bytes_ in buffers}
+    communication: dict[int, list[float]] = {bytes_: [] for bytes_ in buffers}
+    handover: list[float] = []
+    for turn in range(ROUNDS):
+        for bytes_ in buffers:
+            seconds = {}
+            for both in (False, True) if turn % 2 == 0 else (True, False):
+                dist.barrier()
+                if both:
+                    found = _together(one.compute, send(bytes_), count[bytes_])
+                else:
+                    message = _mean_seconds(send(bytes_), count[bytes_] // 2)
+                    dist.barrier()
+                    found = _mean_seconds(one.compute, round(segment / 2 / iteration)), message
+                seconds[both] = [_of_the_slowest(value) for value in found]
+            dist.barrier()
+            turns = max(1, round(segment / (iteration + seconds[False][1])))
+            serial = _of_the_slowest(_in_turn(one.compute, send(bytes_), turns))
+            handover.append((serial - sum(seconds[False])) / 2)
+            computation[bytes_].append(seconds[True][0] / seconds[False][0])
+            communication[bytes_].append(seconds[True][1] / seconds[False][1])
+    dist.destroy_process_group(group)
+    points = [
+        Slowdown.of(bytes_, median_interval(computation[bytes_]), median_interval(communication[bytes_]))
+        for bytes_ in buffers
+    ]
+    low, middle, high = median_interval(handover)
+    return Interference(
+        ranks=dist.get_world_size(),
+        points=tuple(points),
+        handover_seconds=max(0.0, middle),
+        handover_interval=(low, high),
+        provenance={
+            "measured": f"median of {ROUNDS} rounds, segments of {segment:.2f} s",
+            "model": name,
+            "batch": batch,
+            "size": one.images.shape[-1],
+            "threads": torch.get_num_threads(),
+            "torch": torch.__version__,
+            "backend": dist.get_backend(),
+            **machine(),
+        },
+    )
+
+
+def _mean_seconds(action: Callable[[], object], count: int) -> float:
+    start = time.perf_counter()
+    for _ in range(max(1, count)):
+        action()
+    return (time.perf_counter() - start) / max(1, count)
+
+
+def _together(iterate: Callable[[], object], send: Callable[[], object], messages: int) -> tuple[float, float]:
+    """(seconds an iteration, seconds a message) while `messages` of them are sent from another thread."""
+    spent = []
+    lane = threading.Thread(target=lambda: spent.append(_mean_seconds(send, messages)))
+    start, iterations, inside = time.perf_counter(), 0, 0.0
+    lane.start()
+    while lane.is_alive():
+        iterate()
+        if lane.is_alive() or not iterations:  # an iteration that outlasts the messages is slowed in part only
+            iterations, inside = iterations + 1, time.perf_counter() - start
+    lane.join()
+    return inside / iterations, spent[0]
+
+
+def _in_turn(iterate: Callable[[], object], send: Callable[[], object], turns: int) -> float:
+    """Seconds of an iteration, handing over to another thread that sends a message, and handing back."""
+    ready, through = threading.Semaphore(0), threading.Semaphore(0)
+
+    def messages() -> None:
+        for _ in range(turns):
+            ready.acquire()
+            send()
+            through.release()
+
+    def turn() -> None:
+        iterate()
+        ready.release()
+        through.acquire()
+
+    lane = threading.Thread(target=messages)
+    lane.start()
+    seconds = _mean_seconds(turn, turns)
+    lane.join()
+    return seconds
+
+
+def _of_the_slowest(seconds: float) -> float:
+    """That of the slowest rank."""
+    slowest = torch.tensor(seconds, dtype=torch.float64)
+    dist.all_reduce(slowest, op=dist.ReduceOp.MAX)
+    return float(slowest)

@@ -1,0 +1,209 @@
+"""Fig. 5(b): the time of an all-reduce against its size, measured here and in the authors' logs, and what fits it.
+
+Differs from the paper: beside its one line T(M) = a + b M stands a fit by pieces, since measured times are no line.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from gradsync.costs.fitted import fit, straight_line
+from gradsync.errors import InputError
+from gradsync.measure import third_party
+from gradsync.papers.mgwfbp import testbed
+from gradsync.papers.table import Table
+from gradsync.settings import Settings
+
+HERE = "this machine"
+PAPER = "the paper's text"
+LAYER_LOG = "layer log"  # of the all-reduces in training, against those of a benchmark
+FITS = [
+    *("rung", "source", "nodes", "a_seconds", "a_seconds_low", "a_seconds_high", "b_seconds_per_byte", "r_squared"),
+    *("line_error", "pieces", "pieces_error", "points", "smallest_bytes", "largest_bytes", "note"),
+]
+POINTS = [
+    *("rung", "source", "nodes", "bytes", "seconds", "seconds_low", "seconds_high", "line_seconds", "pieces_seconds"),
+    "note",
+]
+MEASURED = ["ranks", "bytes", "seconds", "seconds_low", "seconds_high"]  # columns needed of what was measured here
+
+
+class Series(NamedTuple):
+    """Points of one source and number of nodes: `bytes`, `seconds`, `seconds_low`, `seconds_high`.
+
+    `undecidable` says why no claim may be decided on them, if so.
+    """
+
+    rung: str
+    source: str
+    nodes: int
+    points: pd.DataFrame
+    undecidable: str = ""
+
+
+def fig5b(settings: Settings, results: Path) -> Table:
+    """Fig. 5(b) summed up: a row a source and number of nodes, one line and the fit by pieces."""
+    series = list(_series(results))
+    rows: list[dict[str, Any]] = [
+        {"rung": "published", "source": PAPER, "nodes": n, "a_seconds": a, "note": "b is only drawn"}
+        for n, a in testbed.startups(settings).items()
+    ]
+    rows += [_fits(one) for one in series]
+    state = third_party.status(results / "external")
+    if not state["available"]:
+        rows += [
+            {"rung": "published", "source": source, "nodes": n, "note": state["reason"]}
+            for source, n in (("allreduce2.log", 2), ("allreduce8.log", 8), (LAYER_LOG, 8))
+        ]
+    frame = pd.DataFrame(rows, columns=FITS)
+    display = pd.DataFrame(
+        {
+            "rung": frame.rung,
+            "source": frame.source,
+            "nodes": frame.nodes,
+            "a [us]": [_number(1e6 * a, ".1f") for a in frame.a_seconds],
+            "b [ns/B]": [_number(1e9 * b, ".3f") for b in frame.b_seconds_per_byte],
+            "R^2": [_number(r, ".4f") for r in frame.r_squared],
+            "error of the line": [_number(e, ".1%") for e in frame.line_error],
+            "pieces": [_number(p, ".0f") for p in frame.pieces],
+            "error of the pieces": [_number(e, ".1%") for e in frame.pieces_error],
+            "largest [B]": [_number(size, ".0f") for size in frame.largest_bytes],
+            "note": frame.note.fillna(""),
+        }
+    )
+    caption = (
+        "Fig. 5(b): all-reduce time against size: one line T(M) = a + b M by ordinary least squares, as the paper "
+        "models it, and a fit by pieces; errors are mean relative residuals. Measured: this machine's ranks over "
+        "its loopback, not a network. Published: the authors' logs, which decide no claim here."
+    )
+    return Table(frame, display, caption + _on_the_logs(frame))
+
+
+def fig5b_points(settings: Settings, results: Path) -> Table:
+    """Fig. 5(b) in full: a row a measured point, with what line and pieces make of it."""
+    frames = []
+    for one in _series(results):
+        sizes, seconds = one.points.bytes.to_numpy(float), one.points.seconds.to_numpy(float)
+        pieces = fit(sizes, seconds, source=one.source)  # refuses points that no line goes through
+        a, b, _ = straight_line(sizes, seconds)
+        frames.append(
+            one.points.assign(
+                rung=one.rung,
+                source=one.source,
+                nodes=one.nodes,
+                line_seconds=a + b * sizes,
+                pieces_seconds=pieces.seconds(sizes),
+                note=one.undecidable,
+            )
+        )
+    frame = pd.concat(frames, ignore_index=True)[POINTS]
+    display = frame[frame.source == HERE].drop(columns=["rung", "source"])
+    caption = (
+        "Fig. 5(b): median seconds of an all-reduce on this machine with 95 % intervals, and what one line and the fit "
+        "by pieces make of each size. The points of the authors' logs are in the CSV file."
+    )
+    return Table(frame, display, caption)
+
+
+def intercept_interval(sizes: np.ndarray, seconds: np.ndarray, confidence: float = 0.95) -> tuple[float, float]:
+    """Confidence interval of the start-up a of the line of least squares through (bytes, seconds)."""
+    from scipy.special import stdtrit
+
+    n = len(sizes)
+    a, b, _ = straight_line(sizes, seconds)
+    if n < 3:
+        return -np.inf, np.inf
+    variance = ((seconds - a - b * sizes) ** 2).sum() / (n - 2)
+    spread = ((sizes - sizes.mean()) ** 2).sum()
+    half = stdtrit(n - 2, 0.5 + confidence / 2) * np.sqrt(variance * (1 / n + sizes.mean() ** 2 / spread))
+    return float(a - half), float(a + half)
+
+
+def _fits(one: Series) -> dict[str, Any]:
+    sizes, seconds = one.points.bytes.to_numpy(float), one.points.seconds.to_numpy(float)
+    pieces = fit(sizes, seconds, source=one.source)  # refuses points that no line goes through
+    row: dict[str, Any] = {
+        "rung": one.rung,
+        "source": one.source,
+        "nodes": one.nodes,
+        "points": len(sizes),
+        "smallest_bytes": sizes.min(),
+        "largest_bytes": sizes.max(),
+        "note": one.undecidable,
+    }
+    if one.undecidable:
+        return row
+    a, b, r_squared = straight_line(sizes, seconds)
+    low, high = intercept_interval(sizes, seconds)
+    row |= {
+        "b_seconds_per_byte": b,
+        "r_squared": r_squared,
+        "line_error": float(np.mean(np.abs((a + b * sizes) / seconds - 1))),
+        "pieces": len(pieces.bounds),
+        "pieces_error": pieces.residual,
+    }
+    if low <= 0:  # a ratio of such intercepts would be one of noise
+        interval = f"{1e6 * low:.0f} .. {1e6 * high:.0f} us"
+        return row | {"note": f"{one.nodes} nodes: the intercept of the line can't be told from 0 (95 %: {interval})"}
+    return row | {"a_seconds": a, "a_seconds_low": low, "a_seconds_high": high}
+
+
+def _series(results: Path) -> Iterator[Series]:
+    yield from _measured(results / "profile" / "network" / "allreduce.csv")
+    external = results / "external"
+    if not third_party.status(external)["available"]:
+        return
+    for n in (2, 8):
+        yield _logged(f"allreduce{n}.log", n, *third_party.osu_log(external / f"allreduce{n}.log"))
+    yield _logged(LAYER_LOG, 8, *third_party.layer_allreduces(external / "tmp8comm.log"))
+
+
+def _logged(source: str, nodes: int, sizes: np.ndarray, seconds: np.ndarray) -> Series:
+    points = pd.DataFrame({"bytes": sizes, "seconds": seconds, "seconds_low": np.nan, "seconds_high": np.nan})
+    return Series("published", source, nodes, points.sort_values("bytes", kind="stable", ignore_index=True))
+
+
+def _measured(path: Path) -> Iterator[Series]:
+    """The rank counts of what was measured here; raises InputError where the file is missing or another one."""
+    try:
+        frame = pd.read_csv(path, comment="#")
+        cores = _cores(path.read_text())
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: can't be read: {str(error).strip()}: measure it again") from None
+    missing = [column for column in MEASURED if column not in frame.columns]
+    if missing or cores is None or not all(pd.api.types.is_numeric_dtype(frame[column]) for column in MEASURED):
+        what = f"no column {', '.join(missing)}" if missing else "no number of cores or a cell that is no number"
+        raise InputError(f"{path}: not all-reduce times: {what}: measure it again")
+    for ranks, points in frame.groupby("ranks"):
+        n = int(str(ranks))
+        shared = f"{n} ranks share {cores} cores: not decidable on this machine" if n > cores else ""
+        yield Series("measured", HERE, n, points[MEASURED[1:]].reset_index(drop=True), shared)
+
+
+def _cores(text: str) -> int | None:
+    """The number of cores that the comment lines of a measurement name."""
+    found = re.search(r"^#.*\bcores\W+(\d+)", text, re.MULTILINE)
+    return int(found[1]) if found else None
+
+
+def _on_the_logs(frame: pd.DataFrame) -> str:
+    """What the claims on start-ups and on the straight line would say of the logs."""
+    logged = frame[frame.source.str.startswith("allreduce")].set_index("nodes")
+    if logged.r_squared.isna().any() or logged.empty:
+        return ""
+    a, r = logged.a_seconds, logged.r_squared
+    return (
+        f" On the logs the start-up grows {a[8] / a[2]:.2f} times from 2 to 8 nodes (the paper: 7), and R^2 of the "
+        f"line is {r[2]:.3f} at 2 and {r[8]:.3f} at 8 nodes, with mean errors of {logged.line_error[2]:.0%} and "
+        f"{logged.line_error[8]:.0%}: not affine where the protocol changes."
+    )
+
+
+def _number(value: float, shown: str) -> str:
+    return "-" if pd.isna(value) else format(value, shown)

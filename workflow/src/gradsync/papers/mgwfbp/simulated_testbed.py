@@ -1,0 +1,143 @@
+"""Fig. 6 to 8 simulated: 2, 4 and 8 nodes of the paper's testbed, over a band of all-reduce costs.
+
+Differs from the paper in what it does not publish. GoogLeNet's layer times are those of the authors' log, t_f is what
+one node's published throughput leaves. ResNet-50's layer shares are measured here and scaled to the published
+throughput of one node; t_f is a band. The all-reduce is the log of a benchmark, that of the layers in training, or the
+paper's start-up at line rate: three different networks, and every one of them is a point of the band.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from gradsync import schemes
+from gradsync.costs import Linear, MessageCost, alpha_beta
+from gradsync.costs.fitted import Fitted, fit
+from gradsync.errors import InputError
+from gradsync.measure import third_party
+from gradsync.papers.mgwfbp import testbed
+from gradsync.settings import Settings
+from gradsync.simulate import simulate
+from gradsync.workload import Workload
+
+BENCHMARK, IN_TRAINING, LINE_RATE = "all-reduce=benchmark log", "all-reduce=layer log", "all-reduce=line rate"
+CENTRES = (IN_TRAINING, f"t_f=0.5 t_b, {IN_TRAINING}")  # the point that is drawn as a line: a model has one of them
+LARGEST = 8  # nodes
+MEBIBYTE = 2.0**20
+
+
+class Point(NamedTuple):
+    """One point of the band: a workload and a cost for each number of nodes, or why there is none."""
+
+    label: str
+    workload: Workload | None
+    costs: dict[int, MessageCost]
+    missing: str = ""
+
+
+def rows(model: str, settings: Settings, results: Path) -> Iterator[dict[str, Any]]:
+    """Every scheme on every number of nodes at every point of the band."""
+    known = schemes.load(settings.schemes).values()
+    for point in _points(model, settings, results):
+        for n in testbed.NODES:
+            for scheme in known:
+                row = {
+                    "rung": "simulated",
+                    "model": model,
+                    "nodes": n,
+                    "scheme": scheme.name,
+                    "assumption": point.label,
+                    "note": point.missing,
+                }
+                yield row if point.workload is None else row | _timed(scheme, point.workload, point.costs[n], n)
+
+
+def _timed(scheme: schemes.Scheme, workload: Workload, cost: MessageCost, n: int) -> dict[str, Any]:
+    plan = schemes.plan(scheme, workload, cost, n)
+    trace = simulate(plan, workload, alpha_beta.around(cost, n))
+    seconds, alone = trace.iteration_seconds(), workload.forward_seconds + workload.backward_seconds
+    note = ""
+    longest = max(plan.bytes_of(op.writes) for op in plan.communications())
+    if isinstance(cost, Fitted) and cost.extrapolates(longest):
+        note = (
+            f"longest message {longest / MEBIBYTE:.1f} MiB extrapolated from at most {cost.largest / MEBIBYTE:.1f} MiB"
+        )
+    return {
+        "iteration_seconds": seconds,
+        "computation_seconds": alone,
+        "exposed_communication_seconds": trace.exposed_communication_seconds(),
+        "speedup": n * alone / seconds,
+        "efficiency": alone / seconds,
+        "note": note,
+    }
+
+
+def _points(model: str, settings: Settings, results: Path) -> Iterator[Point]:
+    """The band of a model."""
+    state = third_party.status(results / "external")
+    for prefix, workload in _workloads(model, settings, results, state["available"]):
+        for label, costs in _costs(settings, results, state["available"]):
+            if workload is None or not costs:
+                yield Point(prefix + label, None, {}, state["reason"])
+            else:
+                yield Point(prefix + label, workload, costs)
+
+
+def _workloads(model: str, settings: Settings, results: Path, logs: bool) -> Iterator[tuple[str, Workload | None]]:
+    alone = testbed.throughput(settings, model).alone_seconds
+    note = f"t_f + t_b = {alone:.4g} s, the published throughput of one node"
+    if model == "googlenet":
+        if not logs:
+            yield "", None
+            return
+        logged = third_party.layer_log(results / "external" / "tmp8comm.log", forward_share=1.0)
+        t_b = logged.backward_seconds
+        if t_b > alone:
+            raise InputError(
+                f"cluster {settings.cluster}: drawn_throughput.{model}.one_node: {alone:.4g} s an iteration are less "
+                f"than the {t_b:.4g} s of the logged backward pass: correct it"
+            )
+        yield "", logged.scaled(forward_seconds=alone - t_b, backward_seconds=t_b, update_seconds=0.0, note=note)
+        return
+    measured = Workload.load(results / "profile" / model / "workload.json")
+    for share in settings.figure9.forward_shares:
+        yield (
+            f"t_f={share:g} t_b, ",
+            measured.scaled(
+                forward_seconds=alone * share / (1 + share),
+                backward_seconds=alone / (1 + share),
+                update_seconds=0.0,  # the published throughput includes the update
+                note=note,
+            ),
+        )
+
+
+def _costs(settings: Settings, results: Path, logs: bool) -> Iterator[tuple[str, dict[int, MessageCost]]]:
+    """Three networks; the two of the logs are empty where the logs are missing."""
+    external = results / "external"
+    logged: dict[str, dict[int, MessageCost]] = {BENCHMARK: {}, IN_TRAINING: {}}
+    if logs:
+        two = fit(*third_party.osu_log(external / "allreduce2.log"), source="allreduce2.log")
+        eight = fit(*third_party.osu_log(external / "allreduce8.log"), source="allreduce8.log")
+        logged[BENCHMARK] = {2: two, 4: as_ring(eight, LARGEST, 4), 8: eight}
+        layers = fit(*third_party.layer_allreduces(external / "tmp8comm.log"), source="all-reduces of tmp8comm.log")
+        logged[IN_TRAINING] = {n: as_ring(layers, LARGEST, n) for n in testbed.NODES}
+    yield from logged.items()
+    startups = testbed.startups(settings)
+    beta = 8 / testbed.cluster(settings)["link_bits_per_second"]["value"]
+    yield LINE_RATE, {n: Linear(startups[n], 2 * (n - 1) / n * beta, f"ring of {n} at line rate") for n in startups}
+
+
+def as_ring(cost: Fitted, measured: int, n: int) -> Fitted:
+    """A cost measured on `measured` nodes, on `n`: a = 2(N-1) alpha and b = 2(N-1)/N beta in every piece (Table II)."""
+    if n == measured:
+        return cost
+    return dataclasses.replace(
+        cost,
+        intercepts=cost.intercepts * (n - 1) / (measured - 1),
+        slopes=cost.slopes * ((n - 1) / n) / ((measured - 1) / measured),
+        source=f"{cost.source}, scaled as a ring from {measured} to {n} nodes",
+    )

@@ -1,0 +1,191 @@
+"""Fig. 6(a), 7(a) and 8: speed-up and exposed communication on 2 to 8 nodes, published, simulated and measured here.
+
+Differs from the paper: what is measured is this machine's ranks on small images, against one rank; the paper's nodes
+have two GPUs each and its speed-ups are over one node. Whatever the machine can't decide has a row that says why.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from gradsync import schemes
+from gradsync.errors import InputError
+from gradsync.papers.mgwfbp import simulated_testbed, testbed
+from gradsync.papers.mgwfbp.rows import read
+from gradsync.papers.table import Table
+from gradsync.results import Result
+from gradsync.settings import Settings
+
+REFERENCES = ("no_communication", "one_rank")  # contenders that are no scheme: what the others are compared with
+PARAMETER_SERVER = "tf_ps"
+COLUMNS = [
+    *("rung", "model", "nodes", "scheme", "assumption"),
+    *("iteration_seconds", "iteration_seconds_low", "iteration_seconds_high"),
+    *("computation_seconds", "exposed_communication_seconds"),
+    *("speedup", "speedup_low", "speedup_high", "efficiency", "note"),
+]
+FROM_RESULT = [column for column in COLUMNS if "speedup" in column or "seconds" in column or column == "efficiency"]
+NAMES = {"googlenet": "GoogLeNet", "resnet50": "ResNet-50"}
+
+
+def fig6(settings: Settings, results: Path) -> Table:
+    """Fig. 6(a): GoogLeNet."""
+    assumed = (
+        "layer times of the authors' log, t_f what the published throughput of one node leaves beside its t_b, the "
+        "all-reduce as in the benchmark logs (above 1 MiB extrapolated), as in the layer log, or at line rate"
+    )
+    return _speedups("Fig. 6(a)", "googlenet", settings, results, assumed)
+
+
+def fig7(settings: Settings, results: Path) -> Table:
+    """Fig. 7(a): ResNet-50."""
+    shares = settings.figure9.forward_shares
+    assumed = (
+        "layer shares as measured on this machine's processor, t_f + t_b from the published throughput of one node, "
+        f"t_f from {min(shares):g} to {max(shares):g} t_b, the all-reduce as in the benchmark logs (above 1 MiB "
+        "extrapolated), as in GoogLeNet's layer log, or at line rate"
+    )
+    return _speedups("Fig. 7(a)", "resnet50", settings, results, assumed)
+
+
+def fig8(settings: Settings, results: Path) -> Table:
+    """Fig. 8: computation and exposed communication of both models."""
+    googlenet, resnet50 = (
+        part[part.scheme != PARAMETER_SERVER]
+        for part in (read(results / "tables" / "mgwfbp" / f"{name}.csv", COLUMNS) for name in ("fig6", "fig7"))
+    )
+    # claims go over both models at one point of the band: GoogLeNet is the same at each forward time of ResNet-50
+    labels = [*resnet50.assumption.unique()]
+    points = pd.DataFrame({"point": labels, "assumption": [label.split(", ")[-1] for label in labels]})
+    crossed = googlenet.merge(points, on="assumption")
+    frame = pd.concat([crossed.assign(assumption=crossed.point)[COLUMNS], resnet50], ignore_index=True)
+    caption = (
+        "Fig. 8: computation (t_f + t_b) + exposed communication of an iteration in ms; in brackets the band of the "
+        "latter over what the paper does not give. Published: from the throughputs that the figures are drawn from, "
+        "computation being the iteration of one node, as the authors have it. Measured: computation is the iteration "
+        "without any communication."
+    )
+    return Table(frame, _display(frame, _composition), caption + _reasons(frame))
+
+
+def _speedups(place: str, model: str, settings: Settings, results: Path, assumed: str) -> Table:
+    rows = [
+        *_published(model, settings),
+        *simulated_testbed.rows(model, settings, results),
+        *_measured(model, settings, results),
+        *_pending(model),
+    ]
+    frame = pd.DataFrame(rows, columns=COLUMNS)
+    caption = (
+        f"{place}, {NAMES[model]}: speed-up over one node (measured here: over one rank). Published: from the "
+        "throughputs that the authors' script draws the figure from. Simulated, at "
+        f"{simulated_testbed.CENTRES[model == 'resnet50']} and in brackets over the band: {assumed}; messages longer "
+        "than any in a log are extrapolated (column note). Measured: ranks on this machine on small images, with 95 % "
+        "intervals; not the paper's cluster."
+    )
+    return Table(frame, _display(frame, _speedup), caption + _reasons(frame))
+
+
+def _published(model: str, settings: Settings) -> Iterator[dict[str, Any]]:
+    """What the figures are drawn from, as seconds and speed-ups."""
+    drawn = testbed.throughput(settings, model)
+    for n in testbed.NODES:
+        for scheme in testbed.DRAWN:
+            seconds = drawn.iteration_seconds(scheme, n)
+            yield {
+                "rung": "published",
+                "model": model,
+                "nodes": n,
+                "scheme": scheme,
+                "iteration_seconds": seconds,
+                "computation_seconds": drawn.alone_seconds,
+                "exposed_communication_seconds": seconds - drawn.alone_seconds,
+                "speedup": n * drawn.alone_seconds / seconds,
+                "efficiency": drawn.alone_seconds / seconds,
+            }
+
+
+def _measured(model: str, settings: Settings, results: Path) -> Iterator[dict[str, Any]]:
+    """The runs of this machine; a row that says why where there is none, or where more ranks than cores took part."""
+    jobs = {job.ranks: job for job in settings.training if job.model == model}
+    for n in sorted({*testbed.NODES, *jobs}):
+        base = {"rung": "measured", "model": model, "nodes": n}
+        if n not in jobs:
+            for name in schemes.load(settings.schemes):
+                yield {**base, "scheme": name, "note": f"no training of {model} on {n} ranks in this configuration"}
+            continue
+        folder = results / "runs" / "train" / jobs[n].job
+        for name in contenders(folder):
+            result = Result.load(folder / name / "result.json")
+            row = {**base, "scheme": name, "note": "; ".join(result.notes)}
+            cores = result.provenance.get("cores", 0)
+            if n > cores:
+                yield {**row, "note": f"{n} ranks share {cores} cores: a speed-up is not decidable on this machine"}
+            else:
+                yield row | {column: result.summary.get(column) for column in FROM_RESULT}
+
+
+def _pending(model: str) -> Iterator[dict[str, Any]]:
+    """TensorFlow with parameter servers, which the paper draws."""
+    for rung in ("published", "simulated", "measured"):
+        note = "drawn in the paper, without a number" if rung == "published" else "parameter servers: pending"
+        for n in testbed.NODES:
+            yield {"rung": rung, "model": model, "nodes": n, "scheme": PARAMETER_SERVER, "note": note}
+
+
+def contenders(folder: Path) -> list[str]:
+    """The schemes of a launch, without its references; raises InputError where the launch has not ended."""
+    try:
+        names = json.loads((folder / "schemes.json").read_text())
+        return [str(name) for name in names if name not in REFERENCES]
+    except (OSError, ValueError, TypeError) as error:
+        raise InputError(f"{folder / 'schemes.json'}: can't be read: {error}: delete it and run again") from None
+
+
+def _display(frame: pd.DataFrame, shown: Callable[[pd.DataFrame], str]) -> pd.DataFrame:
+    """A row a model, rung and scheme, a column a number of nodes; the schemes of a rung without any value share one."""
+    rows: dict[tuple[str, ...], dict[str, str]] = {}
+    for keys, part in frame.groupby(["model", "rung", "scheme"], sort=False):
+        model, rung, scheme = map(str, keys)
+        label = scheme if part.iteration_seconds.notna().any() or scheme == PARAMETER_SERVER else "every scheme"
+        rows[model, rung, label] = {"model": model, "rung": rung, "scheme": label} | {
+            f"N={n}": shown(at) if at.iteration_seconds.notna().any() else "-" for n, at in part.groupby("nodes")
+        }
+    display = pd.DataFrame(rows.values()).fillna("-")
+    return display.drop(columns="model") if display.model.nunique() == 1 else display
+
+
+def _reasons(frame: pd.DataFrame) -> str:
+    """Why values are missing, one sentence."""
+    missing = frame[frame.iteration_seconds.isna()]
+    said = [f"{rung}: {'; '.join(part.note.unique())}" for rung, part in missing.groupby("rung", sort=False)]
+    return f" Missing (-): {'. '.join(said)}." if said else ""
+
+
+def _centre(at: pd.DataFrame) -> pd.Series:
+    """The row that stands for a band: the centre, else the first there is."""
+    known = at[at.iteration_seconds.notna()]
+    middle = known[known.assumption.isin(simulated_testbed.CENTRES)]
+    return (known if middle.empty else middle).iloc[0]
+
+
+def _speedup(at: pd.DataFrame) -> str:
+    middle = _centre(at)
+    if len(at) > 1:
+        return f"{middle.speedup:.2f} ({at.speedup.min():.2f} .. {at.speedup.max():.2f})"
+    if pd.notna(middle.speedup_low):
+        return f"{middle.speedup:.2f} ({middle.speedup_low:.2f} .. {middle.speedup_high:.2f})"
+    return "-" if pd.isna(middle.speedup) else f"{middle.speedup:.2f}"
+
+
+def _composition(at: pd.DataFrame) -> str:
+    middle, exposed = _centre(at), 1e3 * at.exposed_communication_seconds
+    if pd.isna(middle.computation_seconds) or pd.isna(middle.exposed_communication_seconds):
+        return "-"
+    shown = f"{1e3 * middle.computation_seconds:.0f} + {1e3 * middle.exposed_communication_seconds:.0f}"
+    return shown if len(at) == 1 else f"{shown} ({exposed.min():.0f} .. {exposed.max():.0f})"

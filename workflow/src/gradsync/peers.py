@@ -1,0 +1,91 @@
+"""Stock PyTorch DDP as a peer of the schemes: its variants by name, and a plan's messages as DDP's buckets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from gradsync.errors import InputError
+from gradsync.plan import DTYPE_BYTES, Collective, Plan, first_problem
+
+MIB = 1024 * 1024
+
+
+class Peer(BaseModel):
+    """One way to use `torch.nn.parallel.DistributedDataParallel`; the defaults are DDP's own.
+
+    `bucket_mib` "best" is the fastest size of a sweep, found in iterations of their own. `plan` gives the buckets of
+    the scheme of that name.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    name: str
+    label: str = ""
+    bucket_mib: float | Literal["best"] | None = Field(default=None, description="null: DDP's default, 25")
+    gradient_as_bucket_view: bool = False
+    hook: Literal["", "fp16", "bf16", "powersgd"] = ""
+    plan: str = ""
+
+    def model_post_init(self, context: object) -> None:
+        """The label's default."""
+        object.__setattr__(self, "label", self.label or self.name)
+
+
+def load(path: str | Path) -> dict[str, Peer]:
+    """All peers of a file; raises InputError with file and key."""
+    try:
+        entries = yaml.safe_load(Path(path).read_text()) or {}
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise InputError(f"{path}: can't be read: {' '.join(str(error).split())}") from None
+    if not isinstance(entries, dict):
+        raise InputError(f"{path}: needs names of peers as keys")
+    found = {}
+    for name, entry in entries.items():
+        try:
+            peer = Peer(name=name, **(entry or {}))
+        except (ValidationError, TypeError) as error:
+            reason = first_problem(error) if isinstance(error, ValidationError) else "needs keys and values"
+            raise InputError(f"{path}, peer {name!r}: {reason}") from None
+        if isinstance(peer.bucket_mib, float) and not peer.bucket_mib > 0:
+            raise InputError(f"{path}, peer {name!r}: bucket_mib {peer.bucket_mib}: must be positive")
+        if peer.plan and peer.bucket_mib is not None:
+            raise InputError(f"{path}, peer {name!r}: plan and bucket_mib exclude one another")
+        found[name] = peer
+    return found
+
+
+def pick(known: dict[str, Peer], names: list[str] | None, where: str) -> list[Peer]:
+    """The peers of these names (None: all); raises InputError for one that does not exist."""
+    for name in names or ():
+        if name not in known:
+            raise InputError(f"{where}: peer {name!r} does not exist; there are: {', '.join(known)}")
+    return list(known.values()) if names is None else [known[name] for name in names]
+
+
+def bucket_cap_mb_list(plan: Plan) -> list[float]:
+    """A plan's messages as the argument of that name of DDP (MiB each), so that DDP fills the same buckets.
+
+    DDP closes a bucket with the gradient that fills it, once it has seen the order in which gradients become ready.
+    What it can't take over: messages that wait for the end of backward are sent as soon as they are full.
+    Raises InputError for a plan whose messages are no all-reduces of all gradients in backward order.
+    """
+    place = 0
+    sizes = []
+    whole = plan.tensors[-1].stop
+    unit = DTYPE_BYTES[plan.buffer["gradient"].dtype] if "gradient" in plan.buffer else 0
+    for op in plan.communications():
+        gradients = isinstance(op, Collective) and plan.buffer[op.writes[0].buffer].elements == whole
+        if not gradients or op.kind != "all_reduce":
+            continue
+        if len(op.writes) != 1 or op.writes[0].start != place:
+            break
+        place = op.writes[0].stop
+        sizes.append((op.writes[0].stop - op.writes[0].start) * unit / MIB)
+    if place != whole or not unit:
+        raise InputError(
+            f"plan {plan.name!r} can't be exported into DDP: its messages don't cover all gradients in order"
+        )
+    return sizes

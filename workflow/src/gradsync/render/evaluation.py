@@ -1,0 +1,260 @@
+"""Fig. 5 to 8 of the MG-WFBP paper, its evaluation: colours tell schemes, marks tell rungs apart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from matplotlib import pyplot as plt
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.ticker import MaxNLocator, ScalarFormatter
+
+from gradsync.papers.mgwfbp import allreduce_times, convergence, gradient_sizes, simulated_testbed, speedups
+from gradsync.papers.mgwfbp.rows import read
+from gradsync.render import panels
+from gradsync.settings import Settings
+
+SHOWN = ("wfbp", "single", "mgwfbp", "optimal")
+SHORT = {"wfbp": "WF.", "single": "S.E.", "mgwfbp": "M.W."}  # the paper's own, in Fig. 8
+COMPUTATION, COMMUNICATION = "#0072B2", "#D55E00"
+
+
+def _table(results: Path, name: str, columns: list[str]) -> pd.DataFrame:
+    return read(results / "tables" / "mgwfbp" / f"{name}.csv", columns)
+
+
+def fig5a(settings: Settings, results: Path) -> tuple[Figure, pd.DataFrame]:
+    """How many gradient tensors of each size, a panel a model; the paper's range shaded."""
+    tensors = _table(results, "fig5a_tensors", ["model", "tensor", "parameters"])
+    shares = _table(results, "fig5a", ["model", "share_in_range"]).set_index("model").share_in_range
+    models = list(tensors.groupby("model", sort=False))
+    figure, grid = plt.subplots(len(models), 1, figsize=(5.2, 0.6 + 1.6 * len(models)), sharex=True, squeeze=False)
+    bins = np.logspace(0, 8, 33)  # a quarter of a decade each
+    low, high = gradient_sizes.IN_RANGE
+    for axes, (model, part) in zip(grid[:, 0], models, strict=True):
+        axes.axvspan(low, high, color="#999999", alpha=0.15, linewidth=0)
+        axes.hist(part.parameters, bins=bins, color=COMPUTATION)
+        axes.set_xscale("log")
+        axes.set_ylabel("tensors")
+        axes.set_title(
+            f"{speedups.NAMES[str(model)]}, from the model's definition: {len(part)} gradient tensors, "
+            f"{shares[model]:.0%} in the shade",
+            loc="left",
+            fontsize=8.5,
+        )
+    grid[-1, 0].set_xlabel(f"parameters of a gradient tensor (shade: {low:g} to {high:g}, the paper's range)")
+    grid[-1, 0].set_xlim(1, 1e8)
+    return figure, tensors
+
+
+def fig5b(settings: Settings, results: Path) -> tuple[Figure, pd.DataFrame]:
+    """Seconds of an all-reduce against bytes: measured here on the left, the authors' logs on the right."""
+    points = _table(results, "fig5b_points", allreduce_times.POINTS)
+    fits = _table(results, "fig5b", allreduce_times.FITS)
+    figure, (here, logs) = plt.subplots(1, 2, figsize=(9, 4.0), sharex=True, sharey=True)
+    measured = points[points.rung == "measured"]
+    published = points[points.rung == "published"]
+    _times(here, measured)
+    here.set_title("measured: ranks on this machine, loopback", loc="left")
+    logs.tick_params(labelleft=True)
+    if published.empty:
+        panels.say(logs, fits.note[fits.source == allreduce_times.LAYER_LOG].iloc[0])
+    else:
+        _times(logs, published)
+        logs.set_title("published: the authors' logs, 10 GbE", loc="left")
+    here.set_ylabel("time of an all-reduce [s]")
+    marks = [
+        Line2D([], [], color="black", linestyle="-", label="fit by pieces"),
+        Line2D([], [], color="black", linestyle=":", label="one line, least squares"),
+    ]
+    figure.legend(handles=marks, loc="outside lower center", ncols=2)
+    return figure, points
+
+
+def _times(axes: Axes, points: pd.DataFrame) -> None:
+    for (source, nodes), part in points.groupby(["source", "nodes"], sort=False):
+        name = f"{nodes} ranks" if source == allreduce_times.HERE else f"{nodes} nodes, {source}"
+        shared = part.note.iloc[0]
+        part = part.sort_values("bytes")
+        errors = None
+        if part.seconds_low.notna().all():
+            errors = np.array([part.seconds - part.seconds_low, part.seconds_high - part.seconds])
+        drawn = axes.errorbar(
+            part.bytes,
+            part.seconds,
+            yerr=errors,
+            fmt="o",
+            markersize=3,
+            linewidth=0.8,
+            alpha=0.5 if len(part) < 100 else 0.25,
+            label=name + (f" ({shared.split(':')[0].split(' ranks ')[-1]})" if shared else ""),
+        )
+        colour = drawn.lines[0].get_color()
+        axes.plot(part.bytes, part.pieces_seconds, "-", color=colour, linewidth=1.2)
+        positive = part[part.line_seconds > 0]
+        axes.plot(positive.bytes, positive.line_seconds, ":", color=colour, linewidth=1.2)
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xlabel("message [B]")
+    axes.legend(loc="upper left")
+
+
+def _known(frame: pd.DataFrame, rung: str, scheme: str) -> pd.DataFrame:
+    """The rows of a rung and scheme that have a value."""
+    return frame[(frame.rung == rung) & (frame.scheme == scheme) & frame.speedup.notna()]
+
+
+def _speedup_panel(axes: Axes, frame: pd.DataFrame, settings: Settings) -> None:
+    """Speed-up against nodes: simulated as a line with its band, published as crosses, measured with intervals."""
+    offsets = np.linspace(0.96, 1.04, len(SHOWN))  # marks that coincide are seen side by side
+    for number, (scheme, offset) in enumerate(zip(SHOWN, offsets, strict=True)):
+        colour = f"C{number}"
+        simulated = _known(frame, "simulated", scheme)
+        middle = simulated[simulated.assumption.isin(simulated_testbed.CENTRES)]
+        band = simulated.groupby("nodes").speedup.agg(["min", "max"])
+        axes.plot(middle.nodes, middle.speedup, "--" if scheme == "optimal" else "-", color=colour)
+        axes.fill_between(band.index, band["min"], band["max"], color=colour, alpha=0.12, linewidth=0)
+        published = _known(frame, "published", scheme)
+        axes.plot(published.nodes * offset, published.speedup, "x", color=colour, markersize=7, markeredgewidth=1.8)
+        measured = _known(frame, "measured", scheme)
+        low, high = measured.speedup - measured.speedup_low, measured.speedup_high - measured.speedup
+        axes.errorbar(
+            measured.nodes * offset, measured.speedup, yerr=np.array([low, high]), fmt="o", capsize=3, color=colour
+        )
+    nodes = np.unique(frame.nodes)
+    axes.plot(nodes, nodes, color="black", linewidth=0.8, linestyle=":")
+    panels.nodes_axis(axes, nodes)
+    axes.set_yscale("log", base=2)
+    axes.set_yticks(nodes)
+    axes.yaxis.set_major_formatter(ScalarFormatter())
+    axes.set_ylabel("speed-up over one node (measured: one rank)")
+    handles: list[Artist] = [
+        Patch(color=f"C{i}", label=panels.label(scheme, settings)) for i, scheme in enumerate(SHOWN)
+    ]
+    handles += [
+        Line2D([], [], color="black", marker="x", linestyle="", markersize=7, label="published (authors' script)"),
+        Line2D([], [], color="black", label="simulated; shade: band"),
+        Line2D([], [], color="black", linestyle=":", label="linear"),
+    ]
+    if not frame[(frame.rung == "measured") & frame.speedup.notna()].empty:
+        handles.append(Line2D([], [], color="black", marker="o", linestyle="", label="measured here, 95 %"))
+    axes.legend(handles=handles, fontsize=7, loc="upper left")
+
+
+def _speedup_figure(name: str, title: str, settings: Settings, results: Path) -> tuple[Figure, pd.DataFrame]:
+    """Two panels: speed-up, and accuracy by epoch of the runs of this machine."""
+    frame = _table(results, name, speedups.COLUMNS)
+    accuracy = _table(results, f"{name}b", convergence.COLUMNS)
+    model = speedups.NAMES[frame.model.iloc[0]]
+    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 4.2))
+    _speedup_panel(left, frame, settings)
+    centre = [point for point in simulated_testbed.CENTRES if point in set(frame.assumption)]
+    left.set_title("\n".join([f"{title}(a) {model}", *(f"simulated line: {point}" for point in centre)]), loc="left")
+    missing = frame[(frame.rung == "simulated") & frame.iteration_seconds.isna() & (frame.assumption != "")]
+    if not missing.empty:
+        left.text(
+            0.98, 0.02, "simulated: logs missing, see the table", ha="right", fontsize=7, transform=left.transAxes
+        )
+    if accuracy.empty:
+        panels.say(right, f"{title}(b): no training of {model} in this configuration.")
+        return figure, frame
+    for (nodes, scheme), part in accuracy.groupby(["nodes", "scheme"], sort=False):
+        chosen = SHOWN.index(str(scheme)) if scheme in SHOWN else 7
+        (line,) = right.plot(
+            part.epoch,
+            part.accuracy,
+            "-o" if nodes == accuracy.nodes.min() else "--s",
+            color=f"C{chosen}",
+            alpha=0.7,
+            linewidth=1.0,
+            label=f"{scheme}, {nodes} ranks" if scheme in SHOWN else f"others, {nodes} ranks",
+        )
+        right.fill_between(
+            part.epoch, part.accuracy_low, part.accuracy_high, color=line.get_color(), alpha=0.1, linewidth=0
+        )
+    handles, labels = right.get_legend_handles_labels()
+    unique = dict(zip(labels, handles, strict=True))
+    right.legend(unique.values(), unique.keys(), fontsize=7, loc="lower right")
+    right.set_xlabel("epoch")
+    right.xaxis.set_major_locator(MaxNLocator(integer=True))
+    right.set_ylabel("test accuracy (mean and range over seeds)")
+    right.set_ylim(0, 1)
+    data = ", ".join(accuracy["data"].unique())
+    right.set_title(f"{title}(b) measured here on {data},\nsmall images, not ImageNet", loc="left")
+    return figure, frame
+
+
+def fig8(settings: Settings, results: Path) -> tuple[Figure, pd.DataFrame]:
+    """Stacked bars of computation and exposed communication, a row a rung, a column a model."""
+    frame = _table(results, "fig8", speedups.COLUMNS)
+    known = frame[frame.exposed_communication_seconds.notna() & frame.scheme.isin(SHORT)]
+    rungs = [rung for rung in ("published", "simulated", "measured") if rung in set(known.rung)]
+    models = list(dict.fromkeys(frame.model))
+    figure, grid = plt.subplots(
+        len(rungs), len(models), figsize=(4.3 * len(models), 0.7 + 2.2 * len(rungs)), squeeze=False
+    )
+    for line, rung in zip(grid, rungs, strict=True):
+        for axes, model in zip(line, models, strict=True):
+            part = known[(known.rung == rung) & (known.model == model)]
+            if part.empty:
+                panels.say(axes, f"{speedups.NAMES[model]}, {rung}: {_reason(frame, rung, model)}")
+                continue
+            _bars(axes, part, np.unique(frame.nodes[frame.model == model]))
+            axes.set_title(f"{speedups.NAMES[model]}, {rung}", loc="left")
+    handles = [
+        Patch(color=COMPUTATION, label="Comp. (forward and backward)"),
+        Patch(color=COMMUNICATION, label="Comm. (exposed); whisker: band of assumptions"),
+    ]
+    figure.legend(handles=handles, loc="outside lower center", ncols=2)
+    return figure, frame
+
+
+def _reason(frame: pd.DataFrame, rung: str, model: str) -> str:
+    notes = frame.note[(frame.rung == rung) & (frame.model == model) & frame.iteration_seconds.isna()]
+    return notes.iloc[0] if len(notes) else "nothing in this configuration"
+
+
+def _bars(axes: Axes, part: pd.DataFrame, nodes: np.ndarray) -> None:
+    for place, n in enumerate(nodes):
+        if n not in set(part.nodes):
+            axes.text(place, 0, "not decidable here\n(reason: table)", ha="center", va="bottom", fontsize=6.5)
+        for number, (scheme, short) in enumerate(SHORT.items()):
+            at = part[(part.nodes == n) & (part.scheme == scheme)]
+            if at.empty:
+                continue
+            centre = at[at.assumption.isin(simulated_testbed.CENTRES)]
+            row = (at if centre.empty else centre).iloc[0]
+            x = place + 0.27 * (number - 1)
+            axes.bar(x, row.computation_seconds, 0.24, color=COMPUTATION)
+            exposed = at.exposed_communication_seconds
+            whisker = None
+            if len(at) > 1:
+                middle = row.exposed_communication_seconds
+                whisker = [[max(0.0, middle - exposed.min())], [max(0.0, exposed.max() - middle)]]
+            axes.bar(
+                x,
+                row.exposed_communication_seconds,
+                0.24,
+                bottom=row.computation_seconds,
+                color=COMMUNICATION,
+                yerr=whisker,
+                error_kw={"linewidth": 0.8, "capsize": 2},
+            )
+            top = row.computation_seconds + exposed.max()
+            axes.text(x, top, f" {short}", ha="center", va="bottom", fontsize=6.5)
+    axes.set_xticks(range(len(nodes)), [f"{n:g}" for n in nodes])
+    axes.set_xlim(-0.6, len(nodes) - 0.4)
+    axes.set_xlabel("nodes")
+    axes.set_ylabel("seconds")
+    axes.margins(y=0.12)
+
+
+def speedup(name: str, title: str) -> Callable[[Settings, Path], tuple[Figure, pd.DataFrame]]:
+    """Fig. 6 or 7."""
+    return lambda settings, results: _speedup_figure(name, title, settings, results)

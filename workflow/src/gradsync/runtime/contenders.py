@@ -1,0 +1,199 @@
+"""What trains in turn in one launch: plans, and the references beside them (stock DDP is in `ddp.py`).
+
+Contenders have the same model, seed and samples, and are timed alike: an iteration is the period between the ends of
+two turns, sampling included; the first turn of a block is not timed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+from gradsync.plan import COMPUTE, Collective, Plan
+from gradsync.runtime.compute import Forward, ModelCompute, Sample, bind, bind_statistics, statistics
+from gradsync.runtime.execute import SCRATCH, Executor, Pool
+from gradsync.runtime.group import Groups
+from gradsync.trace import Span, Trace
+
+NO_COMMUNICATION, ONE_RANK = "no_communication", "one_rank"
+TRACE_TURNS = 3
+
+
+@dataclass
+class Record:
+    """What a contender has shown so far, over all seeds; plain values, so that a checkpoint can hold it."""
+
+    blocks: list[float] = field(default_factory=list)  # median iteration seconds of each block
+    rows: list[tuple[int, int, int, float, float | None]] = field(default_factory=list)
+    """(seed, turn, block, loss, iteration seconds where timed)."""
+    accuracy: list[tuple[int, int, float]] = field(default_factory=list)  # (seed, turn, test accuracy after it)
+    exposed: list[float] = field(default_factory=list)  # communication seconds of a turn, not hidden
+    computation: list[float] = field(default_factory=list)  # computation seconds of a turn
+
+    def block(self, seed: int, first: int, losses: list[float], ends: list[float]) -> None:
+        """Take a block that began with turn `first`."""
+        seconds = [after - before for before, after in pairwise(ends)]
+        number = len(self.blocks)
+        for i, loss in enumerate(losses):
+            self.rows.append((seed, first + i, number, loss, seconds[i - 1] if i else None))
+        self.blocks.append(float(np.median(seconds)))
+
+
+class Contender(ABC):
+    """One way to train a model of its own."""
+
+    name: str
+    forward: Forward
+    losses: list[float]
+    turn: int
+
+    @abstractmethod
+    def run(self, turns: int) -> list[float]:
+        """Train `turns` turns; gives when each ended (seconds on this machine's clock)."""
+
+    @abstractmethod
+    def parameters(self) -> dict[str, torch.Tensor]:
+        """Parameters by name."""
+
+    @abstractmethod
+    def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """(what all ranks hold alike, this rank's own): what a checkpoint needs."""
+
+    @abstractmethod
+    def restore(self, alike: dict[str, Any], own: dict[str, Any]) -> None:
+        """Go on from a state."""
+
+    def close(self) -> None:  # noqa: B027  most have nothing to do
+        """Take away what it has hung on the model."""
+
+
+class Planned(Contender):
+    """A plan, executed."""
+
+    def __init__(self, plan: Plan, forward: Forward, sample: Sample, groups: Groups, pool: Pool):
+        self.name, self.plan, self.forward = plan.name, plan, forward
+        self.executor = Executor(plan, forward.rank, groups, pool=pool)
+        buffers = self.executor.buffers
+        bind(forward.model, plan, buffers["parameter"])
+        if "statistics" in buffers:
+            bind_statistics(forward.model, buffers["statistics"])
+        self.compute = ModelCompute(forward, sample, name=plan.name, scaler=buffers.get("scaler"))
+        self.spans: list[Span] = []  # of the last block
+
+    @property
+    def turn(self) -> int:  # type: ignore[override]
+        """The next turn."""
+        return self.executor.turn
+
+    @property
+    def losses(self) -> list[float]:  # type: ignore[override]
+        """Losses of the turns since it was made."""
+        return self.compute.losses
+
+    def run(self, turns: int) -> list[float]:
+        """One block; only its spans are kept."""
+        self.executor.spans.clear()
+        self.executor.run(turns, self.compute)
+        self.spans = list(self.executor.spans)
+        return self.executor.ends
+
+    def trace(self) -> Trace:
+        """This rank's last block."""
+        return dataclasses.replace(self.executor.trace(), spans=tuple(self.spans))
+
+    def parameters(self) -> dict[str, torch.Tensor]:
+        """Views of the flat buffer."""
+        flat = self.executor.buffers["parameter"]
+        return {tensor.name: flat[tensor.start : tensor.stop] for tensor in self.plan.tensors}
+
+    def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Every buffer that outlasts a turn; with one role, parameters and momentum are alike on all ranks."""
+        kept = {name: value for name, value in self.executor.buffers.items() if name not in SCRATCH}
+        alike = ("parameter", "momentum", "scaler") if self.plan.symmetric else ()
+        own: dict[str, Any] = {name: value for name, value in kept.items() if name not in alike}
+        # counters of batch normalisation, say; and statistics that no plan carries
+        own["model"] = list(_loose_buffers(self.forward.model, "statistics" in kept))
+        return {"turn": self.turn, **{name: kept[name] for name in alike if name in kept}}, own
+
+    def restore(self, alike: dict[str, Any], own: dict[str, Any]) -> None:
+        """Copies into the buffers that the model's tensors are views of."""
+        for name, value in (*alike.items(), *own.items()):
+            if name in self.executor.buffers:
+                self.executor.buffers[name].copy_(value)
+        for buffer, value in zip(
+            _loose_buffers(self.forward.model, "statistics" in self.executor.buffers), own["model"], strict=True
+        ):
+            buffer.copy_(value)
+        self.executor.resume(alike["turn"])
+
+    def close(self) -> None:
+        """Take the hooks off."""
+        self.compute.close()
+
+
+def _loose_buffers(model: torch.nn.Module, bound: bool) -> list[torch.Tensor]:
+    taken = {id(buffer) for buffer in statistics(model)} if bound else set()
+    return [buffer for buffer in model.buffers() if id(buffer) not in taken]
+
+
+class NoCommunication(Planned):
+    """All ranks compute, nothing is sent: the floor of every iteration. Trains each rank for itself."""
+
+
+class OneRank(Contender):
+    """Rank 0 trains alone while the others wait: what the speed-up of N ranks is measured against."""
+
+    def __init__(self, alone: Planned):
+        self.name, self.alone, self.forward = ONE_RANK, alone, alone.forward
+
+    @property
+    def turn(self) -> int:  # type: ignore[override]
+        """The next turn."""
+        return self.alone.turn
+
+    @property
+    def losses(self) -> list[float]:  # type: ignore[override]
+        """Losses of the turns since it was made."""
+        return self.alone.losses
+
+    def run(self, turns: int) -> list[float]:
+        """One block of rank 0."""
+        dist.barrier()
+        ends = self.alone.run(turns) if self.forward.rank == 0 else [0.0] * turns
+        dist.barrier()
+        return ends
+
+    def parameters(self) -> dict[str, torch.Tensor]:
+        """Those that it shares with `no_communication`."""
+        return self.alone.parameters()
+
+    def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Nothing of its own."""
+        return {}, {}
+
+    def restore(self, alike: dict[str, Any], own: dict[str, Any]) -> None:
+        """Nothing."""
+
+
+def silent(plan: Plan) -> Plan:
+    """The plan without its messages: what is computed stays, and waits for nothing but itself."""
+    (role,) = plan.roles
+    operations: tuple[Any, ...] = role.flat
+    gone = {op.name for op in operations if isinstance(op, Collective) or op.lane != COMPUTE}
+    body = tuple(
+        dataclasses.replace(
+            op,
+            after=tuple(name for name in op.after if name not in gone),
+            after_previous=tuple(name for name in op.after_previous if name not in gone),
+        )
+        for op in operations
+        if op.name not in gone
+    )
+    return dataclasses.replace(plan, name=NO_COMMUNICATION, roles=(dataclasses.replace(role, body=body),))

@@ -1,0 +1,67 @@
+"""The shards of one rank, turn by turn."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import NamedTuple, Self
+
+import torch
+
+from gradsync.runtime.data.batches import Batches
+from gradsync.runtime.data.samples import Samples
+
+Shard = tuple[torch.Tensor, torch.Tensor]
+
+
+class Data(NamedTuple):
+    """Training samples, test samples (None: the set has none) and how the ranks share the training samples."""
+
+    name: str
+    training: Samples
+    test: Samples | None
+    batches: Batches
+
+
+def shard(data: Data, turn: int, rank: int, dtype: torch.dtype = torch.float32) -> Shard:
+    """Images (batch, channels, height, width) and labels (batch,) of `rank` in `turn`."""
+    indices = data.batches.indices(turn, rank)
+    images = data.training.images(indices, turn // data.batches.turns_an_epoch)
+    return images.to(dtype), data.training.labels[indices]
+
+
+class Feed:
+    """Call it with a turn, any turn, to get that shard of the rank.
+
+    Where images are decoded, those of the next turn are prepared in a thread while this one is computed; `close` ends
+    it, as does leaving a `with` block.
+    """
+
+    def __init__(self, data: Data, rank: int, dtype: torch.dtype = torch.float32):
+        self.data, self.rank, self.dtype = data, rank, dtype
+        self._thread = ThreadPoolExecutor(1) if data.training.decoded else None
+        self._ahead: dict[int, Future[Shard]] = {}  # turn -> its shard, at most one
+
+    def __call__(self, turn: int) -> Shard:
+        """Images (batch, channels, height, width) and labels (batch,); raises InputError for a broken file."""
+        if self._thread is None:
+            return shard(self.data, turn, self.rank, self.dtype)
+        this = self._ahead.pop(turn, None) or self._prepare(self._thread, turn)
+        for skipped in self._ahead.values():
+            skipped.cancel()
+        found = this.result()
+        self._ahead = {turn + 1: self._prepare(self._thread, turn + 1)}
+        return found
+
+    def _prepare(self, thread: ThreadPoolExecutor, turn: int) -> Future[Shard]:
+        return thread.submit(shard, self.data, turn, self.rank, self.dtype)
+
+    def close(self) -> None:
+        """End the thread; what it prepared is dropped."""
+        if self._thread is not None:
+            self._thread.shutdown(cancel_futures=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
