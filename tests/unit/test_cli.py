@@ -436,7 +436,7 @@ BAD = {
     "train missing plan": ([*TRAINING, "--plan", "nosuch.json"], "plan nosuch.json: can't be read"),
     "train corrupt plan": ([*TRAINING, "--plan", "corrupt.json"], "corrupt.json: not a plan"),
     "train plan for other ranks": ([*TRAINING, "--plan", "plan.json", "--ranks", "3"], "is for 2 ranks, --ranks is 3"),
-    "train fixed size": ([*TRAINING, "--plan", "plan.json", "--size", "64"], "takes 28"),
+    "train fixed size": ([*TRAINING, "--plan", "plan.json", "--size", "64"], "its size is fixed"),
     "train too small": ([*TRAINING, "--plan", "plan.json", "--model", "vgg19", "--size", "16"], "32"),
     "train without the folder": ([*TRAINING, "--plan", "plan.json", "--data", "mnist"], "--data-folder"),
     "train missing folder": (

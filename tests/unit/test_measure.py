@@ -237,11 +237,15 @@ def test_interference_is_measured_from_the_smallest_gradient_to_all(alone, cross
         (["layers", "--size", "32"], "its size is fixed, 28 x 28"),
         (["layers", "--iterations", "0"], "--iterations 0"),
         (["layers", "--ranks", "0"], "0 ranks: at least 1"),
+        (["interference"], "measure interference: --ranks must be at least 2"),
         (["allreduce", "--ranks", "1"], "measure allreduce: --ranks must be at least 2"),
         (["allreduce", "--ranks", "2", "100000"], "100000 ranks are more than this machine can hold"),
-        (["allreduce", "--smallest", "100", "--largest", "50"], "--smallest 100: more than --largest 50"),
-        (["interference"], "--workload is needed"),
-        (["interference", "--workload", "nosuch.json"], "nosuch.json: can't be read"),
+        (
+            ["allreduce", "--ranks", "2", "--smallest", "100", "--largest", "50"],
+            "--smallest 100: more than --largest 50",
+        ),
+        (["interference", "--ranks", "2"], "--workload is needed"),
+        (["interference", "--ranks", "2", "--workload", "nosuch.json"], "nosuch.json: can't be read"),
     ],
     ids=str,
 )

@@ -131,10 +131,9 @@ def _parser() -> argparse.ArgumentParser:
         "--ranks",
         type=int,
         nargs="+",
-        default=None,
+        default=[1],
         metavar="N",
-        help="ranks that work at the same time; allreduce: one or several numbers of them, a launch each "
-        "(default: 1 for layers, else 2)",
+        help="ranks that work at the same time; allreduce: one or several numbers of them, a launch each",
     )
     measure.add_argument("--model", default="lenet5", help="layers, interference: the model")
     measure.add_argument(

@@ -353,7 +353,6 @@ def _refuse_measurement(options: argparse.Namespace) -> None:
     from gradsync.runtime.launch import room_for
     from gradsync.workload import Workload
 
-    options.ranks = options.ranks or [1 if options.what == "layers" else 2]
     for ranks in options.ranks:
         room_for(ranks, "--ranks")
     if options.what != "layers" and min(options.ranks) < 2:

@@ -71,8 +71,16 @@ class Checkpoints:
         if found[0] is None:
             return None
         self.number = found[0]
-        own = self._read(self.rank)
-        alike = own["alike"] if self.rank == 0 else self._read(0)["alike"]
+        problem, own, alike = "", {}, {}
+        try:
+            own = self._read(self.rank)
+            alike = own["alike"] if self.rank == 0 else self._read(0)["alike"]
+        except InputError as error:
+            problem = str(error)
+        problems = [""] * dist.get_world_size()
+        dist.all_gather_object(problems, problem)
+        if any(problems):  # of one rank: all end, for the same reason
+            raise InputError(next(filter(None, problems)))
         return alike, own["own"]
 
     def _latest(self) -> int | None:
@@ -85,10 +93,7 @@ class Checkpoints:
             return None
         except (OSError, ValueError, KeyError, TypeError):
             pass
-        print(
-            f"checkpoint {path} belongs to another run (settings, plans or ranks differ): starting anew",
-            file=sys.stderr,
-        )
+        print(f"{path} is of another run (settings, plans or ranks differ): starting anew", file=sys.stderr)
         return None
 
     def _read(self, rank: int) -> dict[str, State]:

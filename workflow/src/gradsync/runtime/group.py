@@ -45,9 +45,18 @@ def process_group(timeout_seconds: float = 120.0) -> Iterator[tuple[int, int]]:
         )
     except (RuntimeError, dist.DistError) as error:
         reason = str(error).splitlines()[0]
+        if "EADDRINUSE" in reason or "address already in use" in reason.lower():
+            raise RunError(
+                f"rank {rank}: port {port} is in use on {host}: end the program that holds it, or set MASTER_PORT to "
+                "another one for all ranks"
+            ) from None
         raise RunError(f"rank {rank}: no rendezvous with the other ranks at {host}:{port}: {reason}") from None
     try:
         yield rank, ranks
+    except (RuntimeError, dist.DistError) as error:
+        if "gloo" not in str(error).lower():
+            raise
+        raise RunError(f"rank {rank}: another rank is gone: {str(error).strip().splitlines()[0]}") from None
     finally:
         dist.destroy_process_group()
 

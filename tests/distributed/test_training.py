@@ -1,0 +1,195 @@
+"""Whole launches of `gradsync train`: interrupted and resumed, killed, diverging, in other precisions."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gradsync import schemes
+from gradsync.costs import Linear
+from gradsync.runtime.launch import VARIABLES
+from gradsync.workload import Layer, Workload
+
+ROOT = Path(__file__).parents[2]
+SIZES = {"dense2.bias": 10, "dense2.weight": 10240, "dense1.bias": 1024, "dense1.weight": 3211264}
+SIZES |= {"conv2.bias": 64, "conv2.weight": 51200, "conv1.bias": 32, "conv1.weight": 800}
+COMMAND = [sys.executable, "-m", "gradsync", "train"]
+ITERATIONS, BLOCK = 12, 3
+
+
+def plan_file(folder: Path, name: str, ranks: int = 2, lr: float = 0.02, **how: Any) -> str:
+    """A plan of LeNet-5."""
+    layers = tuple(Layer(name=key, bytes=4 * size, backward_seconds=1e-3) for key, size in SIZES.items())
+    workload = Workload(name="lenet5", forward_seconds=1e-3, layers=layers)
+    scaling = how.pop("loss_scaling", False)
+    scheme = schemes.Scheme(name=name, **how)
+    plan = schemes.plan(scheme, workload, Linear(1e-3, 1e-9), ranks, lr=lr, momentum=0.9, loss_scaling=scaling)
+    path = folder / f"{name}.json"
+    path.write_text(plan.to_json())
+    return str(path)
+
+
+def start(folder: Path, *arguments: str, **environment: str) -> subprocess.Popen[str]:
+    command = [*COMMAND, "--output", str(folder), "--batch", "8", *arguments]
+    kept = {key: value for key, value in os.environ.items() if key not in VARIABLES}
+    return subprocess.Popen(
+        [*command, "--peers", str(ROOT / "config" / "peers.yaml")],
+        env={**kept, **environment},
+        text=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    )
+
+
+def trained(folder: Path, *arguments: str) -> str:
+    """Run to the end; gives what it said."""
+    process = start(folder, *arguments)
+    said = process.communicate(timeout=200)[1]
+    assert process.returncode == 0, said
+    return said
+
+
+def result(folder: Path, name: str) -> dict[str, Any]:
+    return json.loads((folder / name / "result.json").read_text())
+
+
+def children(process: subprocess.Popen[str]) -> list[int]:
+    """Process ids of the ranks, rank 0 first."""
+    path = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    return [int(child) for child in path.read_text().split()]
+
+
+def gone(pid: int) -> bool:
+    return not Path(f"/proc/{pid}").exists() or "Z" in Path(f"/proc/{pid}/stat").read_text().rsplit(")")[1][:3]
+
+
+def test_a_killed_run_names_the_rank_ends_the_others_and_goes_on_to_the_same_parameters(tmp_path):
+    plans = [part for name in ("wfbp", "mgwfbp") for part in ("--plan", plan_file(tmp_path, name))]
+    peers = ["--peer", "ddp", "--peer", "ddp_powersgd"]
+    arguments = [*plans, *peers, "--iterations", str(ITERATIONS), "--block", str(BLOCK), "--seed", "3", "4"]
+    arguments += ["--conformance", "1", "--checkpoint-seconds", "0"]
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    trained(whole, *arguments)
+
+    process = start(killed, *arguments)
+    latest = killed / "checkpoint" / "latest.json"
+    number = random.randint(1, 2 * ITERATIONS // BLOCK - 1)
+    print(f"killed after checkpoint {number}")  # shown where the test fails
+    while not latest.exists() or json.loads(latest.read_text())["number"] < number:
+        assert process.poll() is None, process.communicate()[1]
+        time.sleep(0.005)
+    ranks = children(process)
+    os.kill(ranks[1], signal.SIGKILL)
+    began = time.monotonic()
+    said = process.communicate(timeout=60)[1]
+    assert time.monotonic() - began < 30
+    assert process.returncode == 1
+    assert "rank 1 was killed by SIGKILL; the other ranks were ended" in said
+    assert all(gone(pid) for pid in ranks)
+    assert not (killed / "schemes.json").exists()
+
+    said = trained(killed, *arguments)
+    assert "going on from the checkpoint at iteration" in said
+    for name in json.loads((whole / "schemes.json").read_text()):
+        first, second = result(whole, name), result(killed, name)
+        assert first["conformance"] == second["conformance"], name
+        assert first["summary"]["pairs"] == second["summary"]["pairs"]
+        losses = [
+            [line.split(",")[:5] for line in (folder / name / "metrics.csv").read_text().splitlines()]
+            for folder in (whole, killed)
+        ]
+        if "no_comm" not in name and "one_rank" not in name:
+            assert "parameters_sha256" in first["conformance"]
+            assert losses[0] == losses[1], name
+    assert not (killed / "checkpoint").exists()  # it is complete
+
+
+def test_a_checkpoint_of_another_run_is_not_taken(tmp_path):
+    folder = tmp_path / "run"
+    arguments = ["--plan", plan_file(tmp_path, "wfbp"), "--iterations", "8", "--block", "4", "--conformance", "0"]
+    (folder / "checkpoint").mkdir(parents=True)
+    (folder / "checkpoint" / "latest.json").write_text('{"version": 1, "key": "other", "number": 3}')
+    assert "of another run" in trained(folder, *arguments)
+
+
+def test_a_corrupt_checkpoint_is_named(tmp_path):
+    folder = tmp_path / "run"
+    arguments = ["--plan", plan_file(tmp_path, "wfbp"), "--iterations", "4000", "--checkpoint-seconds", "0"]
+    arguments += ["--epochs", "100", "--conformance", "0"]
+    process = start(folder, *arguments)
+    while not (folder / "checkpoint" / "latest.json").exists():
+        assert process.poll() is None, process.communicate()[1]
+        time.sleep(0.01)
+    os.kill(children(process)[0], signal.SIGKILL)
+    process.communicate(timeout=60)
+    number = json.loads((folder / "checkpoint" / "latest.json").read_text())["number"]
+    (folder / "checkpoint" / str(number) / "rank1.pt").write_bytes(b"nothing")
+    process = start(folder, *arguments)
+    said = process.communicate(timeout=100)[1]
+    assert process.returncode == 2
+    assert "rank1.pt: can't be read" in said
+    assert "to start anew" in said
+    assert "Traceback" not in said
+
+
+@pytest.mark.parametrize("contender", ["plan", "peer"])
+def test_a_loss_that_is_not_finite_is_named_with_step_and_rank(tmp_path, contender):
+    if contender == "plan":
+        arguments = ["--plan", plan_file(tmp_path, "wfbp", lr=1e9)]
+    else:
+        arguments = ["--peer", "ddp", "--lr", "1e9"]
+    process = start(tmp_path / "run", *arguments, "--conformance", "0")
+    said = process.communicate(timeout=100)[1]
+    assert process.returncode == 1
+    name = "wfbp" if contender == "plan" else "ddp"
+    assert f"'{name}': the loss is " in said
+    assert "at iteration" in said
+    assert "rank " in said
+    assert "Traceback" not in said
+
+
+def test_a_port_in_use_is_said(tmp_path):
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        process = subprocess.Popen(
+            [*COMMAND, "--plan", plan_file(tmp_path, "wfbp"), "--output", str(tmp_path)],
+            env={**os.environ, "RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port},
+            text=True,
+            stderr=subprocess.PIPE,
+        )
+        said = process.communicate(timeout=60)[1]
+    assert process.returncode == 1
+    assert f"port {port} is in use" in said
+    assert "Traceback" not in said
+
+
+def test_narrow_messages_and_mixed_precision(tmp_path):
+    plans = [
+        plan_file(tmp_path, "wide", schedule="mgwfbp", loss_scaling=True),
+        plan_file(tmp_path, "half", schedule="mgwfbp", wire="float16", loss_scaling=True),
+        plan_file(tmp_path, "brain", schedule="mgwfbp", wire="bfloat16", loss_scaling=True),
+    ]
+    arguments = [part for path in plans for part in ("--plan", path)]
+    arguments += ["--peer", "ddp", "--precision", "float16", "--iterations", "12", "--no-references"]
+    trained(tmp_path / "run", *arguments)
+    found = {name: result(tmp_path / "run", name) for name in ("wide", "half", "brain", "ddp")}
+    for name in ("wide", "half", "brain"):
+        assert found[name]["conformance"]["oracle_difference"] < 1e-9  # in float64: the plan itself
+        assert found[name]["conformance"]["loss_scale"] >= 1
+    assert found["ddp"]["conformance"]["difference_to_first"] < 1e-6  # torch's own loss scaling does the same
+    # what is lost on the way is small, and there
+    assert 0 < found["half"]["conformance"]["difference_to_first"] < 0.05
+    assert 0 < found["brain"]["conformance"]["difference_to_first"] < 0.1
+    losses = {name: run["summary"]["final_loss"] for name, run in found.items()}
+    assert max(losses.values()) < 2.3  # of ten classes: it learns
