@@ -280,11 +280,11 @@ def test_a_plan_without_roles_is_refused(run, plan, tmp_path):
 
 
 def test_a_missed_benchmark_ends_with_status_1_and_leaves_its_numbers(run, tmp_path, monkeypatch):
-    found = {"rows": [{"task": "slow", "met": False}], "met": False}
+    found = {"rows": [{"task": "slow", "ratio": 1.5, "met": False}], "met": False}
     monkeypatch.setattr("gradsync.measure.planning_speed.measure", lambda: found)
-    ended = run("benchmark", "--results", tmp_path)
+    ended = run("benchmark", "planning", "--results", tmp_path)
     assert ended.status == 1
-    assert ended.err.startswith("gradsync: benchmark: a target was missed")
+    assert ended.err.startswith("gradsync: benchmark: missed its target: slow: 1.500")
     assert json.loads((tmp_path / "benchmarks" / "planning.json").read_text()) == found
 
 

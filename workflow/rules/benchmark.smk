@@ -1,15 +1,29 @@
 rule benchmark:
     # Not part of `all`: timed alone, against its targets.
+    input:
+        expand(f"{RESULTS}/benchmarks/{{what}}.json", what=["planning", "training"]),
+    localrule: True
+
+
+rule benchmark_one:
+    input:
+        peers=SETTINGS.peers,
     output:
-        f"{RESULTS}/benchmarks/planning.json",
+        f"{RESULTS}/benchmarks/{{what}}.json",
     log:
-        f"{RESULTS}/logs/benchmark.log",
+        f"{RESULTS}/logs/benchmark/{{what}}.log",
+    wildcard_constraints:
+        what="planning|training",
     threads: workflow.cores or 1
     resources:
-        tasks=1,
+        tasks=2,
         nodes=1,
     params:
         config=CONFIG,
-        code=code(*PLANNING, "measure/planning_speed.py"),
+        code=lambda wildcards: code(
+            *PLANNING,
+            f"measure/{wildcards.what}_speed.py",
+            *(RUNNING if wildcards.what == "training" else ()),
+        ),
     shell:
-        "python -m gradsync benchmark --config {params.config} 2>&1 | tee {log}; exit ${{PIPESTATUS[0]}}"
+        "python -m gradsync benchmark {wildcards.what} --config {params.config} 2>&1 | tee {log}; exit ${{PIPESTATUS[0]}}"

@@ -171,6 +171,8 @@ def _parser() -> argparse.ArgumentParser:
         added.add_argument(
             "--results", type=Path, metavar="FOLDER", help="(default: results/NAME of the configuration)"
         )
+        if run is commands.benchmark:
+            added.add_argument("what", choices=["planning", "training"])
         if run in (commands.table, commands.figure):
             added.add_argument("paper", help="mgwfbp")
             added.add_argument("id", help="as in the paper: table2, fig9a, ...")

@@ -21,17 +21,26 @@ from gradsync.measure.passes import Pass
 from gradsync.results import machine
 from gradsync.workload import Workload
 
-SIZES = 5  # from the smallest gradient to all of them; between them the factors are interpolated
-ROUNDS = 6  # the fewest of which an interval of the median has 95 %
+SIZES = (5, 3, 2)  # from the smallest gradient to all of them; between them the factors are interpolated
+ROUNDS = (2, 6)  # fewest and most; 6 are the fewest of which an interval of the median has 95 %
+BUDGET_SECONDS = 30.0
 SEGMENT_SECONDS = 0.2
-SEGMENT_ITERATIONS = 4
+SEGMENT_ITERATIONS = 2
+SEGMENTS = 3  # a size and round: both, each alone, one after the other
 MOST_MESSAGES = 400  # a segment
 
 
-def sizes(workload: Workload) -> list[int]:
+def sizes(workload: Workload, count: int = SIZES[0]) -> list[int]:
     """Bytes of the messages to measure with: whole float32 elements, even on a logarithmic scale."""
     smallest, total = min(layer.bytes for layer in workload.layers), workload.bytes
-    return sorted({max(4, int(size) // 4 * 4) for size in np.geomspace(smallest, total, SIZES)})
+    return sorted({max(4, int(size) // 4 * 4) for size in np.geomspace(smallest, total, count)})
+
+
+def affordable(segment: float) -> tuple[int, int]:
+    """(sizes, rounds) that fit into the budget where a segment takes so many seconds: fewer of large models."""
+    steps = int(BUDGET_SECONDS / (SEGMENTS * segment))
+    count = next((count for count in SIZES if steps >= 3 * count), SIZES[-1])
+    return count, int(np.clip(steps // count, *ROUNDS))
 
 
 def measure(workload: Workload, name: str, batch: int, *, size: int | None = None, seed: int = 0) -> Interference:
@@ -42,17 +51,18 @@ def measure(workload: Workload, name: str, batch: int, *, size: int | None = Non
     """
     one = Pass(name, size, batch, seed)
     group = dist.new_group()
-    buffers = {bytes_: torch.zeros(bytes_ // 4) for bytes_ in sizes(workload)}
+    for _ in range(2):  # the first ones pay for memory
+        one.compute()
+    iteration = _of_the_slowest(_mean_seconds(one.compute, 3))
+    segment = max(SEGMENT_SECONDS, SEGMENT_ITERATIONS * iteration)
+    how_many, rounds = affordable(segment)
+    buffers = {bytes_: torch.zeros(bytes_ // 4) for bytes_ in sizes(workload, how_many)}
 
     def send(bytes_: int) -> Callable[[], object]:
         return lambda: dist.all_reduce(buffers[bytes_], group=group)
 
-    for _ in range(2):  # the first ones pay for memory and connections
-        one.compute()
-        for bytes_ in buffers:
-            send(bytes_)()
-    iteration = _of_the_slowest(_mean_seconds(one.compute, 3))
-    segment = max(SEGMENT_SECONDS, SEGMENT_ITERATIONS * iteration)
+    for bytes_ in buffers:  # the first ones pay for connections
+        send(bytes_)()
     count = {
         bytes_: max(4, min(MOST_MESSAGES, int(segment / _of_the_slowest(_mean_seconds(send(bytes_), 5)))))
         for bytes_ in buffers
@@ -60,7 +70,7 @@ def measure(workload: Workload, name: str, batch: int, *, size: int | None = Non
     computation: dict[int, list[float]] = {bytes_: [] for bytes_ in buffers}
     communication: dict[int, list[float]] = {bytes_: [] for bytes_ in buffers}
     handover: list[float] = []
-    for turn in range(ROUNDS):
+    for turn in range(rounds):
         for bytes_ in buffers:
             seconds = {}
             for both in (False, True) if turn % 2 == 0 else (True, False):
@@ -90,7 +100,7 @@ def measure(workload: Workload, name: str, batch: int, *, size: int | None = Non
         handover_seconds=max(0.0, middle),
         handover_interval=(low, high),
         provenance={
-            "measured": f"median of {ROUNDS} rounds, segments of {segment:.2f} s",
+            "measured": f"median of {rounds} rounds, segments of {segment:.2f} s",
             "model": name,
             "batch": batch,
             "size": one.images.shape[-1],

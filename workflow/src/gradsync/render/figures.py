@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -124,6 +125,7 @@ def _gap(settings: Settings, results: Path) -> Drawn:
 
 
 def _training(settings: Settings, results: Path) -> Drawn:
+    """A row a launch: iteration times with what was predicted of them, and how far off the prediction is."""
     frame = _table(results, "training")
     measured = frame[frame.rung == "measured"]
     if measured.empty:
@@ -131,38 +133,42 @@ def _training(settings: Settings, results: Path) -> Drawn:
         panels.say(axes, "No training in this configuration.")
         return figure, frame
     jobs = list(measured.groupby(["model", "nodes"], sort=False))
-    figure, grid = plt.subplots(len(jobs), 2, figsize=(9, 0.8 + 3.0 * len(jobs)), squeeze=False, width_ratios=[3, 2])
+    heights = [1.2 + 0.19 * len(part) for _, part in jobs]
+    figure, grid = plt.subplots(
+        len(jobs), 2, figsize=(9, sum(heights)), squeeze=False, width_ratios=[3, 2], height_ratios=heights
+    )
     for (left, right), ((model, ranks), part) in zip(grid, jobs, strict=True):
         simulated = frame[(frame.rung == "simulated") & (frame.model == model) & (frame.nodes == ranks)]
-        y = np.arange(len(part))[::-1]
-        low, high = (
-            part.iteration_seconds - part.iteration_seconds_low,
-            part.iteration_seconds_high - part.iteration_seconds,
-        )
-        left.errorbar(
-            1e3 * part.iteration_seconds,
-            y,
-            xerr=1e3 * np.array([low, high]),
-            fmt="o",
-            capsize=3,
-            label="measured, median, 95 %",
-        )
-        left.plot(1e3 * simulated.iteration_seconds, y, "D", label="predicted from another run")
-        left.set_yticks(y, part.scheme)
+        y = dict(zip(part.scheme, np.arange(len(part))[::-1], strict=True))
+        middle = part.iteration_seconds
+        error = [middle - part.iteration_seconds_low, part.iteration_seconds_high - middle]
+        places = list(y.values())
+        left.errorbar(1e3 * middle, places, xerr=1e3 * np.array(error), fmt="o", capsize=3, label="measured, 95 %")
+        predicted = [y[scheme] for scheme in simulated.scheme]
+        left.plot(1e3 * simulated.iteration_seconds, predicted, "D", label="predicted from other runs")
+        left.set_yticks(places, list(y))
         left.set_xlim(left=0)
         left.set_xlabel("iteration [ms]")
-        left.set_title(f"{model}, {ranks} ranks on this machine", loc="left")
-        left.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2)
-        for scheme in part.scheme:
-            metrics = pd.read_csv(results / "runs" / "train" / f"{model}-{ranks}" / scheme / "metrics.csv")
-            accuracy = metrics.dropna(subset=["accuracy"])
-            right.plot(accuracy.step + 1, accuracy.accuracy, marker="o", alpha=0.7, label=scheme)
-        right.set_xlabel("iteration")
-        right.set_ylabel("test accuracy")
-        same = part.parameters_sha256.nunique() == 1
-        right.set_title("all end with the same parameters" if same else "parameters differ between schemes", loc="left")
-        right.set_ylim(0, 1)
+        shared = f" ({part.note.iloc[0]})" if part.note.iloc[0] else ""
+        left.set_title(f"{model}, {ranks} ranks on this machine{shared}", loc="left")
+        _prediction_errors(right, part.dropna(subset="predicted_over_measured"), y)
+    handles, labels = grid[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower left", ncols=2)
     return figure, frame
+
+
+def _prediction_errors(axes: Axes, part: pd.DataFrame, y: dict[str, Any]) -> None:
+    places = [y[scheme] for scheme in part.scheme]
+    axes.axvspan(-10, 10, alpha=0.15, linewidth=0)
+    axes.axvline(0, color="black", linewidth=0.8)
+    axes.barh(places, 100 * (part.predicted_over_measured - 1), height=0.6, label="with the slow-down")
+    plain = 100 * (part.predicted_over_measured_without_interference - 1)
+    axes.plot(plain, places, "k|", label="without")
+    axes.set_ylim(-0.6, len(y) - 0.4)
+    axes.set_yticks([])
+    axes.set_xlabel("predicted over measured - 1 [%]")
+    error = 100 * (part.predicted_over_measured - 1).abs().mean()
+    axes.set_title(f"mean error {error:.0f} %; | without slow-down", loc="left")
 
 
 FIGURES: dict[tuple[str, str], Callable[[Settings, Path], Drawn]] = {

@@ -1,4 +1,4 @@
-"""The real runs of a configuration, beside what was predicted of them."""
+"""The real runs of a configuration: plans beside stock DDP, each beside what was predicted of it."""
 
 from __future__ import annotations
 
@@ -9,88 +9,116 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from gradsync import schemes
 from gradsync.errors import InputError
 from gradsync.papers.mgwfbp.rows import TABLE
 from gradsync.papers.table import Table
 from gradsync.results import Result
-from gradsync.settings import Settings
+from gradsync.settings import Settings, Training
+
+FROM_RESULT = (
+    *("messages", "iteration_seconds", "iteration_seconds_low", "iteration_seconds_high"),
+    *("exposed_communication_seconds", "busy_computation_seconds", "computation_seconds"),
+    *("ratio_to_wfbp", "ratio_to_wfbp_low", "ratio_to_wfbp_high", "speedup", "speedup_low", "speedup_high"),
+    *("pairs", "seeds", "accuracy", "accuracy_low", "accuracy_high"),
+)
 
 
 def training(settings: Settings, results: Path) -> Table:
-    """The real runs: iteration time, ratio to WFBP, prediction, accuracy, conformance."""
-    frames = []
-    for job in settings.training:
-        folder = results / "runs" / "train" / job.job
-        known = schemes.load(settings.schemes)
-        for scheme in schemes.pick(known, job.schemes, "training"):
-            result = Result.load(folder / scheme.name / "result.json")
-            prediction = _json(results / "plans" / job.job / f"{scheme.name}.prediction.json")
-            found = result.summary
-            predicted = prediction["iteration_seconds"]
-            base = {"model": result.model, "nodes": result.ranks, "scheme": scheme.name, "assumption": ""}
-            frames.append(
-                {
-                    "rung": "measured",
-                    **base,
-                    "messages": int(found["messages"]),
-                    "iteration_seconds": found["iteration_seconds"],
-                    "iteration_seconds_low": found["iteration_seconds_low"],
-                    "iteration_seconds_high": found["iteration_seconds_high"],
-                    "exposed_communication_seconds": found["exposed_communication_seconds"],
-                    # nothing where WFBP was not among the schemes
-                    "ratio_to_wfbp": found.get("ratio_to_wfbp", np.nan),
-                    "ratio_to_wfbp_low": found.get("ratio_to_wfbp_low", np.nan),
-                    "ratio_to_wfbp_high": found.get("ratio_to_wfbp_high", np.nan),
-                    "pairs": int(found["pairs"]),
-                    "predicted_over_measured": predicted / found["iteration_seconds"],
-                    "accuracy": found["accuracy"],
-                    "oracle_difference": result.conformance["oracle_difference"],
-                    "parameters_sha256": result.conformance["parameters_sha256"],
-                    "note": "; ".join(result.notes),
-                }
-            )
-            frames.append(
-                {
-                    "rung": "simulated",
-                    **base,
-                    "messages": len(prediction["messages"]),
-                    "iteration_seconds": predicted,
-                    "exposed_communication_seconds": prediction["exposed_communication_seconds"],
-                    "note": "; ".join(prediction["warnings"]),
-                }
-            )
-    if not frames:
+    """The real runs: iteration time, ratio to WFBP, prediction, slow-down, accuracy, conformance."""
+    rows = [row for job in settings.training for row in _rows(job, results)]
+    if not rows:
         nothing = "no training in this configuration"
         return Table(pd.DataFrame(columns=TABLE), pd.DataFrame({"model": [nothing]}), f"Real training: {nothing}.")
-    frame = pd.DataFrame(frames)
-    rows = []
-    for _, row in frame[frame.rung == "measured"].iterrows():
-        rows.append(
-            {
-                "model": row.model,
-                "ranks": row.nodes,
-                "scheme": row.scheme,
-                "messages": row.messages,
-                "iteration ms": f"{1e3 * row.iteration_seconds:.1f} "
-                f"({1e3 * row.iteration_seconds_low:.1f} .. {1e3 * row.iteration_seconds_high:.1f})",
-                "over wfbp": f"{row.ratio_to_wfbp:.3f} ({row.ratio_to_wfbp_low:.3f} .. {row.ratio_to_wfbp_high:.3f})",
-                "predicted/measured": f"{row.predicted_over_measured:.2f}",
-                "accuracy": f"{row.accuracy:.3f}",
-                "off the oracle by": f"{row.oracle_difference:.1e}",
+    frame = pd.DataFrame(rows)
+    measured = frame[frame.rung == "measured"]
+    display = pd.DataFrame([_display(row) for _, row in measured.iterrows()])
+    return Table(frame, display, _caption(measured))
+
+
+def _rows(job: Training, results: Path) -> list[dict[str, Any]]:
+    """A measured row a contender, and a simulated one where it has a prediction."""
+    folder = results / "runs" / "train" / job.job
+    found = []
+    for name in _json(folder / "schemes.json"):
+        result = Result.load(folder / name / "result.json")
+        base = {"model": result.model, "nodes": result.ranks, "scheme": name, "assumption": ""}
+        row = {"rung": "measured", **base, **{key: result.summary.get(key, np.nan) for key in FROM_RESULT}}
+        # computation beside messages against computation alone, on the same cores
+        row["slowdown"] = row["busy_computation_seconds"] / row["computation_seconds"]
+        row |= {key: result.conformance.get(key) for key in ("oracle_difference", "difference_to_first")}
+        row |= {"parameters_sha256": result.conformance.get("parameters_sha256"), "note": "; ".join(result.notes)}
+        path = results / "plans" / job.job / f"{name}.prediction.json"
+        if path.is_file():
+            prediction = _json(path)
+            without = prediction["iteration_seconds_without_interference"]
+            row["predicted_over_measured"] = prediction["iteration_seconds"] / row["iteration_seconds"]
+            row["predicted_over_measured_without_interference"] = without / row["iteration_seconds"]
+            simulated = {
+                "rung": "simulated",
+                **base,
+                "messages": len(prediction["messages"]),
+                "iteration_seconds": prediction["iteration_seconds"],
+                "exposed_communication_seconds": prediction["exposed_communication_seconds"],
+                "note": "; ".join(prediction["warnings"]),
             }
-        )
+            found.append(simulated)
+        found.append(row)
+    return found
+
+
+def _display(row: Any) -> dict[str, Any]:
+    def interval(key: str, scale: float, digits: int) -> str:
+        if pd.isna(row[key]):
+            return "-"
+        middle, low, high = (scale * row[f"{key}{end}"] for end in ("", "_low", "_high"))
+        return f"{middle:.{digits}f} ({low:.{digits}f} .. {high:.{digits}f})"
+
+    def number(value: Any, form: str) -> str:
+        return "-" if value is None or pd.isna(value) else format(value, form)
+
+    return {
+        "model": row.model,
+        "ranks": row.nodes,
+        "contender": row.scheme,
+        "messages": number(row.messages, ".0f"),
+        "iteration ms": interval("iteration_seconds", 1e3, 1),
+        "over wfbp": interval("ratio_to_wfbp", 1, 3),
+        "speed-up": interval("speedup", 1, 2),
+        "exposed ms": number(1e3 * row.exposed_communication_seconds, ".1f"),
+        "computation slowed": number(row.slowdown, ".2f"),
+        "predicted/measured": number(row.get("predicted_over_measured"), ".2f"),
+        "accuracy": number(row.accuracy, ".3f"),
+        "off the oracle by": number(row.oracle_difference, ".0e"),
+        "off the first by": number(row.difference_to_first, ".0e"),
+    }
+
+
+def _caption(measured: pd.DataFrame) -> str:
     caption = (
-        "Real training on this machine: all schemes in turn in one launch. Ratios to WFBP are medians over pairs of "
-        "neighbouring blocks, in brackets the 95 % interval of the median. The prediction comes from a profile of "
-        "another run, in which ranks compute at the same time but do not communicate: that computation slows down "
-        "while messages use the same cores is not in it. Conformance: parameters after 3 float64 steps against the "
-        "oracle's."
+        "Real training on this machine: all contenders of a model and number of ranks in turn in one launch. Ratios "
+        "are medians over pairs of neighbouring blocks, in brackets the 95 % interval of the median. Speed-up: over one "
+        "rank alone with as many threads. Computation slowed: seconds in which a rank computes, against the same "
+        "without any communication; messages use the same cores. DDP does not tell when its messages travel. "
+        "Conformance: parameters after some float64 steps against the oracle's (VGG-19: float32, as a share of the "
+        "largest change), and at the end of the run against the first contender's."
     )
-    return Table(frame, pd.DataFrame(rows), caption)
+    if "predicted_over_measured" not in measured or measured.predicted_over_measured.isna().all():
+        return caption
+    caption += (
+        " Predictions come from other runs: layer times of ranks that compute at the same time, all-reduce times, and "
+        "how the two slow one another down. Mean error:"
+    )
+    parts = []
+    for (model, nodes), part in measured.groupby(["model", "nodes"], sort=False):
+        told = part.dropna(subset="predicted_over_measured")
+        if len(told):
+            error = (told.predicted_over_measured - 1).abs().mean()
+            plain = (told.predicted_over_measured_without_interference - 1).abs().mean()
+            parts.append(f"{model} on {nodes} ranks {error:.0%} ({plain:.0%} without the slow-down)")
+    return f"{caption} {', '.join(parts)}."
 
 
-def _json(path: Path) -> dict[str, Any]:
+def _json(path: Path) -> Any:
     try:
         return json.loads(path.read_text())
     except (OSError, json.JSONDecodeError) as error:

@@ -1,0 +1,90 @@
+"""How fast plans train against stock DDP, and in how much memory; a program of its own.
+
+Targets, on two ranks of this machine: mgwfbp, optimal and fixed_buckets take at most 1.05 times as long as the better
+of DDP as it comes and DDP with the best bucket of a sweep (median of at least 20 pairs, upper 95 % bound 1.10), and a
+rank's peak memory is at most 1.1 times DDP's. Contenders run in turn in one launch; for the memory each runs alone.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from gradsync.errors import RunError
+from gradsync.intervals import median_interval
+from gradsync.results import Result, machine
+
+# (model, options): at least 20 blocks of each contender
+MODELS = {
+    "lenet5": ("--batch", "16", "--block", "6", "--iterations", "144", "--epochs", "4"),
+    "resnet50": ("--size", "64", "--batch", "4", "--block", "4", "--iterations", "96", "--conformance", "1"),
+}
+BOUND = ("mgwfbp", "optimal", "fixed_buckets")
+REPORTED = ("wfbp", "naive", "single")
+STOCK = ("ddp", "ddp_best")
+RATIO, RATIO_HIGH, MEMORY = 1.05, 1.10, 1.1
+RANKS = 2
+
+
+def measure(folder: Path, peers: str) -> dict[str, Any]:
+    """Run everything below `folder`; rows with ratios, conformance and targets, and whether all were met."""
+    rows: list[dict[str, Any]] = []
+    for model, options in MODELS.items():
+        common = ("--model", model, "--ranks", str(RANKS), "--peers", peers)
+        schedules = [part for name in (*BOUND, *REPORTED) for part in ("--schedule", name)]
+        stock = [part for name in STOCK for part in ("--peer", name)]
+        _train(folder / model, *common, *options, *schedules, *stock)
+        rows += _speed(model, folder / model)
+        rows += _memory(model, folder, (*common, *options[:2]))
+    return {"rows": rows, "met": all(row["met"] for row in rows), "machine": machine()}
+
+
+def _train(output: Path, *options: str) -> None:
+    command = [sys.executable, "-m", "gradsync", "train", "--output", str(output), *options]
+    if subprocess.run(command, stdout=subprocess.DEVNULL).returncode:
+        raise RunError(f"benchmark: this failed: {' '.join(command)}")
+
+
+def _blocks(folder: Path, name: str) -> pd.Series:
+    """Median iteration seconds of each block."""
+    frame = pd.read_csv(folder / name / "metrics.csv")
+    return frame.groupby("block").iteration_seconds.median()
+
+
+def _speed(model: str, folder: Path) -> Iterator[dict[str, Any]]:
+    better = min(STOCK, key=lambda name: _blocks(folder, name).median())
+    for name in (*BOUND, *REPORTED, *STOCK, "no_communication"):
+        ratios = (_blocks(folder, name) / _blocks(folder, better)).to_numpy()
+        low, middle, high = median_interval(ratios)
+        conformance = Result.load(folder / name / "result.json").conformance
+        yield {
+            "task": f"{model}, {RANKS} ranks, {name} / {better}",
+            "ratio": middle,
+            "ratio_low": low,
+            "ratio_high": high,
+            "pairs": len(ratios),
+            "target_ratio": RATIO if name in BOUND else None,
+            "met": name not in BOUND or (middle <= RATIO and high <= RATIO_HIGH and len(ratios) >= 20),
+            **{key: conformance[key] for key in ("oracle_difference", "difference_to_first") if key in conformance},
+        }
+
+
+def _memory(model: str, folder: Path, options: tuple[str, ...]) -> Iterator[dict[str, Any]]:
+    alone = ("--iterations", "6", "--conformance", "0", "--no-references")
+    peak = {}
+    for kind, name in (("--peer", "ddp"), ("--schedule", "mgwfbp")):
+        output = folder / f"{model}-{name}-alone"
+        _train(output, *options, *alone, kind, name)
+        peak[name] = Result.load(output / name / "result.json").summary["launch_peak_memory_bytes"]
+    yield {
+        "task": f"{model}, {RANKS} ranks, peak memory of a rank, mgwfbp / ddp",
+        "ratio": peak["mgwfbp"] / peak["ddp"],
+        "bytes": peak["mgwfbp"],
+        "target_ratio": MEMORY,
+        "met": peak["mgwfbp"] <= MEMORY * peak["ddp"],
+    }
