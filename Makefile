@@ -27,7 +27,7 @@ check-style: .venv/.checks ## the checks without the tests
 	mypy
 	lint-imports
 
-benchmark: .venv/.ready ## speed of planning and simulating, as ratios and seconds, into results/quick/benchmarks
+benchmark: .venv/.ready ## speed of planning, and of training beside stock DDP, against their targets, into results/quick/benchmarks
 	snakemake --cores 1 benchmark
 
 format: .venv/.checks ## write every file in the project's style

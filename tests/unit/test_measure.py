@@ -213,7 +213,7 @@ def test_what_runs_beside_messages_is_timed_beside_messages():
 
 
 def test_interference_is_measured_from_the_smallest_gradient_to_all(alone, crossed, monkeypatch):
-    monkeypatch.setattr(interference, "ROUNDS", 2)
+    monkeypatch.setattr(interference, "BUDGET_SECONDS", 0.0)
     monkeypatch.setattr(interference, "SEGMENT_SECONDS", 0.002)
     load = workload([40, 4000, 80], [1.0, 1.0, 1.0])
     found = interference.measure(load, crossed, BATCH)

@@ -127,7 +127,7 @@ def test_two_launches_that_would_write_the_same_files_are_refused():
     entry = quick()["training"][0]
     with pytest.raises(InputError, match=r"training\.1: lenet5 on 2 ranks is there already"):
         parse(training=[entry, {**entry, "batch": 8}])
-    assert [t.job for t in parse(training=[entry, {**entry, "ranks": 1}]).training] == ["lenet5-2", "lenet5-1"]
+    assert [t.job for t in parse(training=[entry, {**entry, "ranks": 3}]).training] == ["lenet5-2", "lenet5-3"]
 
 
 def test_ranks_that_a_scheme_cannot_serve_are_refused(tmp_path):

@@ -17,7 +17,8 @@ from gradsync.record import tracking
 from gradsync.results import Result
 from gradsync.settings import MLflow
 
-METRICS = "step,loss,iteration_seconds,accuracy\n0,2.5,,\n1,1.5,0.25,\n2,0.5,0.125,0.75\n"
+COLUMNS = "seed,step,epoch,block,loss,iteration_seconds,accuracy\n"
+METRICS = COLUMNS + "7,0,0,0,2.5,,\n7,1,0,0,1.5,0.25,\n7,2,1,0,0.5,0.125,0.75\n"
 
 
 @pytest.fixture(scope="module")
@@ -78,6 +79,16 @@ def runs(results: Path) -> dict[str, Any]:
     return by_scheme
 
 
+def by_step(results: Path, run: Any) -> dict[str, list[tuple[int, float]]]:
+    """Every metric over steps of a run: (step, value)."""
+    server = client(results)
+    return {
+        key: [(point.step, point.value) for point in server.get_metric_history(run.info.run_id, key)]
+        for key in run.data.metrics
+        if key.startswith("step.")
+    }
+
+
 def all_runs(results: Path) -> list[Any]:
     server = client(results)
     experiment = server.get_experiment_by_name("gradsync")
@@ -90,7 +101,7 @@ def test_everything_of_a_run_is_imported(results):
         "imported": 2,
         "known": 0,
     }
-    server, found = client(results), runs(results)
+    found = runs(results)
     assert set(found) == {"wfbp", "mgwfbp"}
     run = found["wfbp"]
     assert run.info.status == "FINISHED"
@@ -106,14 +117,46 @@ def test_everything_of_a_run_is_imported(results):
     assert run.data.tags[tracking.KEY] == Result.load(folder / "result.json").key()
     assert run.data.metrics["iteration_seconds"] == 0.25
     assert run.data.metrics["accuracy"] == 0.75
-    history = {
-        key: [(point.step, point.value) for point in server.get_metric_history(run.info.run_id, f"step.{key}")]
-        for key in ("loss", "iteration_seconds", "accuracy")
+    assert by_step(results, run) == {
+        "step.loss": [(0, 2.5), (1, 1.5), (2, 0.5)],
+        "step.iteration_seconds": [(1, 0.25), (2, 0.125)],
+        "step.accuracy": [(2, 0.75)],
     }
-    assert history == {
-        "loss": [(0, 2.5), (1, 1.5), (2, 0.5)],
-        "iteration_seconds": [(1, 0.25), (2, 0.125)],
-        "accuracy": [(2, 0.75)],
+
+
+def test_each_seed_has_its_own_curves(results):
+    folder = write_run(results, "wfbp", settings={"seeds": [3, 5], "bucket_bytes": [1048576, 26214400]})
+    rows = "3,0,0,0,2.5,,\n3,1,0,0,1.5,0.25,0.5\n5,0,0,1,3.5,,\n5,1,0,1,0.5,0.125,0.75\n"
+    (folder / "metrics.csv").write_text(COLUMNS + rows)
+    tracking.import_results(MLflow(), results)
+    run = runs(results)["wfbp"]
+    assert by_step(results, run) == {
+        "step.loss": [(0, 2.5), (1, 1.5)],
+        "step.iteration_seconds": [(1, 0.25)],
+        "step.accuracy": [(1, 0.5)],
+        "step.loss.seed5": [(0, 3.5), (1, 0.5)],
+        "step.iteration_seconds.seed5": [(1, 0.125)],
+        "step.accuracy.seed5": [(1, 0.75)],
+    }
+    assert run.data.params == {"seeds": "[3, 5]", "bucket_bytes": "[1048576, 26214400]"}
+    assert tracking.import_results(MLflow(), results)["imported"] == 0
+
+
+def test_conformance_is_told_in_numbers_and_in_words(results):
+    write_run(results, "wfbp", conformance={"oracle_difference": 2.5e-10, "oracle_steps": 3, "oracle_dtype": "float64"})
+    write_run(results, "mgwfbp", conformance={"trains": "each rank for itself: nothing is sent"})
+    tracking.import_results(MLflow(), results)
+    found = {
+        name: {key: value for key, value in run.data.tags.items() if key.startswith("conformance.")}
+        for name, run in runs(results).items()
+    }
+    assert found == {
+        "wfbp": {
+            "conformance.oracle_difference": "2.5e-10",
+            "conformance.oracle_steps": "3",
+            "conformance.oracle_dtype": "float64",
+        },
+        "mgwfbp": {"conformance.trains": "each rank for itself: nothing is sent"},
     }
 
 
@@ -139,15 +182,14 @@ def test_artefacts_of_a_named_database_stay_beside_the_results(results, monkeypa
 def test_more_steps_than_one_call_takes_are_all_imported(results):
     steps = 2 * tracking.BATCH + 7
     folder = results / "runs" / "train" / "lenet5-2" / "wfbp"
-    (folder / "metrics.csv").write_text("step,loss\n" + "".join(f"{i},{i / 2}\n" for i in range(steps)))
+    (folder / "metrics.csv").write_text(COLUMNS + "".join(f"0,{i},0,0,{i / 2},,\n" for i in range(steps)))
     tracking.import_results(MLflow(), results)
-    history = client(results).get_metric_history(runs(results)["wfbp"].info.run_id, "step.loss")
-    assert [(point.step, point.value) for point in history] == [(i, i / 2) for i in range(steps)]
+    assert by_step(results, runs(results)["wfbp"]) == {"step.loss": [(i, i / 2) for i in range(steps)]}
 
 
 def test_values_that_are_no_numbers_are_left_out(results):
     folder = write_run(results, "wfbp", summary={"seconds": 0.25, "ratio": math.inf, "loss": math.nan})
-    (folder / "metrics.csv").write_text("step,loss\n0,1.5\n1,nan\n2,inf\n")
+    (folder / "metrics.csv").write_text(COLUMNS + "0,0,0,0,1.5,,\n0,1,0,0,nan,,\n0,2,0,0,inf,,\n")
     assert tracking.import_results(MLflow(), results)["imported"] == 2
     assert tracking.import_results(MLflow(), results)["imported"] == 0
     assert runs(results)["wfbp"].data.metrics == {"seconds": 0.25, "step.loss": 1.5}
@@ -232,11 +274,11 @@ def test_an_interrupted_import_is_repaired_by_the_next(results, monkeypatch, int
         ("result.json", '{"version": 1, "rung"', r"result\.json: not a result"),
         ("result.json", None, r"result\.json: version 2"),
         ("metrics.csv", "", r"metrics\.csv: can't be read"),
-        ("metrics.csv", "loss\n1.0\n", r"metrics\.csv: can't be read"),
-        ("metrics.csv", "step,loss\n0,low\n", r"metrics\.csv: can't be read.*'low'"),
-        ("metrics.csv", "step,loss\nzero,1.0\n", r"metrics\.csv: can't be read.*zero"),
-        ("metrics.csv", "step,loss\n,1.0\n", r"metrics\.csv: can't be read"),
-        ("metrics.csv", "step,loss\n0,1.0,2.0,3.0\n1,2\n", r"metrics\.csv: can't be read"),
+        ("metrics.csv", "step,loss\n0,1.0\n", r"metrics\.csv: can't be read.*columns"),
+        ("metrics.csv", COLUMNS + "0,0,0,0,low,,\n", r"metrics\.csv: can't be read.*'low'"),
+        ("metrics.csv", COLUMNS + "0,zero,0,0,1.0,,\n", r"metrics\.csv: can't be read.*zero"),
+        ("metrics.csv", COLUMNS + ",0,0,0,1.0,,\n", r"metrics\.csv: can't be read"),
+        ("metrics.csv", COLUMNS + "0,0,0,0,1.0,,,2.0\n1,2\n", r"metrics\.csv: can't be read"),
     ],
 )
 def test_a_corrupt_result_is_refused_and_nothing_is_imported(results, file, content, wanted):

@@ -12,21 +12,28 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from gradsync import schedules, schemes
+from gradsync.costs.interference import Interference, Slowdown
 from gradsync.papers import mgwfbp
 from gradsync.papers.mgwfbp import rows
 from gradsync.render.figures import FIGURES
+from gradsync.results import Result
+from gradsync.runtime import models
+from gradsync.workload import Layer, Workload
 
 ROOT = Path(__file__).parents[2]
 COPIED = ("Snakefile", "pyproject.toml", "config", "reports", "tests", "workflow")
 TINY = """\
 version: 1
 name: tiny
-training: [{model: lenet5, ranks: 2}]
-profiles: {resnet50: {batch: 1, iterations: 2}}
+training: [{model: lenet5, ranks: 2, batch: 8, iterations: 8, block: 4, peers: [ddp], conformance: 1}]
+profiles: {resnet50: {batch: 2, size: 64, iterations: 2}, googlenet: {batch: 2, size: 64, iterations: 2}}
+network: {ranks: [2], smallest: 64, largest: 4096}
 figure9: {nodes: [4], gap_nodes: [4, 8], forward_shares: [0.5], bucket_sweep: 2}
 """
+LAUNCHES = TINY.splitlines()[2]
 PAIRS = '''\
 """Every two gradients travel together."""
 
@@ -118,15 +125,17 @@ def test_lint_finds_nothing(project):
 def test_the_quick_configuration_makes_everything_once(project):
     ended = project.run("snakemake", "-n")  # no configuration named: the quick one
     found = jobs(ended)
-    count = len(schemes.load(ROOT / "config" / "schemes.yaml"))
+    quick = yaml.safe_load((ROOT / "config" / "quick.yaml").read_text())
+    every = list(schemes.load(ROOT / "config" / "schemes.yaml"))
     assert found.pop("total") == sum(found.values())
     assert found == {
         "all": 1,
         "external": 1,
-        "profile_job": 1,
-        "profile_model": 1,
-        "plan": count,
-        "train": 1,
+        "profile_job": len(quick["training"]),
+        "profile_model": len(quick["profiles"]),
+        "profile_network": 1,
+        "plan": sum(len(launch.get("schemes") or every) for launch in quick["training"]),
+        "train": len(quick["training"]),
         "table": len(mgwfbp.TABLES),
         "figure": len(FIGURES),
         "claims": 1,
@@ -142,14 +151,14 @@ def test_benchmarks_are_made_on_demand_only(project):
 
 def test_a_launch_more_is_profiled_planned_and_trained_more(project):
     launches = "training: [{model: lenet5, ranks: 2}, {model: lenet5, ranks: 1, schemes: [wfbp, mgwfbp]}]"
-    project.write("config/two.yaml", TINY.replace("training: [{model: lenet5, ranks: 2}]", launches))
+    project.write("config/two.yaml", TINY.replace(LAUNCHES, launches))
     found = jobs(project.snakemake("-n", configuration="config/two.yaml"))
     count = len(schemes.load(ROOT / "config" / "schemes.yaml"))
     assert (found["profile_job"], found["train"], found["plan"]) == (2, 2, count + 2)
 
 
 def test_without_training_nothing_is_trained(project):
-    project.write("config/none.yaml", TINY.replace("training: [{model: lenet5, ranks: 2}]", "training: []"))
+    project.write("config/none.yaml", TINY.replace(LAUNCHES, "training: []"))
     found = jobs(project.snakemake("-n", configuration="config/none.yaml"))
     assert {"train", "plan", "profile_job"}.isdisjoint(found)
     assert found["table"] == len(mgwfbp.TABLES)
@@ -161,11 +170,12 @@ def test_without_training_nothing_is_trained(project):
         (TINY + "sede: 1\n", "/config/bad.yaml: sede: Extra inputs are not permitted"),
         (TINY.replace("ranks: 2", "ranks: 0"), "/config/bad.yaml: training.0.ranks: "),
         (TINY.replace("ranks: 2", "ranks: 2, schemes: [nosuch]"), "training.0.schemes: scheme 'nosuch' does not exist"),
+        (TINY.replace("[ddp]", "[nosuch]"), "training.0.peers: peer 'nosuch' does not exist"),
         (TINY + "schemes: config/nosuch.yaml\n", "config/nosuch.yaml: can't be read"),
         (TINY.replace("version: 1", "version: 2"), "version 2; this gradsync reads version 1"),
         (TINY.replace("[4, 8]", "[8]"), "gap_nodes must hold every one of nodes"),
     ],
-    ids=["unknown key", "no ranks", "unknown scheme", "missing schemes", "newer", "nodes"],
+    ids=["unknown key", "no ranks", "unknown scheme", "unknown peer", "missing schemes", "newer", "nodes"],
 )
 def test_a_bad_configuration_ends_with_one_clear_message(project, text, wanted):
     project.write("config/bad.yaml", text)
@@ -215,6 +225,39 @@ def test_what_is_done_stays_done_until_something_changes(own_project):
     assert jobs(own_project.snakemake("-n", *QUICK_TARGETS)) == {"figure": 1, "table": 2, "total": 3}
 
 
+def test_a_launch_is_planned_trained_and_in_the_table(own_project):
+    """From a profile that is there already: measuring takes longer than all else."""
+    more = "schemes: [wfbp, mgwfbp], seeds: [3, 4], statistics: local, peers: [ddp_mgwfbp]"
+    own_project.write("config/tiny.yaml", TINY.replace("peers: [ddp]", more))
+    layers = tuple(
+        Layer(name=name, bytes=4 * parameter.numel(), backward_seconds=1e-3)
+        for name, parameter in reversed(list(models.build("lenet5", 0).named_parameters()))
+    )
+    profile = f"{RESULTS}/profile/lenet5-2"
+    own_project.write(
+        f"{profile}/workload.json", Workload(name="lenet5", forward_seconds=1e-3, layers=layers).to_json()
+    )
+    own_project.write(f"{profile}/allreduce.csv", "bytes,seconds\n64,1e-3\n4096,1e-3\n16777216,2e-2\n")
+    slowed = Slowdown(bytes=1024, computation=1.5, communication=1.25)
+    own_project.write(f"{profile}/interference.json", Interference(ranks=2, points=(slowed,)).to_json())
+    allowed = ("--allowed-rules", "plan", "train", "table", "--")
+    target = f"{RESULTS}/tables/mgwfbp/training.md"
+    ended = own_project.snakemake(*allowed, target)
+    assert ended.returncode == 0, ended.stdout
+    folder = own_project.folder / RESULTS / "runs" / "train" / "lenet5-2"
+    names = json.loads((folder / "schemes.json").read_text())
+    assert names == ["wfbp", "mgwfbp", "ddp_mgwfbp", "no_communication", "one_rank"]
+    wanted = {"batch": 8, "iterations": 8, "block": 4, "seeds": [3, 4], "statistics": False, "conformance": 1}
+    for name in names:
+        result = Result.load(folder / name / "result.json")
+        assert wanted.items() <= result.settings.items()
+        assert f"| {name} " in own_project.read(target)
+    assert Result.load(folder / "mgwfbp" / "result.json").conformance["oracle_difference"] < 1e-9
+    table = rows.read(own_project.folder / RESULTS / "tables" / "mgwfbp" / "training.csv")
+    assert set(table[table.rung == "simulated"].scheme) == {"wfbp", "mgwfbp"}
+    assert jobs(own_project.snakemake("-n", *allowed, target)) == {}
+
+
 def test_without_logs_and_network_the_workflow_goes_on(own_project):
     status = f"{RESULTS}/external/status.json"
     ended = own_project.snakemake(status)
@@ -239,11 +282,17 @@ def test_a_folder_without_the_logs_ends_with_a_clear_error(own_project):
         ("tables/mgwfbp/fig9a.csv", "tables/mgwfbp/gap.csv", "torn\n1\n", "gap.csv: not this table: no column rung"),
         ("tables/mgwfbp/gap.csv", "profile/resnet50/workload.json", "{", "workload.json: not a workload: "),
         ("tables/mgwfbp/training.csv", "runs/train/lenet5-2/naive/result.json", "{", "result.json: not a result: "),
+        (
+            "tables/mgwfbp/fig5b.csv",
+            "profile/network/allreduce.csv",
+            "torn\n1\n",
+            "allreduce.csv: not all-reduce times",
+        ),
     ],
 )
 def test_a_corrupt_input_of_a_table_ends_with_a_clear_error(own_project, target, spoilt, text, wanted):
-    for name in ("runs/train/lenet5-2/schemes.json", "profile/resnet50/workload.json"):
-        own_project.write(f"{RESULTS}/{name}", "[]")
+    own_project.write(f"{RESULTS}/runs/train/lenet5-2/schemes.json", '["naive"]')
+    own_project.write(f"{RESULTS}/profile/resnet50/workload.json", "[]")
     own_project.write(f"{RESULTS}/external/status.json", '{"available": false, "reason": "a test"}')
     own_project.write(f"{RESULTS}/{spoilt}", text)
     # the inputs are taken as they are: only tables may be made
@@ -292,7 +341,11 @@ def test_a_new_schedule_can_be_planned(with_pairs):
 
 
 def test_a_new_schedule_is_held_to_the_conformance_tests(with_pairs):
-    ended = with_pairs.run("pytest", "-q", "-p", "no:cacheprovider", "tests/conformance", "-k", "pairs")
+    pytest = ("pytest", "-q", "-p", "no:cacheprovider", "tests/conformance", "-k")
+    every = with_pairs.run(*pytest, "pairs", "--collect-only")
+    for file, count in (("test_schedules_execute", 5), ("test_real_models", 8)):  # real models: 2 x 2 types x 2 ranks
+        assert every.stdout.count(f"{file}.py::") >= count, every.stdout
+    ended = with_pairs.run(*pytest, "pairs and test_schedules_execute")
     assert ended.returncode == 0, ended.stdout
     found = re.search(r"(\d+) passed, (\d+) deselected", ended.stdout)
     assert found is not None, ended.stdout

@@ -26,7 +26,18 @@ RESULTS = f"results/{SETTINGS.name}"
 JOBS = {training.job: training for training in SETTINGS.training}
 TABLES = [
     *("table2", "timelines", "fig5a", "fig5a_tensors", "fig5b", "fig5b_points"),
-    *("fig6", "fig6b", "fig7", "fig7b", "fig8", "fig9a", "fig9b", "gap", "training"),
+    *(
+        "fig6",
+        "fig6b",
+        "fig7",
+        "fig7b",
+        "fig8",
+        "fig9a",
+        "fig9b",
+        "gap",
+        "training",
+        "slowdown",
+    ),
 ]
 DRAWN = [
     "fig1",
@@ -73,6 +84,7 @@ TABLE_INPUTS = {
     "fig9b": [table_file("gap")],
     "gap": [LOGS, RESNET50],
     "training": runs(),
+    "slowdown": [f"{RESULTS}/profile/{job}/interference.json" for job in JOBS],
 }
 # The tables of a figure, other than the one of its name.
 FIGURE_TABLES = {

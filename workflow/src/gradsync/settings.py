@@ -24,7 +24,7 @@ class Training(_Closed):
     """One launch that trains a model under all its schemes and peers in turn."""
 
     model: str
-    ranks: int = Field(ge=1)
+    ranks: int = Field(ge=2)
     data: str = "digits"
     data_folder: str | None = Field(default=None, description="where mnist, cifar10 or imagenet lie")
     size: int | None = Field(default=None, ge=1, description="side of the input in pixels; null: the model's own")

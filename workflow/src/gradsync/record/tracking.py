@@ -19,6 +19,7 @@ from gradsync.settings import MLflow
 
 KEY = "gradsync.key"
 BATCH = 1000  # metrics in one call, the server's limit
+BY_STEP = ("loss", "iteration_seconds", "accuracy")  # columns of `metrics.csv` that are drawn over steps
 
 
 def import_results(settings: MLflow, results: Path) -> dict[str, Any]:
@@ -108,17 +109,23 @@ def _import(
 
 
 def _by_step(path: Path) -> list[tuple[str, float, int]]:
-    """(column, value, step) of every finite value of a `metrics.csv`; raises InputError where it is corrupt."""
+    """(metric, value, step) of every finite value of a `metrics.csv`; raises InputError where it is corrupt.
+
+    The first seed has the plain names, so that runs of one seed and of several can be compared; another has its number
+    behind them (`loss.seed1`).
+    """
     if not path.is_file():
         return []
+    types: dict[str, type] = {"seed": int, "step": int, **dict.fromkeys(BY_STEP, float)}
     try:
-        frame = pd.read_csv(path).astype({"step": int}).set_index("step").astype(float)
-    except (OSError, ValueError, KeyError) as error:
+        frame = pd.read_csv(path, usecols=list(types), dtype=types)
+    except (OSError, ValueError) as error:
         reason = str(error).strip().splitlines()[0]
         raise InputError(f"metrics {path}: can't be read: {reason}: delete it and run again") from None
     return [
-        (str(column), float(value), int(step))
-        for column in frame.columns
-        for step, value in zip(frame.index.tolist(), frame[column], strict=True)
+        (f"{column}.seed{seed}" if later else column, value, step)
+        for later, (seed, part) in enumerate(frame.groupby("seed", sort=False))
+        for column in BY_STEP
+        for step, value in zip(part.step.tolist(), part[column].tolist(), strict=True)
         if math.isfinite(value)
     ]

@@ -18,7 +18,7 @@ WARM_UP = 3
 def all_reduce_seconds(sizes: list[int], repeats: int, seconds_a_size: float) -> dict[int, list[float]]:
     """bytes -> seconds of each repeat, float32 sums, the mean of the ranks'; collective over all ranks.
 
-    As many of each size as fit into `seconds_a_size`, at least an eighth of `repeats` and at most all of them.
+    As many of each size as fit into `seconds_a_size`, at least a fifteenth of `repeats` and at most all of them.
     Sizes take turns, so that a slow moment of the machine does not fall on one. Each wait is part of some message, so
     the times of all of them add up to what they took together.
     """
@@ -49,7 +49,7 @@ def all_reduce_seconds(sizes: list[int], repeats: int, seconds_a_size: float) ->
         return agreed.numpy()
 
     alone = in_a_thread([WARM_UP] * len(sizes))
-    few = max(1, repeats // 8)
+    few = max(1, repeats // 15)
     in_a_thread([int(np.clip(seconds_a_size / seconds, few, repeats)) for seconds in alone])
     every = [torch.tensor(times, dtype=torch.float64) for times in found]
     for times in every:

@@ -10,6 +10,7 @@ from gradsync.papers.mgwfbp.convergence import fig6b, fig7b
 from gradsync.papers.mgwfbp.examples import table2, timelines
 from gradsync.papers.mgwfbp.gradient_sizes import fig5a, fig5a_tensors
 from gradsync.papers.mgwfbp.scaling import fig9a, fig9b, gap
+from gradsync.papers.mgwfbp.slowdown import slowdown
 from gradsync.papers.mgwfbp.speedups import fig6, fig7, fig8
 from gradsync.papers.mgwfbp.training import training
 from gradsync.papers.table import Table
@@ -31,4 +32,5 @@ TABLES: dict[str, Callable[[Settings, Path], Table]] = {
     "fig9b": fig9b,
     "gap": gap,
     "training": training,
+    "slowdown": slowdown,
 }

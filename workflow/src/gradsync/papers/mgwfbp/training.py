@@ -96,8 +96,8 @@ def _display(row: Any) -> dict[str, Any]:
 def _caption(measured: pd.DataFrame) -> str:
     caption = (
         "Real training on this machine: all contenders of a model and number of ranks in turn in one launch. Ratios "
-        "are medians over pairs of neighbouring blocks, in brackets the 95 % interval of the median. Speed-up: over one "
-        "rank alone with as many threads. Computation slowed: seconds in which a rank computes, against the same "
+        "are medians over pairs of neighbouring blocks, in brackets the 95 % interval of the median. Speed-up: over "
+        "one rank alone with as many threads. Computation slowed: seconds in which a rank computes, against the same "
         "without any communication; messages use the same cores. DDP does not tell when its messages travel. "
         "Conformance: parameters after some float64 steps against the oracle's (VGG-19: float32, as a share of the "
         "largest change), and at the end of the run against the first contender's."

@@ -1,0 +1,148 @@
+"""Kernels that the executor runs mean what the oracle's of the same name mean, and what torch and DDP mean by them."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from gradsync.kernels import KERNELS
+from gradsync.runtime.kernels import EXECUTED
+
+ELEMENTS = 37
+SCALE = 1 / 3  # of a sum over three ranks
+
+
+def random(turn: int, dtype: str = "float32") -> np.ndarray:
+    return np.random.default_rng(turn).normal(size=ELEMENTS).astype(dtype)
+
+
+def both(name, reads, writes, **arguments):
+    """The arrays of `writes` after the NumPy and after the torch kernel; the originals are left."""
+    torch_writes = [torch.from_numpy(array.copy()) for array in writes]
+    EXECUTED[name]([torch.from_numpy(array.copy()) for array in reads], torch_writes, **arguments)
+    writes = [array.copy() for array in writes]
+    KERNELS[name](reads, writes, **arguments)
+    return writes, [tensor.numpy() for tensor in torch_writes]
+
+
+def test_every_kernel_of_the_vocabulary_can_be_executed():
+    assert EXECUTED.keys() == KERNELS.keys()
+    assert {name for name in EXECUTED if EXECUTED[name] is not KERNELS[name]} == {"sgd", "sgd_scaled", "cast"}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_sgd_is_torchs_optimizer(momentum, dtype):
+    enough = 1e-12 if dtype == "float64" else 1e-5
+    expected = torch.nn.Parameter(torch.from_numpy(random(99, dtype)))
+    optimizer = torch.optim.SGD([expected], lr=0.1, momentum=momentum)
+    writes = [random(99, dtype), np.zeros(ELEMENTS, dtype)][: 2 if momentum else 1]
+    for turn in range(4):
+        gradient = random(turn, dtype)
+        writes, executed = both("sgd", [gradient], writes, lr=0.1, momentum=momentum, scale=SCALE)
+        for one, other in zip(writes, executed, strict=True):
+            assert other.dtype == one.dtype == dtype
+            np.testing.assert_allclose(other, one, rtol=enough, atol=enough)
+        expected.grad = torch.from_numpy(gradient * SCALE).to(expected.dtype)
+        optimizer.step()
+        np.testing.assert_allclose(writes[0], expected.detach().numpy(), rtol=enough, atol=enough)
+
+
+# Loss scaling: what the gradient of each step holds besides numbers, and (loss scale, good steps, skipped) after it
+
+STEPS = [
+    ([], (1024.0, 1, 0)),
+    ([math.inf], (512.0, 0, 1)),
+    ([], (512.0, 1, 1)),
+    ([], (512.0, 2, 1)),
+    ([], (1024.0, 0, 1)),  # the third good one in a row
+    ([math.nan], (512.0, 0, 2)),
+    ([math.inf, -math.inf], (256.0, 0, 3)),
+    ([], (256.0, 1, 3)),
+]
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_a_loss_scale_grows_and_shrinks_and_skips(momentum):
+    plain = [random(99), np.zeros(ELEMENTS, "float32")][: 2 if momentum else 1]
+    scaled = [*plain, np.array([1024.0, 0.0, 0.0], "float32")]
+    rates = {"lr": 0.1, "momentum": momentum, "scale": SCALE}
+    for turn, (spoilt, wanted) in enumerate(STEPS):
+        gradient = random(turn)
+        loss_scale = float(scaled[-1][0])
+        unscaled = gradient / loss_scale
+        gradient[5 : 5 + len(spoilt)] = spoilt
+        before = scaled
+        scaled, executed = both("sgd_scaled", [gradient], before, growth_interval=3.0, **rates)
+        assert tuple(scaled[-1]) == tuple(executed[-1]) == wanted
+        if spoilt:
+            for one, other in zip(before[:-1], executed[:-1], strict=True):
+                np.testing.assert_array_equal(one, other)
+        else:
+            KERNELS["sgd"]([unscaled], plain, **rates)
+        for one, other, expected in zip(scaled, executed, plain, strict=False):
+            np.testing.assert_allclose(other, one, rtol=1e-5, atol=1e-6)
+            np.testing.assert_allclose(one, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_a_loss_scale_moves_as_torchs_does():
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0, growth_interval=3)
+    weight = torch.nn.Parameter(torch.zeros(3))
+    optimizer = torch.optim.SGD([weight], lr=0.1)
+    ours = [np.zeros(3, "float32"), np.array([1024.0, 0.0, 0.0], "float32")]
+    for spoilt, _ in STEPS:
+        gradient = np.ones(3, "float32") * ours[-1][0]
+        gradient[: len(spoilt)] = spoilt
+        scaler.scale(torch.zeros(()))  # it is made with the first loss
+        weight.grad = torch.from_numpy(gradient.copy())
+        scaler.step(optimizer)
+        scaler.update()
+        ours, _ = both("sgd_scaled", [gradient], ours, lr=0.1, growth_interval=3.0)
+        assert scaler.get_scale() == ours[-1][0]
+        np.testing.assert_allclose(ours[0], weight.detach().numpy(), rtol=1e-6)
+
+
+def test_large_finite_gradients_are_not_skipped():
+    gradient = np.full(ELEMENTS, 3e38, "float32")  # the sum of two is not finite in float32
+    for _, scaler in both("sgd_scaled", [gradient], [random(0), np.array([1.0, 0, 0], "float32")], lr=1e-3):
+        assert tuple(scaler) == (1, 1, 0)
+
+
+# Types
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.5, 0.25])
+def test_casting_to_float16_and_back(scale):
+    values = random(1)
+    (narrow,), (executed,) = both("cast", [values], [np.zeros(ELEMENTS, "float16")], scale=scale)
+    assert executed.dtype == "float16"
+    np.testing.assert_array_equal(executed, narrow)  # a power of two rounds but once
+    np.testing.assert_array_equal(narrow, (values * scale).astype("float16"))
+    assert (narrow.astype("float32") != values * scale).any()
+    (wide,), (widened,) = both("cast", [narrow], [np.zeros(ELEMENTS, "float32")])
+    np.testing.assert_array_equal(widened, wide)
+    np.testing.assert_array_equal(wide, narrow.astype("float32"))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("ranks", [1, 2, 3, 4])
+def test_narrowing_is_that_of_ddps_hooks(dtype, ranks):
+    """They divide in the narrower type; NumPy has no bfloat16, but its namesake takes tensors too."""
+    values = torch.from_numpy(random(2))
+    executed, namesake = torch.zeros(ELEMENTS, dtype=dtype), torch.zeros(ELEMENTS, dtype=dtype)
+    EXECUTED["cast"]([values], [executed], scale=1 / ranks)
+    KERNELS["cast"]([values], [namesake], scale=1 / ranks)
+    one_rounding = torch.finfo(dtype).eps
+    torch.testing.assert_close(executed, namesake, rtol=2 * one_rounding, atol=0)
+    hook = values.to(dtype).div_(ranks)
+    torch.testing.assert_close(executed, hook, rtol=one_rounding if ranks == 3 else 0, atol=0)
+
+
+def test_what_the_narrower_type_cannot_hold_is_infinite_in_it_too():
+    """So a loss scale that is too large is noticed, as with DDP's hook."""
+    narrow = torch.zeros(2, dtype=torch.float16)
+    EXECUTED["cast"]([torch.tensor([7e4, -7e4])], [narrow])
+    assert narrow.tolist() == [math.inf, -math.inf]
