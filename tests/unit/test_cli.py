@@ -207,6 +207,19 @@ def test_a_plan_is_simulated_and_drawn(run, workload, plan, tmp_path):
         assert "simulated" in text
 
 
+def test_a_plan_is_exported_as_buckets_of_ddp(run, tmp_path):
+    load, path = tmp_path / "load.json", tmp_path / "plan.json"
+    load.write_text(workload_json([("l3", 4, 5.0), ("l2", 3 * 1024 * 1024, 4.0), ("l1", 8, 7.0)]))
+    planning = ("--workload", load, "--allreduce", "a=1e-3,b=1e-9", "--output", path)
+    assert run("plan", *planning, "--schedule", "wfbp").status == 0
+    told = json.loads(run("export", path, "--json").out)
+    assert told.pop("use").startswith("DistributedDataParallel(model, bucket_cap_mb_list=")
+    assert told == {"plan": "wfbp", "buckets": 3, "bucket_cap_mb_list": [4 / 2**20, 3.0, 8 / 2**20]}
+    assert "bucket_cap_mb_list: 3.814697265625e-06, 3.0, 7.62939453125e-06" in run("export", path).out
+    assert run("plan", *planning, "--schedule", "single").status == 0
+    assert json.loads(run("export", path, "--json").out)["bucket_cap_mb_list"] == [3.0 + 12 / 2**20]
+
+
 def test_equal_drawings_are_equal_files(run, plan, workload, tmp_path):
     drawings = [tmp_path / name for name in ("one.svg", "two.svg")]
     for drawing in drawings:
@@ -259,21 +272,22 @@ def test_a_plan_that_fails_its_check_ends_with_status_1(run, workload, plan, tmp
     assert trace.read_text() == EARLIER
 
 
-@pytest.mark.parametrize("command", ["draw", "train"])
-def test_nothing_is_drawn_or_trained_of_a_plan_that_fails_its_check(run, plan, tmp_path, command):
+@pytest.mark.parametrize("command", ["draw", "train", "export"])
+def test_nothing_is_made_of_a_plan_that_fails_its_check(run, plan, tmp_path, command):
     broken, output = tmp_path / "broken.json", tmp_path / "output.svg"
     broken.write_text(without_first_message(plan))
-    given = {"draw": [broken], "train": ["--plan", broken]}[command]
-    ended = run(command, *given, "--output", output)
+    given = {"draw": [broken, "--output", output], "train": ["--plan", broken, "--output", output], "export": [broken]}
+    ended = run(command, *given[command])
     assert ended.status == 1
     assert ended.err.startswith("gradsync: plan 'wfbp': missing gradient: 'l3'")
     assert not output.exists()
 
 
-def test_a_plan_without_roles_is_refused(run, plan, tmp_path):
+@pytest.mark.parametrize("command", ["draw", "export"])
+def test_a_plan_without_roles_is_refused(run, plan, tmp_path, command):
     empty = tmp_path / "no-roles.json"
     empty.write_text(json.dumps({**json.loads(plan.read_text()), "roles": []}))
-    ended = run("draw", empty, "--output", tmp_path / "x.svg")
+    ended = run(command, empty, *(["--output", tmp_path / "x.svg"] if command == "draw" else []))
     assert ended.status == 1
     assert ended.err.startswith("gradsync: plan 'wfbp': ")
     assert len(ended.err.splitlines()) == 1
@@ -406,6 +420,9 @@ BAD = {
     "points: negative": ([*PLANNING, "--workload", "good.json", "--allreduce", "negative.csv"], "positive"),
     "no ranks": ([*PLANNING, *ON_A_LINE, "--ranks", "0"], "0 ranks: at least 1"),
     "rate NaN": ([*PLANNING, *ON_A_LINE, "--lr", "nan"], "--lr nan"),
+    # export
+    "export of a missing plan": (["export", "nosuch.json"], "plan nosuch.json: can't be read"),
+    "export of a workload": (["export", "good.json"], "good.json: not a plan"),
     # simulate
     "missing plan": ([*SIMULATING, *ON_A_LINE, "--plan", "nosuch.json"], "plan nosuch.json: can't be read"),
     "corrupt plan": ([*SIMULATING, *ON_A_LINE, "--plan", "corrupt.json"], "corrupt.json: not a plan"),

@@ -1,14 +1,13 @@
 """Profilers: what they write is what they timed, and refusals come before anything starts."""
 
 import json
-import time
-from collections.abc import Iterator
+import queue
+import threading
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-import torch.distributed as dist
 from torch import nn
 
 from gradsync.cli import main
@@ -40,19 +39,26 @@ def doubled(output: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     return 2 * nn.functional.cross_entropy(output, labels)
 
 
+class Clock:
+    """Stands for the module `time` and moves only when it is told to."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def perf_counter(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
 @pytest.fixture
 def crossed(monkeypatch: pytest.MonkeyPatch) -> str:
     model = models.Model(Crossed, (1, 2, 2), 2, smallest=2, smallest_alone=2, loss=doubled)
     monkeypatch.setitem(models.MODELS, "crossed", model)
     return "crossed"
-
-
-@pytest.fixture
-def alone() -> Iterator[None]:
-    """A process group of this process."""
-    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-    yield
-    dist.destroy_process_group()
 
 
 def test_the_interval_of_the_median_is_that_of_the_binomial():
@@ -112,18 +118,19 @@ def test_layers_come_in_the_order_of_autograd(alone, crossed):
     assert Workload.from_json(found.to_json()) == found
 
 
-def test_the_times_are_those_that_passed(alone, monkeypatch):
-    """A model whose forward sleeps 20 ms and whose backward 40 ms."""
+def test_the_times_are_those_that_passed(alone, clock, monkeypatch):
+    """A model whose forward takes 20 ms and whose backward 40 ms, on a clock that nothing else moves."""
+    monkeypatch.setattr(passes, "time", clock)
 
     class Backward(torch.autograd.Function):
         @staticmethod
         def forward(ctx, x):
-            time.sleep(0.02)
+            clock.now += 0.02
             return x.clone()
 
         @staticmethod
         def backward(ctx, gradient):
-            time.sleep(0.04)
+            clock.now += 0.04
             return gradient
 
     class Slow(Crossed):
@@ -132,10 +139,11 @@ def test_the_times_are_those_that_passed(alone, monkeypatch):
 
     monkeypatch.setitem(models.MODELS, "slow", models.Model(Slow, (1, 2, 2), 2, smallest=2, smallest_alone=2))
     found = layers.measure("slow", BATCH, iterations=3)
-    assert 0.02 <= found.forward_seconds < 0.035
-    seconds = {layer.name: layer.backward_seconds for layer in found.layers}
-    assert 0.04 <= max(seconds["first.weight"], seconds["first.bias"]) < 0.06
-    assert max(seconds["last.weight"], seconds["last.bias"]) < 0.02
+    assert found.update_seconds == 0
+    assert found.forward_seconds == pytest.approx(0.02)
+    seconds = [layer.backward_seconds for layer in found.layers]
+    assert found.layers[2].name in ("first.weight", "first.bias")  # the first gradient behind it
+    assert seconds == pytest.approx([0, 0, 0.04, *[0] * (len(seconds) - 3)])
 
 
 # All-reduce
@@ -194,22 +202,53 @@ def test_sizes_hold_both_ends():
 # Interference
 
 
-def test_what_runs_beside_messages_is_timed_beside_messages():
-    """Computation that takes 3 ms instead of 1 while a message of 4 ms is in flight; the message does not mind."""
-    sending = []
+def test_what_runs_beside_messages_is_timed_beside_messages(clock, monkeypatch):
+    """Three iterations while a message is in flight; a fourth outlasts it and does not count."""
+    monkeypatch.setattr(interference, "time", clock)
+    begun, over = threading.Event(), threading.Event()
+    lanes: list[threading.Thread] = []
+    left = [3.0, 1.0, 2.0, 100.0]
 
     def send() -> None:
-        sending.append(True)
-        time.sleep(0.004)
-        sending.pop()
+        lanes.append(threading.current_thread())
+        begun.set()
+        over.wait()
 
     def iterate() -> None:
-        time.sleep(0.003 if sending else 0.001)
+        begun.wait()
+        clock.now += left.pop(0)
+        if not left:
+            over.set()
+            lanes[0].join()
 
-    computation, message = interference._together(iterate, send, 20)
-    assert 0.0025 < computation < 0.005
-    assert 0.004 <= message < 0.006
-    assert interference._mean_seconds(iterate, 10) < 0.002
+    assert interference._together(iterate, send, 1) == (2.0, 106.0)
+
+
+def test_an_iteration_that_outlasts_all_messages_is_all_there_is(clock, monkeypatch):
+    monkeypatch.setattr(interference, "time", clock)
+    lanes: queue.Queue[threading.Thread] = queue.Queue()
+
+    def send() -> None:
+        clock.now += 5.0
+        lanes.put(threading.current_thread())
+
+    assert interference._together(lambda: lanes.get().join(), send, 4) == (20.0, 5.0)
+
+
+def test_one_after_the_other_takes_the_sum(clock, monkeypatch):
+    monkeypatch.setattr(interference, "time", clock)
+    seen = []
+
+    def iterate() -> None:
+        seen.append("compute")
+        clock.now += 2.0
+
+    def send() -> None:
+        seen.append("send")
+        clock.now += 3.0
+
+    assert interference._in_turn(iterate, send, 4) == 5.0
+    assert seen == ["compute", "send"] * 4
 
 
 def test_interference_is_measured_from_the_smallest_gradient_to_all(alone, crossed, monkeypatch):
@@ -277,18 +316,3 @@ def test_two_ranks_are_measured(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert [point["mean_seconds"] for point in answer["points"]] == times.tolist()
     assert (times > 0).all()
     assert f"to {allreduce.REPEATS}" in answer["provenance"]["repeats"]
-
-
-def test_one_after_the_other_is_at_least_the_sum():
-    seen = []
-
-    def iterate() -> None:
-        seen.append("compute")
-        time.sleep(0.002)
-
-    def send() -> None:
-        seen.append("send")
-        time.sleep(0.003)
-
-    assert 0.005 <= interference._in_turn(iterate, send, 4) < 0.01
-    assert seen == ["compute", "send"] * 4

@@ -133,12 +133,12 @@ def test_without_rounding_the_narrow_plan_is_the_mean(wire, momentum):
 
 
 def test_schedules_see_the_bytes_that_travel():
-    load = workload([800] * 8, [1.0] * 8)
+    load = workload([800] * 8, [3.0] * 8)
     for wire, together in (("", 2), ("float32", 2), ("float16", 4), ("bfloat16", 4)):
         messages = planned("fixed_buckets", load=load, wire=wire).messages()
         assert [len(message) for message in messages] == [together] * (8 // together)
     # and in the dynamic program too: the plan is that of a model of half the size
-    halved = workload([400] * 8, [1.0] * 8, dtype="float16")
+    halved = workload([400] * 8, [3.0] * 8, dtype="float16")
     assert planned("optimal", load=load, wire="float16").messages() == planned("optimal", load=halved).messages()
     assert planned("optimal", load=load, wire="float16").messages() != planned("optimal", load=load).messages()
 

@@ -301,10 +301,12 @@ def _schemes(path: str | None) -> dict[str, Any]:
 
 def export(options: argparse.Namespace) -> dict[str, Any]:
     """A plan's messages as bucket sizes of stock PyTorch DDP."""
+    from gradsync.check import check
     from gradsync.peers import bucket_cap_mb_list
     from gradsync.plan import Plan
 
     plan = Plan.from_json(_read(options.plan, "plan"), options.plan)
+    check(plan)
     sizes = bucket_cap_mb_list(plan)
     return {
         "plan": plan.name,

@@ -49,10 +49,12 @@ def load(path: str | Path) -> dict[str, Peer]:
         except (ValidationError, TypeError) as error:
             reason = first_problem(error) if isinstance(error, ValidationError) else "needs keys and values"
             raise InputError(f"{path}, peer {name!r}: {reason}") from None
-        if isinstance(peer.bucket_mib, float) and not peer.bucket_mib > 0:
-            raise InputError(f"{path}, peer {name!r}: bucket_mib {peer.bucket_mib}: must be positive")
+        if isinstance(peer.bucket_mib, float) and not 0 < peer.bucket_mib < float("inf"):
+            raise InputError(f"{path}, peer {name!r}: bucket_mib {peer.bucket_mib}: must be positive and finite")
         if peer.plan and peer.bucket_mib is not None:
             raise InputError(f"{path}, peer {name!r}: plan and bucket_mib exclude one another")
+        if peer.hook == "powersgd" and (peer.plan or peer.bucket_mib is not None):
+            raise InputError(f"{path}, peer {name!r}: powersgd sends one bucket: leave out plan and bucket_mib")
         found[name] = peer
     return found
 

@@ -125,7 +125,7 @@ def _together(iterate: Callable[[], object], send: Callable[[], object], message
     lane = threading.Thread(target=lambda: spent.append(_mean_seconds(send, messages)))
     start, iterations, inside = time.perf_counter(), 0, 0.0
     lane.start()
-    while lane.is_alive():
+    while lane.is_alive() or not iterations:
         iterate()
         if lane.is_alive() or not iterations:  # an iteration that outlasts the messages is slowed in part only
             iterations, inside = iterations + 1, time.perf_counter() - start

@@ -99,8 +99,9 @@ class Checkpoints:
     def _read(self, rank: int) -> dict[str, State]:
         path = self.folder / str(self.number) / f"rank{rank}.pt"
         try:
-            return torch.load(path, weights_only=True)
-        except (OSError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
+            found = torch.load(path, weights_only=True)
+            return {part: found[part] for part in ("alike", "own")}
+        except (OSError, RuntimeError, EOFError, KeyError, TypeError, ValueError, pickle.UnpicklingError) as error:
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise InputError(
                 f"checkpoint {path}: can't be read: {reason}: delete {self.folder} to start anew"

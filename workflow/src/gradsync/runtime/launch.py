@@ -21,6 +21,7 @@ MOST_RANKS_A_CORE = 16
 MEMORY_A_RANK = 500e6  # bytes: torch and its libraries alone take some 300 MB
 GRACE_SECONDS = 5.0
 BAD_INPUT = 2  # exit status
+OUT_OF_MEMORY = " (where nobody killed it, memory ran out: take fewer ranks or contenders, or a smaller batch)"
 
 
 def is_rank() -> bool:
@@ -96,7 +97,8 @@ def _watch(children: list[subprocess.Popen[bytes]]) -> None:
                 rank, status = (
                     (rank, status) if status < 0 or not killed else (killed[0], children[killed[0]].returncode)
                 )
-                raise RunError(f"rank {rank} {_how(status)}; the other ranks were ended")
+                hint = OUT_OF_MEMORY if status == -signal.SIGKILL else ""
+                raise RunError(f"rank {rank} {_how(status)}; the other ranks were ended{hint}")
         time.sleep(0.02)
 
 

@@ -27,7 +27,7 @@ from gradsync import oracle
 from gradsync.errors import RunError
 from gradsync.intervals import median_interval
 from gradsync.peers import Peer
-from gradsync.plan import Plan
+from gradsync.plan import Local, Plan
 from gradsync.results import Result, machine, write_whole
 from gradsync.runtime import data, models
 from gradsync.runtime.checkpoint import Checkpoints
@@ -79,7 +79,7 @@ class Options:
     conformance: int = 3  # turns that every plan is held against the oracle; 0: none
     checkpoint_seconds: float = 120.0
     reference: str = "wfbp"
-    lr: float = 0.02  # of the peers; plans have their own
+    lr: float = 0.02  # of peers that have no plan beside them: else all train with the rates of the first plan
     momentum: float = 0.9
 
 
@@ -184,11 +184,11 @@ class _Launch:
             yield OneRank(alone)
 
     def _rates(self) -> dict[str, Any]:
-        return {
-            "lr": self.options.lr,
-            "momentum": self.options.momentum,
-            "statistics": self.options.statistics,
-        }
+        rates = {"lr": self.options.lr, "momentum": self.options.momentum}
+        for op in self.plans[0].roles[0].flat if self.plans else ():
+            if isinstance(op, Local) and "lr" in op.arguments:
+                rates = {key: op.arguments[key] for key in rates}
+        return {**rates, "statistics": self.options.statistics}
 
     def _sized(self, peer: Peer, first: torch.nn.Module, feed: data.Feed, seed: int) -> Peer:
         """The peer with a size for its buckets; the best one is looked for once a launch."""

@@ -99,8 +99,8 @@ def _caption(measured: pd.DataFrame) -> str:
         "are medians over pairs of neighbouring blocks, in brackets the 95 % interval of the median. Speed-up: over "
         "one rank alone with as many threads. Computation slowed: seconds in which a rank computes, against the same "
         "without any communication; messages use the same cores. DDP does not tell when its messages travel. "
-        "Conformance: parameters after some float64 steps against the oracle's (VGG-19: float32, as a share of the "
-        "largest change), and at the end of the run against the first contender's."
+        "Conformance: parameters after some float64 steps against the oracle's (- where the configuration takes none), "
+        "and at the end of the run against the first contender's."
     )
     if "predicted_over_measured" not in measured or measured.predicted_over_measured.isna().all():
         return caption

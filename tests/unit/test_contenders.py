@@ -1,0 +1,114 @@
+"""A plan without its messages, and what a contender has shown on the way."""
+
+from __future__ import annotations
+
+import dataclasses
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+import tiny_plans as tiny
+from gradsync import schedules, schemes
+from gradsync.costs import Linear, alpha_beta
+from gradsync.oracle import evaluate
+from gradsync.plan import COMPUTE, Plan
+from gradsync.runtime.contenders import NO_COMMUNICATION, Record, silent
+from gradsync.runtime.train import _metrics
+from gradsync.simulate import simulate
+from tiny_workloads import workload
+
+LR, TURNS = 0.1, 3
+LOAD = workload([400, 800, 1200], [1.0, 2.0, 3.0], forward=4.0, update=0.5).model_copy(update={"statistics": 6})
+
+
+def planned(schedule: str, ranks: int = 2, wire: str = "", **how: float) -> Plan:
+    scheme = schemes.Scheme(name=schedule, wire=wire)  # type: ignore[arg-type]
+    return schemes.plan(scheme, LOAD, Linear(4.0, 0.002), ranks, lr=LR, **how)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("how", [{}, {"wire": "float16"}, {"statistics": False}, {"loss_scaling": True}], ids=str)
+@pytest.mark.parametrize("schedule", schedules.names())
+def test_without_messages_only_computation_is_left_and_waits_for_nothing_else(schedule, how):
+    plan = planned(schedule, momentum=0.9, **how)
+    quiet = silent(plan)
+    assert quiet.name == NO_COMMUNICATION
+    assert quiet.communications() == []
+    body = quiet.roles[0].flat
+    assert {op.lane for op in body} == {COMPUTE}
+    computed = [op.name for op in plan.roles[0].flat if op.lane == COMPUTE]
+    assert [op.name for op in body] == computed == ["forward", "ready:layer3", "ready:layer2", "ready:layer1", "update"]
+    assert {name for op in body for name in (*op.after, *op.after_previous)} == {"update"}
+    # all that it computes is as before
+    for op in body:
+        (before,) = [other for other in plan.roles[0].flat if other.name == op.name]
+        assert dataclasses.replace(op, after=before.after, after_previous=before.after_previous) == before
+    assert (quiet.tensors, quiet.buffers, quiet.ranks) == (plan.tensors, plan.buffers, plan.ranks)
+
+
+def test_messages_on_every_lane_go():
+    assert {op.lane for op in silent(tiny.two_lanes(2)).roles[0].flat} == {COMPUTE}
+
+
+@pytest.mark.parametrize("schedule", schedules.names())
+def test_without_messages_an_iteration_is_its_computation(schedule):
+    trace = simulate(silent(planned(schedule)), LOAD, alpha_beta.network(2, 1.0, 1.0))
+    assert trace.iteration_seconds() == pytest.approx(4.0 + 6.0 + 0.5)
+    assert trace.exposed_communication_seconds() == 0
+
+
+def test_without_messages_each_rank_trains_on_its_own_gradients():
+    def gradient(rank: int, turn: int, parameter: np.ndarray) -> np.ndarray:
+        return np.full(len(parameter), 1.0 + 10 * rank + turn)
+
+    for rank, values in enumerate(evaluate(silent(planned("mgwfbp")), TURNS, gradient, {}, dtype="float64")):
+        moved = sum(1.0 + 10 * rank + turn for turn in range(TURNS))
+        np.testing.assert_allclose(values["parameter"], -LR / 2 * moved)
+
+
+# Records
+
+
+def ends(*seconds: float) -> list[float]:
+    """When turns of these lengths end, on a clock that began long ago."""
+    return np.cumsum([1e4, *seconds]).tolist()
+
+
+def test_the_first_turn_of_a_block_is_not_timed():
+    record = Record()
+    record.block(7, 0, [2.0, 1.5, 1.0], ends(0.25, 0.75))
+    record.block(7, 3, [0.5, 0.25], ends(0.5))
+    record.block(8, 0, [3.0, 2.5, 2.0, 1.0], ends(1.0, 8.0, 2.0))
+    assert record.blocks == pytest.approx([0.5, 0.5, 2.0])
+    assert [row[:4] for row in record.rows] == [
+        *((7, 0, 0, 2.0), (7, 1, 0, 1.5), (7, 2, 0, 1.0)),
+        *((7, 3, 1, 0.5), (7, 4, 1, 0.25)),
+        *((8, 0, 2, 3.0), (8, 1, 2, 2.5), (8, 2, 2, 2.0), (8, 3, 2, 1.0)),
+    ]
+    assert [row[4] for row in record.rows] == pytest.approx([None, 0.25, 0.75, None, 0.5, None, 1.0, 8.0, 2.0])
+    assert Record(**dataclasses.asdict(record)) == record  # as a checkpoint holds it
+
+
+def test_the_median_of_a_blocks_rows_is_what_is_compared():
+    record = Record()
+    lengths = np.random.default_rng(1).exponential(size=(5, 6))
+    for number, block in enumerate(lengths):
+        record.block(0, 7 * number, [1.0] * 7, ends(*block))
+    for number, block in enumerate(lengths):
+        of_block = [row[4] for row in record.rows if row[2] == number and row[4] is not None]
+        assert record.blocks[number] == np.median(of_block) == pytest.approx(np.median(block))
+    assert all(second[1] == first[1] + 1 for first, second in pairwise(record.rows))
+
+
+def test_metrics_tell_seed_step_epoch_and_block():
+    record = Record(
+        rows=[(3, 0, 0, 2.5, None), (3, 1, 0, 1.5, 0.25), (3, 2, 1, 1.0, None), (4, 0, 2, 0.1, None)],
+        accuracy=[(3, 1, 0.5), (4, 0, 0.75)],
+    )
+    assert _metrics(record, an_epoch=2).splitlines() == [
+        "seed,step,epoch,block,loss,iteration_seconds,accuracy",
+        "3,0,0,0,2.5,,",
+        "3,1,0,0,1.5,0.25,0.5",
+        "3,2,1,1,1.0,,",
+        "4,0,0,2,0.1,,0.75",
+    ]
