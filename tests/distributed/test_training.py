@@ -193,3 +193,10 @@ def test_narrow_messages_and_mixed_precision(tmp_path):
     assert 0 < found["brain"]["conformance"]["difference_to_first"] < 0.1
     losses = {name: run["summary"]["final_loss"] for name, run in found.items()}
     assert max(losses.values()) < 2.3  # of ten classes: it learns
+
+
+def test_accuracy_is_looked_at_without_the_other_ranks(tmp_path):
+    """Batch normalisation: DDP's own forward pass would wait for them."""
+    arguments = ["--model", "resnet18", "--size", "8", "--batch", "120", "--epochs", "1", "--block", "5"]
+    trained(tmp_path / "run", *arguments, "--peer", "ddp")
+    assert 0 <= result(tmp_path / "run", "ddp")["summary"]["accuracy"] <= 1

@@ -343,6 +343,8 @@ BAD_FILES = {
     "one-size.csv": "bytes,seconds\n4,1.0\n4,2.0\n",
     "negative.csv": "bytes,seconds\n4,1.0\n8,-2.0\n",
     "schemes.yaml": "odd: {schedule: nosuch}\n",
+    "peers.yaml": "wfbp: {hook: fp16}\n",
+    "bad-peers.yaml": "odd: {hook: fp8}\n",
     "not-yaml.yaml": "version: 1\nname: [\n",
     "empty.yaml": "",
     "key.yaml": QUICK + "sede: 1\n",
@@ -461,6 +463,14 @@ BAD = {
         "folder nosuch does not exist",
     ),
     "train unknown peer": ([*TRAINING, "--peers", PEERS, "--peer", "nosuch"], "peer 'nosuch' does not exist"),
+    "train bad peers": (
+        [*TRAINING, "--peers", "bad-peers.yaml", "--peer", "odd"],
+        "bad-peers.yaml, peer 'odd': hook: ",
+    ),
+    "train peer named like a plan": (
+        [*TRAINING, "--plan", "plan.json", "--peers", "peers.yaml", "--peer", "wfbp"],
+        "--peer wfbp: a plan has that name too",
+    ),
     "train peer without its plan": (
         [*TRAINING, "--peers", PEERS, "--peer", "ddp_mgwfbp"],
         "needs the plan 'mgwfbp', which is not among those given",

@@ -19,7 +19,6 @@ from gradsync.measure import third_party
 from gradsync.papers import mgwfbp
 from gradsync.papers.mgwfbp import rows, scaling
 from gradsync.render import figures, style, tables
-from gradsync.results import Result
 from gradsync.workload import Layer, Workload
 
 ROOT = Path(__file__).parents[2]
@@ -342,93 +341,6 @@ def test_a_broken_cluster_is_named(tmp_path, content, wanted):
     with pytest.raises(InputError, match=wanted) as refused:
         papers.compute("mgwfbp", "table2", tiny(cluster=str(path)), tmp_path)
     assert str(path) in str(refused.value)
-
-
-# The real runs
-
-JOB = {"model": "lenet5", "ranks": 2, "schemes": ["wfbp", "mgwfbp"]}
-
-
-def write_runs(results: Path, reference: str = "wfbp") -> None:
-    for number, scheme in enumerate(JOB["schemes"]):  # type: ignore[arg-type, var-annotated]
-        folder = results / "runs" / "train" / "lenet5-2" / scheme
-        ratio = {f"ratio_to_{reference}{part}": 1.0 - 0.1 * number for part in ("", "_low", "_high")}
-        seconds = {f"iteration_seconds{part}": 0.2 + 0.1 * number for part in ("", "_low", "_high")}
-        Result(
-            rung="measured",
-            scheme=scheme,
-            model="lenet5",
-            ranks=2,
-            summary={
-                **{"messages": 4.0, "pairs": 20.0, "exposed_communication_seconds": 0.05, "accuracy": 0.9},
-                **ratio,
-                **seconds,
-            },
-            conformance={"oracle_difference": 1e-16, "parameters_sha256": "abc"},
-            notes=["2 ranks share 1 core"],
-        ).save(folder)
-        (folder / "metrics.csv").write_text("step,loss,iteration_seconds,accuracy\n0,2.0,,\n1,1.0,0.2,0.9\n")
-        prediction = {
-            "iteration_seconds": 0.1,
-            "exposed_communication_seconds": 0.01,
-            "messages": [["a"], ["b"]],
-            "warnings": ["extrapolated"],
-        }
-        path = results / "plans" / "lenet5-2" / f"{scheme}.prediction.json"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(prediction))
-
-
-def test_real_runs_stand_beside_their_predictions(tmp_path):
-    write_runs(tmp_path)
-    chosen = tiny(training=[JOB])
-    table = papers.compute("mgwfbp", "training", chosen, tmp_path)
-    measured = table.frame[table.frame.rung == "measured"].set_index("scheme")
-    simulated = table.frame[table.frame.rung == "simulated"].set_index("scheme")
-    assert list(measured.index) == list(simulated.index) == ["wfbp", "mgwfbp"]
-    assert measured.predicted_over_measured["mgwfbp"] == pytest.approx(0.1 / 0.3, rel=1e-12)
-    assert measured.ratio_to_wfbp["mgwfbp"] == pytest.approx(0.9)
-    assert measured.note["wfbp"] == "2 ranks share 1 core"
-    assert simulated.note["wfbp"] == "extrapolated"
-    assert list(simulated.messages) == [2, 2]
-    tables.write(table, tmp_path / "tables" / "mgwfbp", "training")
-    for path in figures.write("mgwfbp", "training", chosen, tmp_path):
-        assert Path(path).stat().st_size
-
-
-def test_without_wfbp_there_are_no_ratios_to_it(tmp_path):
-    write_runs(tmp_path, reference="mgwfbp")
-    frame = papers.compute("mgwfbp", "training", tiny(training=[JOB]), tmp_path).frame
-    assert frame.ratio_to_wfbp.isna().all()
-    assert frame.iteration_seconds.notna().all()
-
-
-def test_without_training_table_and_figure_say_so(tmp_path):
-    table = papers.compute("mgwfbp", "training", tiny(training=[]), tmp_path)
-    assert table.frame.empty
-    written = tables.write(table, tmp_path / "tables" / "mgwfbp", "training")
-    assert all("no training" in Path(path).read_text() for path in written if not path.endswith("csv"))
-    drawn = figures.write("mgwfbp", "training", tiny(training=[]), tmp_path)
-    assert "No training in this configuration." in Path(drawn[0]).read_text()
-
-
-@pytest.mark.parametrize(
-    ("file", "content"),
-    [
-        ("runs/train/lenet5-2/mgwfbp/result.json", "{"),
-        ("runs/train/lenet5-2/mgwfbp/result.json", None),
-        ("plans/lenet5-2/mgwfbp.prediction.json", "{"),
-        ("plans/lenet5-2/mgwfbp.prediction.json", None),
-    ],
-)
-def test_a_broken_input_of_the_real_runs_is_named(tmp_path, file, content):
-    write_runs(tmp_path)
-    if content is None:
-        (tmp_path / file).unlink()
-    else:
-        (tmp_path / file).write_text(content)
-    with pytest.raises(InputError, match=file.rsplit("/", 1)[1]):
-        papers.compute("mgwfbp", "training", tiny(training=[JOB]), tmp_path)
 
 
 # Figures

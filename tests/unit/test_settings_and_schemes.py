@@ -80,7 +80,7 @@ def set_in(content: dict[str, Any], path: str, value: object) -> dict[str, Any]:
     return content
 
 
-@pytest.mark.parametrize("place", ["", "training.0.", "profiles.resnet50.", "figure9.", "mlflow."])
+@pytest.mark.parametrize("place", ["", "training.0.", "profiles.resnet50.", "network.", "figure9.", "mlflow."])
 def test_an_unknown_key_is_named_wherever_it_is(place):
     with pytest.raises(InputError, match=rf"configuration test\.yaml: {place}colour: Extra inputs"):
         settings.parse(set_in(quick(), f"{place}colour", 1), "test.yaml")
@@ -93,7 +93,7 @@ def test_an_unknown_key_is_named_wherever_it_is(place):
         ("name", "Quick run", "name: "),
         ("name", "../elsewhere", "name: "),
         ("seed", "zero", "seed: "),
-        ("training.0.ranks", 0, r"training\.0\.ranks: "),
+        ("training.0.ranks", 1, r"training\.0\.ranks: "),
         ("training.0.batch", 0, r"training\.0\.batch: "),
         ("training.0.block", 1, r"training\.0\.block: "),
         ("training.0.lr", 0, r"training\.0\.lr: "),
@@ -104,6 +104,20 @@ def test_an_unknown_key_is_named_wherever_it_is(place):
             ["wfbp", "nosuch"],
             r"training\.0\.schemes: scheme 'nosuch' does not exist; there are: ",
         ),
+        ("training.0.peers", ["ddp", "nosuch"], r"training\.0\.peers: peer 'nosuch' does not exist; there are: ddp, "),
+        ("training.0.seeds", [], r"training\.0\.seeds: "),
+        ("training.0.seeds", ["one"], r"training\.0\.seeds\.0: "),
+        ("training.0.size", 0, r"training\.0\.size: "),
+        ("training.0.iterations", -1, r"training\.0\.iterations: "),
+        ("training.0.precision", "float8", r"training\.0\.precision: "),
+        ("training.0.statistics", "global", r"training\.0\.statistics: "),
+        ("training.0.conformance", -1, r"training\.0\.conformance: "),
+        ("training.0.checkpoint_seconds", -1, r"training\.0\.checkpoint_seconds: "),
+        ("network.ranks", [], r"network\.ranks: "),
+        ("network.smallest", 2, r"network\.smallest: "),
+        ("peers", "config/nosuch.yaml", r"config/nosuch\.yaml: can't be read"),
+        ("profiles", {"resnet50": {"batch": 1}}, r"profiles: needs googlenet, which Fig\. 5\(a\) is drawn from"),
+        ("profiles", {"googlenet": {"batch": 1}}, r"profiles: needs resnet50, which Fig\. 9\(b\) is simulated from"),
         ("profiles.resnet50.iterations", 1, r"profiles\.resnet50\.iterations: "),
         ("figure9.nodes", [], r"figure9\.nodes: "),
         ("figure9.nodes", [4, 6], r"figure9: .*gap_nodes must hold every one of nodes \(not there: \[6\]\)"),
@@ -139,6 +153,24 @@ def test_ranks_that_a_scheme_cannot_serve_are_refused(tmp_path):
         parse(schemes=str(file), training=[entry])
     assert parse(schemes=str(file), training=[{**entry, "ranks": 4}]).training[0].ranks == 4
     assert parse(schemes=str(file), training=[{**entry, "schemes": ["wfbp"]}]).training[0].ranks == 3
+
+
+def test_a_peer_with_the_buckets_of_a_scheme_needs_that_scheme():
+    entry = {"model": "lenet5", "ranks": 2, "schemes": ["wfbp"]}
+    for chosen in (["ddp_mgwfbp"], None):  # null: all peers, that one among them
+        with pytest.raises(InputError, match=r"training\.0\.peers: ddp_mgwfbp needs the scheme 'mgwfbp', which is not"):
+            parse(training=[{**entry, "peers": chosen}])
+    for schemes_ in (["mgwfbp"], None):
+        parse(training=[{**entry, "peers": None, "schemes": schemes_}])
+    assert parse(training=[entry]).training[0].peers == []
+
+
+def test_a_peer_named_like_a_scheme_would_overwrite_its_results(tmp_path):
+    (tmp_path / "peers.yaml").write_text("wfbp: {hook: fp16}\n")
+    entry = {"model": "lenet5", "ranks": 2, "peers": ["wfbp"]}
+    with pytest.raises(InputError, match=r"training\.0\.peers: 'wfbp' is a scheme of this launch too"):
+        parse(peers=str(tmp_path / "peers.yaml"), training=[entry])
+    parse(peers=str(tmp_path / "peers.yaml"), training=[{**entry, "schemes": ["mgwfbp"]}])
 
 
 def test_settings_cannot_be_changed_later():

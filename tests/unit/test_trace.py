@@ -62,6 +62,30 @@ def test_a_message_that_reaches_into_the_next_turn_counts_where_it_lies():
     assert trace.exposed_communication_seconds() == 3  # [16, 19); forward and update hide the rest
 
 
+def test_every_period_is_a_window_of_its_own():
+    """The second turn computes two seconds longer, its message stays as long as it was."""
+    longer = [
+        span._replace(end=span.end + 2) if span.operation == "ready" else span for span in spans_of_a_turn(1, 10.0)
+    ]
+    trace = trace_of(*spans_of_a_turn(0, 0.0), *longer, *spans_of_a_turn(2, 20.0), *spans_of_a_turn(3, 29.0), turns=4)
+    assert trace.windows() == [(0, 10), (10, 20), (20, 29)]
+    assert trace.windows()[-1] == trace.window()
+    assert [trace.computation_seconds(0, window) for window in trace.windows()] == [7, 9, 6]  # the last is cut short
+    assert trace.computation_seconds() == 6
+    assert [trace.exposed_communication_seconds(0, window) for window in trace.windows()] == [3, 1, 3]
+    assert trace_of(*spans_of_a_turn(0, 0.0)).windows() == []
+
+
+def test_computation_of_another_rank_is_not_counted():
+    other = [
+        span._replace(end=span.start) if span.lane == "compute" else span
+        for turn in range(3)
+        for span in spans_of_a_turn(turn, 10.0 * turn, rank=1)
+    ]
+    trace = trace_of(*TRACE.spans, *other, turns=3)
+    assert (trace.computation_seconds(0), trace.computation_seconds(1)) == (7, 0)
+
+
 def test_overlap_of_two_lanes():
     assert TRACE.overlap_seconds("a", "b") == 2
     assert TRACE.overlap_seconds("compute", "a") == 2

@@ -150,7 +150,7 @@ def test_benchmarks_are_made_on_demand_only(project):
 
 
 def test_a_launch_more_is_profiled_planned_and_trained_more(project):
-    launches = "training: [{model: lenet5, ranks: 2}, {model: lenet5, ranks: 1, schemes: [wfbp, mgwfbp]}]"
+    launches = "training: [{model: lenet5, ranks: 2}, {model: lenet5, ranks: 4, schemes: [wfbp, mgwfbp]}]"
     project.write("config/two.yaml", TINY.replace(LAUNCHES, launches))
     found = jobs(project.snakemake("-n", configuration="config/two.yaml"))
     count = len(schemes.load(ROOT / "config" / "schemes.yaml"))
@@ -168,7 +168,7 @@ def test_without_training_nothing_is_trained(project):
     ("text", "wanted"),
     [
         (TINY + "sede: 1\n", "/config/bad.yaml: sede: Extra inputs are not permitted"),
-        (TINY.replace("ranks: 2", "ranks: 0"), "/config/bad.yaml: training.0.ranks: "),
+        (TINY.replace("ranks: 2", "ranks: 1"), "/config/bad.yaml: training.0.ranks: "),
         (TINY.replace("ranks: 2", "ranks: 2, schemes: [nosuch]"), "training.0.schemes: scheme 'nosuch' does not exist"),
         (TINY.replace("[ddp]", "[nosuch]"), "training.0.peers: peer 'nosuch' does not exist"),
         (TINY + "schemes: config/nosuch.yaml\n", "config/nosuch.yaml: can't be read"),

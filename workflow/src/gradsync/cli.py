@@ -109,7 +109,7 @@ def _parser() -> argparse.ArgumentParser:
     train.add_argument("--epochs", type=int, default=2)
     train.add_argument("--iterations", type=int, default=0, help="stop after so many (0: whole epochs)")
     train.add_argument("--block", type=int, default=6, help="iterations before the next contender has its turn")
-    train.add_argument("--lr", type=float, default=0.02, help="learning rate (plans of --plan have their own, and peers theirs)")
+    train.add_argument("--lr", type=float, default=0.02, help="learning rate (--plan has its own; peers take it)")
     train.add_argument("--momentum", type=float, default=0.9, help="as --lr")
     _precision_and_statistics(train)
     train.add_argument("--seed", type=int, nargs="+", default=[0], help="one training of every contender for each")

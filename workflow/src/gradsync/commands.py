@@ -285,6 +285,8 @@ def _checked_plans(options: argparse.Namespace) -> list[Any]:
         plans[plan.name] = plan
     if options.peer:
         for peer in peers.pick(peers.load(options.peers), options.peer, "--peer"):
+            if peer.name in plans:
+                raise InputError(f"--peer {peer.name}: a plan has that name too: rename one")
             if peer.plan and peer.plan not in plans:
                 raise InputError(f"--peer {peer.name}: needs the plan {peer.plan!r}, which is not among those given")
             if peer.plan:

@@ -138,6 +138,8 @@ def parse(content: object, where: str) -> Settings:
         jobs.add(training.job)
         chosen = [scheme.name for scheme in schemes.pick(known, training.schemes, f"{place}.schemes")]
         for peer in peers.pick(stock, training.peers, f"{place}.peers"):
+            if peer.name in chosen:
+                raise InputError(f"{place}.peers: {peer.name!r} is a scheme of this launch too: rename one")
             if peer.plan and peer.plan not in chosen:
                 raise InputError(
                     f"{place}.peers: {peer.name} needs the scheme {peer.plan!r}, which is not trained here"

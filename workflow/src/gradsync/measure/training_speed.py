@@ -40,7 +40,7 @@ def measure(folder: Path, peers: str) -> dict[str, Any]:
         stock = [part for name in STOCK for part in ("--peer", name)]
         _train(folder / model, *common, *options, *schedules, *stock)
         rows += _speed(model, folder / model)
-        rows += _memory(model, folder, (*common, *options[:2]))
+        rows += _memory(model, folder, (*common, *options))
     return {"rows": rows, "met": all(row["met"] for row in rows), "machine": machine()}
 
 
@@ -75,7 +75,7 @@ def _speed(model: str, folder: Path) -> Iterator[dict[str, Any]]:
 
 
 def _memory(model: str, folder: Path, options: tuple[str, ...]) -> Iterator[dict[str, Any]]:
-    alone = ("--iterations", "6", "--conformance", "0", "--no-references")
+    alone = ("--iterations", "6", "--conformance", "0", "--no-references")  # given last, they count
     peak = {}
     for kind, name in (("--peer", "ddp"), ("--schedule", "mgwfbp")):
         output = folder / f"{model}-{name}-alone"

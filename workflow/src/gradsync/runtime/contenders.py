@@ -50,6 +50,7 @@ class Contender(ABC):
     """One way to train a model of its own."""
 
     name: str
+    model: torch.nn.Module  # to look at: calling it is no collective, as that of DDP's wrapper is
     forward: Forward
     losses: list[float]
     turn: int
@@ -78,7 +79,7 @@ class Planned(Contender):
     """A plan, executed."""
 
     def __init__(self, plan: Plan, forward: Forward, sample: Sample, groups: Groups, pool: Pool):
-        self.name, self.plan, self.forward = plan.name, plan, forward
+        self.name, self.plan, self.forward, self.model = plan.name, plan, forward, forward.model
         self.executor = Executor(plan, forward.rank, groups, pool=pool)
         buffers = self.executor.buffers
         bind(forward.model, plan, buffers["parameter"])
@@ -151,7 +152,7 @@ class OneRank(Contender):
     """Rank 0 trains alone while the others wait: what the speed-up of N ranks is measured against."""
 
     def __init__(self, alone: Planned):
-        self.name, self.alone, self.forward = ONE_RANK, alone, alone.forward
+        self.name, self.alone, self.forward, self.model = ONE_RANK, alone, alone.forward, alone.model
 
     @property
     def turn(self) -> int:  # type: ignore[override]

@@ -219,8 +219,9 @@ class _Launch:
             for contender in contenders if number % 2 == 0 else contenders[::-1]:
                 self._block(contender, seed, first, turns)
                 ends_epoch = (first + turns) // an_epoch > first // an_epoch
-                if self.rank == 0 and ends_epoch and loaded.test is not None:
-                    reached = data.accuracy(contender.forward.model, loaded.test)
+                trains = not isinstance(contender, NoCommunication | OneRank)
+                if self.rank == 0 and ends_epoch and trains and loaded.test is not None:
+                    reached = data.accuracy(contender.model, loaded.test)
                     self.progress.records[contender.name].accuracy.append((seed, first + turns - 1, reached))
             self.progress.done = first + turns
             if time.monotonic() - said > 1 or total - self.progress.done < 2:

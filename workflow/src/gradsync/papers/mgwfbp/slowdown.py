@@ -11,6 +11,7 @@ from gradsync.papers.mgwfbp.rows import TABLE
 from gradsync.papers.table import Table
 from gradsync.settings import Settings
 
+UNKNOWN = (float("nan"), float("nan"))  # of factors that somebody wrote by hand
 CAPTION = (
     "Computation beside a message in flight, and the message beside computation, each against itself alone (medians of "
     "rounds, in brackets the interval; a factor below 1 is noise and counts as 1). Both are threads of a rank on the "
@@ -24,8 +25,8 @@ def slowdown(settings: Settings, results: Path) -> Table:
     for job in settings.training:
         found = Interference.load(results / "profile" / job.job / "interference.json", job.ranks)
         for point in found.points:
-            low, high = point.computation_interval or (None, None)
-            message_low, message_high = point.communication_interval or (None, None)
+            low, high = point.computation_interval or UNKNOWN
+            message_low, message_high = point.communication_interval or UNKNOWN
             rows.append(
                 {
                     "rung": "measured",
@@ -59,4 +60,6 @@ def slowdown(settings: Settings, results: Path) -> Table:
 
 def _interval(frame: pd.DataFrame, column: str) -> list[str]:
     values = zip(frame[column], frame[f"{column}_low"], frame[f"{column}_high"], strict=True)
-    return [f"{middle:.2f} ({low:.2f} .. {high:.2f})" for middle, low, high in values]
+    return [
+        f"{middle:.2f}" if pd.isna(low) else f"{middle:.2f} ({low:.2f} .. {high:.2f})" for middle, low, high in values
+    ]

@@ -21,6 +21,10 @@ FROM_RESULT = (
     *("ratio_to_wfbp", "ratio_to_wfbp_low", "ratio_to_wfbp_high", "speedup", "speedup_low", "speedup_high"),
     *("pairs", "seeds", "accuracy", "accuracy_low", "accuracy_high"),
 )
+PREDICTED = (
+    *("iteration_seconds", "iteration_seconds_without_interference", "exposed_communication_seconds"),
+    *("messages", "warnings"),
+)
 
 
 def training(settings: Settings, results: Path) -> Table:
@@ -49,7 +53,7 @@ def _rows(job: Training, results: Path) -> list[dict[str, Any]]:
         row |= {"parameters_sha256": result.conformance.get("parameters_sha256"), "note": "; ".join(result.notes)}
         path = results / "plans" / job.job / f"{name}.prediction.json"
         if path.is_file():
-            prediction = _json(path)
+            prediction = _prediction(path)
             without = prediction["iteration_seconds_without_interference"]
             row["predicted_over_measured"] = prediction["iteration_seconds"] / row["iteration_seconds"]
             row["predicted_over_measured_without_interference"] = without / row["iteration_seconds"]
@@ -116,6 +120,14 @@ def _caption(measured: pd.DataFrame) -> str:
             plain = (told.predicted_over_measured_without_interference - 1).abs().mean()
             parts.append(f"{model} on {nodes} ranks {error:.0%} ({plain:.0%} without the slow-down)")
     return f"{caption} {', '.join(parts)}."
+
+
+def _prediction(path: Path) -> dict[str, Any]:
+    content = _json(path)
+    missing = [key for key in PREDICTED if not isinstance(content, dict) or key not in content]
+    if missing:
+        raise InputError(f"{path}: not a prediction: no {', '.join(missing)}: delete it and run again")
+    return dict(content)
 
 
 def _json(path: Path) -> Any:

@@ -1,0 +1,215 @@
+"""The table of the real runs: plans, stock DDP and references beside what was predicted of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gradsync import papers, settings
+from gradsync.errors import InputError
+from gradsync.papers.mgwfbp import rows
+from gradsync.render import figures, tables
+from gradsync.results import Result
+
+ROOT = Path(__file__).parents[2]
+LENET, RESNET = {"model": "lenet5", "ranks": 2}, {"model": "resnet50", "ranks": 4}
+ALONE, COMPUTING = 0.4, 0.2  # seconds an iteration of one rank alone, and without communication
+# contender -> seconds an iteration, seconds of computation, predicted seconds (with and without slow-down)
+RUNS: dict[str, tuple[float, float | None, tuple[float, float] | None]] = {
+    "wfbp": (0.5, 0.3, (0.4, 0.3)),
+    "mgwfbp": (0.25, 0.25, (0.3, 0.2)),
+    "ddp": (0.3, None, None),
+    "no_communication": (COMPUTING, None, None),
+    "one_rank": (ALONE, None, None),
+}
+
+
+@pytest.fixture(autouse=True)
+def in_the_project(monkeypatch):
+    monkeypatch.chdir(ROOT)
+
+
+def compute(results: Path, *jobs: dict[str, Any]) -> papers.Table:
+    return papers.compute("mgwfbp", "training", configured(*jobs), results)
+
+
+def configured(*jobs: dict[str, Any]) -> settings.Settings:
+    return settings.parse({"version": 1, "name": "tiny", "training": list(jobs)}, "test")
+
+
+def spread(key: str, value: float) -> dict[str, float]:
+    return {key: value, f"{key}_low": 0.75 * value, f"{key}_high": 1.25 * value}
+
+
+def write_run(results: Path, job: dict[str, Any], name: str, reference: str = "wfbp") -> None:
+    seconds, computation, predicted = RUNS[name]
+    summary = spread("iteration_seconds", seconds) | {"pairs": 20.0, "seeds": 2.0}
+    summary |= spread(f"ratio_to_{reference}", seconds / RUNS[reference][0])
+    conformance: dict[str, Any] = {"trains": "each rank for itself: nothing is sent"}
+    if name not in ("no_communication", "one_rank"):
+        summary |= spread("speedup", job["ranks"] * ALONE / seconds) | spread("accuracy", 0.5)
+        summary |= {"computation_seconds": COMPUTING, "messages": 3.0}
+        conformance = {"difference_to_first": 1e-7, "parameters_sha256": f"of {name}"}
+    if computation is not None:
+        summary |= {"busy_computation_seconds": computation, "exposed_communication_seconds": 0.05}
+        conformance["oracle_difference"] = 1e-16
+    folder = f"{job['model']}-{job['ranks']}"
+    Result(
+        rung="measured",
+        scheme=name,
+        model=job["model"],
+        ranks=job["ranks"],
+        summary=summary,
+        conformance=conformance,
+        notes=["4 ranks share 2 cores"] if job["ranks"] > 2 else [],
+    ).save(results / "runs" / "train" / folder / name)
+    if predicted is not None:
+        path = results / "plans" / folder / f"{name}.prediction.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        content = {
+            "iteration_seconds": predicted[0],
+            "iteration_seconds_without_interference": predicted[1],
+            "exposed_communication_seconds": 0.01,
+            "messages": [["a"], ["b"]],
+            "warnings": ["extrapolated"],
+        }
+        path.write_text(json.dumps(content))
+
+
+def write_job(
+    results: Path, job: dict[str, Any], names: tuple[str, ...] = tuple(RUNS), reference: str = "wfbp"
+) -> None:
+    for name in names:
+        write_run(results, job, name, reference)
+    folder = results / "runs" / "train" / f"{job['model']}-{job['ranks']}"
+    (folder / "schemes.json").write_text(json.dumps(names))
+
+
+def measured(table: papers.Table, model: str = "lenet5") -> Any:
+    frame = table.frame
+    return frame[(frame.rung == "measured") & (frame.model == model)].set_index("scheme")
+
+
+def test_every_contender_has_a_row_and_every_prediction_another(tmp_path):
+    write_job(tmp_path, LENET)
+    table = compute(tmp_path, LENET)
+    found = measured(table)
+    assert list(found.index) == list(RUNS)
+    simulated = table.frame[table.frame.rung == "simulated"].set_index("scheme")
+    assert list(simulated.index) == ["wfbp", "mgwfbp"]
+    assert list(simulated.messages) == [2, 2]
+    assert list(simulated.note) == ["extrapolated"] * 2
+    assert simulated.iteration_seconds["wfbp"] == 0.4
+    assert found.iteration_seconds["ddp"] == 0.3
+    assert found.ratio_to_wfbp["mgwfbp"] == pytest.approx(0.5)
+    assert found.speedup["mgwfbp"] == pytest.approx(3.2)
+    assert found.predicted_over_measured["mgwfbp"] == pytest.approx(1.2)
+    assert found.predicted_over_measured_without_interference["mgwfbp"] == pytest.approx(0.8)
+    # computation beside messages, over computation without any
+    assert found.slowdown["wfbp"] == pytest.approx(1.5)
+    assert found.slowdown["mgwfbp"] == pytest.approx(1.25)
+    assert found.oracle_difference["wfbp"] == 1e-16
+    assert found.parameters_sha256["ddp"] == "of ddp"
+
+
+def test_what_a_contender_does_not_have_stays_empty(tmp_path):
+    write_job(tmp_path, LENET)
+    table = compute(tmp_path, LENET)
+    found = measured(table)
+    for name in ("ddp", "no_communication", "one_rank"):
+        for column in ("predicted_over_measured", "slowdown", "exposed_communication_seconds", "oracle_difference"):
+            assert found[column].isna()[name], (name, column)
+    for name in ("no_communication", "one_rank"):
+        assert found.speedup.isna()[name]
+    shown = table.display.set_index("contender")
+    assert shown.loc["ddp", "predicted/measured"] == shown.loc["one_rank", "speed-up"] == "-"
+    assert shown.loc["mgwfbp", "iteration ms"] == "250.0 (187.5 .. 312.5)"
+    assert shown.loc["mgwfbp", "computation slowed"] == "1.25"
+    assert not any("nan" in str(cell) for cell in table.display.to_numpy().ravel())
+
+
+def test_several_launches_stand_one_after_the_other_each_with_its_error(tmp_path):
+    write_job(tmp_path, LENET)
+    write_job(tmp_path, RESNET, ("wfbp", "ddp"))
+    table = compute(tmp_path, RESNET, LENET)
+    assert list(table.display["model"]) == ["resnet50"] * 2 + ["lenet5"] * len(RUNS)
+    assert list(measured(table, "resnet50").nodes) == [4, 4]
+    assert measured(table, "resnet50").note["ddp"] == "4 ranks share 2 cores"
+    assert measured(table).note["ddp"] == ""
+    # mean of |0.4 / 0.5 - 1| and |0.3 / 0.25 - 1|; without the slow-down of 0.4 and 0.2
+    assert "lenet5 on 2 ranks 20% (30% without the slow-down)" in table.caption
+    assert "resnet50 on 4 ranks 20% (40% without the slow-down)" in table.caption
+
+
+def test_without_predictions_no_error_is_told(tmp_path):
+    write_job(tmp_path, RESNET, ("wfbp", "mgwfbp"))
+    for path in (tmp_path / "plans").rglob("*.json"):
+        path.unlink()
+    table = compute(tmp_path, RESNET)
+    assert set(table.frame.rung) == {"measured"}
+    assert "Mean error" not in table.caption
+    assert set(table.display["predicted/measured"]) == {"-"}
+    write_job(tmp_path, LENET)  # beside one that has predictions, only that one is in the caption
+    both = compute(tmp_path, RESNET, LENET)
+    assert "lenet5 on 2 ranks 20%" in both.caption
+    assert "resnet50" not in both.caption
+
+
+def test_without_wfbp_there_are_no_ratios_to_it(tmp_path):
+    write_job(tmp_path, LENET, ("mgwfbp", "ddp"), reference="mgwfbp")
+    table = compute(tmp_path, LENET)
+    assert measured(table).ratio_to_wfbp.isna().all()
+    assert measured(table).iteration_seconds.notna().all()
+    assert set(table.display["over wfbp"]) == {"-"}
+
+
+def test_table_and_figure_are_written_and_read_again(tmp_path):
+    write_job(tmp_path, LENET)
+    write_job(tmp_path, RESNET, ("wfbp", "ddp"))
+    table = compute(tmp_path, LENET, RESNET)
+    tables.write(table, tmp_path / "tables" / "mgwfbp", "training")
+    again = rows.read(tmp_path / "tables" / "mgwfbp" / "training.csv")
+    assert list(again.scheme) == list(table.frame.scheme)
+    assert again.iteration_seconds.tolist() == table.frame.iteration_seconds.tolist()
+    for path in figures.write("mgwfbp", "training", configured(LENET, RESNET), tmp_path):
+        assert Path(path).stat().st_size
+
+
+def test_without_training_table_and_figure_say_so(tmp_path):
+    table = compute(tmp_path)
+    assert table.frame.empty
+    written = tables.write(table, tmp_path / "tables" / "mgwfbp", "training")
+    assert all("no training" in Path(path).read_text() for path in written if not path.endswith("csv"))
+    drawn = figures.write("mgwfbp", "training", configured(), tmp_path)
+    assert "No training in this configuration." in Path(drawn[0]).read_text()
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "wanted"),
+    [
+        ("runs/train/lenet5-2/mgwfbp/result.json", "{", "not a result"),
+        ("runs/train/lenet5-2/mgwfbp/result.json", None, "can't be read"),
+        ("runs/train/lenet5-2/schemes.json", "[", "can't be read"),
+        ("runs/train/lenet5-2/schemes.json", None, "can't be read"),
+        ("plans/lenet5-2/mgwfbp.prediction.json", "{", "can't be read"),
+        ("plans/lenet5-2/mgwfbp.prediction.json", "[1]", "not a prediction: no iteration_seconds, "),
+        (
+            "plans/lenet5-2/mgwfbp.prediction.json",
+            '{"iteration_seconds": 1}',
+            "not a prediction: no iteration_seconds_",
+        ),
+    ],
+)
+def test_a_broken_input_is_named(tmp_path, file, content, wanted):
+    write_job(tmp_path, LENET)
+    if content is None:
+        (tmp_path / file).unlink()
+    else:
+        (tmp_path / file).write_text(content)
+    with pytest.raises(InputError, match=wanted) as refused:
+        compute(tmp_path, LENET)
+    assert str(tmp_path / file) in str(refused.value)
+    assert "\n" not in str(refused.value)
