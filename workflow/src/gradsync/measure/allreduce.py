@@ -20,7 +20,7 @@ from gradsync.results import machine
 from gradsync.runtime.timing import all_reduce_seconds
 
 REPEATS = 120  # a small message has many: some of them wait a whole time slice for a core, most do not
-SECONDS_A_SIZE = 0.6
+SECONDS_A_SIZE = 0.3
 
 
 class Point(NamedTuple):
@@ -39,7 +39,7 @@ class Point(NamedTuple):
     mean_seconds: float
 
 
-def sizes(smallest: int, largest: int, a_decade: int = 6) -> list[int]:
+def sizes(smallest: int, largest: int, a_decade: int = 4) -> list[int]:
     """Message sizes in bytes: whole float32 elements, even on a logarithmic scale, both ends among them."""
     first, last = (max(4, -(-size // 4) * 4) for size in (smallest, largest))
     count = max(2, round(np.log10(max(last / first, 1.0)) * a_decade) + 1)

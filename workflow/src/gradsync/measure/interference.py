@@ -23,7 +23,7 @@ from gradsync.workload import Workload
 
 SIZES = (5, 3, 2)  # from the smallest gradient to all of them; between them the factors are interpolated
 ROUNDS = (2, 6)  # fewest and most; 6 are the fewest of which an interval of the median has 95 %
-BUDGET_SECONDS = 20.0
+BUDGET_SECONDS = 15.0
 SEGMENT_SECONDS = 0.2
 SEGMENT_ITERATIONS = 2
 SEGMENTS = 3  # a size and round: both, each alone, one after the other

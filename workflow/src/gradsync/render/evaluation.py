@@ -209,9 +209,10 @@ def fig8(settings: Settings, results: Path) -> tuple[Figure, pd.DataFrame]:
             axes.set_title(f"{speedups.NAMES[model]}, {rung}", loc="left")
     handles = [
         Patch(color=COMPUTATION, label="Comp. (forward and backward)"),
+        Patch(color=COMPUTATION, alpha=0.4, label="slowed by messages on the same cores"),
         Patch(color=COMMUNICATION, label="Comm. (exposed); whisker: band of assumptions"),
     ]
-    figure.legend(handles=handles, loc="outside lower center", ncols=2)
+    figure.legend(handles=handles, loc="outside lower center", ncols=3)
     return figure, frame
 
 
@@ -232,6 +233,9 @@ def _bars(axes: Axes, part: pd.DataFrame, nodes: np.ndarray) -> None:
             row = (at if centre.empty else centre).iloc[0]
             x = place + 0.27 * (number - 1)
             axes.bar(x, row.computation_seconds, 0.24, color=COMPUTATION)
+            # messages on the same cores: the computation itself takes longer
+            slowed = max(0.0, np.nan_to_num(row.busy_computation_seconds - row.computation_seconds))
+            axes.bar(x, slowed, 0.24, bottom=row.computation_seconds, color=COMPUTATION, alpha=0.4, linewidth=0)
             exposed = at.exposed_communication_seconds
             whisker = None
             if len(at) > 1:
@@ -241,12 +245,12 @@ def _bars(axes: Axes, part: pd.DataFrame, nodes: np.ndarray) -> None:
                 x,
                 row.exposed_communication_seconds,
                 0.24,
-                bottom=row.computation_seconds,
+                bottom=row.computation_seconds + slowed,
                 color=COMMUNICATION,
                 yerr=whisker,
                 error_kw={"linewidth": 0.8, "capsize": 2},
             )
-            top = row.computation_seconds + exposed.max()
+            top = row.computation_seconds + slowed + exposed.max()
             axes.text(x, top, f" {short}", ha="center", va="bottom", fontsize=6.5)
     axes.set_xticks(range(len(nodes)), [f"{n:g}" for n in nodes])
     axes.set_xlim(-0.6, len(nodes) - 0.4)
