@@ -449,7 +449,7 @@ def test_figures_show_what_is_there_and_say_what_is_not(tmp_path, logs, runs):
     for name, model in (("fig6", "GoogLeNet"), ("fig7", "ResNet-50")):
         assert ("measured here, 95 %" in svg[name]) is runs
         assert ("not ImageNet" in svg[name]) is runs
-        assert (f"no training of {model}" in svg[name]) is not runs
+        assert (f"no whole epoch of {model}" in svg[name]) is not runs
         assert ("logs missing" in svg[name]) is not logs
     assert ("GoogLeNet, measured" in svg["fig8"]) is runs
     assert "ResNet-50, published" in svg["fig8"]
@@ -476,4 +476,4 @@ def test_googlenet_on_the_published_layer_log_comes_out_near_the_published_ratio
 def test_convergence_of_nothing_says_so(tmp_path):
     table = papers.compute("mgwfbp", "fig6b", chosen(), tmp_path)
     assert list(table.frame.columns) == convergence.COLUMNS
-    assert "no training of googlenet" in table.caption
+    assert "no whole epoch of googlenet" in table.caption

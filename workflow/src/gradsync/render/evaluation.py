@@ -162,7 +162,7 @@ def _speedup_figure(name: str, title: str, settings: Settings, results: Path) ->
             0.98, 0.02, "simulated: logs missing, see the table", ha="right", fontsize=7, transform=left.transAxes
         )
     if accuracy.empty:
-        panels.say(right, f"{title}(b): no training of {model} in this configuration.")
+        panels.say(right, f"{title}(b): no whole epoch of {model} in this configuration.")
         return figure, frame
     for (nodes, scheme), part in accuracy.groupby(["nodes", "scheme"], sort=False):
         chosen = SHOWN.index(str(scheme)) if scheme in SHOWN else 7

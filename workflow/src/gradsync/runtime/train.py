@@ -14,7 +14,7 @@ import json
 import resource
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,6 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-from gradsync import oracle
 from gradsync.errors import RunError
 from gradsync.intervals import median_interval
 from gradsync.peers import Peer
@@ -32,13 +31,9 @@ from gradsync.results import Result, machine, write_whole
 from gradsync.runtime import data, models
 from gradsync.runtime.checkpoint import Checkpoints
 from gradsync.runtime.compute import (
-    FIRST_LOSS_SCALE,
     Forward,
-    ModelCompute,
-    bind,
-    bind_statistics,
-    oracle_gradient,
 )
+from gradsync.runtime.conformance import Held
 from gradsync.runtime.contenders import (
     NO_COMMUNICATION,
     ONE_RANK,
@@ -51,13 +46,11 @@ from gradsync.runtime.contenders import (
     silent,
 )
 from gradsync.runtime.ddp import StockDDP, best_bucket_mib
-from gradsync.runtime.execute import Executor, Pool
+from gradsync.runtime.execute import Pool
 from gradsync.runtime.group import Groups
 from gradsync.trace import Span, Trace
 
-TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4}  # of the largest change of a parameter; sums differ in order
 UNTOLD = ("checkpoint_seconds", "reference")  # options that change no number
-LARGEST_IN_FLOAT64 = 40_000_000  # parameters; above, conformance is checked in float32 to save memory
 
 
 @dataclass(frozen=True)
@@ -160,7 +153,10 @@ class _Launch:
         with data.Feed(loaded, self.rank) as feed:
             first = models.build(self.options.model, seed)
             if self.options.conformance and not self.progress.conformance:
-                self._conformance(loaded, first, seed)
+                held = Held(loaded, first, self.spec.loss, seed, self.rank, self.groups, self.options.conformance)
+                for number, plan in enumerate(self.plans, 1):
+                    self._say(f"conformance {number}/{len(self.plans)}: {plan.name}")
+                    self.progress.conformance[plan.name] = held.against_oracle(plan)
             contenders = list(self._contenders(first, feed, seed))
             for contender in contenders:
                 if states is not None:
@@ -299,94 +295,6 @@ class _Launch:
         if len(set(digests)) > 1:
             raise RunError(f"{contender.name!r}: ranks ended with different parameters")
         return {"parameters_sha256": digests[0]}
-
-    # Conformance
-
-    def _conformance(self, loaded: data.Data, first: torch.nn.Module, seed: int) -> None:
-        """Execute some steps of every plan and compare with the oracle, which runs all shards in turn on rank 0."""
-        parameters = sum(parameter.numel() for parameter in first.parameters())
-        dtype = torch.float64 if parameters <= LARGEST_IN_FLOAT64 else torch.float32
-        model = copy.deepcopy(first).to(dtype)
-        start = {name: value.clone() for name, value in model.state_dict().items()}
-        gradient = self._oracle(loaded, copy.deepcopy(model), seed) if self.rank == 0 else None
-        pool = Pool()
-        for number, plan in enumerate(self.plans, 1):
-            self._say(f"conformance {number}/{len(self.plans)}: {plan.name}")
-            model.load_state_dict(start)
-            found = self._held_against_oracle(plan, model, loaded, seed, dtype, pool, gradient)
-            self.progress.conformance[plan.name] = {
-                "oracle_steps": self.options.conformance,
-                "oracle_dtype": str(dtype).removeprefix("torch."),
-                "oracle_difference": found,
-            }
-
-    def _oracle(
-        self, loaded: data.Data, model: torch.nn.Module, seed: int
-    ) -> Callable[[Plan], Callable[[int, int, np.ndarray], np.ndarray]]:
-        """Gradients by plan; those of equal parameters are computed once for all plans."""
-        dtype = next(model.parameters()).dtype
-        known: dict[tuple[int, int, str], np.ndarray] = {}
-
-        def of(plan: Plan) -> Callable[[int, int, np.ndarray], np.ndarray]:
-            compute = oracle_gradient(
-                lambda peer: Forward(model, self.spec.loss, peer, seed),
-                plan,
-                lambda peer, turn: data.shard(loaded, turn, peer, dtype),
-            )
-            layout = hashlib.sha256(repr(plan.tensors).encode()).hexdigest()
-            factor = FIRST_LOSS_SCALE if "scaler" in plan.buffer else 1.0
-
-            def gradient(peer: int, turn: int, values: np.ndarray) -> np.ndarray:
-                key = (peer, turn, layout + hashlib.sha256(values.tobytes()).hexdigest())
-                if key not in known:
-                    known[key] = compute(peer, turn, values)
-                return known[key] * factor
-
-            return gradient
-
-        return of
-
-    def _held_against_oracle(
-        self,
-        plan: Plan,
-        model: torch.nn.Module,
-        loaded: data.Data,
-        seed: int,
-        dtype: torch.dtype,
-        pool: Pool,
-        gradient: Callable[[Plan], Callable[[int, int, np.ndarray], np.ndarray]] | None,
-    ) -> float:
-        """The largest difference of a parameter, as a share of the largest change (float32) or absolute (float64)."""
-        turns = self.options.conformance
-        executor = Executor(plan, self.rank, self.groups, dtype=dtype, pool=pool)
-        buffers = executor.buffers
-        bind(model, plan, buffers["parameter"])
-        if "statistics" in buffers:
-            bind_statistics(model, buffers["statistics"])
-        initial = buffers["parameter"].numpy().copy()
-        compute = ModelCompute(
-            Forward(model, self.spec.loss, self.rank, seed),
-            lambda turn: data.shard(loaded, turn, self.rank, dtype),
-            name=plan.name,
-            scaler=buffers.get("scaler"),
-        )
-        executor.run(turns, compute, record=False)
-        compute.close()
-        difference = torch.zeros(1, dtype=torch.float64)
-        if gradient is not None:
-            begin = {"parameter": initial, "scaler": np.array([FIRST_LOSS_SCALE, 0.0, 0.0])}
-            name = str(dtype).removeprefix("torch.")
-            expected = oracle.evaluate(plan, turns, gradient(plan), begin, dtype=name)[0]["parameter"]
-            difference[0] = float(np.abs(expected - buffers["parameter"].numpy()).max())
-            if dtype != torch.float64:
-                difference /= max(float(np.abs(expected - initial).max()), 1e-30)
-        dist.broadcast(difference, 0)
-        if not float(difference) <= TOLERANCE[dtype]:
-            raise RunError(
-                f"scheme {plan.name!r} does not compute what its plan says: after {turns} {dtype} steps "
-                f"parameters differ from the oracle's by {float(difference):.3g}"
-            )
-        return float(difference)
 
     # Results
 

@@ -45,7 +45,7 @@ def _convergence(place: str, model: str, settings: Settings, results: Path) -> T
             frames.append(by_epoch.assign(rung="measured", model=model, nodes=job.ranks, scheme=name, data=job.data))
     title = f"{place}, {NAMES[model]}: test accuracy by epoch"
     if not frames:
-        nothing = f"no training of {model} in this configuration"
+        nothing = f"no whole epoch of {model} in this configuration"
         return Table(pd.DataFrame(columns=COLUMNS), pd.DataFrame({"model": [nothing]}), f"{title}: {nothing}.")
     frame = pd.concat(frames, ignore_index=True).assign(note="")[COLUMNS]
     last = frame[frame.epoch == frame.groupby(["nodes", "scheme", "data"]).epoch.transform("max")]

@@ -1,0 +1,84 @@
+"""What works on the results of a configuration: data, tables, figures, claims, tracking, benchmarks."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from gradsync.errors import RunError
+
+
+def _configured(options: argparse.Namespace) -> tuple[Any, Path]:
+    from gradsync import settings
+
+    loaded = settings.load(options.config)
+    return loaded, options.results or Path("results") / loaded.name
+
+
+def external(options: argparse.Namespace) -> dict[str, Any]:
+    """Obtain the third-party logs of a configuration and check their SHA-256."""
+    from gradsync.measure import third_party
+
+    loaded, results = _configured(options)
+    return third_party.obtain(loaded.external_data, results / "external")
+
+
+def table(options: argparse.Namespace) -> dict[str, Any]:
+    """Compute a table of a paper and write it as CSV, Markdown and LaTeX."""
+    from gradsync.papers import compute
+    from gradsync.render import tables
+
+    loaded, results = _configured(options)
+    table = compute(options.paper, options.id, loaded, results)
+    return {"rows": len(table.frame), "written": tables.write(table, results / "tables" / options.paper, options.id)}
+
+
+def figure(options: argparse.Namespace) -> dict[str, Any]:
+    """Draw a figure of a paper from its table, as SVG and PDF, with its data as CSV."""
+    from gradsync.render import figures
+
+    loaded, results = _configured(options)
+    return {"written": figures.write(options.paper, options.id, loaded, results)}
+
+
+def claims(options: argparse.Namespace) -> dict[str, Any]:
+    """Decide every claim of the papers on the tables that are there."""
+    from gradsync import claims as ledger
+    from gradsync.results import write_whole
+
+    loaded, results = _configured(options)
+    verdicts = [verdict for paper in loaded.papers for verdict in ledger.evaluate(Path(paper), results / "tables")]
+    write_whole(results / "claims.json", ledger.ledger_json(verdicts))
+    write_whole(results / "claims.md", ledger.ledger_markdown(verdicts))
+    return dict(ledger.summary(verdicts))
+
+
+def track(options: argparse.Namespace) -> dict[str, Any]:
+    """Import all results into MLflow; what is there already stays as it is."""
+    from gradsync.record.tracking import import_results
+
+    loaded, results = _configured(options)
+    return import_results(loaded.mlflow, results)
+
+
+def benchmark(options: argparse.Namespace) -> dict[str, Any]:
+    """Time planning and simulating, or training beside stock DDP, and hold them against their targets."""
+    import tempfile
+
+    from gradsync.measure import planning_speed, training_speed
+    from gradsync.results import write_whole
+
+    loaded, results = _configured(options)
+    if options.what == "planning":
+        answer = planning_speed.measure()
+    else:
+        with tempfile.TemporaryDirectory(prefix="gradsync-") as folder:
+            answer = training_speed.measure(Path(folder), loaded.peers)
+    path = results / "benchmarks" / f"{options.what}.json"
+    write_whole(path, json.dumps(answer, indent=1) + "\n")
+    if not answer["met"]:
+        missed = "; ".join(f"{row['task']}: {row['ratio']:.3f}" for row in answer["rows"] if not row["met"])
+        raise RunError(f"benchmark: missed its target: {missed} (all rows: {path})")
+    return answer

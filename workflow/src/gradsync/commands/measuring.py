@@ -1,0 +1,113 @@
+"""Measure this machine."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from gradsync.errors import InputError
+
+
+def measure(options: argparse.Namespace) -> dict[str, Any] | None:
+    """Measure this machine: layer times of a model, all-reduce times, or how much the two slow one another down."""
+    from gradsync.runtime.launch import is_rank
+
+    if is_rank():
+        _measure_rank(options)
+        return None
+    _refuse_measurement(options)
+    return _measured_allreduce(options) if options.what == "allreduce" else _measured_model(options)
+
+
+def _refuse_measurement(options: argparse.Namespace) -> None:
+    """What can be refused is refused before anything starts. Sets the sizes that a workload asks for."""
+    from gradsync.runtime import models
+    from gradsync.runtime.launch import room_for
+    from gradsync.workload import Workload
+
+    for ranks in options.ranks:
+        room_for(ranks, "--ranks")
+    if options.what != "layers" and min(options.ranks) < 2:
+        raise InputError(f"measure {options.what}: --ranks must be at least 2")
+    if options.what != "allreduce" and len(options.ranks) > 1:
+        raise InputError(f"measure {options.what}: --ranks takes one number: run it once for each")
+    for key in ("batch", "iterations", "smallest", "largest"):
+        if getattr(options, key) < 1:
+            raise InputError(f"--{key} {getattr(options, key)}: at least 1")
+    if options.what != "allreduce":
+        models.shape(options.model, options.size, options.batch)
+    if options.workload:
+        workload = Workload.load(options.workload)
+        options.smallest, options.largest = min(layer.bytes for layer in workload.layers), workload.bytes
+    elif options.what == "interference":
+        raise InputError("measure interference: --workload is needed: its sizes are those of the messages")
+    elif options.smallest > options.largest:
+        raise InputError(f"--smallest {options.smallest}: more than --largest {options.largest}")
+
+
+def _measured_model(options: argparse.Namespace) -> dict[str, Any]:
+    _launch_measurement(options, options.ranks[0], options.output)
+    return {"measured": options.what, "output": str(options.output)}
+
+
+def _measured_allreduce(options: argparse.Namespace) -> dict[str, Any]:
+    """One launch for each number of ranks; all of them in one file."""
+    import tempfile
+
+    from gradsync.measure import allreduce
+    from gradsync.results import machine, write_whole
+
+    points, made_with = [], {}
+    cores = machine()["cores"]
+    with tempfile.TemporaryDirectory(prefix="gradsync-") as folder:
+        for ranks in options.ranks:
+            print(f"measure allreduce: {ranks} ranks, {options.smallest} to {options.largest} B", file=sys.stderr)
+            found = Path(folder) / f"{ranks}.json"
+            _launch_measurement(options, ranks, found)
+            content = json.loads(found.read_text())
+            points += [allreduce.point(ranks, int(size), times) for size, times in content["seconds"].items()]
+            made_with[f"threads, {ranks} ranks"] = content["provenance"].pop("threads")
+            made_with |= content["provenance"]
+    notes = [f"{ranks} ranks share {cores} cores" for ranks in options.ranks if ranks > cores]
+    write_whole(options.output, allreduce.to_csv(points, {**made_with, "notes": notes}))
+    answer = {"fits": allreduce.fits(points), "notes": notes, "output": str(options.output)}
+    if options.json:
+        return {"points": [each._asdict() for each in points], **answer, "provenance": made_with}
+    print(allreduce.columns(points))
+    return answer
+
+
+def _launch_measurement(options: argparse.Namespace, ranks: int, output: Path) -> None:
+    from gradsync.runtime.launch import launch
+
+    keys = ("model", "size", "batch", "iterations", "smallest", "largest", "workload")
+    given = {key: getattr(options, key) for key in keys} | {"ranks": ranks, "output": output}
+    told = [part for key, value in given.items() if value is not None for part in (f"--{key}", str(value))]
+    launch(["measure", options.what, *told], ranks)
+
+
+def _measure_rank(options: argparse.Namespace) -> None:
+    from gradsync.results import write_whole
+    from gradsync.runtime.group import process_group
+    from gradsync.workload import Workload
+
+    with process_group() as (rank, _):
+        match options.what:
+            case "allreduce":
+                from gradsync.measure import allreduce
+
+                text = json.dumps(allreduce.measure(options.smallest, options.largest))
+            case "layers":
+                from gradsync.measure import layers
+
+                text = layers.measure(options.model, options.batch, options.iterations, size=options.size).to_json()
+            case _:
+                from gradsync.measure import interference
+
+                workload = Workload.load(options.workload)
+                text = interference.measure(workload, options.model, options.batch, size=options.size).to_json()
+        if rank == 0:
+            write_whole(options.output, text)

@@ -1,0 +1,144 @@
+"""Train: what is refused before anything starts, and what each rank does."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from gradsync.commands.measuring import measure
+from gradsync.commands.planning import plan as make_plan
+from gradsync.commands.planning import read, refuse_rates
+from gradsync.errors import InputError
+
+# What a rank of `train` is told; None is left out.
+TRAIN_KEYS = (
+    *("model", "size", "batch", "data", "data_folder", "ranks", "peers", "epochs", "iterations", "block", "lr"),
+    *("momentum", "precision", "statistics", "reference", "conformance", "checkpoint_seconds", "output"),
+)
+
+
+def train(options: argparse.Namespace) -> dict[str, Any] | None:
+    """Train a model on real ranks of this machine, under one plan or several in turn, beside stock DDP."""
+    import tempfile
+
+    from gradsync.results import Result
+    from gradsync.runtime.launch import is_rank, launch
+
+    if is_rank():
+        _train_rank(options)
+        return None
+    _refuse_training(options)  # what can be refused is refused before anything is measured or started
+    with tempfile.TemporaryDirectory(prefix="gradsync-") as folder:
+        if options.schedule:
+            options.plan = _planned_here(options, Path(folder))
+        plans = _checked_plans(options)
+        told = [(f"--{key.replace('_', '-')}", getattr(options, key)) for key in TRAIN_KEYS]
+        told += [("--plan", path) for path in options.plan or ()] + [("--peer", name) for name in options.peer or ()]
+        command = ["train", *(str(part) for pair in told if pair[1] is not None for part in pair)]
+        command += ["--seed", *map(str, options.seed)]
+        command += ["--references" if options.references and plans else "--no-references"]
+        launch(command, options.ranks)
+    names = json.loads((options.output / "schemes.json").read_text())
+    return {name: Result.load(options.output / name / "result.json").summary for name in names}
+
+
+def _refuse_training(options: argparse.Namespace) -> None:
+    from gradsync import peers, schemes
+    from gradsync.runtime import data
+    from gradsync.runtime.launch import room_for
+
+    room_for(options.ranks, "--ranks")
+    refuse_rates(options)
+    for key in ("batch", "epochs"):
+        if getattr(options, key) < 1:
+            raise InputError(f"--{key} {getattr(options, key)}: at least 1")
+    for key in ("iterations", "conformance", "checkpoint_seconds"):
+        if not getattr(options, key) >= 0:
+            raise InputError(f"--{key.replace('_', '-')} {getattr(options, key)}: not negative")
+    if options.block < 2:
+        raise InputError(f"--block {options.block}: at least 2, since the first iteration of a block is not timed")
+    if options.iterations == 1:
+        raise InputError("--iterations 1: at least 2, since the first is not timed")
+    data.load(
+        options.data,
+        model=options.model,
+        size=options.size,
+        batch=options.batch,
+        ranks=options.ranks,
+        seed=options.seed[0],
+        folder=options.data_folder,
+    )
+    if options.plan and options.schedule:
+        raise InputError("give either --plan (files) or --schedule (names; measured and planned first), not both")
+    if not (options.plan or options.schedule or options.peer):
+        raise InputError("nothing to train: give --plan (files), --schedule (names) or --peer (names)")
+    for scheme in schemes.pick(_schemes(options.schemes), options.schedule or [], "--schedule"):
+        scheme.refuse_ranks(options.ranks)
+    if options.peer:
+        peers.pick(peers.load(options.peers), options.peer, "--peer")
+
+
+def _checked_plans(options: argparse.Namespace) -> list[Any]:
+    from gradsync import peers
+    from gradsync.check import check
+    from gradsync.plan import Plan
+
+    plans = {}
+    for path in options.plan or ():
+        plan = Plan.from_json(read(path, "plan"), str(path))
+        if plan.ranks != options.ranks:
+            raise InputError(f"plan {path} is for {plan.ranks} ranks, --ranks is {options.ranks}")
+        if plan.name in plans:
+            raise InputError(f"plan {path}: another plan is named {plan.name!r} too")
+        check(plan)
+        plans[plan.name] = plan
+    if options.peer:
+        for peer in peers.pick(peers.load(options.peers), options.peer, "--peer"):
+            if peer.name in plans:
+                raise InputError(f"--peer {peer.name}: a plan has that name too: rename one")
+            if peer.plan and peer.plan not in plans:
+                raise InputError(f"--peer {peer.name}: needs the plan {peer.plan!r}, which is not among those given")
+            if peer.plan:
+                peers.bucket_cap_mb_list(plans[peer.plan])
+    return list(plans.values())
+
+
+def _schemes(path: str | None) -> dict[str, Any]:
+    """Named schemes, or one a schedule."""
+    from gradsync import schedules, schemes
+
+    return schemes.load(path) if path else {name: schemes.Scheme(name=name) for name in schedules.names()}
+
+
+def _planned_here(options: argparse.Namespace, folder: Path) -> list[Path]:
+    """Measure this machine and plan the schedules."""
+    workload, points = folder / "workload.json", folder / "allreduce.csv"
+    common = {"ranks": [options.ranks], "model": options.model, "size": getattr(options, "size", None), "json": True}
+    sizes = {"batch": options.batch, "iterations": 10, "smallest": 1024, "largest": 1024}
+    measure(argparse.Namespace(what="layers", output=workload, workload=None, **common, **sizes))
+    measure(argparse.Namespace(what="allreduce", output=points, workload=workload, **common, **sizes))
+    plans = []
+    for name in options.schedule:
+        plans.append(folder / f"{name}.json")
+        keys = ("ranks", "lr", "momentum", "precision", "statistics", "schemes")
+        told = {key: getattr(options, key) for key in keys}
+        inputs = {"workload": workload, "allreduce": str(points), "schedule": name, "output": plans[-1]}
+        make_plan(argparse.Namespace(**told, **inputs, interference=None, option=[], prediction=None))
+    return plans
+
+
+def _train_rank(options: argparse.Namespace) -> None:
+    from gradsync import peers
+    from gradsync.plan import Plan
+    from gradsync.runtime.group import process_group
+    from gradsync.runtime.train import Options, train
+
+    plans = [Plan.from_json(read(path, "plan"), str(path)) for path in options.plan or ()]
+    chosen = peers.pick(peers.load(options.peers), options.peer, "--peer") if options.peer else []
+    told = {key: getattr(options, key) for key in TRAIN_KEYS if key not in ("ranks", "peers", "output")}
+    told |= {"seeds": tuple(options.seed), "references": options.references}
+    told["statistics"] = options.statistics == "broadcast"
+    with process_group() as (rank, ranks):
+        train(plans, chosen, Options(**told), options.output, rank, ranks)
