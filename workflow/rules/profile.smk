@@ -12,9 +12,11 @@ rule profile_job:
         nodes=1,
     params:
         model=lambda wildcards: flags(JOBS[wildcards.job], "model", "size", "batch"),
+        iterations=lambda wildcards: JOBS[wildcards.job].profile_iterations,
         code=code(*MEASURING),
     shell:
-        "{{ python -m gradsync measure layers {params.model} --ranks {resources.tasks} --output {output.workload}"
+        "{{ python -m gradsync measure layers {params.model} --ranks {resources.tasks} --iterations {params.iterations}"
+        " --output {output.workload}"
         " && python -m gradsync measure allreduce --ranks {resources.tasks}"
         " --workload {output.workload} --output {output.points}"
         " && python -m gradsync measure interference {params.model} --ranks {resources.tasks}"

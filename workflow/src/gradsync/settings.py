@@ -41,6 +41,7 @@ class Training(_Closed):
     peers: list[str] | None = Field(default=[], description="variants of stock DDP; null: all")
     references: bool = Field(default=True, description="also without communication, and on one rank alone")
     conformance: int = Field(default=3, ge=0, description="steps that plans are held against the oracle")
+    profile_iterations: int = Field(default=10, ge=2, description="in which the layers are timed, in another run")
     checkpoint_seconds: float = Field(default=120.0, ge=0)
 
     @property

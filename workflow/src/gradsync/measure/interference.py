@@ -25,7 +25,8 @@ SIZES = (5, 3, 2)  # from the smallest gradient to all of them; between them the
 ROUNDS = (2, 6)  # fewest and most; 6 are the fewest of which an interval of the median has 95 %
 BUDGET_SECONDS = 15.0
 SEGMENT_SECONDS = 0.2
-SEGMENT_ITERATIONS = 2
+SEGMENT_ITERATIONS = 2  # or one that takes long
+LONG_SECONDS = 0.5
 SEGMENTS = 3  # a size and round: both, each alone, one after the other
 MOST_MESSAGES = 400  # a segment
 
@@ -54,7 +55,7 @@ def measure(workload: Workload, name: str, batch: int, *, size: int | None = Non
     for _ in range(2):  # the first ones pay for memory
         one.compute()
     iteration = _of_the_slowest(_mean_seconds(one.compute, 3))
-    segment = max(SEGMENT_SECONDS, SEGMENT_ITERATIONS * iteration)
+    segment = max(SEGMENT_SECONDS, min(SEGMENT_ITERATIONS * iteration, max(iteration, LONG_SECONDS)))
     how_many, rounds = affordable(segment)
     buffers = {bytes_: torch.zeros(bytes_ // 4) for bytes_ in sizes(workload, how_many)}
 
