@@ -298,7 +298,9 @@ def test_a_missed_benchmark_ends_with_status_1_and_leaves_its_numbers(run, tmp_p
     monkeypatch.setattr("gradsync.measure.planning_speed.measure", lambda: found)
     ended = run("benchmark", "planning", "--results", tmp_path)
     assert ended.status == 1
-    assert ended.err.startswith("gradsync: benchmark: missed its target: slow: 1.500")
+    row, said = ended.err.splitlines()
+    assert json.loads(row) == found["rows"][0]
+    assert said.startswith("gradsync: benchmark: missed its target: slow: 1.500")
     assert json.loads((tmp_path / "benchmarks" / "planning.json").read_text()) == found
 
 
