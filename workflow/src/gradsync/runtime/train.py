@@ -137,11 +137,8 @@ class _Launch:
         if self.rank == 0:
             print(text, file=sys.stderr, flush=True)
 
-    # Contenders
-
-    def _seed(self, seed: int, states: tuple[dict[str, Any], dict[str, Any]] | None) -> None:
-        """Train everything with one seed."""
-        loaded = data.load(
+    def _data(self, seed: int) -> data.Data:
+        return data.load(
             self.options.data,
             model=self.options.model,
             size=self.options.size,
@@ -150,6 +147,12 @@ class _Launch:
             seed=seed,
             folder=self.options.data_folder,
         )
+
+    # Contenders
+
+    def _seed(self, seed: int, states: tuple[dict[str, Any], dict[str, Any]] | None) -> None:
+        """Train everything with one seed."""
+        loaded = self._data(seed)
         with data.Feed(loaded, self.rank) as feed:
             first = models.build(self.options.model, seed)
             if self.options.conformance and not self.progress.conformance:
@@ -315,16 +318,7 @@ class _Launch:
         write_whole(self.folder / "schemes.json", json.dumps(names) + "\n")
 
     def _turns_an_epoch(self) -> int:
-        loaded = data.load(
-            self.options.data,
-            model=self.options.model,
-            size=self.options.size,
-            batch=self.options.batch,
-            ranks=self.ranks,
-            seed=self.options.seeds[0],
-            folder=self.options.data_folder,
-        )
-        return loaded.batches.turns_an_epoch
+        return self._data(self.options.seeds[0]).batches.turns_an_epoch
 
     def _result(self, name: str, reference: str, memory: float) -> Result:
         records, options = self.progress.records, self.options
