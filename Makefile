@@ -1,6 +1,6 @@
 # `make` sets everything up and runs the main job; `make test` sets everything up and runs the tests.
 .DEFAULT_GOAL := all
-.PHONY: all setup test check check-style benchmark format clean help
+.PHONY: all setup test check check-style estimate image benchmark format clean help
 
 PYTHON ?= $(firstword $(foreach name,python3 python3.13 python3.12 python3.11,$(shell $(name) -c 'import sys; sys.version_info < (3, 11) or print("$(name)")' 2>/dev/null)))
 CORES ?= $(shell nproc)
@@ -27,6 +27,13 @@ check-style: .venv/.checks ## the checks without the tests
 	mypy
 	lint-imports
 
+estimate: .venv/.ready ## what CONFIG=FILE would run: number of jobs and estimated GPU hours; runs nothing
+	@snakemake --cores $(CORES) --configfile $(CONFIG) --dry-run --quiet rules
+	@gradsync estimate --config $(CONFIG)
+
+image: .venv/.ready ## build the image that jobs run in on CPUs (needs Apptainer)
+	snakemake --cores $(CORES) containers/cpu.sif
+
 benchmark: .venv/.ready ## speed of planning, and of training beside stock DDP, against their targets, into results/quick/benchmarks
 	snakemake --cores 1 benchmark
 
@@ -41,7 +48,7 @@ clean: ## remove results and the environment
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*## /\t/' | expand -t 12
 
-.venv/.ready: envs/requirements.txt envs/constraints.txt pyproject.toml
+.venv/.ready: envs/requirements.txt envs/common.txt envs/constraints.txt pyproject.toml
 	@test -n "$(PYTHON)" || { echo "gradsync needs Python 3.11 or newer: install it or run make PYTHON=/path/to/python3"; exit 2; }
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r envs/requirements.txt

@@ -13,16 +13,26 @@ include: "workflow/rules/common.smk"
 
 
 # The image of every rule, with `--sdm apptainer`.
-container: SETTINGS.container or "containers/cpu.sif"
+container: IMAGE
 
 
+include: "workflow/rules/containers.smk"
 include: "workflow/rules/external.smk"
 include: "workflow/rules/profile.smk"
+include: "workflow/rules/cluster.smk"
 include: "workflow/rules/plan.smk"
 include: "workflow/rules/train.smk"
 include: "workflow/rules/report.smk"
 include: "workflow/rules/track.smk"
 include: "workflow/rules/benchmark.smk"
+
+
+onstart:
+    refuse_cluster()
+
+
+onerror:
+    explain_failures(log)
 
 
 onsuccess:
@@ -39,6 +49,7 @@ rule all:
     input:
         rules.claims.output,
         rules.track.output,
+        CLUSTER_FILE,
         expand(f"{RESULTS}/tables/mgwfbp/{{id}}.md", id=TABLES),
         expand(f"{RESULTS}/figures/mgwfbp/{{id}}.svg", id=FIGURES),
     localrule: True

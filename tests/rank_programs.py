@@ -25,10 +25,14 @@ from gradsync.peers import Peer
 from gradsync.plan import Plan
 from gradsync.runtime.compute import ModelCompute, bind, bind_statistics
 from gradsync.runtime.ddp import StockDDP
+from gradsync.runtime.devices import pick
+from gradsync.runtime.enqueue import prepare
 from gradsync.runtime.execute import Executor
 from gradsync.runtime.group import Groups
 from gradsync.runtime.step import Step
+from gradsync.runtime.timing import all_reduce_seconds
 from gradsync.trace import Trace
+from queued_device import QueuedProcessor
 
 TINY_TURNS = 5
 HAMMER_TURNS, HAMMER_ELEMENTS = 200, 20_000
@@ -65,14 +69,49 @@ def all_schedules(rank: int, ranks: int) -> dict[tuple[str, str], Any]:
     return found
 
 
+def queued_schedules(rank: int, ranks: int) -> dict[str, Any]:
+    """Parameters after training with every schedule on a device that queues; times of messages in teams."""
+    device = QueuedProcessor()
+    groups = Groups(device)
+    found: dict[str, Any] = {}
+    for name in schedules.names():
+        try:
+            found[name] = _train(small_model.plan(name, ranks), rank, groups)
+        except Exception:  # a schedule that fails must not hide the others
+            found[name] = traceback.format_exc()
+    groups.close()
+    teams = [[number] for number in range(ranks - 1)]  # the last rank is in none
+    found["alone"] = all_reduce_seconds([4, 4000], 30, 0.01, device=device, teams=teams)
+    found["all"] = all_reduce_seconds([4, 4000], 30, 0.01, device=device)
+    return found
+
+
+def gpu_schedules(rank: int, ranks: int) -> dict[str, Any]:
+    """Parameters after training with every schedule on GPUs, and with messages on two lanes; times in teams."""
+    device = pick("cuda")
+    groups = Groups(device)
+    plans = {name: small_model.plan(name, ranks) for name in schedules.names()}
+    plans["two lanes"] = small_model.two_lanes(plans["wfbp"])
+    found: dict[str, Any] = {name: _train(plan, rank, groups) for name, plan in plans.items()}
+    groups.close()
+    found["times"] = all_reduce_seconds([4, 4_000_000], 30, 0.01, device=device)
+    return found
+
+
 def _train(plan: Plan, rank: int, groups: Groups) -> np.ndarray:
-    executor = Executor(plan, rank, groups)
-    model = small_model.build()
+    executor, device = prepare(plan, rank, groups), groups.device
+    model = small_model.build().to(device.torch_device)
     bind(model, plan, executor.buffers["parameter"])
-    compute = ModelCompute(small_model.forward(model, rank), lambda turn: small_model.sample(rank, turn))
+
+    def sample(turn: int) -> tuple[torch.Tensor, torch.Tensor]:
+        images, labels = small_model.sample(rank, turn)
+        return device.put(images), device.put(labels)
+
+    compute = ModelCompute(small_model.forward(model, rank), sample, queued=device.queued)
     executor.run(small_model.TURNS, compute)
+    compute.settle()
     compute.close()
-    return executor.buffers["parameter"].numpy().copy()
+    return executor.buffers["parameter"].cpu().numpy().copy()
 
 
 def without_message(plan: Plan, number: int) -> Plan:
@@ -232,3 +271,16 @@ def _die(plan: Plan, rank: int) -> None:
         pull(turn, step)
 
     executor.run(10_000, compute)
+
+
+# A cluster
+
+
+def cluster_teams(rank: int, ranks: int) -> Any:
+    """All-reduces of the layouts of two nodes of two ranks; what each layout's own ranks summed is not looked at."""
+    from gradsync.measure import cluster_links, cluster_nodes
+    from gradsync.runtime.devices import PROCESSOR
+
+    where = cluster_nodes.Map([[0, 1], [2, 3]], ["a", "b"], [])
+    layouts = cluster_links.layouts(where)
+    return [(layout, cluster_links.measure(layout, 400, 40_000, PROCESSOR)) for layout in layouts]

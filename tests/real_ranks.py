@@ -1,6 +1,6 @@
-"""Runs a function of `rank_programs.py` on real Gloo ranks, each a process, and brings back what each returned.
+"""Runs a function of `rank_programs.py` on real ranks, each a process, and brings back what each returned.
 
-As a script it is one such rank: the arguments are the function's name and the folder for its result.
+As a script it is one such rank: the arguments are the function's name, the folder for its result and the device.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 
 
-def run_on_ranks(program: str, ranks: int, folder: Path, timeout_seconds: float = 150.0) -> list[Any]:
+def run_on_ranks(
+    program: str, ranks: int, folder: Path, timeout_seconds: float = 150.0, device: str = "cpu"
+) -> list[Any]:
     """What `program(rank, ranks)` returned on each rank; fails with the output of the rank that failed."""
     listener = socket.create_server(("127.0.0.1", 0), backlog=64)  # rank 0 takes it over: nobody else gets the port
     children = []
@@ -26,6 +28,7 @@ def run_on_ranks(program: str, ranks: int, folder: Path, timeout_seconds: float 
             environment = {
                 **os.environ,
                 "RANK": str(rank),
+                "LOCAL_RANK": str(rank),
                 "WORLD_SIZE": str(ranks),
                 "MASTER_ADDR": "127.0.0.1",
                 "MASTER_PORT": str(listener.getsockname()[1]),
@@ -37,7 +40,7 @@ def run_on_ranks(program: str, ranks: int, folder: Path, timeout_seconds: float 
             with open(folder / f"rank{rank}.log", "wb") as log:
                 children.append(
                     subprocess.Popen(
-                        [sys.executable, __file__, program, str(folder)],
+                        [sys.executable, __file__, program, str(folder), device],
                         env=environment,
                         stdout=log,
                         stderr=subprocess.STDOUT,
@@ -64,11 +67,11 @@ def run_on_ranks(program: str, ranks: int, folder: Path, timeout_seconds: float 
     return [pickle.loads((folder / f"rank{rank}.pickle").read_bytes()) for rank in range(ranks)]
 
 
-def main(program: str, folder: str) -> None:
+def main(program: str, folder: str, device: str = "cpu") -> None:
     import rank_programs
     from gradsync.runtime.group import process_group
 
-    with process_group(60.0) as (rank, ranks):
+    with process_group(60.0, device) as (rank, ranks):
         result = getattr(rank_programs, program)(rank, ranks)
     Path(folder, f"rank{rank}.pickle").write_bytes(pickle.dumps(result))
 

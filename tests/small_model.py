@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -64,6 +65,21 @@ def options(schedule: str) -> dict[str, Any]:
 def plan(schedule: str, ranks: int, algorithm: str = NATIVE) -> Plan:
     chosen = schedules.messages(schedule, load(), COST, options(schedule))
     return ssgd.plan(schedule, load(), chosen, ranks, algorithm=algorithm, lr=LR, momentum=MOMENTUM)
+
+
+def two_lanes(plan: Plan) -> Plan:
+    """The plan with every other message on a lane of its own."""
+    (role,) = plan.roles
+    body: list[Any] = []
+    for op in role.body:
+        number = sum(other.name.startswith("message") for other in body)
+        if op.name.startswith("message") and number % 2 == 0:
+            op = dataclasses.replace(op, lane="other")
+        if op.name == "update":
+            messages = tuple(other.name for other in body if other.name.startswith("message"))
+            op = dataclasses.replace(op, after=messages)
+        body.append(op)
+    return dataclasses.replace(plan, roles=(dataclasses.replace(role, body=tuple(body)),))
 
 
 def first(plan: Plan) -> np.ndarray:

@@ -57,6 +57,24 @@ def test_executed_equals_oracle_and_plain_torch(on_ranks, name, algorithm, ranks
         assert farthest(plan, executed, reference(ranks, whole_batch=True)) < EQUAL  # no batch normalisation
 
 
+@pytest.mark.parametrize("ranks", [2, 3])
+@pytest.mark.parametrize("name", schedules.names())
+def test_executed_on_a_device_that_queues_it_equals_the_oracle(on_ranks, name, ranks):
+    for rank, result in enumerate(on_ranks("queued_schedules", ranks)):
+        assert not isinstance(result[name], str), f"rank {rank}: {result[name]}"
+        np.testing.assert_allclose(result[name], oracle(name, ranks, NATIVE)[rank], rtol=0, atol=EQUAL)
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_messages_are_timed_in_teams_and_between_all(on_ranks, ranks):
+    results = on_ranks("queued_schedules", ranks)
+    for rank, result in enumerate(results):
+        assert set(result["all"]) == {4, 4000}
+        assert all(2 <= len(times) <= 30 and min(times) > 0 for times in result["all"].values())
+        assert set(result["alone"]) == (set() if rank == ranks - 1 else {4, 4000})
+    assert len({str(result["all"]) for result in results}) == 1  # the mean of the ranks, on each
+
+
 @pytest.mark.parametrize("name", schedules.names())
 def test_every_gradient_travels_once_and_in_order(name):
     plan = small_model.plan(name, 2)

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from gradsync.kernels import KERNELS
-from gradsync.runtime.kernels import EXECUTED
+from gradsync.runtime.kernels import EXECUTED, sgd_scaled, sgd_scaled_unread
 
 ELEMENTS = 37
 SCALE = 1 / 3  # of a sum over three ranks
@@ -19,10 +19,10 @@ def random(turn: int, dtype: str = "float32") -> np.ndarray:
     return np.random.default_rng(turn).normal(size=ELEMENTS).astype(dtype)
 
 
-def both(name, reads, writes, **arguments):
+def both(name, reads, writes, executed=None, **arguments):
     """The arrays of `writes` after the NumPy and after the torch kernel; the originals are left."""
     torch_writes = [torch.from_numpy(array.copy()) for array in writes]
-    EXECUTED[name]([torch.from_numpy(array.copy()) for array in reads], torch_writes, **arguments)
+    (executed or EXECUTED[name])([torch.from_numpy(array.copy()) for array in reads], torch_writes, **arguments)
     writes = [array.copy() for array in writes]
     KERNELS[name](reads, writes, **arguments)
     return writes, [tensor.numpy() for tensor in torch_writes]
@@ -65,8 +65,9 @@ STEPS = [
 ]
 
 
+@pytest.mark.parametrize("kernel", [sgd_scaled, sgd_scaled_unread])  # of processors, and of GPUs
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
-def test_a_loss_scale_grows_and_shrinks_and_skips(momentum):
+def test_a_loss_scale_grows_and_shrinks_and_skips(momentum, kernel):
     plain = [random(99), np.zeros(ELEMENTS, "float32")][: 2 if momentum else 1]
     scaled = [*plain, np.array([1024.0, 0.0, 0.0], "float32")]
     rates = {"lr": 0.1, "momentum": momentum, "scale": SCALE}
@@ -76,7 +77,7 @@ def test_a_loss_scale_grows_and_shrinks_and_skips(momentum):
         unscaled = gradient / loss_scale
         gradient[5 : 5 + len(spoilt)] = spoilt
         before = scaled
-        scaled, executed = both("sgd_scaled", [gradient], before, growth_interval=3.0, **rates)
+        scaled, executed = both("sgd_scaled", [gradient], before, kernel, growth_interval=3.0, **rates)
         assert tuple(scaled[-1]) == tuple(executed[-1]) == wanted
         if spoilt:
             for one, other in zip(before[:-1], executed[:-1], strict=True):
@@ -105,10 +106,21 @@ def test_a_loss_scale_moves_as_torchs_does():
         np.testing.assert_allclose(ours[0], weight.detach().numpy(), rtol=1e-6)
 
 
-def test_large_finite_gradients_are_not_skipped():
+@pytest.mark.parametrize("kernel", [sgd_scaled, sgd_scaled_unread])
+def test_large_finite_gradients_are_not_skipped(kernel):
     gradient = np.full(ELEMENTS, 3e38, "float32")  # the sum of two is not finite in float32
-    for _, scaler in both("sgd_scaled", [gradient], [random(0), np.array([1.0, 0, 0], "float32")], lr=1e-3):
+    for _, scaler in both("sgd_scaled", [gradient], [random(0), np.array([1.0, 0, 0], "float32")], kernel, lr=1e-3):
         assert tuple(scaler) == (1, 1, 0)
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_in_double_precision_rates_are_not_rounded(momentum):
+    """As the oracle holds a plan with a loss scale."""
+    writes = [random(3, "float64"), *([random(4, "float64")] if momentum else []), np.array([65536.0, 0, 0])]
+    rates = {"lr": 0.1, "momentum": momentum, "scale": SCALE}
+    named, executed = both("sgd_scaled", [random(5, "float64") * 65536], writes, sgd_scaled_unread, **rates)
+    for one, other in zip(named, executed, strict=True):
+        np.testing.assert_allclose(other, one, rtol=1e-13)
 
 
 # Types

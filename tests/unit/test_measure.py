@@ -14,7 +14,7 @@ from gradsync.cli import main
 from gradsync.costs.fitted import load_points
 from gradsync.intervals import median_interval
 from gradsync.measure import allreduce, interference, layers, passes
-from gradsync.runtime import models
+from gradsync.runtime import devices, models
 from gradsync.workload import Workload
 from tiny_workloads import workload
 
@@ -120,7 +120,7 @@ def test_layers_come_in_the_order_of_autograd(alone, crossed):
 
 def test_the_times_are_those_that_passed(alone, clock, monkeypatch):
     """A model whose forward takes 20 ms and whose backward 40 ms, on a clock that nothing else moves."""
-    monkeypatch.setattr(passes, "time", clock)
+    monkeypatch.setattr(devices, "time", clock)
 
     class Backward(torch.autograd.Function):
         @staticmethod

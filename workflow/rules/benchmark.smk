@@ -7,6 +7,7 @@ rule benchmark:
 
 rule benchmark_one:
     input:
+        image=IMAGE_INPUT,
         peers=SETTINGS.peers,
     output:
         f"{RESULTS}/benchmarks/{{what}}.json",

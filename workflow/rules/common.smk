@@ -2,10 +2,13 @@
 
 import hashlib
 import os
+import sys
 from pathlib import Path
 
 from gradsync import peers, schemes, settings
 from gradsync.errors import InputError
+from gradsync.slurm import preflight, states
+from gradsync.slurm.launch import PROFILE, Cluster
 from snakemake.exceptions import WorkflowError
 
 # One whole file is the configuration; merging several would hide where a value came from.
@@ -19,10 +22,42 @@ try:
     SETTINGS = settings.load(CONFIG)
     SCHEMES = schemes.load(SETTINGS.schemes)
     PEERS = peers.load(SETTINGS.peers)
+    # The profile's settings of ranks on nodes; None: ranks are started on this machine.
+    CLUSTER = Cluster.read(
+        workflow.resource_settings.default_resources.args
+        if workflow.resource_settings.default_resources
+        else None
+    )
 except InputError as error:
     raise WorkflowError(str(error)) from None
 
+# Jobs run the code of this checkout, also in an image that holds an earlier one, and see the folders that are named.
+NAMED = {SETTINGS.external_data, *(launch.data_folder for launch in SETTINGS.training)}
+BOUND = [os.environ.get("APPTAINER_BIND")] + sorted(
+    folder for folder in NAMED - {None} if Path(folder).is_absolute()
+)
+os.environ.update(
+    PYTHONPATH=str(Path(workflow.basedir) / "workflow" / "src"),
+    APPTAINER_BIND=",".join(filter(None, BOUND)),
+)
+if SETTINGS.device == "cuda":
+    os.environ.update(APPTAINER_NV="1")
+
 RESULTS = f"results/{SETTINGS.name}"
+IMAGE = SETTINGS.container or f"containers/{SETTINGS.device}.sif"
+IN_IMAGE = any(
+    str(method) in ("apptainer", "singularity")
+    for method in workflow.deployment_settings.deployment_method
+)
+# The image is an input of the jobs that run in it; one that was built again reruns nothing by itself.
+IMAGE_INPUT = ancient(IMAGE) if IN_IMAGE else []
+# srun can't be called inside an image: on a cluster, jobs of several ranks run beside it and start each rank in one.
+RANKS_IMAGE = None if CLUSTER else IMAGE
+EACH_RANK = (
+    IMAGE if IN_IMAGE else None,
+    f"--no-home {workflow.deployment_settings.apptainer_args or ''}",
+)
+LAUNCH = CLUSTER.exported(*EACH_RANK) if CLUSTER else ""
 JOBS = {training.job: training for training in SETTINGS.training}
 TABLES = [
     *("table2", "timelines", "fig5a", "fig5a_tensors", "fig5b", "fig5b_points"),
@@ -50,6 +85,14 @@ FIGURES = [
     *DRAWN,
     *("fig5a", "fig5b", "fig6", "fig7", "fig8", "fig9a", "fig9b", "gap", "training"),
 ]
+
+
+# The cluster at hand, measured; where the configuration asks for it.
+CLUSTER_FILE = (
+    [f"config/clusters/{SETTINGS.cluster_profile.name}.yaml"]
+    if SETTINGS.cluster_profile
+    else []
+)
 
 
 def runs(*models):
@@ -96,6 +139,47 @@ FIGURE_TABLES = {
 }
 
 
+def refuse_cluster():
+    """Before anything is submitted or built: what the cluster at hand can't give is refused by name."""
+    try:
+        missing = [
+            f"{launch.job}: {launch.data_folder}"
+            for launch in SETTINGS.training
+            if launch.data_folder and not Path(launch.data_folder).is_dir()
+        ]
+        if missing:
+            raise InputError(
+                f"configuration {CONFIG}: data_folder does not exist ({'; '.join(missing)}): link or mount your data there"
+            )
+        if CLUSTER is None:
+            return
+        if SETTINGS.device == "cuda" and not CLUSTER.gpus_per_node:
+            raise InputError(
+                f"configuration {CONFIG} has device: cuda, but gpus_per_node is 0 in {PROFILE}: set it, or device: cpu"
+            )
+        most = max(
+            *(launch.ranks for launch in SETTINGS.training),
+            *SETTINGS.network.ranks,
+            SETTINGS.cluster_profile.ranks if SETTINGS.cluster_profile else 1,
+        )
+        preflight.check(
+            CLUSTER.slurm_partition or None,
+            CLUSTER.slurm_account or None,
+            nodes=CLUSTER.nodes(most),
+            cpus=CLUSTER.cpus_per_rank * min(most, CLUSTER.ranks_per_node),
+            gpus_per_node=CLUSTER.gpus(most),
+        )
+    except InputError as error:
+        raise WorkflowError(str(error)) from None
+
+
+def explain_failures(log):
+    """What ended each job that failed on the cluster, and what to do."""
+    if CLUSTER:
+        found = states.endings(Path(log).read_text(), states.log_text)
+        print(states.report(found), file=sys.stderr, flush=True)
+
+
 wildcard_constraints:
     job="|".join(JOBS) or "none",
     model="[a-z0-9]+",
@@ -138,6 +222,14 @@ MEASURING = (
     *("measure/layers.py", "measure/passes.py", "measure/allreduce.py"),
     "measure/interference.py",
 )
+CLUSTERS = (
+    *("clusters", "costs/line.py", "measure/beside.py", "measure/cluster.py"),
+    *(
+        "measure/cluster_nodes.py",
+        "measure/cluster_links.py",
+        "measure/cluster_gpus.py",
+    ),
+)
 RUNNING = (
     *(
         "plan.py",
@@ -162,6 +254,31 @@ def chosen(training):
 def beside(training):
     """Peers of a launch, in the order of config/peers.yaml."""
     return [peer.name for peer in peers.pick(PEERS, training.peers, CONFIG)]
+
+
+def nodes(ranks):
+    """Nodes that hold so many ranks; the machine at hand is one."""
+    return CLUSTER.nodes(ranks) if CLUSTER else 1
+
+
+def mpi(ranks):
+    """`srun` where ranks are started by it: Slurm then leaves the job's tasks to the job."""
+    return "srun" if CLUSTER and ranks > 1 else ""
+
+
+def start(ranks):
+    """Before a command that all ranks run themselves; empty where it starts its ranks on the machine at hand."""
+    return CLUSTER.started(ranks, *EACH_RANK) if CLUSTER and ranks > 1 else ""
+
+
+def sbatch(ranks):
+    """What else a job of so many ranks asks Slurm for."""
+    return CLUSTER.sbatch(ranks) if CLUSTER else ""
+
+
+def cores_a_rank():
+    """Cores of a job that measures: a rank's share on a cluster, all of the machine at hand."""
+    return CLUSTER.cpus_per_rank if CLUSTER else workflow.cores or 1
 
 
 def flags(chosen, *keys):

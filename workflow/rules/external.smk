@@ -1,9 +1,13 @@
 rule external:
     # Third-party logs: from a folder, else one attempt to fetch them. What depends on them says when they are missing.
+    # On the submitting host: compute nodes often have no network.
+    input:
+        image=IMAGE_INPUT,
     output:
         f"{RESULTS}/external/status.json",
     log:
         f"{RESULTS}/logs/external.log",
+    localrule: True
     threads: 1
     resources:
         tasks=1,

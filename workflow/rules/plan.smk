@@ -1,5 +1,6 @@
 rule plan:
     input:
+        image=IMAGE_INPUT,
         workload=f"{RESULTS}/profile/{{job}}/workload.json",
         points=f"{RESULTS}/profile/{{job}}/allreduce.csv",
         interference=f"{RESULTS}/profile/{{job}}/interference.json",

@@ -1,5 +1,6 @@
 rule table:
     input:
+        IMAGE_INPUT,
         lambda wildcards: TABLE_INPUTS.get(wildcards.id, []),
         SETTINGS.schemes,
         SETTINGS.cluster,
@@ -21,6 +22,7 @@ rule table:
 
 rule figure:
     input:
+        IMAGE_INPUT,
         lambda wildcards: [
             table_file(id) for id in FIGURE_TABLES.get(wildcards.id, [wildcards.id])
         ],
@@ -43,6 +45,7 @@ rule figure:
 
 rule claims:
     input:
+        IMAGE_INPUT,
         expand(f"{RESULTS}/tables/mgwfbp/{{id}}.csv", id=TABLES),
         SETTINGS.papers,
     output:

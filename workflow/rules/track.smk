@@ -1,6 +1,7 @@
 rule track:
     # One process imports all results after all jobs: nothing races for the database, and no timed loop ever logs.
     input:
+        IMAGE_INPUT,
         runs(),
         expand(f"{RESULTS}/figures/mgwfbp/{{id}}.svg", id=FIGURES),
     output:

@@ -1,7 +1,8 @@
 rule train:
-    # One launch runs all schemes and peers in turn, so that they can be compared. Ranks take their rendezvous from the
-    # environment. A run that was interrupted goes on from its checkpoint, which lies beside the output.
+    # One launch runs all schemes and peers in turn, in one allocation, so that they can be compared: separate jobs would
+    # land on other nodes. A run that was interrupted goes on from its checkpoint, which lies beside the output.
     input:
+        image=IMAGE_INPUT,
         plans=lambda wildcards: expand(
             f"{RESULTS}/plans/{wildcards.job}/{{scheme}}.json",
             scheme=chosen(JOBS[wildcards.job]),
@@ -11,11 +12,17 @@ rule train:
         f"{RESULTS}/runs/train/{{job}}/schemes.json",
     log:
         f"{RESULTS}/logs/train/{{job}}.log",
-    threads: workflow.cores or 1  # a measurement has the machine to itself
+    container:
+        RANKS_IMAGE
+    threads: cores_a_rank()  # a measurement has the machine to itself
     resources:
+        mpi=lambda wildcards: mpi(JOBS[wildcards.job].ranks),
         tasks=lambda wildcards: JOBS[wildcards.job].ranks,
-        nodes=1,
+        nodes=lambda wildcards: nodes(JOBS[wildcards.job].ranks),
+        slurm_extra=lambda wildcards: sbatch(JOBS[wildcards.job].ranks),
     params:
+        launch=lambda wildcards: LAUNCH,  # holds braces
+        device=SETTINGS.device,
         training=lambda wildcards: flags(
             JOBS[wildcards.job],
             *("model", "size", "data", "data_folder", "batch", "epochs", "iterations"),
@@ -35,6 +42,6 @@ rule train:
         folder=lambda wildcards, output: Path(output[0]).parent,
         code=code(*RUNNING),
     shell:
-        "python -m gradsync train {params.training} --seed {params.seeds} --ranks {resources.tasks} {params.references}"
+        "{params.launch}python -m gradsync train --device {params.device} {params.training} --seed {params.seeds} --ranks {resources.tasks} {params.references}"
         " {params.plans} --peers {input.peers} {params.stock} --output {params.folder}"
         " 2>&1 | tee {log}; exit ${{PIPESTATUS[0]}}"

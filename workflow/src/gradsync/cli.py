@@ -11,6 +11,7 @@ from typing import Any
 
 from gradsync import __version__, commands
 from gradsync.errors import InputError, RunError
+from gradsync.slurm import rendezvous
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -18,6 +19,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = _parser()
     options = parser.parse_args(arguments)
     try:
+        rendezvous.adopt()
         result = options.run(options)
         if result is not None:
             print(json.dumps(result, indent=1) if options.json else _text(result), flush=True)
@@ -91,6 +93,7 @@ def _parser() -> argparse.ArgumentParser:
     train = command(commands.train)
     _model_and_data(train)
     train.add_argument("--ranks", type=int, default=2)
+    _device(train)
     train.add_argument("--plan", type=Path, action="append", metavar="PLAN.json", help="a plan (may be repeated)")
     train.add_argument(
         "--schedule", action="append", metavar="NAME", help="measure, plan and train this scheme (may be repeated)"
@@ -135,6 +138,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="N",
         help="ranks that work at the same time; allreduce: one or several numbers of them, a launch each",
     )
+    _device(measure)
     measure.add_argument("--model", default="lenet5", help="layers, interference: the model")
     measure.add_argument(
         "--size", type=int, metavar="PX", help="layers, interference: pixels of a side (default: the model's own)"
@@ -158,7 +162,14 @@ def _parser() -> argparse.ArgumentParser:
         help="layers: the workload; allreduce: its points, CSV; interference: the factors, JSON",
     )
 
+    _image(command(commands.image))
+
+    _cluster(command(commands.cluster))
+
+    _slurm(command(commands.slurm))
+
     for run in (
+        commands.estimate,
         commands.external,
         commands.table,
         commands.figure,
@@ -179,6 +190,115 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _image(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("kind", choices=["base", "cpu", "cuda"], help="the base, or gradsync with that build of torch")
+    parser.add_argument("--check", action="store_true", help="build nothing: solve the environment and judge its torch")
+    parser.add_argument("--output", type=Path, metavar="IMAGE.sif", help="(default: containers/KIND.sif)")
+    parser.add_argument(
+        "--base",
+        type=Path,
+        default=Path("containers/base.sif"),
+        metavar="IMAGE.sif",
+        help="cpu, cuda: their base",
+    )
+    parser.add_argument(
+        "--bootstrap",
+        choices=["debootstrap", "docker"],
+        default="debootstrap",
+        help="base: its source",
+    )
+    parser.add_argument("--mirror", metavar="URL", help="base, debootstrap: (default: this host's)")
+    parser.add_argument("--suite", metavar="NAME", help="base, debootstrap: (default: this host's)")
+    parser.add_argument("--from", dest="registry_image", metavar="IMAGE", help="base, docker: an image of a registry")
+    parser.add_argument("--log", type=Path, metavar="FILE", help="all that the build prints (default: by the image)")
+    parser.add_argument("--force", action="store_true", help="replace an image that is there")
+
+
+def _cluster(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(metavar="measure|show|assemble", dest="action", required=True)
+
+    def action(name: str, text: str) -> argparse.ArgumentParser:
+        added = actions.add_parser(
+            name, help=text, description=text, formatter_class=argparse.ArgumentDefaultsHelpFormatter
+        )
+        added.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print the result as JSON")
+        return added
+
+    measure = action("measure", "Measure everything; under srun, or any launcher of ranks, all ranks run this.")
+    measure.add_argument("name", metavar="NAME")
+    measure.add_argument(
+        "--ranks",
+        type=int,
+        nargs="+",
+        metavar="N",
+        help="numbers of ranks on one node (default: 2 on processors, 2, 4, .. all on GPUs and under a launcher)",
+    )
+    measure.add_argument(
+        "--models",
+        nargs="*",
+        default=["all"],
+        metavar="NAME[:size=PX][:batch=N]",
+        help="whose layers are timed, and whose messages are measured; all, or none after --models",
+    )
+    measure.add_argument("--iterations", type=int, default=10, help="that are timed of each model")
+    measure.add_argument("--smallest", type=int, metavar="BYTES", help="message (default: smallest gradient)")
+    measure.add_argument("--largest", type=int, metavar="BYTES", help="message (default: all of the largest model)")
+    measure.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    measure.add_argument(
+        "--only", nargs="+", choices=["nodes", "links", "layers"], help="only parts, to be assembled (default: all)"
+    )
+    measure.add_argument(
+        "--parts", type=Path, metavar="FOLDER", help="where parts are kept (default: beside the output, hidden)"
+    )
+    measure.add_argument("--force", action="store_true", help="measure again what is kept")
+    measure.add_argument("--launched", action="store_true", help=argparse.SUPPRESS)  # our own launcher assembles
+    show = action("show", "A measured cluster as tables.")
+    show.add_argument("file", metavar="FILE")
+    assemble = action("assemble", "One profile of parts that several jobs have measured.")
+    assemble.add_argument("name", metavar="NAME")
+    assemble.add_argument(
+        "--part", type=Path, nargs="+", required=True, metavar="FILE.json", help="what measure --only leaves behind"
+    )
+    assemble.add_argument(
+        "--workload", type=Path, nargs="+", default=[], metavar="W.json", help="what gradsync measure layers writes"
+    )
+    for added in (measure, assemble):
+        added.add_argument("--output", type=Path, metavar="FILE.yaml", help="(default: config/clusters/NAME.yaml)")
+
+
+def _slurm(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(metavar="start|stop|status|check|why", dest="action", required=True)
+
+    def action(name: str, text: str) -> argparse.ArgumentParser:
+        added = actions.add_parser(
+            name, help=text, description=text, formatter_class=argparse.ArgumentDefaultsHelpFormatter
+        )
+        added.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print the result as JSON")
+        return added
+
+    start = action("start", "A real Slurm of several nodes on this machine, to try the profile; prints what to export.")
+    start.add_argument("--nodes", type=int, default=4)
+    start.add_argument("--cpus", type=int, default=2, help="that a node claims, whatever this machine has")
+    start.add_argument(
+        "--gpus-per-node", type=int, default=0, help="that a node claims: stand-ins, with nothing behind"
+    )
+    start.add_argument("--memory", type=int, metavar="MB", help="that a node claims (default: its share of all)")
+    stop = action("stop", "End it and its jobs.")
+    status = action("status", "What runs of it.")
+    for added in (start, stop, status):
+        added.add_argument("--folder", type=Path, default=Path("results/slurm"), help="where all of it lies")
+    check = action("check", "Whether this cluster would take the largest job; what to change where not.")
+    check.add_argument("--partition", metavar="NAME", help="(default: the cluster's)")
+    check.add_argument("--account", metavar="NAME", help="(default: yours)")
+    check.add_argument("--nodes", type=int, default=1)
+    check.add_argument("--cpus", type=int, default=1, help="of a node")
+    check.add_argument("--gpus-per-node", type=int, default=0)
+    check.add_argument("--memory", type=int, default=0, metavar="MB", help="of a node")
+    check.add_argument("--minutes", type=int, default=0, help="that the job may take")
+    why = action("why", "Why jobs of a run failed, and what to change.")
+    why.add_argument("log", nargs="?", type=Path, metavar="LOG", help="of Snakemake (default: the newest here)")
+
+
 def _model_and_data(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", default="lenet5", help="lenet5, resnet18, resnet50, vgg19 or googlenet")
     parser.add_argument("--size", type=int, metavar="PX", help="side of the input (default: the model's own)")
@@ -189,6 +309,15 @@ def _model_and_data(parser: argparse.ArgumentParser) -> None:
         help="digits (scikit-learn's), mnist, cifar10, imagenet (from --data-folder) or synthetic",
     )
     parser.add_argument("--data-folder", metavar="FOLDER", help="where mnist, cifar10 or imagenet lie")
+
+
+def _device(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--device",
+        choices=["cpu", "cuda"],
+        default="cpu",
+        help="where ranks compute: cuda takes a GPU a rank, and NCCL",
+    )
 
 
 def _precision_and_statistics(parser: argparse.ArgumentParser) -> None:
@@ -207,12 +336,19 @@ def _precision_and_statistics(parser: argparse.ArgumentParser) -> None:
 
 
 def _workload_and_cost(parser: argparse.ArgumentParser, ranks: bool = True) -> None:
-    parser.add_argument("--workload", required=True, metavar="W.json", help="layers in backward order; see the README")
     parser.add_argument(
+        "--workload", required=True, metavar="W.json|MODEL", help="layers in backward order; or a model of --cluster"
+    )
+    cost = parser.add_mutually_exclusive_group(required=True)
+    cost.add_argument(
         "--allreduce",
-        required=True,
         metavar="a=SECONDS,b=SECONDS_PER_BYTE|POINTS.csv",
         help="cost of an all-reduce: a line, or measured bytes,seconds to fit",
+    )
+    cost.add_argument("--cluster", metavar="CLUSTER.yaml", help="a measured cluster: its all-reduces and layer times")
+    parser.add_argument("--nodes", type=int, metavar="K", help="--cluster: on so many nodes (default: the fewest)")
+    parser.add_argument(
+        "--scale", action="store_true", help="--cluster: where that number of ranks was not measured, scale as a ring"
     )
     parser.add_argument(
         "--interference", metavar="FILE.json", help="how computation and messages slow one another down, as measured"

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from gradsync import peers, schemes
 from gradsync.errors import InputError
@@ -66,6 +66,25 @@ class NetworkProfile(_Closed):
     largest: int = Field(default=16 * 1024 * 1024, ge=4, description="bytes")
 
 
+class ClusterProfile(_Closed):
+    """The cluster at hand, measured and written to config/clusters/NAME.yaml."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    ranks: int = Field(default=2, ge=1, description="that measure, over all nodes they need")
+    models: list[str] = Field(default=["all"], min_length=1, description="NAME[:size=PIXELS][:batch=SAMPLES]; all")
+    iterations: int = Field(default=10, ge=2)
+
+
+class Estimate(_Closed):
+    """What a launch is assumed to run at before anything is measured: for estimated GPU hours only."""
+
+    teraflops: float = Field(
+        default=20.0, gt=0, description="sustained by a rank in training, 1e12 operations a second"
+    )
+    gigabits: float = Field(default=50.0, gt=0, description="a rank's share of its node's link, 1e9 bits a second")
+    startup_seconds: float = Field(default=120.0, ge=0, description="of a job, before its first iteration")
+
+
 class Figure9(_Closed):
     """The simulated clusters of the MG-WFBP paper, and the sizes beyond for the gap to the optimum."""
 
@@ -101,12 +120,32 @@ class Settings(_Closed):
     papers: list[str] = ["config/papers/mgwfbp.yaml"]
     cluster: str = "config/clusters/k80-10gbe.yaml"
     external_data: str | None = Field(default=None, description="folder with third-party logs")
-    container: str | None = None
+    device: Literal["cpu", "cuda"] = "cpu"
+    container: str | None = Field(default=None, description="image of all jobs; null: containers/DEVICE.sif, built")
     training: list[Training] = []
+    cluster_profile: ClusterProfile | None = None
+    estimate: Estimate = Estimate()
     profiles: dict[str, Profile] = {"resnet50": Profile(batch=4), "googlenet": Profile(batch=4)}
     network: NetworkProfile = NetworkProfile()
     figure9: Figure9 = Figure9()
     mlflow: MLflow = MLflow()
+
+    @field_validator("training", mode="before")
+    @classmethod
+    def _one_launch_each(cls, entries: object) -> object:
+        """`ranks: [2, 4]` is two launches that are alike otherwise."""
+        if not isinstance(entries, list):
+            return entries
+        return [
+            {**entry, "ranks": ranks} if isinstance(entry, dict) else entry
+            for entry in entries
+            for ranks in (_listed(entry) if isinstance(entry, dict) else [None])
+        ]
+
+
+def _listed(entry: dict[str, object]) -> list[object]:
+    ranks = entry.get("ranks")
+    return ranks if isinstance(ranks, list) and ranks else [ranks]
 
 
 def load(path: str | Path) -> Settings:

@@ -3,21 +3,28 @@
 Modules that a subcommand does not need are not imported: `gradsync plan` never loads torch.
 """
 
-from gradsync.commands.configured import benchmark, claims, external, figure, table, track
+from gradsync.commands.cluster import cluster
+from gradsync.commands.configured import benchmark, claims, estimate, external, figure, table, track
+from gradsync.commands.images import image
 from gradsync.commands.measuring import measure
 from gradsync.commands.planning import draw, export, plan, simulate
+from gradsync.commands.slurm import slurm
 from gradsync.commands.training import train
 
 __all__ = [
     "benchmark",
     "claims",
+    "cluster",
     "draw",
+    "estimate",
     "export",
     "external",
     "figure",
+    "image",
     "measure",
     "plan",
     "simulate",
+    "slurm",
     "table",
     "track",
     "train",

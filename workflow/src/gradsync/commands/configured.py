@@ -18,6 +18,25 @@ def _configured(options: argparse.Namespace) -> tuple[Any, Path]:
     return loaded, options.results or Path("results") / loaded.name
 
 
+def estimate(options: argparse.Namespace) -> dict[str, Any] | None:
+    """Estimate what a configuration will cost on a cluster, from its models and stated assumptions: GPU hours."""
+    from gradsync.measure import gpu_hours
+
+    loaded, _ = _configured(options)
+    launches = gpu_hours.estimate(loaded)
+    if options.json:
+        total = sum(launch.gpu_hours for launch in launches)
+        return {"launches": [launch._asdict() for launch in launches], "gpu_hours": total}
+    assumed = loaded.estimate
+    print(gpu_hours.table(launches))
+    print(
+        f"assumed: {assumed.teraflops:g} TFLOP/s and {assumed.gigabits:g} Gbit/s a rank, nothing overlaps, "
+        f"{assumed.startup_seconds:g} s of start-up a job (`estimate` in {options.config}); profiles of the network "
+        "and the cluster come on top"
+    )
+    return None
+
+
 def external(options: argparse.Namespace) -> dict[str, Any]:
     """Obtain the third-party logs of a configuration and check their SHA-256."""
     from gradsync.measure import third_party

@@ -24,12 +24,13 @@ def measure(options: argparse.Namespace) -> dict[str, Any] | None:
 
 def _refuse_measurement(options: argparse.Namespace) -> None:
     """What can be refused is refused before anything starts. Sets the sizes that a workload asks for."""
-    from gradsync.runtime import models
+    from gradsync.runtime import devices, models
     from gradsync.runtime.launch import room_for
     from gradsync.workload import Workload
 
     for ranks in options.ranks:
         room_for(ranks, "--ranks")
+        devices.refuse(options.device, ranks)
     if options.what != "layers" and min(options.ranks) < 2:
         raise InputError(f"measure {options.what}: --ranks must be at least 2")
     if options.what != "allreduce" and len(options.ranks) > 1:
@@ -58,10 +59,11 @@ def _measured_allreduce(options: argparse.Namespace) -> dict[str, Any]:
     import tempfile
 
     from gradsync.measure import allreduce
-    from gradsync.results import machine, write_whole
+    from gradsync.results import write_whole
 
-    points, made_with = [], {}
-    cores = machine()["cores"]
+    points: list[allreduce.Point] = []
+    made_with: dict[str, Any] = {}
+    notes: list[str] = []
     with tempfile.TemporaryDirectory(prefix="gradsync-") as folder:
         for ranks in options.ranks:
             print(f"measure allreduce: {ranks} ranks, {options.smallest} to {options.largest} B", file=sys.stderr)
@@ -71,7 +73,8 @@ def _measured_allreduce(options: argparse.Namespace) -> dict[str, Any]:
             points += [allreduce.point(ranks, int(size), times) for size, times in content["seconds"].items()]
             made_with[f"threads, {ranks} ranks"] = content["provenance"].pop("threads")
             made_with |= content["provenance"]
-    notes = [f"{ranks} ranks share {cores} cores" for ranks in options.ranks if ranks > cores]
+            if options.device == "cpu" and ranks > made_with["cores"]:
+                notes.append(f"{ranks} ranks share {made_with['cores']} cores")
     write_whole(options.output, allreduce.to_csv(points, {**made_with, "notes": notes}))
     answer = {"fits": allreduce.fits(points), "notes": notes, "output": str(options.output)}
     if options.json:
@@ -83,7 +86,7 @@ def _measured_allreduce(options: argparse.Namespace) -> dict[str, Any]:
 def _launch_measurement(options: argparse.Namespace, ranks: int, output: Path) -> None:
     from gradsync.runtime.launch import launch
 
-    keys = ("model", "size", "batch", "iterations", "smallest", "largest", "workload")
+    keys = ("model", "size", "batch", "iterations", "smallest", "largest", "workload", "device")
     given = {key: getattr(options, key) for key in keys} | {"ranks": ranks, "output": output}
     told = [part for key, value in given.items() if value is not None for part in (f"--{key}", str(value))]
     launch(["measure", options.what, *told], ranks)
@@ -91,23 +94,29 @@ def _launch_measurement(options: argparse.Namespace, ranks: int, output: Path) -
 
 def _measure_rank(options: argparse.Namespace) -> None:
     from gradsync.results import write_whole
+    from gradsync.runtime import devices
     from gradsync.runtime.group import process_group
     from gradsync.workload import Workload
 
-    with process_group() as (rank, _):
+    with process_group(device=options.device) as (rank, _):
+        device = devices.pick(options.device)
         match options.what:
             case "allreduce":
                 from gradsync.measure import allreduce
 
-                text = json.dumps(allreduce.measure(options.smallest, options.largest))
+                text = json.dumps(allreduce.measure(options.smallest, options.largest, device))
             case "layers":
                 from gradsync.measure import layers
 
-                text = layers.measure(options.model, options.batch, options.iterations, size=options.size).to_json()
+                text = layers.measure(
+                    options.model, options.batch, options.iterations, size=options.size, device=device
+                ).to_json()
             case _:
                 from gradsync.measure import interference
 
                 workload = Workload.load(options.workload)
-                text = interference.measure(workload, options.model, options.batch, size=options.size).to_json()
+                text = interference.measure(
+                    workload, options.model, options.batch, size=options.size, device=device
+                ).to_json()
         if rank == 0:
             write_whole(options.output, text)

@@ -28,6 +28,25 @@ def cost_of(text: str, option: str = "--allreduce", ranks: int | None = None) ->
         raise InputError(f"{option} {text}: a and b must be numbers") from None
 
 
+def _workload_and_cost(options: argparse.Namespace, ranks: int) -> tuple[Any, Any, list[str]]:
+    """(workload, cost of an all-reduce of `ranks` ranks, warnings) from files, or from a measured cluster."""
+    from gradsync import clusters
+    from gradsync.clusters import choice
+    from gradsync.workload import Workload
+
+    if not options.cluster:
+        for key in ("nodes", "scale"):
+            if getattr(options, key):
+                raise InputError(f"--{key}: only with --cluster, whose all-reduces it chooses from")
+        return Workload.load(options.workload), cost_of(options.allreduce, ranks=ranks), []
+    profile = clusters.load(options.cluster)
+    cost, each, warnings = choice.cost(profile, options.cluster, ranks, nodes=options.nodes, scale=options.scale)
+    if Path(options.workload).is_file():
+        return Workload.load(options.workload), cost, warnings
+    workload, more = choice.workload(profile, options.cluster, options.workload, each)
+    return workload, cost, warnings + more
+
+
 def _value(text: str) -> Any:
     lowered = text.lower()
     if lowered in ("true", "false"):
@@ -101,11 +120,9 @@ def plan(options: argparse.Namespace) -> dict[str, Any]:
     from gradsync import schemes
     from gradsync.check import check
     from gradsync.results import write_whole
-    from gradsync.workload import Workload
 
     refuse_rates(options)
-    workload = Workload.load(options.workload)
-    cost = cost_of(options.allreduce, ranks=options.ranks)
+    workload, cost, warnings = _workload_and_cost(options, options.ranks)
     interference = _interference(options, options.ranks)
     if options.schemes:
         (scheme,) = schemes.pick(schemes.load(options.schemes), [options.schedule], "--schedule")
@@ -130,6 +147,7 @@ def plan(options: argparse.Namespace) -> dict[str, Any]:
     )
     check(plan)
     answer = _predicted(plan, workload, cost, interference)
+    answer["warnings"] = warnings + answer["warnings"]
     if options.output:
         write_whole(options.output, plan.to_json() + "\n")
     if options.prediction:
@@ -154,11 +172,10 @@ def simulate(options: argparse.Namespace) -> dict[str, Any]:
     from gradsync.plan import Plan
     from gradsync.results import write_whole
     from gradsync.simulate import lower_bound_seconds, simulate
-    from gradsync.workload import Workload
 
     plan = Plan.from_json(read(options.plan, "plan"), options.plan)
-    workload = Workload.load(options.workload)
-    network = alpha_beta.around(cost_of(options.allreduce, ranks=plan.ranks), plan.ranks)
+    workload, cost, warnings = _workload_and_cost(options, plan.ranks)
+    network = alpha_beta.around(cost, plan.ranks)
     interference = _interference(options, plan.ranks)
     if options.point_to_point:
         network = Network({**network.costs, "send": cost_of(options.point_to_point, "--point-to-point")})
@@ -170,12 +187,16 @@ def simulate(options: argparse.Namespace) -> dict[str, Any]:
         write_whole(options.output, trace.to_json() + "\n")
     if options.chrome:
         write_whole(options.chrome, trace.to_chrome() + "\n")
+    for warning in warnings:
+        print(f"gradsync: warning: {warning}", file=sys.stderr)
     return {
         "plan": plan.name,
         "turns": trace.turns,
         "iteration_seconds": trace.iteration_seconds(plan.pace),
         "exposed_communication_seconds": trace.exposed_communication_seconds(plan.pace),
         "lower_bound_seconds": lower_bound_seconds(workload, network),
+        "allreduce": cost.describe(),
+        "warnings": warnings,
     }
 
 

@@ -15,7 +15,7 @@ from gradsync.errors import InputError
 # What a rank of `train` is told; None is left out.
 TRAIN_KEYS = (
     *("model", "size", "batch", "data", "data_folder", "ranks", "peers", "epochs", "iterations", "block", "lr"),
-    *("momentum", "precision", "statistics", "reference", "conformance", "checkpoint_seconds", "output"),
+    *("momentum", "precision", "statistics", "reference", "conformance", "checkpoint_seconds", "device", "output"),
 )
 
 
@@ -24,13 +24,17 @@ def train(options: argparse.Namespace) -> dict[str, Any] | None:
     import tempfile
 
     from gradsync.results import Result
-    from gradsync.runtime.launch import is_rank, launch
+    from gradsync.runtime.launch import elsewhere, is_rank, launch
 
     if is_rank():
         _train_rank(options)
         return None
     _refuse_training(options)  # what can be refused is refused before anything is measured or started
-    with tempfile.TemporaryDirectory(prefix="gradsync-") as folder:
+    shared = None
+    if elsewhere():  # all nodes must see the plans that are made here
+        shared = options.output.parent
+        shared.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="gradsync-", dir=shared) as folder:
         if options.schedule:
             options.plan = _planned_here(options, Path(folder))
         plans = _checked_plans(options)
@@ -46,10 +50,12 @@ def train(options: argparse.Namespace) -> dict[str, Any] | None:
 
 def _refuse_training(options: argparse.Namespace) -> None:
     from gradsync import peers, schemes
-    from gradsync.runtime import data
-    from gradsync.runtime.launch import room_for
+    from gradsync.runtime import data, devices
+    from gradsync.runtime.launch import elsewhere, room_for
 
     room_for(options.ranks, "--ranks")
+    if not elsewhere():
+        devices.refuse(options.device, options.ranks)
     refuse_rates(options)
     for key in ("batch", "epochs"):
         if getattr(options, key) < 1:
@@ -84,6 +90,7 @@ def _checked_plans(options: argparse.Namespace) -> list[Any]:
     from gradsync import peers
     from gradsync.check import check
     from gradsync.plan import Plan
+    from gradsync.runtime import enqueue
 
     plans = {}
     for path in options.plan or ():
@@ -93,6 +100,8 @@ def _checked_plans(options: argparse.Namespace) -> list[Any]:
         if plan.name in plans:
             raise InputError(f"plan {path}: another plan is named {plan.name!r} too")
         check(plan)
+        if options.device != "cpu":
+            enqueue.refuse(plan)
         plans[plan.name] = plan
     if options.peer:
         for peer in peers.pick(peers.load(options.peers), options.peer, "--peer"):
@@ -116,6 +125,7 @@ def _planned_here(options: argparse.Namespace, folder: Path) -> list[Path]:
     """Measure this machine and plan the schedules."""
     workload, points = folder / "workload.json", folder / "allreduce.csv"
     common = {"ranks": [options.ranks], "model": options.model, "size": getattr(options, "size", None), "json": True}
+    common["device"] = options.device
     sizes = {"batch": options.batch, "iterations": 10, "smallest": 1024, "largest": 1024}
     measure(argparse.Namespace(what="layers", output=workload, workload=None, **common, **sizes))
     measure(argparse.Namespace(what="allreduce", output=points, workload=workload, **common, **sizes))
@@ -125,7 +135,15 @@ def _planned_here(options: argparse.Namespace, folder: Path) -> list[Path]:
         keys = ("ranks", "lr", "momentum", "precision", "statistics", "schemes")
         told = {key: getattr(options, key) for key in keys}
         inputs = {"workload": workload, "allreduce": str(points), "schedule": name, "output": plans[-1]}
-        make_plan(argparse.Namespace(**told, **inputs, interference=None, option=[], prediction=None))
+        unset: dict[str, Any] = {
+            "cluster": None,
+            "nodes": None,
+            "scale": False,
+            "interference": None,
+            "prediction": None,
+            "option": [],
+        }
+        make_plan(argparse.Namespace(**told, **inputs, **unset))
     return plans
 
 
@@ -140,5 +158,5 @@ def _train_rank(options: argparse.Namespace) -> None:
     told = {key: getattr(options, key) for key in TRAIN_KEYS if key not in ("ranks", "peers", "output")}
     told |= {"seeds": tuple(options.seed), "references": options.references}
     told["statistics"] = options.statistics == "broadcast"
-    with process_group() as (rank, ranks):
+    with process_group(device=options.device) as (rank, ranks):
         train(plans, chosen, Options(**told), options.output, rank, ranks)

@@ -1,4 +1,4 @@
-"""Measure all-reduce times between ranks of this machine: the points that a cost is fitted to.
+"""Measure all-reduce times between the running ranks: the points that a cost is fitted to.
 
 Columns and bus bandwidth are those of nccl-tests, with the median as time: algbw is bytes over seconds, busbw is
 algbw x 2(N-1)/N, which for any number of ranks compares with the speed of the link.
@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-import torch.distributed as dist
 
 from gradsync.costs import fitted
 from gradsync.intervals import median_interval
-from gradsync.results import machine
+from gradsync.runtime.devices import PROCESSOR, Device
+from gradsync.runtime.hosts import machines
 from gradsync.runtime.timing import all_reduce_seconds
 
 REPEATS = 120  # a small message has many: some of them wait a whole time slice for a core, most do not
@@ -46,16 +46,16 @@ def sizes(smallest: int, largest: int, a_decade: int = 4) -> list[int]:
     return sorted({int(size) // 4 * 4 for size in np.geomspace(first, last, count)} | {first, last})
 
 
-def measure(smallest: int, largest: int) -> dict[str, Any]:
+def measure(smallest: int, largest: int, device: Device = PROCESSOR) -> dict[str, Any]:
     """Seconds of each repeat by message size, and what they were measured with; collective over the running ranks."""
     return {
-        "seconds": all_reduce_seconds(sizes(smallest, largest), REPEATS, SECONDS_A_SIZE),
+        "seconds": all_reduce_seconds(sizes(smallest, largest), REPEATS, SECONDS_A_SIZE, device=device),
         "provenance": {
             "repeats": f"{REPEATS // 15} to {REPEATS}, about {SECONDS_A_SIZE:g} s a size",
             "threads": torch.get_num_threads(),
-            "backend": dist.get_backend(),
             "torch": torch.__version__,
-            **machine(),
+            **machines(),
+            **device.provenance(),
         },
     }
 

@@ -3,13 +3,15 @@
 Per rank a thread all-reduces messages of one size without a pause, as a lane of an execution does, while the calling
 thread runs forward and backward. Each is compared with itself alone, in turns: alone, both, both, alone. What one after
 the other takes longer than the sum of the two is what handing over to the other thread costs, there and back.
+
+On a GPU, messages share its multiprocessors and its memory with computation; `beside.py` measures that.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -17,8 +19,11 @@ import torch.distributed as dist
 
 from gradsync.costs.interference import Interference, Slowdown
 from gradsync.intervals import median_interval
+from gradsync.measure.beside import Queues
 from gradsync.measure.passes import Pass
-from gradsync.results import machine
+from gradsync.runtime.devices import PROCESSOR, Device
+from gradsync.runtime.group import own_group
+from gradsync.runtime.hosts import machines
 from gradsync.workload import Workload
 
 SIZES = (5, 3, 2)  # from the smallest gradient to all of them; between them the factors are interpolated
@@ -44,51 +49,60 @@ def affordable(segment: float) -> tuple[int, int]:
     return count, int(np.clip(steps // count, *ROUNDS))
 
 
-def measure(workload: Workload, name: str, batch: int, *, size: int | None = None, seed: int = 0) -> Interference:
+def measure(
+    workload: Workload,
+    name: str,
+    batch: int,
+    *,
+    size: int | None = None,
+    seed: int = 0,
+    device: Device = PROCESSOR,
+) -> Interference:
     """The factors of the running ranks, the same on all of them; collective over at least two.
 
     A factor is a ratio of mean seconds, an iteration or a message, slowest rank, both against alone in one round; the
     median of the rounds counts.
     """
-    one = Pass(name, size, batch, seed)
-    group = dist.new_group()
+    one = Pass(name, size, batch, seed, device)
+    group = own_group(device)
+    side: Threads | Queues = Queues(device) if device.queued else Threads()
     for _ in range(2):  # the first ones pay for memory
         one.compute()
-    iteration = _of_the_slowest(_mean_seconds(one.compute, 3))
+    iteration = of_the_slowest(side.computing(one.compute, 3))
     segment = max(SEGMENT_SECONDS, min(SEGMENT_ITERATIONS * iteration, max(iteration, LONG_SECONDS)))
     how_many, rounds = affordable(segment)
-    buffers = {bytes_: torch.zeros(bytes_ // 4) for bytes_ in sizes(workload, how_many)}
+    buffers = {bytes_: torch.zeros(bytes_ // 4, device=device.torch_device) for bytes_ in sizes(workload, how_many)}
 
     def send(bytes_: int) -> Callable[[], object]:
         return lambda: dist.all_reduce(buffers[bytes_], group=group)
 
     for bytes_ in buffers:  # the first ones pay for connections
         send(bytes_)()
-    count = {
-        bytes_: max(4, min(MOST_MESSAGES, int(segment / _of_the_slowest(_mean_seconds(send(bytes_), 5)))))
-        for bytes_ in buffers
-    }
+    each = {bytes_: of_the_slowest(side.sending(send(bytes_), 5)) for bytes_ in buffers}
     computation: dict[int, list[float]] = {bytes_: [] for bytes_ in buffers}
     communication: dict[int, list[float]] = {bytes_: [] for bytes_ in buffers}
     handover: list[float] = []
     for turn in range(rounds):
         for bytes_ in buffers:
-            seconds = {}
+            seconds: dict[bool, list[float]] = {}
             for both in (False, True) if turn % 2 == 0 else (True, False):
                 dist.barrier()
                 if both:
-                    found = _together(one.compute, send(bytes_), count[bytes_])
+                    found: tuple[float, ...] = side.together(
+                        one.compute, send(bytes_), each[bytes_], iteration, segment
+                    )
                 else:
-                    message = _mean_seconds(send(bytes_), count[bytes_] // 2)
+                    message = side.sending(send(bytes_), messages(segment, each[bytes_]) // 2)
                     dist.barrier()
-                    found = _mean_seconds(one.compute, round(segment / 2 / iteration)), message
-                seconds[both] = [_of_the_slowest(value) for value in found]
+                    found = side.computing(one.compute, round(segment / 2 / iteration)), message
+                seconds[both] = [of_the_slowest(value) for value in found]
             dist.barrier()
             turns = max(1, round(segment / (iteration + seconds[False][1])))
-            serial = _of_the_slowest(_in_turn(one.compute, send(bytes_), turns))
+            serial = of_the_slowest(side.in_turn(one.compute, send(bytes_), turns))
             handover.append((serial - sum(seconds[False])) / 2)
-            computation[bytes_].append(seconds[True][0] / seconds[False][0])
-            communication[bytes_].append(seconds[True][1] / seconds[False][1])
+            slowed = side.slowed(seconds[True], seconds[False])
+            computation[bytes_].append(slowed[0])
+            communication[bytes_].append(slowed[1])
     dist.destroy_process_group(group)
     points = [
         Slowdown.of(bytes_, median_interval(computation[bytes_]), median_interval(communication[bytes_]))
@@ -107,10 +121,46 @@ def measure(workload: Workload, name: str, batch: int, *, size: int | None = Non
             "size": one.images.shape[-1],
             "threads": torch.get_num_threads(),
             "torch": torch.__version__,
-            "backend": dist.get_backend(),
-            **machine(),
+            **machines(),
+            **device.provenance(),
         },
     )
+
+
+def messages(segment: float, message: float) -> int:
+    """How many messages of so many seconds fill a segment."""
+    return max(4, min(MOST_MESSAGES, int(segment / message)))
+
+
+class Threads:
+    """Computation in the calling thread, messages in another; seconds are means. As `beside.Queues`."""
+
+    def computing(self, iterate: Callable[[], object], count: int) -> float:
+        """Seconds of an iteration alone."""
+        return _mean_seconds(iterate, count)
+
+    def sending(self, send: Callable[[], object], count: int) -> float:
+        """Seconds of a message alone."""
+        return _mean_seconds(send, count)
+
+    def together(
+        self,
+        iterate: Callable[[], object],
+        send: Callable[[], object],
+        message: float,
+        iteration: float,
+        segment: float,
+    ) -> tuple[float, float]:
+        """(seconds an iteration, of a message), beside one another."""
+        return _together(iterate, send, messages(segment, message))
+
+    def slowed(self, beside: Sequence[float], alone: Sequence[float]) -> tuple[float, float]:
+        """Factors (of computation, of communication)."""
+        return beside[0] / alone[0], beside[1] / alone[1]
+
+    def in_turn(self, iterate: Callable[[], object], send: Callable[[], object], turns: int) -> float:
+        """Seconds of an iteration, handing over to a message, and handing back."""
+        return _in_turn(iterate, send, turns)
 
 
 def _mean_seconds(action: Callable[[], object], count: int) -> float:
@@ -156,7 +206,7 @@ def _in_turn(iterate: Callable[[], object], send: Callable[[], object], turns: i
     return seconds
 
 
-def _of_the_slowest(seconds: float) -> float:
+def of_the_slowest(seconds: float) -> float:
     """That of the slowest rank."""
     slowest = torch.tensor(seconds, dtype=torch.float64)
     dist.all_reduce(slowest, op=dist.ReduceOp.MAX)

@@ -11,29 +11,28 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-from gradsync.measure.passes import Pass, Times
-from gradsync.results import machine
+from gradsync.measure.passes import Marks, Pass
+from gradsync.runtime.devices import PROCESSOR, Device
+from gradsync.runtime.group import own_group, settle
+from gradsync.runtime.hosts import machines
 from gradsync.workload import Layer, Workload
 
 WARM_UP = 3
 
 
-def measure(name: str, batch: int, iterations: int, *, size: int | None = None, seed: int = 0) -> Workload:
+def measure(
+    name: str, batch: int, iterations: int, *, size: int | None = None, seed: int = 0, device: Device = PROCESSOR
+) -> Workload:
     """The workload of the running ranks, the same on all of them; collective. `size`: pixels of a side (None: its own).
 
-    Gradients that autograd never produces come last, with no backward time of their own. On a GPU times are its own.
+    Gradients that autograd never produces come last, with no backward time of their own. On a GPU times are those of
+    its queue, in which an iteration follows the one before without waiting for the host.
     """
     ranks = dist.get_world_size()
-    one = Pass(name, size, batch, seed)
-    found: list[Times] = []
-    slowest: list[list[float]] = []
-    for turn in range(iterations + WARM_UP):
-        if ranks > 1:
-            dist.all_reduce(one.flat)
-        times = one(scale=1 / ranks)
-        if turn >= WARM_UP:
-            found.append(times)
-            slowest.append(_slowest([times.update, times.forward, sum(times.backward.values())]))
+    one = Pass(name, size, batch, seed, device)
+    found = [one.times(marks) for marks in _iterate(one, iterations + WARM_UP, ranks)[WARM_UP:]]
+    totals = [(times.update, times.forward, sum(times.backward.values())) for times in found]
+    slowest = _slowest(torch.tensor(totals, dtype=torch.float64))
     update, forward, backward = (float(value) for value in np.median(slowest, axis=0))
     order = list(found[0].backward)  # the same in every iteration
     seconds = np.median([list(times.backward.values()) for times in found], axis=0)
@@ -63,16 +62,33 @@ def measure(name: str, batch: int, iterations: int, *, size: int | None = None, 
             "size": one.images.shape[-1],
             "ranks": ranks,
             "threads": torch.get_num_threads(),
-            "device": torch.cuda.get_device_name() if one.device.type == "cuda" else "cpu",
             "torch": torch.__version__,
-            **machine(),
+            **machines(),
+            "device": device.kind,
+            **device.provenance(),
         },
     )
 
 
-def _slowest(seconds: list[float]) -> list[float]:
-    """(update, forward, backward) of the rank whose sum is the largest."""
-    mine = torch.tensor(seconds, dtype=torch.float64)
+def _iterate(one: Pass, iterations: int, ranks: int) -> list[Marks]:
+    """The marks of all iterations, which are over."""
+    group = own_group(one.device) if ranks > 1 else None
+    found = []
+    for turn in range(iterations):
+        if turn == WARM_UP:
+            settle(one.device)
+        if ranks > 1:
+            dist.all_reduce(one.flat, group=group)
+        found.append(one(scale=1 / ranks))
+    settle(one.device)
+    if group is not None:
+        dist.destroy_process_group(group)
+    return found
+
+
+def _slowest(mine: torch.Tensor) -> np.ndarray:
+    """Of each iteration (update, forward, backward) of the rank whose sum is the largest.  # (iterations, 3)"""
     every = [torch.zeros_like(mine) for _ in range(dist.get_world_size())]
     dist.all_gather(every, mine)
-    return list(max(every, key=lambda times: float(times.sum())).tolist())
+    ranked = torch.stack(every).numpy()  # (ranks, iterations, 3)
+    return ranked[ranked.sum(axis=2).argmax(axis=0), np.arange(len(mine))]

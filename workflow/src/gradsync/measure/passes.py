@@ -1,4 +1,4 @@
-"""Forward, backward and update of one rank, stamped: what every measurement of computation runs.
+"""Forward, backward and update of one rank, marked: what every measurement of computation runs.
 
 As in training, parameters are views of one flat buffer, each gradient is copied once into its place in another when
 autograd has produced it, the samples of an iteration are drawn from a larger set, and the update is in place.
@@ -6,7 +6,6 @@ autograd has produced it, the samples of an iteration are drawn from a larger se
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -14,6 +13,7 @@ import numpy as np
 import torch
 
 from gradsync.runtime import models
+from gradsync.runtime.devices import PROCESSOR, Device
 from gradsync.runtime.kernels import EXECUTED
 
 SAMPLES = 1024  # to draw from; some data sets of the quick configuration are of that order
@@ -29,15 +29,24 @@ class Times(NamedTuple):
     backward: dict[str, float]
 
 
+class Marks(NamedTuple):
+    """The marks of one iteration: its start, the ends of update and forward, and of each gradient."""
+
+    start: Any
+    updated: Any
+    middle: Any
+    gradients: list[tuple[str, Any]]
+
+
 class Pass:
     """A model on random samples of its own; `flat` (parameters,) holds its gradients, to be summed by who wants to.
 
-    On a GPU stamps are CUDA events, so that queued work is timed where it runs.
+    On a GPU marks are reached where the queued work is, and iterations are queued ahead, as in training.
     """
 
-    def __init__(self, name: str, size: int | None, batch: int, seed: int = 0):
-        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        self.model = models.build(name, seed).to(self.device).train()
+    def __init__(self, name: str, size: int | None, batch: int, seed: int = 0, device: Device = PROCESSOR):
+        self.device = device
+        self.model = models.build(name, seed).to(device.torch_device).train()
         self.loss = models.get(name).loss
         shape = models.shape(name, size)
         count = max(batch, min(SAMPLES, MOST_SAMPLE_BYTES // (4 * int(np.prod(shape)))))
@@ -47,8 +56,8 @@ class Pass:
         self.batch, self.random = batch, np.random.default_rng(seed)
         self.parameters = dict(self.model.named_parameters())
         elements = sum(parameter.numel() for parameter in self.parameters.values())
-        self.flat, self.weights, self.velocity = (torch.zeros(elements, device=self.device) for _ in range(3))
-        self.stamps: list[tuple[str, Any]] = []
+        self.flat, self.weights, self.velocity = (torch.zeros(elements, device=device.torch_device) for _ in range(3))
+        self.gradients: list[tuple[str, Any]] = []
         position = 0
         for key, parameter in self.parameters.items():
             place = slice(position, position + parameter.numel())
@@ -62,40 +71,34 @@ class Pass:
             gradient, parameter.grad = parameter.grad, None
             if gradient is not None:
                 place.copy_(gradient.reshape(-1))
-            self.stamps.append((key, self._now()))
+            self.gradients.append((key, self.device.mark()))
 
         return produced
 
-    def _now(self) -> Any:
-        if self.device.type == "cpu":
-            return time.perf_counter()
-        event = torch.cuda.Event(enable_timing=True)
-        event.record()
-        return event
-
-    def _seconds(self, start: Any, end: Any) -> float:
-        return float(end - start) if self.device.type == "cpu" else start.elapsed_time(end) / 1e3
-
-    def __call__(self, scale: float = 1.0) -> Times:
+    def __call__(self, scale: float = 1.0) -> Marks:
         """One iteration, update first: ranks are together there, since it waits for the last message.
 
         `scale` is 1/N after a sum over N ranks. Drawing the samples counts as forward.
         """
-        start = self._now()
+        start = self.device.mark()
         EXECUTED["sgd"]([self.flat], [self.weights, self.velocity], scale=scale, **SGD)
-        updated = self._now()
+        updated = self.device.mark()
         middle = self.compute()
-        before = [middle, *(stamp for _, stamp in self.stamps)]
-        backward = {key: self._seconds(last, stamp) for last, (key, stamp) in zip(before, self.stamps, strict=False)}
-        return Times(self._seconds(start, updated), self._seconds(updated, middle), backward)
+        return Marks(start, updated, middle, list(self.gradients))
+
+    def times(self, marks: Marks) -> Times:
+        """What an iteration took, once the device has done it (`Device.synchronize`)."""
+        seconds = self.device.seconds
+        before = [marks.middle, *(mark for _, mark in marks.gradients)]
+        backward = {key: seconds(last, mark) for last, (key, mark) in zip(before, marks.gradients, strict=False)}
+        return Times(seconds(marks.start, marks.updated), seconds(marks.updated, marks.middle), backward)
 
     def compute(self) -> Any:
-        """Forward and backward; gives the stamp between them and leaves those of the gradients in `stamps`."""
-        self.stamps.clear()
+        """Forward and backward; gives the mark between them and leaves those of the gradients in `gradients`."""
+        self.gradients.clear()
         chosen = torch.from_numpy(self.random.permutation(len(self.labels))[: self.batch])
-        images, labels = self.images[chosen].to(self.device), self.labels[chosen].to(self.device)
+        images, labels = self.device.put(self.images[chosen]), self.device.put(self.labels[chosen])
         loss = self.loss(self.model(images), labels)
-        middle = self._now()
+        middle = self.device.mark()
         loss.backward()
-        float(loss.detach())  # training looks at it, which waits for a GPU
         return middle

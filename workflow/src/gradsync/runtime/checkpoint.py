@@ -99,7 +99,7 @@ class Checkpoints:
     def _read(self, rank: int) -> dict[str, State]:
         path = self.folder / str(self.number) / f"rank{rank}.pt"
         try:
-            found = torch.load(path, weights_only=True)
+            found = torch.load(path, map_location="cpu", weights_only=True)  # whatever it was saved from
             return {part: found[part] for part in ("alike", "own")}
         except (OSError, RuntimeError, EOFError, KeyError, TypeError, ValueError, pickle.UnpicklingError) as error:
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__

@@ -17,6 +17,7 @@ from torch import nn
 
 from gradsync.errors import RunError
 from gradsync.plan import Plan
+from gradsync.runtime.losses import Losses, refuse_loss
 from gradsync.runtime.step import Step
 
 Sample = Callable[[int], tuple[torch.Tensor, torch.Tensor]]
@@ -82,36 +83,39 @@ class Forward:
     def __call__(self, turn: int, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         """The loss of one batch, on the graph; mutates torch's random state and the model's statistics."""
         torch.manual_seed(((self.seed * 1_000_003 + turn) * 65_537 + self.rank) % 2**63)
-        with self._autocast():
+        with self._autocast(images.device.type):
             return self.loss(self.model(images), labels)
 
-    def _autocast(self) -> AbstractContextManager[object]:
+    def _autocast(self, device: str) -> AbstractContextManager[object]:
         dtype = PRECISIONS[self.precision]
-        return nullcontext() if dtype is None else torch.autocast("cpu", dtype=dtype)
-
-
-def refuse_loss(value: float, rank: int, name: str, turn: int) -> None:
-    """Raises RunError for a loss that is not finite."""
-    if not np.isfinite(value):
-        raise RunError(
-            f"rank {rank}, {name!r}: the loss is {value} at iteration {turn}: lower the learning rate, or look at "
-            "the data"
-        )
+        return nullcontext() if dtype is None else torch.autocast(device, dtype=dtype)
 
 
 class ModelCompute:
     """A model and its samples; call it as the executor's `Compute`.
 
     `losses` holds the loss of each turn. `scaler` (loss scale first) is the plan's, for float16. Raises RunError for
-    a loss that is not finite. Removing the hooks again is `close`.
+    a loss that is not finite. Where work is `queued` no turn waits for a value: `settle` looks at them after a run.
+    Removing the hooks again is `close`.
     """
 
-    def __init__(self, forward: Forward, sample: Sample, *, name: str = "", scaler: torch.Tensor | None = None):
+    def __init__(
+        self,
+        forward: Forward,
+        sample: Sample,
+        *,
+        name: str = "",
+        scaler: torch.Tensor | None = None,
+        queued: bool = False,
+    ):
         self.forward, self.sample, self.name, self.scaler = forward, sample, name, scaler
+        self.queued = queued
         if scaler is not None and not float(scaler[0]):
             scaler[0] = FIRST_LOSS_SCALE
-        self.losses: list[float] = []
+        self._losses = Losses(self._check, queued)
+        self.losses = self._losses.values
         self.step: Step | None = None
+        self.turn = 0  # the last one
         self.hooks = [
             parameter.register_post_accumulate_grad_hook(self._hook(name))
             for name, parameter in forward.model.named_parameters()
@@ -128,19 +132,29 @@ class ModelCompute:
     def __call__(self, turn: int, step: Step) -> None:
         """Forward and backward of one turn."""
         images, labels = self.sample(turn)
-        self.step = step
+        self.step, self.turn = step, turn
         step.need(None)
         loss = self.forward(turn, images, labels)
         step.backward()
         if self.scaler is None:
             loss.backward()
-        else:
+        elif not self.queued:
             self._guard(turn)
             (loss * float(self.scaler[0])).backward()
+        else:
+            (loss * self.scaler[0]).backward()  # its value stays where it is
         self.step = None
-        self.losses.append(loss.item())
+        self._losses.take(turn, loss)
+
+    def settle(self) -> None:
+        """After a run: look at what no turn waited for. Raises RunError as a turn does."""
+        self._losses.read()
+        if self.scaler is not None and self.queued:
+            self._guard(self.turn)
+
+    def _check(self, loss: float, turn: int) -> None:
         if self.scaler is None:
-            refuse_loss(self.losses[-1], self.forward.rank, self.name, turn)
+            refuse_loss(loss, self.forward.rank, self.name, turn)
 
     def _guard(self, turn: int) -> None:
         assert self.scaler is not None
@@ -165,7 +179,7 @@ def oracle_gradient(
     """
     model = forward(0).model
     dtype = next(model.parameters()).dtype
-    flat = torch.zeros(plan.tensors[-1].stop, dtype=dtype)
+    flat = torch.zeros(plan.tensors[-1].stop, dtype=dtype, device=next(model.parameters()).device)
     bind(model, plan, flat)
     parameters = dict(model.named_parameters())
 
@@ -174,7 +188,7 @@ def oracle_gradient(
         loss = forward(rank)(turn, *sample(rank, turn))
         found = torch.autograd.grad(loss, [parameters[tensor.name] for tensor in plan.tensors], allow_unused=True)
         parts = [
-            np.zeros(tensor.stop - tensor.start, values.dtype) if part is None else part.reshape(-1).numpy()
+            np.zeros(tensor.stop - tensor.start, values.dtype) if part is None else part.reshape(-1).cpu().numpy()
             for tensor, part in zip(plan.tensors, found, strict=True)
         ]
         return np.concatenate(parts)

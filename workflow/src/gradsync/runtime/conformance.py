@@ -28,7 +28,8 @@ from gradsync.runtime.compute import (
     bind_statistics,
     oracle_gradient,
 )
-from gradsync.runtime.execute import Executor, Pool
+from gradsync.runtime.enqueue import prepare
+from gradsync.runtime.execute import Pool
 from gradsync.runtime.group import Groups
 
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4}  # float32: of the largest change; sums differ in order
@@ -57,34 +58,43 @@ class Held:
         self.name = str(self.dtype).removeprefix("torch.")
         self.first, self.pool = first, Pool()
         self.known: dict[tuple[int, int, str], np.ndarray] = {}  # gradients of equal parameters, once for all plans
-        self.mirror = copy.deepcopy(first).to(self.dtype) if rank == 0 else None
+        self.device = groups.device
+        self.mirror = self._copy() if rank == 0 else None
+
+    def _copy(self) -> torch.nn.Module:
+        return copy.deepcopy(self.first).to(self.device.torch_device, self.dtype)
+
+    def _shard(self, turn: int, rank: int) -> data.Shard:
+        return data.shard(self.loaded, turn, rank, self.dtype, self.device)
 
     def against_oracle(self, plan: Plan) -> dict[str, Any]:
         """Steps, type and the largest difference of a parameter (float32: as a share of the largest change).
 
         Raises RunError where it is beyond the tolerance.
         """
-        executor = Executor(plan, self.rank, self.groups, dtype=self.dtype, pool=self.pool)
+        executor = prepare(plan, self.rank, self.groups, dtype=self.dtype, pool=self.pool)
         buffers = executor.buffers
-        model = copy.deepcopy(self.first).to(self.dtype)
+        model = self._copy()
         bind(model, plan, buffers["parameter"])
         if "statistics" in buffers:
             bind_statistics(model, buffers["statistics"])
-        initial = buffers["parameter"].numpy().copy()
+        initial = buffers["parameter"].cpu().numpy().copy()
         compute = ModelCompute(
             Forward(model, self.loss, self.rank, self.seed),
-            lambda turn: data.shard(self.loaded, turn, self.rank, self.dtype),
+            lambda turn: self._shard(turn, self.rank),
             name=plan.name,
             scaler=buffers.get("scaler"),
+            queued=self.device.queued,
         )
         executor.run(self.turns, compute, record=False)
+        compute.settle()
         compute.close()
         difference = torch.zeros(1, dtype=torch.float64)
         if self.mirror is not None:
             begin = {"parameter": initial, "scaler": np.array([FIRST_LOSS_SCALE, 0.0, 0.0])}
             gradient = self._gradient(plan, self.mirror)
             expected = oracle.evaluate(plan, self.turns, gradient, begin, dtype=self.name)[0]["parameter"]
-            difference[0] = float(np.abs(expected - buffers["parameter"].numpy()).max())
+            difference[0] = float(np.abs(expected - buffers["parameter"].cpu().numpy()).max())
             if self.dtype != torch.float64:
                 difference /= max(float(np.abs(expected - initial).max()), 1e-30)
         dist.broadcast(difference, 0)
@@ -99,7 +109,7 @@ class Held:
         compute = oracle_gradient(
             lambda peer: Forward(mirror, self.loss, peer, self.seed),
             plan,
-            lambda peer, turn: data.shard(self.loaded, turn, peer, self.dtype),
+            lambda peer, turn: self._shard(turn, peer),
         )
         layout = hashlib.sha256(repr(plan.tensors).encode()).hexdigest()
         factor = FIRST_LOSS_SCALE if "scaler" in plan.buffer else 1.0

@@ -18,7 +18,8 @@ import torch.distributed as dist
 
 from gradsync.plan import COMPUTE, Collective, Plan
 from gradsync.runtime.compute import Forward, ModelCompute, Sample, bind, bind_statistics, statistics
-from gradsync.runtime.execute import SCRATCH, Executor, Pool
+from gradsync.runtime.enqueue import prepare
+from gradsync.runtime.execute import SCRATCH, Pool
 from gradsync.runtime.group import Groups
 from gradsync.trace import Span, Trace
 
@@ -80,12 +81,14 @@ class Planned(Contender):
 
     def __init__(self, plan: Plan, forward: Forward, sample: Sample, groups: Groups, pool: Pool):
         self.name, self.plan, self.forward, self.model = plan.name, plan, forward, forward.model
-        self.executor = Executor(plan, forward.rank, groups, pool=pool)
+        self.executor = prepare(plan, forward.rank, groups, pool=pool)
         buffers = self.executor.buffers
         bind(forward.model, plan, buffers["parameter"])
         if "statistics" in buffers:
             bind_statistics(forward.model, buffers["statistics"])
-        self.compute = ModelCompute(forward, sample, name=plan.name, scaler=buffers.get("scaler"))
+        self.compute = ModelCompute(
+            forward, sample, name=plan.name, scaler=buffers.get("scaler"), queued=groups.device.queued
+        )
         self.spans: list[Span] = []  # of the last block
 
     @property
@@ -102,6 +105,7 @@ class Planned(Contender):
         """One block; only its spans are kept."""
         self.executor.spans.clear()
         self.executor.run(turns, self.compute)
+        self.compute.settle()
         self.spans = list(self.executor.spans)
         return self.executor.ends
 

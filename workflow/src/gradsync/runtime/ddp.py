@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -15,8 +14,10 @@ from torch.nn.parallel import DistributedDataParallel
 
 from gradsync.peers import MIB, Peer, bucket_cap_mb_list
 from gradsync.plan import Plan
-from gradsync.runtime.compute import FIRST_LOSS_SCALE, Forward, Sample, refuse_loss
+from gradsync.runtime.compute import FIRST_LOSS_SCALE, Forward, Sample
 from gradsync.runtime.contenders import Contender
+from gradsync.runtime.group import Groups, settle
+from gradsync.runtime.losses import Losses, refuse_loss
 
 SWEEP_MIB = (1.0, 4.0, 16.0, 25.0, 64.0)
 SWEEP_TURNS = 4  # the first is not timed
@@ -24,7 +25,7 @@ POWERSGD_START = 2  # turns with plain all-reduce before; the least that DDP tak
 
 
 class StockDDP(Contender):
-    """DDP as `peer` says; `plans` are those of the launch, by name. Collective."""
+    """DDP as `peer` says, on the device of `groups`; `plans` are those of the launch, by name. Collective."""
 
     def __init__(
         self,
@@ -32,6 +33,7 @@ class StockDDP(Contender):
         forward: Forward,
         sample: Sample,
         plans: dict[str, Plan],
+        groups: Groups | None = None,
         *,
         lr: float,
         momentum: float,
@@ -39,6 +41,8 @@ class StockDDP(Contender):
     ):
         self.name, self.peer, self.sample = peer.name, peer, sample
         self.model = forward.model
+        groups = groups or Groups()
+        self.device, group = groups.device, groups.stock()
         options: dict[str, Any] = {}
         if peer.plan:
             options["bucket_cap_mb_list"] = bucket_cap_mb_list(plans[peer.plan])
@@ -50,6 +54,8 @@ class StockDDP(Contender):
             options["bucket_cap_mb"] = peer.bucket_mib
         self.ddp = DistributedDataParallel(
             self.model,
+            device_ids=None if self.device.index is None else [self.device.index],
+            process_group=group,
             gradient_as_bucket_view=peer.gradient_as_bucket_view,
             forward_sync_buffers=statistics,
             **options,
@@ -58,19 +64,23 @@ class StockDDP(Contender):
         self.power: powerSGD_hook.PowerSGDState | None = None
         if peer.hook == "powersgd":
             self.power = powerSGD_hook.PowerSGDState(
-                None, matrix_approximation_rank=1, start_powerSGD_iter=POWERSGD_START
+                group, matrix_approximation_rank=1, start_powerSGD_iter=POWERSGD_START
             )
             self.ddp.register_comm_hook(self.power, powerSGD_hook.powerSGD_hook)
         elif peer.hook:
             hook = {"fp16": default_hooks.fp16_compress_hook, "bf16": default_hooks.bf16_compress_hook}[peer.hook]
-            self.ddp.register_comm_hook(None, hook)
+            self.ddp.register_comm_hook(group, hook)
         self.optimizer = torch.optim.SGD(self.ddp.parameters(), lr=lr, momentum=momentum)
-        self.scaler = torch.amp.GradScaler("cpu", init_scale=FIRST_LOSS_SCALE, enabled=forward.precision == "float16")
-        self.losses: list[float] = []
+        self.scaler = torch.amp.GradScaler(
+            self.device.kind, init_scale=FIRST_LOSS_SCALE, enabled=forward.precision == "float16"
+        )
+        self._losses = Losses(self._check, self.device.queued)
+        self.losses = self._losses.values
         self.turn = 0
 
     def run(self, turns: int) -> list[float]:
         """One block."""
+        self.device.synchronize()
         ends = []
         for turn in range(self.turn, self.turn + turns):
             images, labels = self.sample(turn)
@@ -79,12 +89,16 @@ class StockDDP(Contender):
             self.scaler.scale(loss).backward()
             self.scaler.step(self.optimizer)
             self.scaler.update()
-            self.losses.append(loss.item())
-            if not self.scaler.is_enabled():
-                refuse_loss(self.losses[-1], self.forward.rank, self.name, turn)
-            ends.append(time.perf_counter())
+            self._losses.take(turn, loss)
+            ends.append(self.device.mark())
+        settle(self.device)
+        self._losses.read()
         self.turn += turns
-        return ends
+        return self.device.instants(ends)
+
+    def _check(self, loss: float, turn: int) -> None:
+        if not self.scaler.is_enabled():
+            refuse_loss(loss, self.forward.rank, self.name, turn)
 
     def buckets(self) -> list[int]:
         """Bytes of each bucket, once DDP has seen the order of the gradients."""
@@ -128,7 +142,8 @@ class StockDDP(Contender):
         if self.power is not None:
             self.power.iter = own["power"]["iter"]
             for key in _POWER_TENSORS:
-                getattr(self.power, key).update(own["power"][key])
+                kept = {name: value.to(self.device.torch_device) for name, value in own["power"][key].items()}
+                getattr(self.power, key).update(kept)
 
 
 def _bytes(model: torch.nn.Module) -> int:

@@ -2,7 +2,7 @@
 
 The compute lane is the calling thread; every other lane is a thread of its own with process groups of its own, and
 blocks in each of its operations, so that what the plan makes sequential is sequential. Autograd's hooks only say that
-a gradient is there: the order in which messages leave is the plan's.
+a gradient is there: the order in which messages leave is the plan's. Devices that queue their work have `enqueue.py`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import tempfile
 import threading
 import time
 from collections import defaultdict
+from collections.abc import Callable
 from functools import partial
 from typing import IO, Any
 
@@ -44,6 +45,9 @@ class Executor:
     `pool` share the buffers that hold nothing from turn to turn, and must run in turn.
     """
 
+    now: Callable[[], Any] = staticmethod(time.perf_counter)
+    """A stamp of the lane that asks."""
+
     def __init__(
         self,
         plan: Plan,
@@ -54,7 +58,7 @@ class Executor:
         pool: Pool | None = None,
     ):
         agree(plan, rank)
-        self.plan, self.rank, self.groups = plan, rank, groups
+        self.plan, self.rank, self.groups, self.device = plan, rank, groups, groups.device
         groups.prepare(plan)
         self.role = plan.role_of[rank]
         self.everyone = tuple(range(plan.ranks))
@@ -71,6 +75,7 @@ class Executor:
                 extra.append(scratch(op, plan.ranks, plan.buffer[op.writes[0].buffer].dtype))
             else:
                 body.append(op)
+        self.body = body
         self.lanes: dict[str, list[Any]] = defaultdict(list)
         for op in body:
             self.lanes[op.lane].append(op)
@@ -109,10 +114,10 @@ class Executor:
         if buffer.shared:
             return self._shared(buffer, kind)
         if pool is None or buffer.name not in SCRATCH:
-            return torch.zeros(buffer.elements, dtype=kind)
+            return torch.zeros(buffer.elements, dtype=kind, device=self.device.torch_device)
         key = (buffer.name, buffer.elements, kind)
         if key not in pool:
-            pool[key] = torch.zeros(buffer.elements, dtype=kind)
+            pool[key] = torch.zeros(buffer.elements, dtype=kind, device=self.device.torch_device)
         return pool[key]
 
     def _shared(self, buffer: Buffer, kind: torch.dtype) -> torch.Tensor:
@@ -235,7 +240,7 @@ class Executor:
     def _reached(self, name: str, turn: int) -> bool:
         return self.finished[name] >= turn or self.failure is not None
 
-    def finish(self, op: Any, turn: int, start: float, record: bool, source: int | None = None) -> float:
+    def finish(self, op: Any, turn: int, start: Any, record: bool, source: int | None = None) -> Any:
         """Stamp the end, record, wake who waits; gives the stamp."""
         end = time.perf_counter()
         if record:
@@ -260,7 +265,7 @@ class Executor:
 
     def _do(self, op: Any, turn: int, record: bool) -> None:
         self.wait_for(op, turn)
-        start = time.perf_counter()
+        start = self.now()
         source = None
         try:
             source = self._perform(op, turn)

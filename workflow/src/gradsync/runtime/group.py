@@ -2,28 +2,46 @@
 
 The environment is torchrun's: RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT. Whoever starts the ranks sets it (our own
 launcher, torchrun, a cluster's), so that nothing else has to know where ranks run.
+
+The default group is Gloo's everywhere: what ranks agree on is small, lies in the host's memory, and a rank that is
+gone is noticed at once. On GPUs, gradients travel in groups of NCCL beside it.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import Any
 
+import torch
 import torch.distributed as dist
 
 from gradsync.errors import InputError, RunError
 from gradsync.plan import COMPUTE, Collective, Plan
-from gradsync.runtime.launch import VARIABLES
+from gradsync.runtime import devices
+from gradsync.runtime.devices import Device
+from gradsync.runtime.failures import leave_at_once, told
+from gradsync.runtime.launch import BAD_INPUT, VARIABLES
+
+# On GPUs ranks meet at the end of every block, where rank 0 may have test samples to label first: NCCL's own default.
+QUEUED_TIMEOUT_SECONDS = 600.0
 
 
 @contextmanager
-def process_group(timeout_seconds: float = 120.0) -> Iterator[tuple[int, int]]:
-    """Join the others over Gloo; gives (rank, ranks) and leaves the group at the end.
+def process_group(
+    timeout_seconds: float = 120.0, device: str = devices.CPU, *, wait_seconds: float | None = None
+) -> Iterator[tuple[int, int]]:
+    """Join the others over Gloo, each with a device of its own; gives (rank, ranks) and leaves the group at the end.
 
-    Raises InputError for a bad environment and RunError where the others can't be reached in time.
+    `timeout_seconds` is for the rendezvous; `wait_seconds` is the longest that a rank waits in the group for the others
+    (None: `timeout_seconds`, or longer where work is queued on GPUs).
+
+    Raises InputError for a bad environment or a rank without a GPU where `device` is cuda, and RunError where the
+    others can't be reached in time.
     """
     try:
         rank, ranks, port = (int(os.environ[name]) for name in ("RANK", "WORLD_SIZE", "MASTER_PORT"))
@@ -31,6 +49,8 @@ def process_group(timeout_seconds: float = 120.0) -> Iterator[tuple[int, int]]:
     except (KeyError, ValueError) as error:
         raise InputError(f"rendezvous: {error}: ranks need {', '.join(VARIABLES)} in their environment") from None
     listen = os.environ.get("GRADSYNC_LISTEN_FD") if rank == 0 else None
+    if wait_seconds is None:
+        wait_seconds = timeout_seconds if device == devices.CPU else QUEUED_TIMEOUT_SECONDS
     try:
         store = dist.TCPStore(
             host,
@@ -41,7 +61,11 @@ def process_group(timeout_seconds: float = 120.0) -> Iterator[tuple[int, int]]:
             master_listen_fd=int(listen) if listen else None,
         )
         dist.init_process_group(
-            "gloo", store=store, rank=rank, world_size=ranks, timeout=timedelta(seconds=timeout_seconds)
+            "gloo",
+            store=store,
+            rank=rank,
+            world_size=ranks,
+            timeout=timedelta(seconds=wait_seconds),
         )
     except (RuntimeError, dist.DistError) as error:
         reason = str(error).splitlines()[0]
@@ -51,24 +75,77 @@ def process_group(timeout_seconds: float = 120.0) -> Iterator[tuple[int, int]]:
                 "another one for all ranks"
             ) from None
         raise RunError(f"rank {rank}: no rendezvous with the other ranks at {host}:{port}: {reason}") from None
+    leave: Callable[[], object] = dist.destroy_process_group
+    on_gpus = False
     try:
+        if device != devices.CPU:
+            _refuse_devices(device)
+            on_gpus = True
         yield rank, ranks
-    except (RuntimeError, dist.DistError) as error:
-        if "gloo" not in str(error).lower():
+    except BaseException as error:
+        if on_gpus:
+            # NCCL closes a group together with the other ranks, which may be gone or in another message
+            leave = leave_at_once(BAD_INPUT if isinstance(error, InputError) else 1)
+        known = told(error, rank)
+        if known is None:
             raise
-        raise RunError(f"rank {rank}: another rank is gone: {str(error).strip().splitlines()[0]}") from None
+        raise known from None
     finally:
-        dist.destroy_process_group()
+        leave()
+
+
+def _refuse_devices(kind: str) -> None:
+    """Every rank takes its device; raises InputError on all ranks alike where one has none, or two have the same."""
+    problem, identity = "", ("", "")
+    try:
+        identity = devices.pick(kind).identity()
+    except InputError as error:
+        problem = str(error)
+    found: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(found, (problem, identity))
+    for rank, (said, _) in enumerate(found):
+        if said:
+            raise InputError(f"rank {rank}: {said}")
+    (identity, taken), *_ = Counter(identity for _, identity in found).most_common(1)
+    if taken > 1:
+        sharing = ", ".join(str(rank) for rank, (_, other) in enumerate(found) if other == identity)
+        raise InputError(
+            f"--device cuda: ranks {sharing} share {identity[1]} on {identity[0]}, NCCL wants one GPU a rank: start "
+            "fewer ranks on a node, or let the launcher set LOCAL_RANK"
+        )
+
+
+def own_group(device: Device, ranks: Sequence[int] | None = None) -> dist.ProcessGroup:
+    """A group of `ranks` (None: all) over the backend of `device`, with connections of its own. Collective over all."""
+    group = dist.new_group(None if ranks is None else list(ranks), backend=device.backend)
+    if device.queued:  # NCCL connects with the first message, which shall be none that is timed
+        if dist.get_rank(group) >= 0:
+            dist.all_reduce(torch.zeros(1, device=device.torch_device), group=group)
+        settle(device)
+    return group
+
+
+def settle(device: Device, control: dist.ProcessGroup | None = None) -> None:
+    """Wait until the device of every rank has done what was queued. Collective over `control` (None: all ranks).
+
+    Ranks first meet on their hosts: one that is gone is an error there, while its messages would be waited for.
+    """
+    if device.queued:
+        dist.barrier(group=control)
+        device.synchronize()
 
 
 @dataclass
 class Groups:
     """Process groups of a plan: each lane has connections of its own, since messages of one group share them.
 
-    Collective: every rank makes them in the same order.
+    On a GPU each lane has a queue of its own too. Collective: every rank makes them in the same order.
     """
 
+    device: Device = devices.PROCESSOR
     groups: dict[tuple[str, tuple[int, ...]], dist.ProcessGroup] = field(default_factory=dict)
+    queues: dict[str, Any] = field(default_factory=dict)
+    _stock: dist.ProcessGroup | None = None
 
     def prepare(self, plan: Plan) -> None:
         """Make the groups that `plan` uses and that are not there yet."""
@@ -79,17 +156,30 @@ class Groups:
         }
         for lane, ranks in sorted(wanted):
             if (lane, ranks) not in self.groups:
-                self.groups[lane, ranks] = dist.new_group(list(ranks), backend="gloo")
+                self.groups[lane, ranks] = own_group(self.device, ranks)
 
     def of(self, lane: str, ranks: tuple[int, ...]) -> dist.ProcessGroup:
         """The group of `ranks` on `lane`."""
         return self.groups[lane, ranks]
 
+    def queue(self, lane: str) -> Any:
+        """The queue of `lane` (None on a processor)."""
+        if lane not in self.queues:
+            self.queues[lane] = self.device.queue()
+        return self.queues[lane]
+
+    def stock(self) -> dist.ProcessGroup | None:
+        """What all stock DDP of a launch sends over; None: the default group. Collective over all ranks."""
+        if self.device.queued and self._stock is None:
+            self._stock = own_group(self.device)
+        return self._stock
+
     def close(self) -> None:
         """Leave all of them."""
-        for group in self.groups.values():
+        for group in (*self.groups.values(), *([self._stock] if self._stock else [])):
             dist.destroy_process_group(group)
         self.groups.clear()
+        self._stock = None
 
 
 def agree(plan: Plan, rank: int) -> None:

@@ -37,7 +37,9 @@ def sgd_scaled(
     """As its namesake; a sum is finite exactly where all of it is, short of overflow, and needs no temporary."""
     (gradient,) = reads
     scaler = writes[-1]
-    if bool(torch.isfinite(gradient.sum(dtype=torch.float64))):
+    if gradient.device.type != "cpu":
+        sgd_scaled_unread(reads, writes, lr=lr, momentum=momentum, scale=scale, growth_interval=growth_interval)
+    elif bool(torch.isfinite(gradient.sum(dtype=torch.float64))):
         sgd(reads, writes[:-1], lr=lr, momentum=momentum, scale=scale / float(scaler[0]))
         scaler[1] += 1
         if scaler[1] >= growth_interval:
@@ -47,6 +49,35 @@ def sgd_scaled(
         scaler[0] *= 0.5
         scaler[1] = 0
         scaler[2] += 1
+
+
+def sgd_scaled_unread(
+    reads: list[torch.Tensor],
+    writes: list[torch.Tensor],
+    *,
+    lr: float,
+    momentum: float = 0.0,
+    scale: float = 1.0,
+    growth_interval: float = 2000.0,
+) -> None:
+    """`sgd_scaled` without a look at any value, for which the host would have to wait for the device."""
+    (gradient,) = reads
+    parameter, scaler = writes[0], writes[-1]
+    finite = torch.isfinite(gradient.sum(dtype=torch.float64))
+    step = torch.where(finite, gradient, 0.0).mul_(scale / scaler[0])
+    if momentum:
+        # a step that is skipped leaves the velocity as it is, and the parameter
+        velocity = writes[1]
+        kept, moved = (torch.full((), value, dtype=gradient.dtype, device=gradient.device) for value in (momentum, lr))
+        velocity.mul_(torch.where(finite, kept, 1.0)).add_(step)
+        parameter.addcmul_(velocity, torch.where(finite, moved, 0.0), value=-1)
+    else:
+        parameter.add_(step, alpha=-lr)
+    good = scaler[1] + 1
+    grown = finite & (good >= growth_interval)
+    scaler[0] *= torch.where(grown, 2.0, torch.where(finite, 1.0, 0.5))
+    scaler[1] = torch.where(finite & ~grown, good, 0.0)
+    scaler[2] += ~finite
 
 
 def cast(reads: list[torch.Tensor], writes: list[torch.Tensor], *, scale: float = 1.0) -> None:

@@ -1,20 +1,25 @@
-"""Start the ranks of one launch on this machine, watch them, and end them all when one fails.
+"""Start the ranks of one launch, watch them, and end them all when one fails.
 
-Each rank is this program again with torchrun's variables in its environment. The launcher holds the rendezvous port
-open from the beginning and hands it to rank 0, so that no other program can take it in between.
+Each rank is this program again. On this machine it gets torchrun's variables in its environment, and the launcher holds
+the rendezvous port open from the beginning and hands it to rank 0, so that no other program can take it in between. On
+a cluster GRADSYNC_LAUNCH names the command that starts ranks on its nodes (`slurm/launch.py`).
 """
 
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import suppress
+from typing import Any
 
 from gradsync.errors import InputError, RunError
+from gradsync.slurm.launch import LAUNCH, RANKS_A_NODE, filled
 
 VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 MOST_RANKS_A_CORE = 16
@@ -29,6 +34,11 @@ def is_rank() -> bool:
     return all(name in os.environ for name in VARIABLES)
 
 
+def elsewhere() -> bool:
+    """True where ranks are started by another command, on machines that this one can't judge."""
+    return bool(os.environ.get(LAUNCH))
+
+
 def cores() -> int:
     """Cores that this process may use."""
     return len(os.sched_getaffinity(0))
@@ -38,6 +48,8 @@ def room_for(ranks: int, where: str) -> None:
     """Raises InputError unless `ranks` is a number of ranks that this machine can hold."""
     if ranks < 1:
         raise InputError(f"{where}: {ranks} ranks: at least 1")
+    if elsewhere():
+        return
     available = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     most = min(MOST_RANKS_A_CORE * cores(), max(1, int(available / MEMORY_A_RANK)))
     if ranks > most:
@@ -48,10 +60,50 @@ def room_for(ranks: int, where: str) -> None:
 
 
 def launch(arguments: list[str], ranks: int) -> None:
-    """Run `python -m gradsync ARGUMENTS` as `ranks` ranks on this machine and wait for all of them.
+    """Run `python -m gradsync ARGUMENTS` as `ranks` ranks, here or on a cluster's nodes, and wait for all of them.
 
     Raises RunError that names the first rank that failed; the others have ended by then.
     """
+    if elsewhere():
+        _by_command(arguments, ranks)
+    else:
+        _here(arguments, ranks)
+
+
+def _by_command(arguments: list[str], ranks: int) -> None:
+    """One process starts all ranks and ends them when one fails, as srun does with --kill-on-bad-exit."""
+    told = filled(os.environ[LAUNCH], ranks, int(os.environ.get(RANKS_A_NODE, "1")))
+    blamed = ""
+    try:
+        child = subprocess.Popen([*told, "python", "-m", "gradsync", *arguments], stderr=subprocess.PIPE, text=True)
+    except OSError as error:
+        raise InputError(f"{LAUNCH}: {told[0]} can't be run: {error.strerror}") from None
+    assert child.stderr is not None
+    try:
+        for line in child.stderr:
+            print(line, end="", file=sys.stderr, flush=True)
+            blamed = blamed or _blamed(line)
+        status = child.wait()
+    finally:
+        _end([child])
+    if status == BAD_INPUT:
+        raise InputError("the ranks refused their input: see above")
+    if status:
+        hint = OUT_OF_MEMORY if "Kill" in blamed or "memory" in blamed.lower() else ""
+        raise RunError(
+            f"{blamed or f'{told[0]} ended with status {status}: see above'}; the other ranks were ended{hint}"
+        )
+
+
+def _blamed(line: str) -> str:
+    """`rank 3 on n2: Killed` from what srun says of a task that failed by itself; empty for any other line."""
+    found = re.match(r"(?:srun|slurmstepd): error: (\S+): tasks? ([\d,-]+): (.+)", line)
+    if not found or "Terminated" in found[3]:  # ended because another one failed
+        return ""
+    return f"rank {found[2]} on {found[1]}: {found[3]}"
+
+
+def _here(arguments: list[str], ranks: int) -> None:
     listener = socket.create_server(("127.0.0.1", 0), backlog=max(ranks, 64))
     environment = {
         **os.environ,
@@ -102,7 +154,7 @@ def _watch(children: list[subprocess.Popen[bytes]]) -> None:
         time.sleep(0.02)
 
 
-def _await(child: subprocess.Popen[bytes], seconds: float) -> None:
+def _await(child: subprocess.Popen[Any], seconds: float) -> None:
     with suppress(subprocess.TimeoutExpired):
         child.wait(seconds)
 
@@ -113,7 +165,7 @@ def _how(status: int) -> str:
     return f"ended with status {status}"
 
 
-def _end(children: list[subprocess.Popen[bytes]]) -> None:
+def _end(children: Sequence[subprocess.Popen[Any]]) -> None:
     for child in children:
         if child.poll() is None:
             child.terminate()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
@@ -33,7 +32,7 @@ class Step:
         self.arrived: set[str] = set()
         self.next = 0  # gradients become ready in the plan's order, whatever autograd's was
         self.forward: Need | None = None  # the layer whose forward is running
-        self.since = time.perf_counter()
+        self.since = executor.now()
 
     def run(self, compute: Compute) -> None:
         """Run it; a tensor that backward never reached counts as a zero gradient."""
@@ -59,7 +58,7 @@ class Step:
             self.asked.add(layer)
             self.backward()
             self.executor.wait_for(op, self.turn)
-            self.forward, self.since = op, time.perf_counter()
+            self.forward, self.since = op, self.executor.now()
 
     def backward(self) -> None:
         """Forward (of the last needed layer) is over."""

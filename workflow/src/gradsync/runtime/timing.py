@@ -1,60 +1,103 @@
 """Seconds of an all-reduce between the running ranks, message size by message size.
 
-As in an execution, a thread of its own sends one message after the other, without a barrier between them.
+As in an execution, messages of one lane follow one another without a barrier between them: sent by a thread of its own
+on a processor, put on a queue of its own on a GPU, where marks on that queue tell how long each took there. What a GPU
+waits for its host is part of a message too: of the small ones, which take less time than their launch.
 """
 
 from __future__ import annotations
 
 import threading
-import time
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
 import torch.distributed as dist
 
+from gradsync.runtime.devices import PROCESSOR, Device
+from gradsync.runtime.group import own_group, settle
+
 WARM_UP = 3
 
 
-def all_reduce_seconds(sizes: list[int], repeats: int, seconds_a_size: float) -> dict[int, list[float]]:
+def all_reduce_seconds(
+    sizes: list[int],
+    repeats: int,
+    seconds_a_size: float,
+    *,
+    device: Device = PROCESSOR,
+    teams: Sequence[Sequence[int]] | None = None,
+) -> dict[int, list[float]]:
     """bytes -> seconds of each repeat, float32 sums, the mean of the ranks'; collective over all ranks.
 
     As many of each size as fit into `seconds_a_size`, at least a fifteenth of `repeats` and at most all of them.
     Sizes take turns, so that a slow moment of the machine does not fall on one. Each wait is part of some message, so
     the times of all of them add up to what they took together.
+
+    `teams`: disjoint groups of ranks that each all-reduce among themselves, all at the same time (None: all ranks
+    together); a rank of no team gets nothing.
     """
-    group = dist.new_group()
-    buffers = [torch.zeros(max(1, size // 4)) for size in sizes]
-    found: list[list[float]] = [[] for _ in buffers]
+    if teams is None:
+        return _among(sizes, repeats, seconds_a_size, device, own_group(device), None)
+    groups = [(team, own_group(device, team), dist.new_group(list(team), backend="gloo")) for team in teams]
+    for team, group, control in groups:
+        if dist.get_rank() in team:
+            found = _among(sizes, repeats, seconds_a_size, device, group, control)
+            dist.destroy_process_group(control)
+            return found
+    return {}
+
+
+def _among(
+    sizes: list[int],
+    repeats: int,
+    seconds_a_size: float,
+    device: Device,
+    group: dist.ProcessGroup,
+    control: dist.ProcessGroup | None,
+) -> dict[int, list[float]]:
+    """Between the ranks of `group`, which is closed; `control`: the same ranks on their hosts (None: all)."""
+    queue = device.queue()
+    buffers = [torch.zeros(max(1, size // 4), device=device.torch_device) for size in sizes]
+    stamps: list[list[tuple[Any, Any]]] = [[] for _ in buffers]
 
     def send(number: int) -> None:
-        start = time.perf_counter()
+        start = device.mark()
         dist.all_reduce(buffers[number], group=group)
-        found[number].append(time.perf_counter() - start)
+        stamps[number].append((start, device.mark()))
 
     def row(counts: list[int]) -> None:
-        for turn in range(max(counts)):
-            for number, count in enumerate(counts):
-                if turn < count:
-                    send(number)
+        with device.on(queue):
+            for turn in range(max(counts)):
+                for number, count in enumerate(counts):
+                    if turn < count:
+                        send(number)
 
-    def in_a_thread(counts: list[int]) -> np.ndarray:
-        """Mean seconds of each size.  # (sizes,)"""
-        for times in found:
-            times.clear()
+    def in_a_thread(counts: list[int]) -> list[list[float]]:
+        """Seconds of each message, by size."""
+        for pairs in stamps:
+            pairs.clear()
+        device.synchronize()
         lane = threading.Thread(target=row, args=(counts,))
         lane.start()
         lane.join()
-        agreed = torch.tensor([np.mean(times) for times in found])
-        dist.all_reduce(agreed, op=dist.ReduceOp.MAX)
-        return agreed.numpy()
+        settle(device, control)
+        return [[device.seconds(start, end) for start, end in pairs] for pairs in stamps]
 
-    alone = in_a_thread([WARM_UP] * len(sizes))
+    if device.queued:
+        in_a_thread(
+            [1] * len(sizes)
+        )  # NCCL connects for an algorithm, which depends on the size, when it is first used
+    alone = torch.tensor([np.mean(times) for times in in_a_thread([WARM_UP] * len(sizes))])
+    dist.all_reduce(alone, op=dist.ReduceOp.MAX, group=control)
     few = max(1, repeats // 15)
-    in_a_thread([int(np.clip(seconds_a_size / seconds, few, repeats)) for seconds in alone])
-    every = [torch.tensor(times, dtype=torch.float64) for times in found]
+    counts = [int(np.clip(seconds_a_size / seconds, few, repeats)) for seconds in alone.numpy()]
+    every = [torch.tensor(times, dtype=torch.float64) for times in in_a_thread(counts)]
     for times in every:
-        dist.all_reduce(times)
+        dist.all_reduce(times, group=control)
     dist.destroy_process_group(group)
     return {
-        4 * len(buffer): (times / dist.get_world_size()).tolist() for buffer, times in zip(buffers, every, strict=True)
+        4 * len(buffer): (times / dist.get_world_size(control)).tolist()
+        for buffer, times in zip(buffers, every, strict=True)
     }

@@ -27,8 +27,8 @@ from gradsync.errors import RunError
 from gradsync.intervals import median_interval
 from gradsync.peers import Peer
 from gradsync.plan import Local, Plan
-from gradsync.results import Result, machine, write_whole
-from gradsync.runtime import data, models
+from gradsync.results import Result, write_whole
+from gradsync.runtime import data, devices, models
 from gradsync.runtime.checkpoint import Checkpoints
 from gradsync.runtime.compute import (
     Forward,
@@ -48,6 +48,7 @@ from gradsync.runtime.contenders import (
 from gradsync.runtime.ddp import StockDDP, best_bucket_mib
 from gradsync.runtime.execute import Pool
 from gradsync.runtime.group import Groups
+from gradsync.runtime.hosts import machines
 from gradsync.trace import Span, Trace
 
 UNTOLD = ("checkpoint_seconds", "reference")  # options that change no number
@@ -74,6 +75,7 @@ class Options:
     reference: str = "wfbp"
     lr: float = 0.02  # of peers that have no plan beside them: else all train with the rates of the first plan
     momentum: float = 0.9
+    device: str = devices.CPU
 
 
 @dataclass
@@ -100,8 +102,11 @@ class _Launch:
     def __init__(self, plans: list[Plan], peers: list[Peer], options: Options, folder: Path, rank: int, ranks: int):
         self.plans, self.peers, self.options, self.folder = plans, peers, options, folder
         self.rank, self.ranks = rank, ranks
+        self.machines = machines()
         self.spec = models.get(options.model)
-        self.groups, self.pool = Groups(), Pool()
+        self.device = devices.pick(options.device)
+        self.device.refuse_precision(options.precision)
+        self.groups, self.pool = Groups(self.device), Pool()
         self.progress = _Progress()
         settings = {**asdict(options), "ranks": ranks, "peers": [peer.model_dump() for peer in peers]}
         settings = {key: value for key, value in settings.items() if key not in UNTOLD}
@@ -127,10 +132,14 @@ class _Launch:
             states = None
             self.progress.done = 0
         self.groups.close()
-        memory = torch.tensor([resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024.0], dtype=torch.float64)
+        host = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024.0
+        memory = torch.tensor([host, self.device.peak_bytes() or 0.0], dtype=torch.float64)
         dist.all_reduce(memory, op=dist.ReduceOp.MAX)
         if self.rank == 0:
-            self._save(float(memory))
+            peaks = dict(
+                zip(("launch_peak_memory_bytes", "launch_peak_device_memory_bytes"), memory.tolist(), strict=True)
+            )
+            self._save({key: value for key, value in peaks.items() if value})
         self.checkpoints.clear()
 
     def _say(self, text: str) -> None:
@@ -153,7 +162,7 @@ class _Launch:
     def _seed(self, seed: int, states: tuple[dict[str, Any], dict[str, Any]] | None) -> None:
         """Train everything with one seed."""
         loaded = self._data(seed)
-        with data.Feed(loaded, self.rank) as feed:
+        with data.Feed(loaded, self.rank, device=self.device) as feed:
             first = models.build(self.options.model, seed)
             if self.options.conformance and not self.progress.conformance:
                 held = Held(loaded, first, self.spec.loss, seed, self.rank, self.groups, self.options.conformance)
@@ -169,13 +178,14 @@ class _Launch:
 
     def _contenders(self, first: torch.nn.Module, feed: data.Feed, seed: int) -> Iterator[Contender]:
         def forward() -> Forward:
-            return Forward(copy.deepcopy(first), self.spec.loss, self.rank, seed, self.options.precision)
+            model = copy.deepcopy(first).to(self.device.torch_device)
+            return Forward(model, self.spec.loss, self.rank, seed, self.options.precision)
 
         for plan in self.plans:
             yield Planned(plan, forward(), feed, self.groups, self.pool)
         by_name = {plan.name: plan for plan in self.plans}
         for peer in self.peers:
-            yield StockDDP(self._sized(peer, first, feed, seed), forward(), feed, by_name, **self._rates())
+            yield StockDDP(self._sized(peer, first, feed, seed), forward(), feed, by_name, self.groups, **self._rates())
         if self.options.references and self.plans:
             reference = by_name.get(self.options.reference, self.plans[0])
             alone = NoCommunication(silent(reference), forward(), feed, self.groups, self.pool)
@@ -197,8 +207,9 @@ class _Launch:
 
             def make(model: torch.nn.Module, size: float) -> StockDDP:
                 tried = peer.model_copy(update={"bucket_mib": size})
+                model = model.to(self.device.torch_device)
                 forward = Forward(model, self.spec.loss, self.rank, seed, self.options.precision)
-                return StockDDP(tried, forward, feed, {}, **self._rates())
+                return StockDDP(tried, forward, feed, {}, self.groups, **self._rates())
 
             self.progress.bucket_mib = best_bucket_mib(first, make)
             self._say(f"{peer.name}: buckets of {self.progress.bucket_mib:g} MiB are the fastest")
@@ -292,7 +303,7 @@ class _Launch:
         digest = hashlib.sha256()
         for name, parameter in sorted(contender.parameters().items()):
             digest.update(name.encode())
-            digest.update(parameter.contiguous().numpy().tobytes())
+            digest.update(parameter.contiguous().cpu().numpy().tobytes())
         digests: list[str] = [""] * self.ranks
         dist.all_gather_object(digests, digest.hexdigest())
         if len(set(digests)) > 1:
@@ -301,7 +312,7 @@ class _Launch:
 
     # Results
 
-    def _save(self, memory: float) -> None:
+    def _save(self, memory: dict[str, float]) -> None:
         records = self.progress.records
         names = list(records)
         reference = self.options.reference if self.options.reference in records else names[0]
@@ -320,7 +331,7 @@ class _Launch:
     def _turns_an_epoch(self) -> int:
         return self._data(self.options.seeds[0]).batches.turns_an_epoch
 
-    def _result(self, name: str, reference: str, memory: float) -> Result:
+    def _result(self, name: str, reference: str, memory: dict[str, float]) -> Result:
         records, options = self.progress.records, self.options
         record = records[name]
         summary = _with_interval("iteration_seconds", np.array(record.blocks))
@@ -347,13 +358,13 @@ class _Launch:
                 "accuracy_high": float(accuracy.max()),
             }
         summary["final_loss"] = record.rows[-1][3]
-        summary["launch_peak_memory_bytes"] = memory
+        summary |= memory
         for plan in self.plans:
             if plan.name == name:
                 summary["messages"] = float(len(plan.messages()))
         if name in self.details and "bucket_bytes" in self.details[name]:
             summary["messages"] = float(len(self.details[name]["bucket_bytes"]))
-        cores = machine()["cores"]
+        cores = self.machines["cores"]
         return Result(
             rung="measured",
             paper="mgwfbp",
@@ -365,10 +376,15 @@ class _Launch:
                 **{key: value for key, value in asdict(options).items() if key not in UNTOLD},
                 **self.details.get(name, {}),
             },
-            provenance={**machine(), "torch": torch.__version__, "threads": torch.get_num_threads(), "backend": "gloo"},
+            provenance={
+                **self.machines,
+                "torch": torch.__version__,
+                "threads": torch.get_num_threads(),
+                **self.device.provenance(),
+            },
             summary=summary,
             conformance=self.progress.conformance[name],
-            notes=[] if self.ranks <= cores else [f"{self.ranks} ranks share {cores} cores"],
+            notes=[] if self.ranks <= cores or self.device.queued else [f"{self.ranks} ranks share {cores} cores"],
         )
 
 

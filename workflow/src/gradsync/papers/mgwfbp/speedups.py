@@ -124,7 +124,7 @@ def _measured(model: str, settings: Settings, results: Path) -> Iterator[dict[st
             result = Result.load(folder / name / "result.json")
             row = {**base, "scheme": name, "note": "; ".join(result.notes)}
             cores = result.provenance.get("cores", 0)
-            if n > cores:
+            if n > cores and result.settings.get("device", "cpu") == "cpu":
                 yield {**row, "note": f"{n} ranks share {cores} cores: a speed-up is not decidable on this machine"}
             else:
                 yield row | {column: result.summary.get(column) for column in FROM_RESULT}

@@ -9,6 +9,7 @@ import torch
 
 from gradsync.runtime.data.batches import Batches
 from gradsync.runtime.data.samples import Samples
+from gradsync.runtime.devices import PROCESSOR, Device
 
 Shard = tuple[torch.Tensor, torch.Tensor]
 
@@ -22,35 +23,36 @@ class Data(NamedTuple):
     batches: Batches
 
 
-def shard(data: Data, turn: int, rank: int, dtype: torch.dtype = torch.float32) -> Shard:
-    """Images (batch, channels, height, width) and labels (batch,) of `rank` in `turn`."""
+def shard(data: Data, turn: int, rank: int, dtype: torch.dtype = torch.float32, device: Device = PROCESSOR) -> Shard:
+    """Images (batch, channels, height, width) and labels (batch,) of `rank` in `turn`, on `device`."""
     indices = data.batches.indices(turn, rank)
     images = data.training.images(indices, turn // data.batches.turns_an_epoch)
-    return images.to(dtype), data.training.labels[indices]
+    return device.put(images.to(dtype)), device.put(data.training.labels[indices])
 
 
 class Feed:
     """Call it with a turn, any turn, to get that shard of the rank.
 
     Where images are decoded, those of the next turn are prepared in a thread while this one is computed; `close` ends
-    it, as does leaving a `with` block.
+    it, as does leaving a `with` block. They go to the device when they are asked for, on the queue of who asks.
     """
 
-    def __init__(self, data: Data, rank: int, dtype: torch.dtype = torch.float32):
-        self.data, self.rank, self.dtype = data, rank, dtype
+    def __init__(self, data: Data, rank: int, dtype: torch.dtype = torch.float32, device: Device = PROCESSOR):
+        self.data, self.rank, self.dtype, self.device = data, rank, dtype, device
         self._thread = ThreadPoolExecutor(1) if data.training.decoded else None
         self._ahead: dict[int, Future[Shard]] = {}  # turn -> its shard, at most one
 
     def __call__(self, turn: int) -> Shard:
         """Images (batch, channels, height, width) and labels (batch,); raises InputError for a broken file."""
         if self._thread is None:
-            return shard(self.data, turn, self.rank, self.dtype)
+            return shard(self.data, turn, self.rank, self.dtype, self.device)
         this = self._ahead.pop(turn, None) or self._prepare(self._thread, turn)
         for skipped in self._ahead.values():
             skipped.cancel()
         found = this.result()
         self._ahead = {turn + 1: self._prepare(self._thread, turn + 1)}
-        return found
+        images, labels = found
+        return self.device.put(images), self.device.put(labels)
 
     def _prepare(self, thread: ThreadPoolExecutor, turn: int) -> Future[Shard]:
         return thread.submit(shard, self.data, turn, self.rank, self.dtype)

@@ -1,0 +1,275 @@
+"""Which device a rank gets, what is refused, and what works on a device that queues (see `queued_device.py`)."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+import torch.distributed as dist
+
+import small_model
+from gradsync import schemes
+from gradsync.cli import main
+from gradsync.costs import Linear
+from gradsync.errors import InputError
+from gradsync.measure import beside, interference, layers
+from gradsync.peers import Peer
+from gradsync.results import Result
+from gradsync.runtime import devices, failures, train
+from gradsync.runtime.launch import VARIABLES
+from gradsync.workload import Layer, Workload
+from queued_device import QueuedProcessor
+from tiny_workloads import workload
+
+NO_GPU = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU: what is refused without one is not")
+
+# Which device
+
+
+@pytest.mark.parametrize(
+    ("visible", "local_rank", "index"), [(1, None, 0), (1, "3", 0), (4, "0", 0), (4, "3", 3), (2, "1", 1)]
+)
+def test_a_rank_takes_the_only_gpu_or_that_of_its_number_on_the_node(visible, local_rank, index):
+    assert devices.local_index(visible, local_rank) == index
+
+
+@pytest.mark.parametrize(
+    ("visible", "local_rank", "wanted"),
+    [
+        (2, "2", "LOCAL_RANK 2 needs 3 GPUs on its node, 2 are visible: start fewer ranks a node"),
+        (2, None, "2 GPUs are visible and LOCAL_RANK is not set"),
+        (2, "two", "2 GPUs are visible and LOCAL_RANK is two"),
+    ],
+)
+def test_more_ranks_than_gpus_are_refused(visible, local_rank, wanted):
+    with pytest.raises(InputError, match=wanted):
+        devices.local_index(visible, local_rank)
+
+
+def test_a_processor_is_nothing_to_wait_for():
+    device = devices.pick("cpu")
+    assert (device.kind, device.backend, device.queued, device.index) == ("cpu", "gloo", False, None)
+    start = device.mark()
+    with device.on(device.queue()):
+        device.wait(start)
+        time.sleep(0.01)
+    assert 0.01 <= device.seconds(start, device.mark()) < 5
+    tensor = torch.ones(3)
+    assert device.put(tensor) is tensor
+    with pytest.raises(InputError, match="device 'tpu' does not exist; there are: cpu, cuda"):
+        devices.pick("tpu")
+
+
+# Refusals without a GPU
+
+
+def refused(capsys: pytest.CaptureFixture[str]) -> str:
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert len(said.err.splitlines()) == 1
+    assert "--device c" in said.err
+    return said.err
+
+
+@NO_GPU
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["train", "--schedule", "wfbp"],
+        ["measure", "layers"],
+        ["measure", "allreduce", "--ranks", "2"],
+        ["measure", "interference", "--ranks", "2", "--workload", "none.json"],
+    ],
+    ids=" ".join,
+)
+def test_a_gpu_that_is_not_there_is_refused_before_anything_starts(arguments, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("gradsync.runtime.launch.launch", lambda *_: pytest.fail("started something"))
+    assert main([*arguments, "--device", "cuda", "--output", str(tmp_path / "out")]) == 2
+    said = refused(capsys)
+    assert "use --device cpu" in said or "or --device cpu" in said
+    assert not (tmp_path / "out").exists()
+
+
+@NO_GPU
+def test_ranks_of_another_launcher_say_it_too(tmp_path):
+    """Two of them: both end, the first says it for which rank."""
+    kept = {key: value for key, value in os.environ.items() if key not in VARIABLES}
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = str(listener.getsockname()[1])
+    own = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "GLOO_SOCKET_IFNAME": "lo"}
+    command = [
+        sys.executable,
+        "-m",
+        "gradsync",
+        "measure",
+        "layers",
+        "--device",
+        "cuda",
+        "--output",
+        str(tmp_path / "o"),
+    ]
+    ranks = [
+        subprocess.Popen(command, env={**kept, **own, "RANK": str(rank)}, stderr=subprocess.PIPE, text=True)
+        for rank in range(2)
+    ]
+    said = [rank.communicate(timeout=60)[1] for rank in ranks]
+    assert [rank.returncode for rank in ranks] == [2, 2]
+    assert "rank 0: --device cuda" in said[0]
+    assert "Traceback" not in said[0] + said[1]
+
+
+# Failures
+
+
+@pytest.mark.parametrize(
+    ("error", "wanted"),
+    [
+        (
+            torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB.\nmore"),
+            "rank 3: the GPU's memory is full",
+        ),
+        (
+            dist.DistBackendError("NCCL error in: x.cpp:1, remote error\nmore"),
+            "rank 3: another rank is gone: NCCL error",
+        ),
+        (RuntimeError("[gloo/transport/tcp/pair.cc:1] Connection closed"), "rank 3: another rank is gone: .gloo"),
+        (torch.AcceleratorError("CUDA error: an illegal memory access\nmore"), "rank 3: the GPU failed: CUDA error"),
+    ],
+)
+def test_what_torch_says_becomes_one_line_with_the_rank(error, wanted):
+    import re
+
+    told = failures.told(error, 3)
+    assert told is not None
+    assert re.match(wanted, str(told))
+    assert "more" not in str(told).splitlines()[0].split(": ")[-1]
+    assert len(str(told).splitlines()) == 1
+
+
+def test_what_is_not_known_stays_what_it_is():
+    assert failures.told(RuntimeError("shapes do not match"), 0) is None
+    assert failures.told(ValueError("nccl"), 0) is None
+
+
+def test_a_rank_that_leaves_at_once_says_everything_first():
+    """Its status counts, and nothing is closed: what is registered before does not run."""
+    program = (
+        "import atexit; atexit.register(print, 'closed'); from gradsync.runtime.failures import leave_at_once; "
+        "leave_at_once(2)(); print('said')"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, ended.stdout) == (2, "said\n")
+
+
+# Measuring
+
+
+def test_messages_within_a_window():
+    sent = [(0.0, 1.0), (1.5, 2.0), (3.5, 5.0), (5.0, 6.0)]
+    assert beside.within(sent, 4.0) == (4.0, 0.75, 2.0)  # half a second of the third
+    assert beside.within([(0.0, 9.0)], 4.0) == (4.0, 9.0, 4.0)
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.25, 3.0])
+@pytest.mark.parametrize("share", [1.0, 0.3])
+def test_the_factor_does_not_depend_on_how_much_of_the_time_messages_take(factor, share):
+    """Computation of 2 s alone, `share` of whose time beside messages is slowed by `factor`."""
+    window = 2.0 / (share / factor + 1 - share)
+    found = beside.Queues(QueuedProcessor()).slowed((window, 0.3, share * window), (2.0, 0.2))
+    assert found == (pytest.approx(factor), pytest.approx(1.5))
+
+
+@pytest.mark.usefixtures("alone")
+def test_beside_one_another_both_are_timed_on_their_queues():
+    """A processor does one after the other: computation stands still while a message is on its way."""
+    side = beside.Queues(QueuedProcessor())
+    iterate, send = (lambda: time.sleep(0.004)), (lambda: time.sleep(0.002))
+    alone = side.computing(iterate, 3), side.sending(send, 3)
+    together = side.together(iterate, send, alone[1], alone[0], 0.04)
+    window, message, busy = together
+    assert alone[0] >= 0.004
+    assert message >= 0.002
+    assert window - busy == pytest.approx(alone[0], rel=0.5)
+    assert side.slowed(together, alone)[0] > 3
+    assert side.in_turn(iterate, send, 3) == pytest.approx(sum(alone), rel=0.5)
+
+
+@pytest.mark.usefixtures("alone")
+def test_layers_and_interference_are_measured_on_a_device_that_queues(monkeypatch):
+    monkeypatch.setattr(interference, "BUDGET_SECONDS", 0.0)
+    monkeypatch.setattr(interference, "SEGMENT_SECONDS", 0.002)
+    device = QueuedProcessor()
+    found = layers.measure("lenet5", 2, 2, device=device)
+    plain = layers.measure("lenet5", 2, 2)
+    assert [layer.name for layer in found.layers] == [layer.name for layer in plain.layers]
+    assert 0.1 < found.forward_seconds / plain.forward_seconds < 10
+    factors = interference.measure(workload([40, 4000], [1.0, 1.0]), "lenet5", 2, device=device)
+    assert [point.bytes for point in factors.points] == [40, 4040]
+    assert all(point.communication >= 1 for point in factors.points)
+
+
+# Training
+
+SIZES = {"dense2.bias": 10, "dense2.weight": 10240, "dense1.bias": 1024, "dense1.weight": 3211264}
+SIZES |= {"conv2.bias": 64, "conv2.weight": 51200, "conv1.bias": 32, "conv1.weight": 800}
+
+
+def runs(folder: Path, precision: str) -> dict[str, Result]:
+    layers = tuple(Layer(name=key, bytes=4 * size, backward_seconds=1e-3) for key, size in SIZES.items())
+    load = Workload(name="lenet5", forward_seconds=1e-3, layers=layers)
+    scaling = precision == "float16"
+    plans = [
+        schemes.plan(
+            schemes.Scheme(name=name), load, Linear(1e-3, 1e-9), 1, lr=0.02, momentum=0.9, loss_scaling=scaling
+        )
+        for name in ("wfbp", "mgwfbp")
+    ]
+    options = train.Options(
+        model="lenet5", data="digits", batch=8, epochs=1, iterations=6, block=3, conformance=1, precision=precision
+    )
+    train.train(plans, [Peer(name="ddp"), Peer(name="best", bucket_mib="best")], options, folder, 0, 1)
+    names = ("wfbp", "mgwfbp", "ddp", "best", "no_communication", "one_rank")
+    return {name: Result.load(folder / name / "result.json") for name in names}
+
+
+@pytest.mark.usefixtures("alone")
+@pytest.mark.parametrize("precision", ["float32", "float16"])
+def test_training_on_a_device_that_queues_ends_alike(tmp_path, monkeypatch, precision):
+    plain = runs(tmp_path / "plain", precision)
+    monkeypatch.setattr(devices, "pick", lambda kind: QueuedProcessor())
+    queued = runs(tmp_path / "queued", precision)
+    for name, result in plain.items():
+        assert queued[name].conformance == result.conformance, name
+        assert queued[name].summary["final_loss"] == result.summary["final_loss"]
+        assert queued[name].summary["iteration_seconds"] > 0
+        assert queued[name].summary.keys() == result.summary.keys()
+
+
+@pytest.mark.usefixtures("alone")
+def test_a_loss_that_is_not_finite_is_named_with_its_turn_after_the_run(monkeypatch):
+    from gradsync.errors import RunError
+    from gradsync.runtime.compute import ModelCompute, bind
+    from gradsync.runtime.enqueue import prepare
+    from gradsync.runtime.group import Groups
+
+    executor = prepare(small_model.plan("wfbp", 1), 0, Groups(QueuedProcessor()))
+    model = small_model.build()
+    bind(model, executor.plan, executor.buffers["parameter"])
+
+    def sample(turn: int) -> tuple[torch.Tensor, torch.Tensor]:
+        images, labels = small_model.sample(0, turn)
+        return images * float("nan") if turn == 2 else images, labels
+
+    compute = ModelCompute(small_model.forward(model, 0), sample, name="wfbp", queued=True)
+    executor.run(4, compute)
+    assert compute.losses == []
+    with pytest.raises(RunError, match=r"'wfbp': the loss is nan at iteration 2"):
+        compute.settle()
+    assert len(compute.losses) == 3

@@ -1,0 +1,34 @@
+if SETTINGS.cluster_profile:
+
+    rule cluster_profile:
+        # The cluster at hand as a described cluster. Every rank runs this very command: links inside a node and between
+        # nodes are measured in one allocation.
+        input:
+            image=IMAGE_INPUT,
+        output:
+            file=CLUSTER_FILE,
+            layers=directory(f"config/clusters/{SETTINGS.cluster_profile.name}"),
+        log:
+            f"{RESULTS}/logs/cluster.log",
+        container:
+            RANKS_IMAGE
+        threads: cores_a_rank()
+        resources:
+            mpi=mpi(SETTINGS.cluster_profile.ranks),
+            tasks=SETTINGS.cluster_profile.ranks,
+            nodes=nodes(SETTINGS.cluster_profile.ranks),
+            slurm_extra=sbatch(SETTINGS.cluster_profile.ranks),
+        params:
+            start=start(SETTINGS.cluster_profile.ranks),
+            name=SETTINGS.cluster_profile.name,
+            models=" ".join(SETTINGS.cluster_profile.models),
+            iterations=SETTINGS.cluster_profile.iterations,
+            device=SETTINGS.device,
+            # an interrupted measurement goes on from its parts, as long as the code that made them is the same
+            parts=f"{RESULTS}/profile/cluster/{code(*MEASURING, *CLUSTERS)}",
+            # under srun the ranks are there already
+            ranks="" if CLUSTER else f"--ranks {SETTINGS.cluster_profile.ranks}",
+        shell:
+            "{params.start}python -m gradsync cluster measure {params.name} {params.ranks} --device {params.device}"
+            " --models {params.models} --iterations {params.iterations} --parts {params.parts} --output {output.file}"
+            " 2>&1 | tee {log}; exit ${{PIPESTATUS[0]}}"

@@ -1,0 +1,170 @@
+"""Parts of a cluster profile, each measured by itself and kept in a file, and the profile made of them.
+
+A part remembers what it was measured with (`key`): one of another allocation, size or version is not taken for it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from gradsync.clusters import VERSION, AllReduce, Link, Links, Profile, Timed, text
+from gradsync.clusters.nodes import Nodes
+from gradsync.errors import InputError
+from gradsync.plan import first_problem
+from gradsync.results import write_whole
+from gradsync.workload import Workload
+
+KINDS = ("inside", "between", "everything")
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    version: int = VERSION
+    key: dict[str, Any] = Field(default_factory=dict)
+
+
+class NodesPart(_Part):
+    """What the nodes are; `measured`: when (UTC); `reasons`: why links of a kind have no times."""
+
+    part: Literal["nodes"] = "nodes"
+    nodes: Nodes
+    measured: str
+    reasons: dict[str, str] = {}
+    notes: tuple[str, ...] = ()
+
+
+class LinkPart(_Part):
+    """All-reduces of one number of ranks; `kind`: inside, between or everything."""
+
+    part: Literal["allreduce"] = "allreduce"
+    kind: Literal["inside", "between", "everything"]
+    allreduce: AllReduce
+
+
+class LayersPart(_Part):
+    """Layer times of one model, measured with so many ranks at once."""
+
+    part: Literal["layers"] = "layers"
+    nodes: int
+    ranks_per_node: int
+    workload: Workload
+
+
+Part = Annotated[NodesPart | LinkPart | LayersPart, Field(discriminator="part")]
+_ADAPTER: TypeAdapter[Part] = TypeAdapter(Part)
+
+
+def read(path: Path) -> Part:
+    """A part's file; raises InputError where it can't be read or is none."""
+    try:
+        content = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise InputError(f"cluster part {path}: can't be read: {error}") from None
+    try:
+        return _ADAPTER.validate_python(content)
+    except ValidationError as error:
+        raise InputError(f"cluster part {path}: no part of a cluster profile: {first_problem(error)}") from None
+
+
+def write(part: Part, path: Path) -> None:
+    """Write a part's file, whole or not at all."""
+    write_whole(path, json.dumps(part.model_dump(mode="json"), indent=1) + "\n")
+
+
+def layers(workload: Workload, nodes: Nodes, where: str) -> LayersPart:
+    """The part of a workload that `measure layers` wrote: its provenance says with how many ranks."""
+    ranks = workload.provenance.get("ranks")
+    if not isinstance(ranks, int):
+        raise InputError(f"{where}: provenance.ranks: needs the number of ranks that computed at the same time")
+    count = max(1, -(-ranks // nodes.ranks_per_node))
+    return LayersPart(nodes=count, ranks_per_node=-(-ranks // count), workload=workload)
+
+
+def assemble(name: str, parts: Sequence[Part], output: Path) -> Profile:
+    """Write `output` and the workloads beside it.
+
+    Raises InputError for no or two descriptions of the nodes, or two measurements of one thing.
+    """
+    twice = [name for name, times in Counter(_title(part) for part in parts).items() if times > 1 and name]
+    if twice:
+        raise InputError(f"cluster {name}: {twice[0]}: measured twice: give one of them")
+    described = [part for part in parts if isinstance(part, NodesPart)]
+    if len(described) != 1:
+        raise InputError(f"cluster {name}: {len(described)} descriptions of its nodes: needs one")
+    (about,) = described
+    timed = []
+    for part in sorted((part for part in parts if isinstance(part, LayersPart)), key=_order):
+        file = Path(output.stem) / f"{part.workload.name}-{part.nodes}x{part.ranks_per_node}.json"
+        write_whole(output.parent / file, part.workload.to_json())
+        timed.append(_timed(part, str(file)))
+    links = {kind: _link(kind, about, parts) for kind in KINDS}
+    try:
+        profile = Profile(
+            version=VERSION,
+            profile="measured",
+            name=name,
+            measured=about.measured,
+            nodes=about.nodes,
+            allreduce=Links(**links),
+            workloads=tuple(timed),
+            notes=(*about.notes, *_crowded(about.nodes, links)),
+        )
+    except ValidationError as error:
+        raise InputError(f"cluster {name}: {first_problem(error)}") from None
+    text.save(profile, output)
+    return profile
+
+
+def _title(part: Part) -> str:
+    """What is measured once; nodes have an error of their own."""
+    if isinstance(part, LinkPart):
+        return f"all-reduces {part.kind}, {part.allreduce.place}"
+    if isinstance(part, LayersPart):
+        return f"layers of {part.workload.name}, {part.ranks_per_node} rank(s) on each of {part.nodes} node(s)"
+    return ""
+
+
+def _order(part: LayersPart) -> tuple[str, int, int]:
+    return part.workload.name, part.nodes, part.ranks_per_node
+
+
+def _link(kind: str, about: NodesPart, parts: Sequence[Part]) -> Link:
+    found = [part.allreduce for part in parts if isinstance(part, LinkPart) and part.kind == kind]
+    if not found:
+        return Link(measured=None, reason=about.reasons.get(kind, "no such part was given"))
+    return Link(measured=tuple(sorted(found, key=lambda one: (one.nodes, one.ranks_per_node))))
+
+
+def _crowded(nodes: Nodes, links: dict[str, Link]) -> list[str]:
+    """Which times are of ranks that shared cores."""
+    cores = min(kind.processor.cores for kind in nodes.kinds)
+    every = [one for link in links.values() for one in link.measured or () if one.device == "cpu"]
+    return [
+        f"all-reduces of {one.place}: these ranks shared {cores} cores, and waited for one another"
+        for one in every
+        if one.ranks_per_node > cores
+    ]
+
+
+def _timed(part: LayersPart, file: str) -> Timed:
+    of, made = part.workload, part.workload.provenance
+    return Timed(
+        model=of.name,
+        file=file,
+        device=str(made.get("device", "unknown")),
+        batch=made.get("batch"),
+        size=made.get("size"),
+        nodes=part.nodes,
+        ranks_per_node=part.ranks_per_node,
+        tensors=len(of.layers),
+        bytes=of.bytes,
+        forward_seconds=float(f"{of.forward_seconds:.6g}"),
+        backward_seconds=float(f"{of.backward_seconds:.6g}"),
+        update_seconds=float(f"{of.update_seconds:.6g}"),
+    )

@@ -1,0 +1,32 @@
+"""Build the images that jobs run in."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+from gradsync.errors import InputError
+
+
+def image(options: argparse.Namespace) -> dict[str, Any]:
+    """Build an image that jobs run in, with Apptainer and without privileges; or check what it would hold."""
+    from gradsync.images import BASE, build, fingerprint, solve
+
+    if options.check:
+        return solve.check(options.kind)
+    output = options.output or Path("containers") / f"{options.kind}.sif"
+    log = options.log or output.with_suffix(".log")
+    source = build.Source(options.bootstrap, options.mirror, options.suite, options.registry_image)
+    if output.is_dir():
+        raise InputError(f"--output {output}: is a folder: name a file, as {output / options.kind}.sif")
+    if output.exists() and not options.force:
+        label = "gradsync.base.definitions" if options.kind == BASE else "gradsync.definitions"
+        if build.labels(output).get(label) == fingerprint(options.kind):
+            return {"image": str(output), "built": False, "definitions": fingerprint(options.kind)}
+        raise InputError(f"image {options.kind}: {output} was built from other definitions: --force replaces it")
+    if options.kind != BASE and not options.base.exists():
+        print(f"image {options.kind}: {options.base} is missing: building it first", file=sys.stderr)
+        build.build(BASE, options.base, options.base, source, options.base.with_suffix(".log"))
+    return build.build(options.kind, output, options.base, source, log)

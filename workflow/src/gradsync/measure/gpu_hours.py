@@ -1,0 +1,84 @@
+"""What a configuration will cost on a cluster, before anything is measured: launches, iterations, GPU hours.
+
+Operations are counted on the model itself, without computing anything. How fast a rank computes and sends is assumed
+(`estimate` in the configuration), and nothing overlaps: an upper bound under these assumptions.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import NamedTuple
+
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from gradsync import peers, schemes
+from gradsync.runtime import models
+from gradsync.settings import Settings, Training
+
+# Samples of a full set, for launches that are counted in epochs: the sets' own documentation.
+SAMPLES = {"digits": 1437, "mnist": 60_000, "cifar10": 50_000, "imagenet": 1_281_167, "synthetic": 50_000}
+FORWARD_AND_BACKWARD = 3  # backward takes two products where forward takes one
+REFERENCES = 2  # without communication, and one rank alone
+
+
+class Launch(NamedTuple):
+    """One job that trains; `seconds` of it, `gpu_hours` of all its ranks."""
+
+    job: str
+    ranks: int
+    contenders: int
+    iterations: int
+    seconds: float
+    gpu_hours: float
+
+
+def estimate(settings: Settings) -> list[Launch]:
+    """Every launch of a configuration."""
+    known, stock = schemes.load(settings.schemes), peers.load(settings.peers)
+    found = []
+    for training in settings.training:
+        contenders = len(schemes.pick(known, training.schemes, "schemes"))
+        contenders += len(peers.pick(stock, training.peers, "peers"))
+        contenders += REFERENCES if training.references else 0
+        # layers are profiled in iterations of their own
+        iterations = _iterations(training) * contenders * len(training.seeds) + training.profile_iterations
+        operations, parameters = cost(training.model, training.size)
+        computing = FORWARD_AND_BACKWARD * operations * training.batch / (settings.estimate.teraflops * 1e12)
+        # a ring at line rate: 2 (N - 1) / N M / B
+        sent = 2 * (training.ranks - 1) / training.ranks * 4 * parameters
+        sending = 8 * sent / (settings.estimate.gigabits * 1e9)
+        seconds = settings.estimate.startup_seconds + iterations * (computing + sending)
+        hours = training.ranks * seconds / 3600
+        found.append(Launch(training.job, training.ranks, contenders, iterations, seconds, hours))
+    return found
+
+
+def _iterations(training: Training) -> int:
+    """Of one contender."""
+    if training.iterations:
+        return training.iterations
+    return training.epochs * max(1, SAMPLES.get(training.data, 0) // (training.batch * training.ranks))
+
+
+@cache
+def cost(name: str, size: int | None) -> tuple[int, int]:
+    """Floating point operations of forward for one sample, and parameters; raises InputError for an unknown model."""
+    with torch.device("meta"):
+        model = models.get(name).build().eval()
+        sample = torch.empty(1, *models.shape(name, size))
+        with FlopCounterMode(display=False) as counter:
+            model(sample)
+    return counter.get_total_flops(), sum(parameter.numel() for parameter in model.parameters())
+
+
+def table(launches: list[Launch]) -> str:
+    """One line a launch and the sums, as text."""
+    lines = [f"{'job':<16}{'ranks':>6}{'contenders':>12}{'iterations':>12}{'minutes':>9}{'GPU hours':>11}"]
+    for one in launches:
+        lines.append(
+            f"{one.job:<16}{one.ranks:>6}{one.contenders:>12}{one.iterations:>12}{one.seconds / 60:>9.1f}"
+            f"{one.gpu_hours:>11.1f}"
+        )
+    total = sum(one.gpu_hours for one in launches)
+    return "\n".join([*lines, f"{len(launches)} launches, {total:.0f} GPU hours"])

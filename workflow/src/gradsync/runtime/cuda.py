@@ -1,0 +1,140 @@
+"""NVIDIA GPUs: all that is CUDA's own.
+
+**Not run yet**: it was written against torch 2.13 (CUDA semantics, `torch.cuda.Event`, ProcessGroupNCCL) where there is
+no GPU. `pytest tests/cuda` on a machine with two of them holds what stands on it to the oracle.
+
+Float32 means float32: TensorFloat-32, which cuDNN takes by default, is switched off, else the oracle's tolerance of
+1e-4 of the largest change would not hold. Bit for bit equal to itself a run on CUDA is only with
+`torch.use_deterministic_algorithms(True)` and `CUBLAS_WORKSPACE_CONFIG=:4096:8`, which are left to who needs them:
+they are slower, and some layers (adaptive pooling, say) have no deterministic gradient. On processors it is.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from gradsync.errors import InputError
+from gradsync.runtime.devices import CUDA, Device
+
+FLOAT16_CAPABILITY = (5, 3)  # CUDA C++ programming guide, table of arithmetic throughput
+
+
+class Gpu(Device):
+    """An NVIDIA GPU, made the current one of this process; messages between GPUs are NCCL's.
+
+    Collectives that are not asynchronous run on the current stream, as any kernel does (torch 2.8 and newer), so that a
+    lane's stream orders its messages. Autograd calls hooks on a thread of its own with the stream of the forward pass.
+    """
+
+    kind, backend, queued = CUDA, "nccl", True
+
+    def __init__(self, index: int):
+        self.index = index
+        self.torch_device = torch.device(CUDA, index)
+        torch.cuda.set_device(index)
+        torch.backends.cuda.matmul.fp32_precision = "ieee"
+        torch.backends.cudnn.conv.fp32_precision = "ieee"  # type: ignore[attr-defined]  # made at run time
+        torch.backends.cudnn.rnn.fp32_precision = "ieee"  # type: ignore[attr-defined]
+
+    def mark(self) -> torch.cuda.Event:
+        """A CUDA event on the current stream."""
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        return event
+
+    def seconds(self, start: Any, end: Any) -> float:
+        """By the GPU's clock, to about half a microsecond."""
+        return float(start.elapsed_time(end)) / 1e3
+
+    def instants(self, marks: Sequence[Any]) -> list[float]:
+        """Zero is the first mark; step by step, since single precision is coarse over a long time."""
+        at = [0.0] * min(1, len(marks))
+        for before, after in pairwise(marks):
+            at.append(at[-1] + self.seconds(before, after))
+        return at
+
+    def queue(self) -> torch.cuda.Stream:
+        """A stream of torch's pool: it does not wait for the default stream unless it is told to."""
+        return torch.cuda.Stream(self.torch_device)
+
+    def on(self, queue: Any) -> AbstractContextManager[Any]:
+        """Sets this thread's current stream, and sets it back."""
+        torch.cuda.set_device(self.torch_device)  # a new thread has the first GPU, where it shall take no memory
+        return torch.cuda.stream(queue)
+
+    def wait(self, mark: Any) -> None:
+        """cudaStreamWaitEvent on the current stream."""
+        torch.cuda.current_stream(self.torch_device).wait_event(mark)
+
+    def synchronize(self) -> None:
+        """Block until the GPU has nothing left to do."""
+        torch.cuda.synchronize(self.torch_device)
+
+    def put(self, tensor: torch.Tensor) -> torch.Tensor:
+        """By way of pinned memory, which torch does not give to anybody else before the copy is done."""
+        return tensor.pin_memory().to(self.torch_device, non_blocking=True)
+
+    def peak_bytes(self) -> float | None:
+        """Of tensors, without what torch's allocator and NCCL hold beside them."""
+        return float(torch.cuda.max_memory_allocated(self.torch_device))
+
+    def refuse_precision(self, precision: str) -> None:
+        """bfloat16 needs an Ampere GPU or newer: elsewhere torch would emulate it."""
+        name = torch.cuda.get_device_name(self.torch_device)
+        if precision == "bfloat16" and not torch.cuda.is_bf16_supported(including_emulation=False):
+            raise InputError(f"--precision bfloat16: {name} has none: use float16 or float32")
+        if precision == "float16" and torch.cuda.get_device_capability(self.torch_device) < FLOAT16_CAPABILITY:
+            raise InputError(f"--precision float16: {name} has none: use float32")
+
+    def identity(self) -> tuple[str, str]:
+        """By its universally unique identifier, however many of the host's GPUs this process sees."""
+        return socket.gethostname(), f"GPU {torch.cuda.get_device_properties(self.torch_device).uuid}"
+
+    def provenance(self) -> dict[str, Any]:
+        """Name, and versions of what runs on it."""
+        return {
+            "backend": self.backend,
+            "device": torch.cuda.get_device_name(self.torch_device),
+            "capability": ".".join(map(str, torch.cuda.get_device_capability(self.torch_device))),
+            "cuda": torch.version.cuda,
+            "nccl": ".".join(map(str, torch.cuda.nccl.version())),
+            "cudnn": torch.backends.cudnn.version(),
+            "driver": driver_version(),
+        }
+
+
+def refuse_absent() -> None:
+    """Raises InputError where this program can't use a GPU, and says why."""
+    if torch.version.cuda is None:
+        raise InputError(
+            f"--device cuda: this torch ({torch.__version__}) is built for processors only: install the one that "
+            "envs/cuda.txt names, or use --device cpu"
+        )
+    if not dist.is_nccl_available():
+        raise InputError(f"--device cuda: this torch ({torch.__version__}) is built without NCCL")
+    if not torch.cuda.is_available():
+        driver = driver_version()
+        why = f"driver {driver} shows this process no GPU" if driver else "no NVIDIA driver is loaded"
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+        shown = "" if visible is None else f" (CUDA_VISIBLE_DEVICES is {visible!r})"
+        raise InputError(f"--device cuda: {why}{shown}: use a machine with one (in a container: --nv), or --device cpu")
+
+
+def driver_version() -> str | None:
+    """That of the NVIDIA kernel module; None where it is not loaded."""
+    try:
+        first = Path("/proc/driver/nvidia/version").read_text().splitlines()[0]
+    except (OSError, IndexError):
+        return None
+    found = re.search(r"\b\d+\.\d+(\.\d+)?\b", first)
+    return found.group() if found else None

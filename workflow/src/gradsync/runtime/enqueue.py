@@ -1,0 +1,134 @@
+"""Execute a plan on a device that queues its work (a GPU): the executor without threads and without waiting.
+
+A hook fires when the kernel of a gradient has been *put on* the compute queue, not when it is done. So nothing here
+asks whether something has happened. Each lane has a queue and a communicator of its own, and whoever runs a piece of
+computation (the calling thread, or autograd's, never both at a time) puts the plan's operations on their queues in the
+plan's launch order, up to the next one that computation has yet to reach. That order is the same on all ranks, which is
+what NCCL asks of several communicators at once. An operation's queue waits for the marks of what it waits for on other
+queues; within a queue order is enough.
+
+Nobody waits for the device before the end of a run. Spans are then read from the marks, so that an end is when the
+device was through, whenever the host looked.
+
+Point-to-point transfers are refused: NCCL pairs a send with its receive in one group, or they wait for each other for
+ever, it has no receive-from-any, and memory that ranks share is the host's.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from gradsync.collectives import NATIVE
+from gradsync.errors import InputError, RunError
+from gradsync.plan import COMPUTE, Collective, Plan
+from gradsync.runtime.execute import Executor
+from gradsync.runtime.group import Groups, settle
+from gradsync.runtime.step import Compute
+from gradsync.trace import Span
+
+VERBS = ("need", "ready", "local", "collective")
+
+
+def refuse(plan: Plan) -> None:
+    """Raises InputError for a plan that can't be executed in queues."""
+    for role in plan.roles:
+        for op in role.flat:
+            if isinstance(op, Collective) and op.algorithm != NATIVE:
+                raise InputError(
+                    f"plan {plan.name!r}: {op.name!r} is the collective {op.algorithm!r}, made of transfers between "
+                    f"two ranks: on --device cuda only {NATIVE} is executed; take that, or --device cpu"
+                )
+            if op.verb not in VERBS:
+                raise InputError(
+                    f"plan {plan.name!r}: {op.verb} {op.name!r} can't be executed on --device cuda, which knows "
+                    f"{', '.join(VERBS)}: take --device cpu"
+                )
+
+
+def prepare(plan: Plan, rank: int, groups: Groups, **options: Any) -> Executor:
+    """The executor of `plan` on the device of `groups`. Collective over all ranks of the plan."""
+    return (Enqueuer if groups.device.queued else Executor)(plan, rank, groups, **options)
+
+
+class Enqueuer(Executor):
+    """An `Executor` whose operations are queued, all lanes in one order; see the module."""
+
+    def __init__(self, plan: Plan, rank: int, groups: Groups, **options: Any):
+        refuse(plan)
+        super().__init__(plan, rank, groups, **options)
+        self.now = self.device.mark
+        self.queues = {lane: groups.queue(lane) for lane in self.lanes if lane != COMPUTE}
+        self.position = 0  # in the body: what lies before has been launched, or is being computed
+        self.passed: set[str] = set()  # computation of this turn that has been launched whole
+        self.marks: dict[int, dict[str, Any]] = {}  # turn -> watched operation -> its end
+        self.stamped: list[tuple[Any, int, Any, Any]] = []  # operation, turn, marks of its start and end
+
+    def run(self, turns: int, compute: Compute | None = None, *, record: bool = True) -> None:
+        """As the executor's; the device is idle when it begins and when it ends."""
+        device, first = self.device, self.turn
+        device.synchronize()
+        self.marks, self.stamped = {}, []
+        zero_hour, borders = time.perf_counter(), [device.mark()]
+        for queue in self.queues.values():
+            with device.on(queue):
+                device.wait(borders[0])
+        for turn in range(first, first + turns):
+            self.position, self.passed = 0, set()
+            self.marks = {turn - 1: self.marks.get(turn - 1, {}), turn: {}}
+            self._launch(turn, record)
+            self._compute_turn(turn, compute, record)
+            if self.position < len(self.body):
+                missed = self.body[self.position].name
+                raise RunError(f"rank {self.rank}, turn {turn}: {missed!r} was never reached: check the plan")
+            borders.append(device.mark())
+        if self.queues:
+            settle(device)
+        else:
+            device.synchronize()  # nothing is sent: other ranks may not even run
+        at = device.instants(borders)
+        clock = [zero_hour + seconds - at[0] for seconds in at]  # of this machine, as a processor's stamps
+        self.ends = clock[1:]
+        for op, turn, start, end in self.stamped:
+            border, zero = borders[turn - first], clock[turn - first]
+            began, ended = (zero + device.seconds(border, mark) for mark in (start, end))
+            self.spans.append(Span(self.rank, turn, op.name, op.verb, op.lane, began, ended, self.bytes[op.name]))
+        self.turn = first + turns
+
+    def _launch(self, turn: int, record: bool) -> None:
+        """Put on their queues all operations of lanes before the next of computation."""
+        while self.position < len(self.body):
+            op = self.body[self.position]
+            if op.lane != COMPUTE:
+                self.position += 1
+                with self.device.on(self.queues[op.lane]):
+                    self._do(op, turn, record)
+            elif op.name in self.passed:
+                self.position += 1
+            else:
+                return
+
+    def wait_for(self, op: Any, turn: int) -> None:
+        """The current queue, which is that of `op`, waits; the host does not."""
+        for names, wanted in ((op.after, turn), (op.after_previous, turn - 1)):
+            for name in names:
+                if self.lane_of[name] == op.lane or wanted < self.turn:
+                    continue  # a queue is in order; what an earlier run launched is done
+                mark = self.marks[wanted].get(name)
+                if mark is None:
+                    raise RunError(
+                        f"rank {self.rank}, turn {turn}: {op.name!r} waits for {name!r}, which is launched after it"
+                    )
+                self.device.wait(mark)
+
+    def finish(self, op: Any, turn: int, start: Any, record: bool, source: int | None = None) -> Any:
+        """Mark the end on the current queue; after computation, launch what may follow. Gives the mark."""
+        end = self.device.mark() if record or op.name in self.watched else None
+        if op.name in self.watched:
+            self.marks[turn][op.name] = end
+        if record:
+            self.stamped.append((op, turn, start, end))
+        if op.lane == COMPUTE:
+            self.passed.add(op.name)
+            self._launch(turn, record)
+        return end

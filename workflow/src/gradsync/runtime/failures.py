@@ -1,0 +1,42 @@
+"""What a rank says when torch fails under it, and how it ends where it can't close what it has open."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+from collections.abc import Callable
+
+import torch
+import torch.distributed as dist
+
+from gradsync.errors import RunError
+
+
+def told(error: BaseException, rank: int) -> RunError | None:
+    """What a failure of torch's means; None where it means nothing known."""
+    if not isinstance(error, RuntimeError | dist.DistError):
+        return None
+    reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+    if isinstance(error, torch.OutOfMemoryError):
+        return RunError(f"rank {rank}: the GPU's memory is full: {reason}: take a smaller batch, or fewer contenders")
+    if isinstance(error, dist.DistBackendError) or any(word in str(error).lower() for word in ("gloo", "nccl")):
+        return RunError(f"rank {rank}: another rank is gone: {reason}")
+    if isinstance(error, torch.AcceleratorError):
+        return RunError(f"rank {rank}: the GPU failed: {reason}")
+    return None
+
+
+def leave_at_once(status: int) -> Callable[[], None]:
+    """Ends the process with `status` once everything is said, without closing what waits for other ranks.
+
+    The driver takes away what the process has on its GPU. NCCL's own watchdog ends it too, when a message is late.
+    """
+
+    def end() -> None:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+
+    atexit.register(end)
+    return lambda: None

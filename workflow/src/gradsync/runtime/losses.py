@@ -1,0 +1,44 @@
+"""The losses of a run, and which of them end it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+
+from gradsync.errors import RunError
+
+
+def refuse_loss(value: float, rank: int, name: str, turn: int) -> None:
+    """Raises RunError for a loss that is not finite."""
+    if not np.isfinite(value):
+        raise RunError(
+            f"rank {rank}, {name!r}: the loss is {value} at iteration {turn}: lower the learning rate, or look at "
+            "the data"
+        )
+
+
+class Losses:
+    """The loss of each turn in `values`: at once, or where work is `queued` when `read` is called.
+
+    `check(value, turn)` raises where a value is not to be gone on from.
+    """
+
+    def __init__(self, check: Callable[[float, int], None], queued: bool):
+        self.check, self.queued = check, queued
+        self.values: list[float] = []
+        self.unread: list[tuple[int, torch.Tensor]] = []
+
+    def take(self, turn: int, loss: torch.Tensor) -> None:
+        """The loss of `turn`."""
+        self.unread.append((turn, loss.detach()))
+        if not self.queued:
+            self.read()
+
+    def read(self) -> None:
+        """Wait for those that are not read yet."""
+        unread, self.unread = self.unread, []
+        for turn, loss in unread:
+            self.values.append(loss.item())
+            self.check(self.values[-1], turn)

@@ -1,0 +1,41 @@
+"""Slurm's and munge's programs on this machine: where they lie, and the environment that a Slurm's clients need."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+from gradsync.errors import InputError
+
+PACKAGES = {"munged": "munge", "slurmctld": "slurm-wlm", "slurmd": "slurm-wlm", "sinfo": "slurm-wlm"}
+# Debian keeps daemons where an ordinary user's PATH doesn't look.
+SBIN = ("/usr/sbin", "/sbin", "/usr/local/sbin")
+# How a client begins that `gradsync slurm start` wrote.
+OWN_CLIENT = "#!/bin/sh\n# Written by gradsync slurm start.\n"
+
+
+def program(name: str) -> str:
+    """The path of one of PACKAGES. InputError with the package where it is missing."""
+    path = found(name)
+    if not path:
+        raise InputError(
+            f"{name} is not installed: a local Slurm needs the packages slurm-wlm and munge ({name} is in"
+            f" {PACKAGES[name]}); on Debian or Ubuntu: apt-get install slurm-wlm munge"
+        )
+    return path
+
+
+def found(name: str) -> str | None:
+    """Where a program lies: never a client that a local Slurm wrote, it would call itself or another Slurm's."""
+    for entry in [*os.environ.get("PATH", os.defpath).split(os.pathsep), *SBIN]:
+        path = shutil.which(name, path=entry) if entry else None
+        if path and not Path(path).read_bytes()[:80].startswith(OWN_CLIENT.encode()):
+            return path
+    return None
+
+
+def environment(configuration: Path) -> dict[str, str]:
+    """This process's environment for the clients and daemons of that Slurm, without variables of another one."""
+    own = {key: value for key, value in os.environ.items() if not key.startswith(("SLURM_", "SBATCH_", "SRUN_"))}
+    return {**own, "SLURM_CONF": str(configuration)}

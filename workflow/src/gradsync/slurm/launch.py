@@ -1,0 +1,109 @@
+"""How ranks are started on a cluster: what a job asks Slurm for, and the srun that starts one rank a task.
+
+The settings are the `default-resources` of workflow/profiles/slurm/config.yaml, so that all of them are in one place.
+A job's own process runs on the first node of its allocation and starts the ranks with the command that it finds in
+GRADSYNC_LAUNCH, in place of starting them on its own machine.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+from gradsync.errors import InputError
+
+LAUNCH = "GRADSYNC_LAUNCH"  # a command; {ranks} and {nodes} stand for numbers
+RANKS_A_NODE = "GRADSYNC_RANKS_PER_NODE"
+PROFILE = "workflow/profiles/slurm/config.yaml"
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """The settings of the profile that concern ranks."""
+
+    ranks_per_node: int = 1
+    cpus_per_rank: int = 1
+    gpus_per_node: int = 0
+    interface: str = ""
+    hca: str = ""
+    cpu_bind: str = ""
+    gpu_bind: str = ""
+    srun_extra: str = ""
+    sbatch_extra: str = ""
+    slurm_partition: str = ""
+    slurm_account: str = ""
+
+    @classmethod
+    def read(cls, resources: Sequence[str] | None) -> Cluster | None:
+        """From `KEY=VALUE` entries, as Snakemake holds default resources; None without ours: no profile of a cluster.
+
+        Raises InputError with the key.
+        """
+        given = dict(entry.split("=", 1) for entry in resources or () if "=" in entry)
+        if "ranks_per_node" not in given:
+            return None
+        values: dict[str, int | str] = {}
+        for field in fields(cls):
+            if field.name not in given:
+                continue
+            text = given[field.name].strip("'\"")
+            if field.type == "str":
+                values[field.name] = "" if text == "None" else text
+            elif text.isdecimal() and int(text) >= (field.name != "gpus_per_node"):
+                values[field.name] = int(text)
+            else:
+                raise InputError(f"{PROFILE}: default-resources: {field.name}={text}: a number, at least 1")
+        return cls(**values)  # type: ignore[arg-type]
+
+    def nodes(self, ranks: int) -> int:
+        """How many hold `ranks` ranks."""
+        return -(-ranks // self.ranks_per_node)
+
+    def gpus(self, ranks: int) -> int:
+        """GPUs that a job of `ranks` ranks takes on each of its nodes."""
+        return min(self.gpus_per_node, ranks, self.ranks_per_node)
+
+    def sbatch(self, ranks: int) -> str:
+        """What sbatch is told beside nodes, tasks, memory and time."""
+        told = [f"--ntasks-per-node={min(ranks, self.ranks_per_node)}"] if ranks > 1 else []
+        told += [f"--gpus-per-node={self.gpus(ranks)}"] if self.gpus(ranks) else []
+        return " ".join([*told, *([self.sbatch_extra] if self.sbatch_extra else [])])
+
+    def environment(self) -> dict[str, str]:
+        """Which network Gloo and NCCL take."""
+        told = {"GLOO_SOCKET_IFNAME": self.interface, "NCCL_SOCKET_IFNAME": self.interface, "NCCL_IB_HCA": self.hca}
+        return {name: value for name, value in told.items() if value}
+
+    def srun(self, image: str | None = None, apptainer: str = "") -> str:
+        """The command before a rank's own, {ranks} and {nodes} still open; `apptainer`: arguments for `apptainer exec`.
+
+        It names no GPUs: a step has all those of its job.
+        """
+        told = [f"{name}={value}" for name, value in self.environment().items()]
+        command = [*(["env", *told] if told else []), "srun", "--nodes={nodes}", "--ntasks={ranks}"]
+        command += ["--kill-on-bad-exit=1", f"--cpus-per-task={self.cpus_per_rank}"]
+        command += [f"--cpu-bind={self.cpu_bind}"] if self.cpu_bind else []
+        command += [f"--gpu-bind={self.gpu_bind}"] if self.gpu_bind else []
+        command += shlex.split(self.srun_extra)
+        if image:
+            command += ["apptainer", "exec", *shlex.split(apptainer), image]
+        return shlex.join(command)
+
+    def started(self, ranks: int, image: str | None = None, apptainer: str = "") -> str:
+        """Shell code before a command that all of `ranks` ranks run themselves."""
+        return shlex.join(filled(self.srun(image, apptainer), ranks, self.ranks_per_node)) + " "
+
+    def exported(self, image: str | None = None, apptainer: str = "") -> str:
+        """Shell code before `python -m gradsync ...` of a job with several ranks."""
+        told = {LAUNCH: self.srun(image, apptainer), RANKS_A_NODE: str(self.ranks_per_node)}
+        return f"export {' '.join(f'{name}={shlex.quote(value)}' for name, value in told.items())}; "
+
+
+def filled(command: str, ranks: int, ranks_per_node: int) -> list[str]:
+    """The words of that command for `ranks` ranks. Numbers alone are filled in: other braces belong to the command."""
+    numbers = {"{ranks}": str(ranks), "{nodes}": str(-(-ranks // ranks_per_node))}
+    words = shlex.split(command)
+    for open_, number in numbers.items():
+        words = [word.replace(open_, number) for word in words]
+    return words

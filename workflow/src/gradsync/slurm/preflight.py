@@ -1,0 +1,203 @@
+"""What a cluster is asked before any job is submitted, so that what can't run is said at once (sinfo(1), sbatch(1)).
+
+Every question has a time limit: a controller that is away must not make a run hang.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from gradsync.errors import InputError
+from gradsync.slurm import offers
+from gradsync.slurm.offers import Node, Partition
+
+PROFILE = "workflow/profiles/slurm/config.yaml"
+CLIENTS = ("sinfo", "scontrol", "sbatch", "squeue", "srun", "scancel")
+ANSWER_SECONDS = 30
+# The executor looks at most this seldom whether jobs have ended, and waits for ever for one that squeue has forgotten.
+LONGEST_LOOK_SECONDS = 180
+
+
+@dataclass(frozen=True)
+class Found:
+    """The partition that was asked for: its nodes, those that are up, those that fit."""
+
+    partition: str
+    nodes: int
+    up: int
+    fitting: int
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the largest job needs; CPUs, GPUs and memory in MB are those of a node."""
+
+    nodes: int = 1
+    cpus: int = 1
+    gpus: int = 0
+    memory: int = 0
+    minutes: int = 0
+
+    def __str__(self) -> str:
+        memory = f" and {self.memory} MB" if self.memory else ""
+        return f"{self.nodes} node(s) with {self.gpus} GPUs, {self.cpus} CPUs{memory} each"
+
+
+def check(
+    partition: str | None = None,
+    account: str | None = None,
+    nodes: int = 1,
+    cpus: int = 1,
+    gpus_per_node: int = 0,
+    memory: int = 0,
+    minutes: int = 0,
+    status_command: str = "squeue",
+) -> Found:
+    """Whether a job of `nodes` nodes with so many CPUs, GPUs and MB each, for so many minutes, can ever run.
+
+    InputError: no Slurm, a controller that doesn't answer in 30 s, no such partition or account, too few nodes or GPUs,
+    no GPUs configured, too long a time: with what to change in the profile.
+    """
+    missing = [name for name in CLIENTS if not shutil.which(name)]
+    if missing:
+        raise InputError(
+            f"no Slurm here: {', '.join(missing)} not on the PATH. Run this on a login node of the cluster, or try a"
+            " Slurm on this machine (`gradsync slurm start`), or leave out `--profile slurm`"
+        )
+    asked = Asked(nodes, cpus, gpus_per_node, memory, minutes)
+    keeps_finished_jobs(_ask("scontrol", "show", "config"), status_command)
+    chosen = choose(offers.read_partitions(_ask("scontrol", "show", "partition", "--oneliner")), partition)
+    limits(chosen, asked)
+    listed = _ask("sinfo", "--noheader", "--Node", f"--partition={chosen.name}", f"--format={offers.NODE_FORMAT}")
+    found = fit(offers.read_nodes(listed), asked, chosen.name)
+    _would_be_taken(asked, chosen.name, account)
+    return found
+
+
+def keeps_finished_jobs(config: str, status_command: str) -> None:
+    """`config`: what `scontrol show config` prints. InputError where the status query would hang or forget jobs."""
+    age = offers.setting(config, "MinJobAge")
+    stored = not offers.setting(config, "AccountingStorageType").endswith("none")
+    if status_command == "sacct" and not stored:
+        raise InputError(
+            "this cluster stores no accounting, and asking sacct makes the run hang:"
+            f" set `slurm-status-command: squeue` in {PROFILE}"
+        )
+    if status_command == "squeue" and age.isdecimal() and 0 < int(age) <= LONGEST_LOOK_SECONDS:
+        instead = (
+            f"set `slurm-status-command: sacct` in {PROFILE}"
+            if stored
+            else f"ask its administrator for MinJobAge above {LONGEST_LOOK_SECONDS} (Slurm's default is 300)"
+        )
+        raise InputError(
+            f"this cluster's squeue forgets a job {age} s after its end (MinJobAge) and the run looks every"
+            f" {LONGEST_LOOK_SECONDS} s, so it would wait for ever: {instead}"
+        )
+
+
+def choose(known: list[Partition], name: str | None) -> Partition:
+    """The partition of that name, or the default one. InputError with those there are."""
+    found = next((entry for entry in known if (entry.name == name if name else entry.default)), None)
+    if found and found.state == "UP":
+        return found
+    what = (
+        f"partition {name} is {found.state}" if found else f"no partition {name!r}" if name else "no default partition"
+    )
+    names = ", ".join(sorted(entry.name for entry in known)) or "none"
+    raise InputError(f"this cluster: {what}; partitions: {names}. Set `slurm_partition` in {PROFILE}")
+
+
+def limits(partition: Partition, asked: Asked) -> None:
+    """InputError where the job asks for more time or nodes than the partition allows."""
+    if partition.minutes is not None and asked.minutes > partition.minutes:
+        raise InputError(
+            f"partition {partition.name} allows {partition.minutes} minutes and a job asks for {asked.minutes}: lower"
+            f" `runtime` (training goes on from its checkpoint when it is run again) or set another `slurm_partition`"
+            f" in {PROFILE}"
+        )
+    if partition.most_nodes is not None and asked.nodes > partition.most_nodes:
+        raise InputError(
+            f"partition {partition.name} allows {partition.most_nodes} nodes a job and one asks for {asked.nodes}:"
+            f" raise `ranks_per_node` or set another `slurm_partition` in {PROFILE}, or train with fewer ranks"
+        )
+
+
+def fit(nodes: list[Node], asked: Asked, partition: str) -> Found:
+    """How many nodes fit. InputError where they are too few, with what they have."""
+    up = [node for node in nodes if node.up]
+    sieve = {
+        f"{asked.gpus} GPUs (`gpus_per_node`)": [node for node in up if node.gpus >= asked.gpus],
+        f"{asked.cpus} CPUs (`ranks_per_node` x `cpus_per_rank`)": [node for node in up if node.cpus >= asked.cpus],
+        f"{asked.memory} MB (`mem_mb`)": [node for node in up if node.memory >= asked.memory],
+    }
+    fitting = [node for node in up if all(node in kept for kept in sieve.values())]
+    if len(fitting) >= asked.nodes:
+        return Found(partition, len(nodes), len(up), len(fitting))
+    offered = f"partition {partition} has {len(nodes)} node(s), {len(up)} of them up"
+    if asked.gpus and up and not any(node.gpus for node in up):
+        raise InputError(
+            f"{offered}, and none has GPUs configured in Slurm (GRES gpu): set `gpus_per_node: 0` or another"
+            f" `slurm_partition` in {PROFILE}"
+        )
+    short = ", ".join(
+        f"{len(kept)} with {what}" for what, kept in sieve.items() if len(kept) < min(len(up), asked.nodes)
+    )
+    best = max(up, key=lambda node: (node.gpus, node.cpus, node.memory), default=None)
+    if short and best:
+        short = f": {short}; the largest has {best.gpus} GPUs, {best.cpus} CPUs and {best.memory} MB"
+    raise InputError(
+        f"a job needs {asked}, and {offered}{short}. Change these settings or `slurm_partition` in {PROFILE}, or train"
+        " with fewer ranks"
+    )
+
+
+def _would_be_taken(asked: Asked, partition: str, account: str | None) -> None:
+    """Ask the controller itself: it knows accounts and limits that nothing else shows."""
+    command = ["--test-only", f"--partition={partition}", f"--nodes={asked.nodes}", "--wrap=true"]
+    command += [f"--gpus-per-node={asked.gpus}"] if asked.gpus else []
+    command += [f"--account={account}"] if account else []
+    command += [f"--mem={asked.memory}"] if asked.memory else []
+    command += [f"--time={asked.minutes}"] if asked.minutes else []
+    done = _run("sbatch", *command)
+    if done.returncode:
+        said = re.sub(r"(?:^|\n)(?:sbatch: |error: |allocation failure: )+", " ", done.stderr).strip()
+        who = f" for account {account}" if account else ""
+        raise InputError(
+            f"Slurm would not take a job of {asked} in partition {partition}{who}: {said}. Change `slurm_account`,"
+            f" `slurm_partition`, `runtime` or `mem_mb` in {PROFILE}"
+        )
+
+
+def _ask(*command: str) -> str:
+    configuration = os.environ.get("SLURM_CONF", "")
+    if configuration and not Path(configuration).is_file():
+        raise InputError(f"SLURM_CONF is {configuration}, which does not exist: set it to the cluster's slurm.conf")
+    done = _run(*command)
+    if not done.returncode:
+        return done.stdout
+    said = " ".join(done.stderr.split()) or f"exit status {done.returncode}"
+    if "configuration source" in said:
+        raise InputError(
+            "Slurm's clients find no configuration: set SLURM_CONF to the cluster's slurm.conf, or start a Slurm on"
+            " this machine (`gradsync slurm start`)"
+        )
+    where = f"; SLURM_CONF is {configuration}" if configuration else ""
+    raise InputError(
+        f"Slurm's controller does not answer ({' '.join(command[:2])}: {said}): `scontrol ping` tells which it"
+        f" is{where}. Try again when it is back"
+    )
+
+
+def _run(*command: str) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=ANSWER_SECONDS, stdin=subprocess.DEVNULL)
+    except subprocess.TimeoutExpired:
+        raise InputError(
+            f"Slurm's controller does not answer within {ANSWER_SECONDS} s (`{' '.join(command[:2])}`): `scontrol ping`"
+            " tells which it is. Try again when it is back"
+        ) from None
