@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import left_behind, needs_slurm, slurm_in, value
+from slurm_here import left_behind, needs_slurm, slurm_in, until, value
 
 from gradsync import cli
 from gradsync.errors import InputError, RunError
@@ -59,7 +59,7 @@ def test_start_prints_a_line_to_evaluate_and_stop_ends_all(tmp_path_factory, cap
     assert not left_behind(folder)
 
 
-def test_after_a_crash_stop_ends_the_rest_and_the_jobs_and_a_start_works(tmp_path_factory, until):
+def test_after_a_crash_stop_ends_the_rest_and_the_jobs_and_a_start_works(tmp_path_factory):
     folder = tmp_path_factory.mktemp("k")
     local.start(folder, Shape(nodes=2))
     slurm = slurm_in(folder)
@@ -120,7 +120,7 @@ def test_a_port_that_is_taken_meanwhile_ends_the_start_and_leaves_nothing(tmp_pa
         listener.listen()
         ports = machine.free_ports(2)
         monkeypatch.setattr(machine, "free_ports", lambda count: [listener.getsockname()[1], *ports])
-        with pytest.raises(RunError, match=r"slurmctld ended.*in use"):
+        with pytest.raises(RunError, match=r"(?s)slurmctld ended.*in use"):
             local.start(folder, Shape(nodes=2))
     assert not left_behind(folder)
 
@@ -141,8 +141,8 @@ def test_it_runs_as_an_ordinary_user(tmp_path_factory, slurm):
         "from gradsync.slurm import installed, local\nfrom gradsync.slurm.local_files import Shape\n"
         "running = local.start(Path(sys.argv[1]), Shape(nodes=2))\n"
         "try:\n"
-        "    print(subprocess.run(['srun', '-N2', '-n2', 'id', '-un'], env=installed.environment(running.configuration),\n"
-        "                         capture_output=True, text=True, timeout=30).stdout)\n"
+        "    told = installed.environment(running.configuration)\n"
+        "    subprocess.run(['srun', '-N2', '-n2', 'id', '-un'], env=told, timeout=30)\n"
         "finally:\n    local.stop(Path(sys.argv[1]))\n"
     )
     python = "/usr/bin/python3" if Path("/usr/bin/python3").exists() else sys.executable

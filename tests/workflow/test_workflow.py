@@ -22,9 +22,8 @@ from gradsync.render.figures import FIGURES
 from gradsync.results import Result
 from gradsync.runtime import models
 from gradsync.workload import Layer, Workload
+from project_copy import ROOT, Project
 
-ROOT = Path(__file__).parents[2]
-COPIED = ("Snakefile", "pyproject.toml", "config", "reports", "tests", "workflow")
 TINY = """\
 version: 1
 name: tiny
@@ -53,49 +52,11 @@ QUICK_TARGETS = [
 ]
 
 
-class Project:
-    """A copy of the project whose own package is the one that runs."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        ignored = shutil.ignore_patterns("__pycache__", "*.egg-info")
-        for name in COPIED:
-            source = ROOT / name
-            if source.is_dir():
-                shutil.copytree(source, folder / name, ignore=ignored)
-            else:
-                shutil.copy(source, folder / name)
-        (folder / "config" / "tiny.yaml").write_text(TINY)
-        refused = "http://127.0.0.1:9"  # nothing here needs a network
-        self.environment = {
-            **{key: value for key, value in os.environ.items() if key != "GRADSYNC_EXTERNAL_DATA"},
-            **{"http_proxy": refused, "https_proxy": refused, "no_proxy": ""},
-            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-            "PYTHONPATH": str(folder / "workflow" / "src"),
-            "PYTHONDONTWRITEBYTECODE": "1",
-        }
-
-    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", *arguments],
-            cwd=self.folder,
-            env=self.environment,
-            text=True,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-        )
-
-    def snakemake(self, *arguments: str, configuration: str = "config/tiny.yaml") -> subprocess.CompletedProcess[str]:
-        return self.run("snakemake", "--configfile", configuration, "--cores", "2", *arguments)
-
-    def write(self, path: str, text: str) -> Path:
-        target = self.folder / path
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(text)
-        return target
-
-    def read(self, path: str) -> str:
-        return (self.folder / path).read_text()
+def tiny_copy(folder: Path) -> Project:
+    """A copy with the configuration that most tests run."""
+    copy = Project(folder)
+    copy.write("config/tiny.yaml", TINY)
+    return copy
 
 
 def jobs(ended: subprocess.CompletedProcess[str]) -> dict[str, int]:
@@ -108,13 +69,13 @@ def jobs(ended: subprocess.CompletedProcess[str]) -> dict[str, int]:
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     """A copy that tests only read or give files of their own."""
-    return Project(tmp_path_factory.mktemp("project"))
+    return tiny_copy(tmp_path_factory.mktemp("project"))
 
 
 @pytest.fixture
 def own_project(tmp_path: Path) -> Project:
     """A copy for one test."""
-    return Project(tmp_path)
+    return tiny_copy(tmp_path)
 
 
 def test_lint_finds_nothing(project):
@@ -143,6 +104,32 @@ def test_the_quick_configuration_makes_everything_once(project):
     }
     assert "results/quick/claims.json" in ended.stdout
     assert not (project.folder / "results").exists()
+
+
+def test_the_full_configuration_is_every_model_on_every_number_of_ranks(project, capsys):
+    """What `snakemake --profile slurm` would submit, and what it will cost."""
+    ended = project.run("snakemake", "-n", "--profile", "slurm")
+    found = jobs(ended)
+    estimated = project.run("gradsync", "estimate", "--config", "config/full.yaml", "--json")
+    estimate = json.loads(estimated.stdout)
+    with capsys.disabled():
+        print(f"\nfull configuration: {found['total']} jobs, about {estimate['gpu_hours']:.0f} GPU hours")
+    every = list(schemes.load(ROOT / "config" / "schemes.yaml"))
+    launches = [f"{model}-{ranks}" for model in models.MODELS for ranks in (4, 8, 16, 32, 64)]
+    assert sorted(one["job"] for one in estimate["launches"]) == sorted(launches)
+    assert (found["train"], found["profile_job"]) == (len(launches), len(launches))
+    assert found["plan"] == len(launches) * len(every)
+    assert (found["cluster_profile"], found["image"], found["figure"]) == (1, 1, len(FIGURES))
+    assert re.search(r"resources: .*mpi=srun, tasks=64, nodes=64, slurm_extra=--ntasks-per-node=1\n", ended.stdout)
+    assert estimate["gpu_hours"] == pytest.approx(sum(one["gpu_hours"] for one in estimate["launches"]))
+
+
+def test_missing_data_is_named_before_anything_runs(own_project):
+    own_project.write("config/data.yaml", TINY.replace("batch: 8,", "batch: 8, data: mnist, data_folder: data/nowhere,"))
+    ended = own_project.snakemake(configuration="config/data.yaml")
+    assert ended.returncode != 0
+    assert "data_folder does not exist (lenet5-2: data/nowhere)" in ended.stdout
+    assert not (own_project.folder / RESULTS).exists()
 
 
 def test_benchmarks_are_made_on_demand_only(project):
@@ -315,7 +302,7 @@ def test_a_corrupt_input_of_a_table_ends_with_a_clear_error(own_project, target,
 @pytest.fixture(scope="module")
 def with_pairs(tmp_path_factory: pytest.TempPathFactory) -> Project:
     """A copy with one file more."""
-    copy = Project(tmp_path_factory.mktemp("with-pairs"))
+    copy = tiny_copy(tmp_path_factory.mktemp("with-pairs"))
     copy.write("workflow/src/gradsync/schedules/pairs.py", PAIRS)
     return copy
 

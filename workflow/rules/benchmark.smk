@@ -15,7 +15,7 @@ rule benchmark_one:
         f"{RESULTS}/logs/benchmark/{{what}}.log",
     wildcard_constraints:
         what="planning|training",
-    threads: workflow.cores or 1
+    threads: cores_a_rank()
     resources:
         tasks=2,
         nodes=1,

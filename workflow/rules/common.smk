@@ -7,9 +7,12 @@ from pathlib import Path
 
 from gradsync import peers, schemes, settings
 from gradsync.errors import InputError
-from gradsync.slurm import preflight, states
+from gradsync.slurm import patience, preflight, states
 from gradsync.slurm.launch import PROFILE, Cluster
 from snakemake.exceptions import WorkflowError
+
+# A Slurm that does not answer for a while must not make the run wait for ever.
+patience.install()
 
 # One whole file is the configuration; merging several would hide where a value came from.
 CONFIG = str([*workflow.config_settings.configfiles, "config/quick.yaml"][0])
@@ -157,17 +160,24 @@ def refuse_cluster():
             raise InputError(
                 f"configuration {CONFIG} has device: cuda, but gpus_per_node is 0 in {PROFILE}: set it, or device: cpu"
             )
-        most = max(
-            *(launch.ranks for launch in SETTINGS.training),
-            *SETTINGS.network.ranks,
-            SETTINGS.cluster_profile.ranks if SETTINGS.cluster_profile else 1,
-        )
+        asked = [
+            job.resources for job in workflow.dag.needrun_jobs() if not job.is_local
+        ]
+        if not asked:
+            return
+        most = {
+            key: max(int(each.get(key) or 0) for each in asked)
+            for key in ("nodes", "tasks", "mem_mb", "runtime")
+        }
+        on_a_node = min(most["tasks"], CLUSTER.ranks_per_node)
         preflight.check(
             CLUSTER.slurm_partition or None,
             CLUSTER.slurm_account or None,
-            nodes=CLUSTER.nodes(most),
-            cpus=CLUSTER.cpus_per_rank * min(most, CLUSTER.ranks_per_node),
-            gpus_per_node=CLUSTER.gpus(most),
+            nodes=most["nodes"],
+            cpus=CLUSTER.cpus_per_rank * on_a_node,
+            gpus_per_node=CLUSTER.gpus(most["tasks"]),
+            memory=most["mem_mb"],
+            minutes=most["runtime"],
         )
     except InputError as error:
         raise WorkflowError(str(error)) from None
@@ -176,7 +186,8 @@ def refuse_cluster():
 def explain_failures(log):
     """What ended each job that failed on the cluster, and what to do."""
     if CLUSTER:
-        found = states.endings(Path(log).read_text(), states.log_text)
+        text = "".join(Path(file).read_text() for file in log)
+        found = states.endings(text, states.log_text)
         print(states.report(found), file=sys.stderr, flush=True)
 
 

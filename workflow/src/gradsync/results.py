@@ -93,6 +93,7 @@ def machine() -> dict[str, Any]:
         "system": f"{platform.system()} {platform.release()}",
         "processor": model,
         "cores": len(os.sched_getaffinity(0)),
+        **({"image": Path(os.environ["APPTAINER_CONTAINER"]).name} if "APPTAINER_CONTAINER" in os.environ else {}),
     }
 
 

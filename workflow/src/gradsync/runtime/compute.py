@@ -17,7 +17,7 @@ from torch import nn
 
 from gradsync.errors import RunError
 from gradsync.plan import Plan
-from gradsync.runtime.losses import Losses, refuse_loss
+from gradsync.runtime.losses import Losses
 from gradsync.runtime.step import Step
 
 Sample = Callable[[int], tuple[torch.Tensor, torch.Tensor]]
@@ -112,7 +112,7 @@ class ModelCompute:
         self.queued = queued
         if scaler is not None and not float(scaler[0]):
             scaler[0] = FIRST_LOSS_SCALE
-        self._losses = Losses(self._check, queued)
+        self._losses = Losses(forward.rank, name, scaled=scaler is not None, queued=queued)
         self.losses = self._losses.values
         self.step: Step | None = None
         self.turn = 0  # the last one
@@ -151,10 +151,6 @@ class ModelCompute:
         self._losses.read()
         if self.scaler is not None and self.queued:
             self._guard(self.turn)
-
-    def _check(self, loss: float, turn: int) -> None:
-        if self.scaler is None:
-            refuse_loss(loss, self.forward.rank, self.name, turn)
 
     def _guard(self, turn: int) -> None:
         assert self.scaler is not None

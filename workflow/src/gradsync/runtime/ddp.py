@@ -17,7 +17,7 @@ from gradsync.plan import Plan
 from gradsync.runtime.compute import FIRST_LOSS_SCALE, Forward, Sample
 from gradsync.runtime.contenders import Contender
 from gradsync.runtime.group import Groups, settle
-from gradsync.runtime.losses import Losses, refuse_loss
+from gradsync.runtime.losses import Losses
 
 SWEEP_MIB = (1.0, 4.0, 16.0, 25.0, 64.0)
 SWEEP_TURNS = 4  # the first is not timed
@@ -74,7 +74,7 @@ class StockDDP(Contender):
         self.scaler = torch.amp.GradScaler(
             self.device.kind, init_scale=FIRST_LOSS_SCALE, enabled=forward.precision == "float16"
         )
-        self._losses = Losses(self._check, self.device.queued)
+        self._losses = Losses(forward.rank, self.name, scaled=self.scaler.is_enabled(), queued=self.device.queued)
         self.losses = self._losses.values
         self.turn = 0
 
@@ -95,10 +95,6 @@ class StockDDP(Contender):
         self._losses.read()
         self.turn += turns
         return self.device.instants(ends)
-
-    def _check(self, loss: float, turn: int) -> None:
-        if not self.scaler.is_enabled():
-            refuse_loss(loss, self.forward.rank, self.name, turn)
 
     def buckets(self) -> list[int]:
         """Bytes of each bucket, once DDP has seen the order of the gradients."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import torch
 
@@ -20,13 +18,13 @@ def refuse_loss(value: float, rank: int, name: str, turn: int) -> None:
 
 
 class Losses:
-    """The loss of each turn in `values`: at once, or where work is `queued` when `read` is called.
+    """The loss of each turn of `name` in `values`: at once, or where work is `queued` when `read` is called.
 
-    `check(value, turn)` raises where a value is not to be gone on from.
+    One that is not finite is refused, unless they are `scaled`: then it only skips a step.
     """
 
-    def __init__(self, check: Callable[[float, int], None], queued: bool):
-        self.check, self.queued = check, queued
+    def __init__(self, rank: int, name: str, *, scaled: bool, queued: bool):
+        self.rank, self.name, self.scaled, self.queued = rank, name, scaled, queued
         self.values: list[float] = []
         self.unread: list[tuple[int, torch.Tensor]] = []
 
@@ -37,8 +35,9 @@ class Losses:
             self.read()
 
     def read(self) -> None:
-        """Wait for those that are not read yet."""
+        """Wait for those that are not read yet; raises RunError for one that is refused."""
         unread, self.unread = self.unread, []
         for turn, loss in unread:
             self.values.append(loss.item())
-            self.check(self.values[-1], turn)
+            if not self.scaled:
+                refuse_loss(self.values[-1], self.rank, self.name, turn)

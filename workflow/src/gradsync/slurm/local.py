@@ -133,8 +133,10 @@ def _daemon(place: Folder, name: str, command: Sequence[str]) -> Process:
 
 def _until(reached: Callable[[], bool], started: list[Process], place: Folder, otherwise: str) -> None:
     deadline = time.monotonic() + READY_SECONDS
-    while not reached():
+    while True:
         ended = [process.name for process in started if not process.alive()]
+        if not ended and reached():
+            return
         if ended or time.monotonic() > deadline:
             name = ended[0] if ended else "slurmctld"
             what = f"{name} ended" if ended else f"{otherwise} after {READY_SECONDS:.0f} s"
@@ -153,14 +155,14 @@ def _last_words(place: Folder, name: str) -> str:
 
 
 def _nodes(place: Folder) -> dict[str, str]:
-    """States of the nodes; none where the controller doesn't answer in 5 s."""
+    """States of the nodes; none where the controller doesn't answer in 2 s."""
     try:
         answer = subprocess.run(
             [installed.program("sinfo"), "--noheader", "--Node", "--format=%N %T"],
             env=installed.environment(place.configuration),
             capture_output=True,
             text=True,
-            timeout=5,
+            timeout=2,
         )
     except subprocess.TimeoutExpired:
         return {}
@@ -172,8 +174,8 @@ def _stop(place: Folder) -> list[Process]:
     daemons = [process for process in recorded if process.name != "munged"]
     # Steps after their daemons, or the controller would put jobs back into the queue; munged last, daemons ask it.
     steps = processes.steps(place.path)
-    left = processes.end(daemons, 5.0)
-    left += processes.end({*steps, *processes.steps(place.path)}, 2.0)
+    left = processes.end(daemons, 3.0)
+    left += processes.end({*steps, *processes.steps(place.path)}, 1.0)
     jobs = processes.orphans(place.configuration)
     left += processes.end(jobs, 1.0)
     left += processes.end([process for process in recorded if process.name == "munged"], 3.0)

@@ -124,7 +124,7 @@ def write(folder: Folder, shape: Shape, ports: list[int], user: str, clients: di
     folder.configuration.write_text(slurm_conf(folder, shape, ports, user))
     for name, program in clients.items():
         script = folder.clients / name
-        script.write_text(f'{OWN_CLIENT}SLURM_CONF={folder.configuration} exec {program} "$@"\n')
+        script.write_text(f'{OWN_CLIENT}SLURM_CONF="${{SLURM_CONF:-{folder.configuration}}}" exec {program} "$@"\n')
         script.chmod(0o755)
     gpus = [folder.path / "gpus" / f"gpu{number}" for number in range(shape.gpus)]
     for gpu in gpus:  # Slurm wants a file for each; its number becomes that of CUDA_VISIBLE_DEVICES
@@ -144,6 +144,7 @@ def slurm_conf(folder: Folder, shape: Shape, ports: list[int], user: str) -> str
         f" RealMemory={shape.memory}{gpus} State=UNKNOWN"
         for name, port in zip(shape.names, ports[1:], strict=True)
     )
+    default_memory = min(1000, shape.memory // shape.cpus)
     gres_types = "GresTypes=gpu\n" if shape.gpus else ""
     return f"""# Written by `gradsync slurm start`, and anew by the next one.
 ClusterName=gradsync
@@ -192,5 +193,5 @@ SchedulerType=sched/backfill
 SchedulerParameters=sched_interval=2,bf_interval=2,batch_sched_delay=0
 
 {nodes}
-PartitionName=local Nodes=ALL Default=YES MaxTime=1-00:00:00 DefaultTime=60 DefMemPerCPU={min(1000, shape.memory // shape.cpus)} State=UP
+PartitionName=local Nodes=ALL Default=YES MaxTime=1-00:00:00 DefaultTime=60 DefMemPerCPU={default_memory} State=UP
 """

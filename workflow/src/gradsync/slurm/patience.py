@@ -1,8 +1,11 @@
-"""Snakemake's Slurm executor (2.8) forgets its jobs when Slurm does not answer: this keeps them.
+"""Snakemake's Slurm executor (2.8) forgets its jobs when Slurm does not answer, and looks for them ever less often.
 
-Where the status query fails five times in a row, as in the seconds in which a controller restarts, the executor hands none
-of its active jobs back, and Snakemake, which asks for those that are still active, waits for ever for jobs that nobody looks
-for any more. They are handed back here, and looked for again.
+Where the status query fails five times in a row, as in the seconds in which a controller restarts, the executor hands
+none of its active jobs back, and Snakemake, which asks for those that are still active, waits for ever for jobs that
+nobody looks for any more. They are handed back here, and looked for again.
+
+Each look is 10 s later than the one before, up to 180 s, whatever `seconds-between-status-checks` says, and a cluster
+is idle meanwhile. Here it is that many seconds again: one squeue for all jobs.
 """
 
 from __future__ import annotations
@@ -16,10 +19,15 @@ Check = Callable[[Any, list[Any]], AsyncIterator[Any]]
 
 
 def install() -> None:
-    """Have the executor keep its jobs, where Snakemake has loaded it; again: nothing more."""
+    """Have the executor keep its jobs and the pace, where Snakemake has loaded it; again: nothing more."""
     plugin = sys.modules.get(PLUGIN)
     if plugin is not None and not hasattr(plugin.Executor.check_active_jobs, "patient"):
         plugin.Executor.check_active_jobs = patient(plugin.Executor.check_active_jobs)
+        plugin.Executor.next_seconds_between_status_checks = property(_as_set, lambda executor, seconds: None)
+
+
+def _as_set(executor: Any) -> float:
+    return float(executor.workflow.remote_execution_settings.seconds_between_status_checks)
 
 
 def patient(check: Check) -> Check:
@@ -46,8 +54,8 @@ def patient(check: Check) -> Check:
         forgotten = [job for job in active_jobs if id(job) not in known]
         if forgotten:
             executor.logger.warning(
-                f"Slurm did not tell how {len(forgotten)} job(s) are: they are looked for again. If its controller is away"
-                " for good (`scontrol ping`), interrupt this run; the same command goes on later."
+                f"Slurm did not tell how {len(forgotten)} job(s) are: they are looked for again. If its controller is"
+                " away for good (`scontrol ping`), interrupt this run; the same command goes on later."
             )
         for job in forgotten:
             yield job

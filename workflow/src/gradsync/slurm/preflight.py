@@ -19,8 +19,8 @@ from gradsync.slurm.offers import Node, Partition
 PROFILE = "workflow/profiles/slurm/config.yaml"
 CLIENTS = ("sinfo", "scontrol", "sbatch", "squeue", "srun", "scancel")
 ANSWER_SECONDS = 30
-# The executor looks at most this seldom whether jobs have ended, and waits for ever for one that squeue has forgotten.
-LONGEST_LOOK_SECONDS = 180
+# The profile looks every 10 s whether jobs have ended, and waits for ever for one that squeue has forgotten.
+LEAST_JOB_AGE_SECONDS = 60
 
 
 @dataclass(frozen=True)
@@ -88,15 +88,15 @@ def keeps_finished_jobs(config: str, status_command: str) -> None:
             "this cluster stores no accounting, and asking sacct makes the run hang:"
             f" set `slurm-status-command: squeue` in {PROFILE}"
         )
-    if status_command == "squeue" and age.isdecimal() and 0 < int(age) <= LONGEST_LOOK_SECONDS:
+    if status_command == "squeue" and age.isdecimal() and 0 < int(age) < LEAST_JOB_AGE_SECONDS:
         instead = (
             f"set `slurm-status-command: sacct` in {PROFILE}"
             if stored
-            else f"ask its administrator for MinJobAge above {LONGEST_LOOK_SECONDS} (Slurm's default is 300)"
+            else f"ask its administrator for MinJobAge of {LEAST_JOB_AGE_SECONDS} or more (Slurm's default is 300)"
         )
         raise InputError(
-            f"this cluster's squeue forgets a job {age} s after its end (MinJobAge) and the run looks every"
-            f" {LONGEST_LOOK_SECONDS} s, so it would wait for ever: {instead}"
+            f"this cluster's squeue forgets a job {age} s after its end (MinJobAge): a run that has not"
+            f" looked by then would wait for ever; {instead}"
         )
 
 

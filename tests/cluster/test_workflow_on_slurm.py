@@ -1,0 +1,130 @@
+"""`snakemake --profile slurm` on four nodes with jobs in the image, against the same without either."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from slurm_here import Slurm, needs_slurm, until
+
+from gradsync.costs.interference import Interference, Slowdown
+from gradsync.plan import Plan
+from gradsync.runtime import models
+from gradsync.workload import Layer, Workload
+from project_copy import ROOT, Project
+
+IMAGE = ROOT / "containers" / "cpu.sif"
+needs_image = pytest.mark.skipif(not IMAGE.is_file(), reason="no containers/cpu.sif: build it with `make image`")
+pytestmark = [needs_slurm, needs_image]
+# Plans of these schemes don't depend on what is measured.
+SMALL = """\
+version: 1
+name: small
+container: CONTAINER
+training:
+  - {model: lenet5, ranks: 2, batch: 8, iterations: 8, block: 4, peers: [ddp], conformance: 1, schemes: [wfbp, single]}
+  - {model: lenet5, ranks: 4, batch: 8, iterations: 8, block: 4, conformance: 1, schemes: [wfbp, single]}
+"""
+LONG = """\
+version: 1
+name: long
+container: CONTAINER
+training:
+  - {model: lenet5, ranks: 2, batch: 8, iterations: 200, epochs: 3, block: 4, conformance: 1, schemes: [wfbp, single],
+     references: false, checkpoint_seconds: 1}
+"""
+
+
+# The local nodes are small, a failure shall be seen at once, and looks for ended jobs are frequent.
+SETTINGS = {
+    "mem_mb": 2000,
+    "cpus_per_rank": 1,
+    "retries": 0,
+    "slurm-init-seconds-before-status-checks": 1,
+    "seconds-between-status-checks": 1,
+}
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """A copy whose profile fits the local nodes, with profiles of the launches: measuring takes longer than all else."""
+    copy = Project(tmp_path_factory.mktemp("project"))
+    profile = copy.read("slurm/config.yaml")
+    for key, value in SETTINGS.items():
+        profile = re.sub(rf"(?m)^( *{key}:) +\S+", rf"\1 {value}", profile)
+    copy.write("slurm/config.yaml", profile)
+    for name, text in (("small", SMALL), ("long", LONG)):
+        copy.write(f"config/{name}.yaml", text.replace("CONTAINER", str(IMAGE)))
+        for ranks in (2, 4):
+            give_profile(copy, f"results/{name}/profile/lenet5-{ranks}", ranks)
+    return copy
+
+
+def give_profile(copy: Project, folder: str, ranks: int) -> None:
+    layers = tuple(
+        Layer(name=name, bytes=4 * parameter.numel(), backward_seconds=1e-3)
+        for name, parameter in reversed(list(models.build("lenet5", 0).named_parameters()))
+    )
+    copy.write(f"{folder}/workload.json", Workload(name="lenet5", forward_seconds=1e-3, layers=layers).to_json())
+    copy.write(f"{folder}/allreduce.csv", "bytes,seconds\n64,1e-3\n4096,1e-3\n16777216,2e-2\n")
+    slowed = Slowdown(bytes=1024, computation=1.5, communication=1.25)
+    copy.write(f"{folder}/interference.json", Interference(ranks=ranks, points=(slowed,)).to_json())
+
+
+def on_slurm(slurm: Slurm, project: Project, name: str, *targets: str) -> tuple[int, str]:
+    """Exit status and output of a run there; nothing is measured but by training."""
+    environment = {**slurm.environment, "PYTHONPATH": str(project.folder / "workflow" / "src")}
+    allowed = ("--allowed-rules", "plan", "train", "table", "--")
+    command = ("--profile", "slurm", "--configfile", f"config/{name}.yaml", *allowed, *targets)
+    run = Slurm(slurm.folder, environment).snakemake(project.folder, *command)
+    status = run.wait(400)
+    return status, project.read("run.log")
+
+
+def result(project: Project, folder: str) -> dict:
+    return json.loads(project.read(f"{folder}/result.json"))
+
+
+def test_jobs_in_the_image_on_four_nodes_give_what_this_machine_gives_without(slurm, project):
+    launches = [f"results/small/runs/train/lenet5-{ranks}" for ranks in (2, 4)]
+    status, output = on_slurm(slurm, project, "small", "results/small/tables/mgwfbp/training.md")
+    assert status == 0, output
+    assert re.search(r"mpi=srun, tasks=4, nodes=4", output)
+    for folder, ranks in zip(launches, (2, 4), strict=True):
+        plans = [f"results/small/plans/lenet5-{ranks}/{scheme}.json" for scheme in ("wfbp", "single")]
+        options = ["--model", "lenet5", "--batch", "8", "--iterations", "8", "--block", "4", "--conformance", "1"]
+        told = [part for plan in plans for part in ("--plan", plan)]
+        here = f"here-{ranks}"
+        ended = project.run("gradsync", "train", *options, "--ranks", str(ranks), *told, "--output", here)
+        assert ended.returncode == 0, ended.stdout
+        for scheme in ("wfbp", "single"):
+            theirs, ours = result(project, f"{folder}/{scheme}"), result(project, f"{here}/{scheme}")
+            assert theirs["provenance"]["image"] == IMAGE.name
+            assert "image" not in ours["provenance"]
+            assert theirs["conformance"] == ours["conformance"]  # parameters bit for bit
+            assert theirs["summary"]["final_loss"] == ours["summary"]["final_loss"]
+
+
+def test_a_cancelled_job_is_reported_and_the_same_command_goes_on(slurm, project):
+    folder = project.folder / "results/long/runs/train/lenet5-2"
+    environment = {**slurm.environment, "PYTHONPATH": str(project.folder / "workflow" / "src")}
+    command = ("--profile", "slurm", "--configfile", "config/long.yaml", "--allowed-rules", "plan", "train", "--")
+    target = "results/long/runs/train/lenet5-2/schemes.json"
+    run = Slurm(slurm.folder, environment).snakemake(project.folder, *command, target)
+    until(lambda: (folder / "checkpoint" / "latest.json").is_file(), 120)
+    (job,) = [line.split()[0] for line in slurm.ask("squeue", "-h", "-o", "%i %k").splitlines() if "train" in line]
+    slurm.ask("scancel", job)
+    assert run.wait(120) != 0
+    output = project.read("run.log")
+    assert re.search(rf"train.*lenet5-2.*Slurm {job}.*cancelled", output), output
+    assert "The same command again runs only what is missing" in output
+    done = int(json.loads((folder / "checkpoint" / "latest.json").read_text())["number"])
+    assert done >= 1
+    # the rest of it, with fewer iterations left than there were
+    run = Slurm(slurm.folder, environment).snakemake(project.folder, *command, target)
+    assert run.wait(300) == 0, project.read("run.log")
+    assert "going on from the checkpoint at iteration" in project.read("results/long/logs/train/lenet5-2.log")
+    assert "plan" not in re.findall(r"^(\w+) +\d+$", project.read("run.log"), re.MULTILINE)
+    assert Plan.from_json(project.read("results/long/plans/lenet5-2/wfbp.json"), "plan").ranks == 2
+    assert not (folder / "checkpoint").exists()
