@@ -1,7 +1,7 @@
 rule benchmark:
     # Not part of `all`: timed alone, against its targets.
     input:
-        expand(f"{RESULTS}/benchmarks/{{what}}.json", what=["planning", "training"]),
+        expand(f"{RESULTS}/benchmarks/{{what}}.json", what=["planning", "training", "workflow"]),
     localrule: True
 
 
@@ -14,7 +14,7 @@ rule benchmark_one:
     log:
         f"{RESULTS}/logs/benchmark/{{what}}.log",
     wildcard_constraints:
-        what="planning|training",
+        what="planning|training|workflow",
     threads: cores_a_rank()
     resources:
         tasks=2,

@@ -143,16 +143,22 @@ FIGURE_TABLES = {
 
 
 def refuse_cluster():
-    """Before anything is submitted or built: what the cluster at hand can't give is refused by name."""
+    """Before anything is submitted or built: missing data, and what the cluster at hand can't give, by name."""
     try:
+        needed = list(workflow.dag.needrun_jobs())
+        trained = [
+            JOBS[job.wildcards.job] for job in needed if job.rule.name == "train"
+        ]
         missing = [
             f"{launch.job}: {launch.data_folder}"
-            for launch in SETTINGS.training
+            for launch in trained
             if launch.data_folder and not Path(launch.data_folder).is_dir()
         ]
         if missing:
+            more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
             raise InputError(
-                f"configuration {CONFIG}: data_folder does not exist ({'; '.join(missing)}): link or mount your data there"
+                f"configuration {CONFIG}: data_folder does not exist ({'; '.join(missing[:3])}{more}): "
+                "link or mount your data there"
             )
         if CLUSTER is None:
             return
@@ -161,7 +167,7 @@ def refuse_cluster():
                 f"configuration {CONFIG} has device: cuda, but gpus_per_node is 0 in {PROFILE}: set it, or device: cpu"
             )
         asked = [
-            job.resources for job in workflow.dag.needrun_jobs() if not job.is_local
+            job.resources for job in needed if not job.is_local
         ]
         if not asked:
             return

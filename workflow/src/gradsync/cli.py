@@ -183,7 +183,7 @@ def _parser() -> argparse.ArgumentParser:
             "--results", type=Path, metavar="FOLDER", help="(default: results/NAME of the configuration)"
         )
         if run is commands.benchmark:
-            added.add_argument("what", choices=["planning", "training"])
+            added.add_argument("what", choices=["planning", "training", "workflow"])
         if run in (commands.table, commands.figure):
             added.add_argument("paper", help="mgwfbp")
             added.add_argument("id", help="as in the paper: table2, fig9a, ...")

@@ -84,18 +84,21 @@ def track(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def benchmark(options: argparse.Namespace) -> dict[str, Any]:
-    """Time planning and simulating, or training beside stock DDP, and hold them against their targets."""
+    """Time planning and simulating, training beside stock DDP, or the workflow, and hold them against their targets."""
     import tempfile
 
-    from gradsync.measure import planning_speed, training_speed
+    from gradsync.measure import planning_speed, training_speed, workflow_speed
     from gradsync.results import write_whole
 
     loaded, results = _configured(options)
-    if options.what == "planning":
-        answer = planning_speed.measure()
-    else:
-        with tempfile.TemporaryDirectory(prefix="gradsync-") as folder:
-            answer = training_speed.measure(Path(folder), loaded.peers)
+    with tempfile.TemporaryDirectory(prefix="gradsync-") as folder:
+        match options.what:
+            case "planning":
+                answer = planning_speed.measure()
+            case "training":
+                answer = training_speed.measure(Path(folder), loaded.peers)
+            case _:
+                answer = workflow_speed.measure(Path(), Path(folder))
     path = results / "benchmarks" / f"{options.what}.json"
     write_whole(path, json.dumps(answer, indent=1) + "\n")
     if not answer["met"]:

@@ -64,10 +64,19 @@ def launch(arguments: list[str], ranks: int) -> None:
 
     Raises RunError that names the first rank that failed; the others have ended by then.
     """
-    if elsewhere():
-        _by_command(arguments, ranks)
-    else:
-        _here(arguments, ranks)
+    before = signal.signal(signal.SIGTERM, _leave)
+    try:
+        if elsewhere():
+            _by_command(arguments, ranks)
+        else:
+            _here(arguments, ranks)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _leave(*_: object) -> None:
+    """Ended from outside: the ranks are ended on the way out."""
+    raise SystemExit(128 + signal.SIGTERM)
 
 
 def _by_command(arguments: list[str], ranks: int) -> None:

@@ -1,0 +1,109 @@
+"""What the workflow costs above the bare commands, and how fast it sees that nothing is to be done; a program of its own.
+
+Targets: 2 s a job above the same command without Snakemake, its own start included; 20 s for a run of the full
+configuration in which everything is up to date. Both run in a copy of the project made of links.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gradsync.errors import RunError
+from gradsync.results import machine
+
+PAIRS = 4
+SECONDS_A_JOB, SECONDS_OF_NOTHING = 2.0, 20.0
+JOBS = (("table", "table2"), ("table", "timelines"), ("figure", "fig1"), ("figure", "fig2"))
+ENDING = {"table": "tables/mgwfbp/{}.csv", "figure": "figures/mgwfbp/{}.svg"}
+PARTS = ("Snakefile", "config", "reports", "workflow")
+
+
+def measure(project: Path, folder: Path) -> dict[str, Any]:
+    """Medians and their targets; `folder` is empty and is filled. Raises RunError where a command fails."""
+    for name in PARTS:
+        (folder / name).symlink_to((project / name).resolve())
+    above = [_above(folder, first_bare=pair % 2 == 0) for pair in range(PAIRS)]
+    job, nothing = float(np.median(above)), _nothing_to_do(folder)
+    rows = [
+        _row("a job above its bare command", job, SECONDS_A_JOB),
+        _row("the full configuration, nothing to be done", nothing, SECONDS_OF_NOTHING),
+    ]
+    return {"rows": rows, "met": all(row["met"] for row in rows), "machine": machine()}
+
+
+def _row(task: str, seconds: float, target: float) -> dict[str, Any]:
+    return {
+        "task": task,
+        "seconds": seconds,
+        "ratio": seconds / target,
+        "target_seconds": target,
+        "met": seconds < target,
+    }
+
+
+def _above(folder: Path, first_bare: bool) -> float:
+    """Seconds a job that the workflow takes longer than the commands one by one."""
+    targets = [f"results/quick/{ENDING[what].format(id)}" for what, id in JOBS]
+
+    def bare() -> float:
+        return sum(_run(folder, "gradsync", what, "mgwfbp", id, "--results", "bare") for what, id in JOBS)
+
+    def workflow() -> float:
+        return _run(folder, "snakemake", "--cores", "1", "--forceall", *targets)
+
+    if first_bare:
+        alone, managed = bare(), workflow()
+    else:
+        managed, alone = workflow(), bare()
+    return (managed - alone) / len(JOBS)
+
+
+def _nothing_to_do(folder: Path) -> float:
+    """Seconds of a run of the full configuration where every output is there and up to date."""
+    told = ("--cores", "1", "--configfile", "config/full.yaml")
+    # nothing was run: which files there would be, one a line, after a line of headings
+    listed = _output(folder, "snakemake", *told, "--summary").splitlines()[1:]
+    for line in listed:
+        file = folder / line.split("\t")[0]
+        if file.is_relative_to(folder / "config"):  # a link to the project's own
+            continue
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
+    unneeded = "--omit-from", "cluster_profile"
+    _output(folder, "snakemake", *told, "--touch", "--no-hooks", *unneeded)  # hooks would miss the data
+    start = time.perf_counter()
+    said = _output(folder, "snakemake", *told, *unneeded)
+    seconds = time.perf_counter() - start
+    if "Nothing to be done" not in said:
+        raise RunError("benchmark workflow: a run in which all is up to date did something")
+    return seconds
+
+
+def _run(folder: Path, *command: str) -> float:
+    start = time.perf_counter()
+    _output(folder, *command)
+    return time.perf_counter() - start
+
+
+def _output(folder: Path, *command: Sequence[str] | str) -> str:
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("SNAKEMAKE")}
+    done = subprocess.run(
+        [sys.executable, "-m", *map(str, command)],
+        cwd=folder,
+        env=environment,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=600,
+    )
+    if done.returncode:
+        raise RunError(f"benchmark workflow: {' '.join(map(str, command))} failed: {done.stdout.strip()[-500:]}")
+    return done.stdout
