@@ -9,7 +9,18 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-COPIED = ("Snakefile", "README.md", "pyproject.toml", "config", "containers", "envs", "reports", "slurm", "tests", "workflow")
+COPIED = (
+    "Snakefile",
+    "README.md",
+    "pyproject.toml",
+    "config",
+    "containers",
+    "envs",
+    "reports",
+    "slurm",
+    "tests",
+    "workflow",
+)
 
 
 class Project:

@@ -22,6 +22,7 @@ SMALL = """\
 version: 1
 name: small
 container: CONTAINER
+network: {ranks: [2], smallest: 64, largest: 4096}
 training:
   - {model: lenet5, ranks: 2, batch: 8, iterations: 8, block: 4, peers: [ddp], conformance: 1, schemes: [wfbp, single]}
   - {model: lenet5, ranks: 4, batch: 8, iterations: 8, block: 4, conformance: 1, schemes: [wfbp, single]}
@@ -84,6 +85,57 @@ def on_slurm(slurm: Slurm, project: Project, name: str, *targets: str) -> tuple[
 
 def result(project: Project, folder: str) -> dict:
     return json.loads(project.read(f"{folder}/result.json"))
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "configuration", "wanted"),
+    [
+        ("slurm_partition", "gpu", "small", "no partition 'gpu'; partitions: local. Set `slurm_partition`"),
+        ("mem_mb", 900_000, "small", "the largest has 2 GPUs, 4 CPUs and 4000 MB. Change these settings"),
+        ("ranks_per_node", "one", "small", "default-resources: ranks_per_node=one: a number, at least 1"),
+        ("gpus_per_node", 0, "gpus", "has device: cuda, but gpus_per_node is 0"),
+    ],
+)
+def test_what_the_cluster_cannot_give_is_refused_before_anything_is_submitted(
+    slurm, project, key, value, configuration, wanted
+):
+    project.write("config/gpus.yaml", SMALL.replace("CONTAINER", f"{IMAGE}\ndevice: cuda"))
+    fitting = project.read("slurm/config.yaml")
+    try:
+        project.write("slurm/config.yaml", re.sub(rf"(?m)^( *{key}:) +\S+", rf"\1 {value}", fitting))
+        status, output = on_slurm(slurm, project, configuration, "results/small/tables/mgwfbp/training.md")
+    finally:
+        project.write("slurm/config.yaml", fitting)
+    assert status != 0
+    assert wanted in output
+    assert "Traceback" not in output
+    assert not slurm.ask("squeue", "-h").strip()
+
+
+def test_a_rank_without_a_gpu_says_so_at_the_end_of_the_run(slurm, project):
+    """The nodes claim GPUs, with nothing behind them, and the image has no CUDA."""
+    project.write(
+        "config/gpus.yaml", SMALL.replace("CONTAINER", f"{IMAGE}\ndevice: cuda").replace("name: small", "name: gpus")
+    )
+    give_profile(project, "results/gpus/profile/lenet5-2", 2)
+    fitting = project.read("slurm/config.yaml")
+    try:
+        project.write("slurm/config.yaml", fitting.replace("gpus_per_node: 0", "gpus_per_node: 1"))
+        status, output = on_slurm(slurm, project, "gpus", "results/gpus/runs/train/lenet5-2/schemes.json")
+    finally:
+        project.write("slurm/config.yaml", fitting)
+    assert status != 0
+    assert re.search(r"train job=lenet5-2 \(Slurm \d+, FAILED\): own failure: .*the ranks refused .*built for processors only", output)
+
+
+def test_without_slurm_jobs_run_in_the_image_on_this_machine(project):
+    """The image is their input, and what ran in it says so."""
+    give = ("--cores", "2", "--configfile", "config/small.yaml", "--sdm", "apptainer", "--apptainer-args=--no-privs")
+    target = "results/small/profile/network/allreduce.csv"
+    ended = project.run("snakemake", *give, "--", target)
+    assert ended.returncode == 0, ended.stdout
+    assert f"input: {IMAGE}" in ended.stdout
+    assert f"image: {IMAGE.name}" in project.read(target)
 
 
 def test_jobs_in_the_image_on_four_nodes_give_what_this_machine_gives_without(slurm, project):

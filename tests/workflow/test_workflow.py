@@ -125,7 +125,9 @@ def test_the_full_configuration_is_every_model_on_every_number_of_ranks(project,
 
 
 def test_missing_data_is_named_before_anything_runs(own_project):
-    own_project.write("config/data.yaml", TINY.replace("batch: 8,", "batch: 8, data: mnist, data_folder: data/nowhere,"))
+    own_project.write(
+        "config/data.yaml", TINY.replace("batch: 8,", "batch: 8, data: mnist, data_folder: data/nowhere,")
+    )
     ended = own_project.snakemake(configuration="config/data.yaml")
     assert ended.returncode != 0
     assert "data_folder does not exist (lenet5-2: data/nowhere)" in ended.stdout

@@ -1,7 +1,10 @@
 rule benchmark:
     # Not part of `all`: timed alone, against its targets.
     input:
-        expand(f"{RESULTS}/benchmarks/{{what}}.json", what=["planning", "training", "workflow"]),
+        expand(
+            f"{RESULTS}/benchmarks/{{what}}.json",
+            what=["planning", "training", "workflow"],
+        ),
     localrule: True
 
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -52,6 +53,11 @@ IN_IMAGE = any(
     str(method) in ("apptainer", "singularity")
     for method in workflow.deployment_settings.deployment_method
 )
+if IN_IMAGE and not shutil.which("apptainer"):
+    raise WorkflowError(
+        "jobs are to run in an image, and apptainer is not on the PATH: install Apptainer 1.2 or newer or load its "
+        "module; or leave out --sdm (in the profile: software-deployment-method) to run them in this environment"
+    )
 # The image is an input of the jobs that run in it; one that was built again reruns nothing by itself.
 IMAGE_INPUT = ancient(IMAGE) if IN_IMAGE else []
 # srun can't be called inside an image: on a cluster, jobs of several ranks run beside it and start each rank in one.
@@ -166,9 +172,7 @@ def refuse_cluster():
             raise InputError(
                 f"configuration {CONFIG} has device: cuda, but gpus_per_node is 0 in {PROFILE}: set it, or device: cpu"
             )
-        asked = [
-            job.resources for job in needed if not job.is_local
-        ]
+        asked = [job.resources for job in needed if not job.is_local]
         if not asked:
             return
         most = {

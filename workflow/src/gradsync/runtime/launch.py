@@ -82,7 +82,7 @@ def _leave(*_: object) -> None:
 def _by_command(arguments: list[str], ranks: int) -> None:
     """One process starts all ranks and ends them when one fails, as srun does with --kill-on-bad-exit."""
     told = filled(os.environ[LAUNCH], ranks, int(os.environ.get(RANKS_A_NODE, "1")))
-    blamed = ""
+    blamed = said = ""
     try:
         child = subprocess.Popen([*told, "python", "-m", "gradsync", *arguments], stderr=subprocess.PIPE, text=True)
     except OSError as error:
@@ -92,11 +92,13 @@ def _by_command(arguments: list[str], ranks: int) -> None:
         for line in child.stderr:
             print(line, end="", file=sys.stderr, flush=True)
             blamed = blamed or _blamed(line)
+            said = said or line.strip().partition("gradsync: ")[2]
         status = child.wait()
     finally:
         _end([child])
-    if status == BAD_INPUT:
-        raise InputError("the ranks refused their input: see above")
+    # where srun ends the others at once, its own status is theirs
+    if status == BAD_INPUT or (status and blamed.endswith(f"Exited with exit code {BAD_INPUT}")):
+        raise InputError(f"the ranks refused their input: {said or 'see above'}")
     if status:
         hint = OUT_OF_MEMORY if "Kill" in blamed or "memory" in blamed.lower() else ""
         raise RunError(
