@@ -76,6 +76,13 @@ def test_no_gpus_configured_and_nodes_that_are_down(tmp_path_factory, monkeypatc
         preflight.check()
 
 
+@needs_slurm
+def test_a_job_is_judged_with_the_further_arguments_that_it_will_have(shell):
+    assert preflight.check(extra="--exclusive --exclude=n4").fitting == 4
+    with pytest.raises(InputError, match=r"feature.*`sbatch_extra`"):
+        preflight.check(extra="--constraint='nosuch'")
+
+
 def test_no_slurm_and_no_configuration(tmp_path, monkeypatch):
     monkeypatch.setenv("SLURM_CONF", str(tmp_path / "away.conf"))
     monkeypatch.setattr(preflight, "CLIENTS", ())

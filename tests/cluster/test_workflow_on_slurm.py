@@ -24,7 +24,8 @@ name: small
 container: CONTAINER
 network: {ranks: [2], smallest: 64, largest: 4096}
 training:
-  - {model: lenet5, ranks: 2, batch: 8, iterations: 8, block: 4, peers: [ddp], conformance: 1, schemes: [wfbp, single]}
+  - {model: lenet5, ranks: 2, batch: 8, iterations: 8, block: 4, peers: [ddp], conformance: 1, schemes: [wfbp, single],
+     profile_iterations: 2}
   - {model: lenet5, ranks: 4, batch: 8, iterations: 8, block: 4, conformance: 1, schemes: [wfbp, single]}
 """
 LONG = """\
@@ -49,16 +50,16 @@ SETTINGS = {
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """A copy whose profile fits the local nodes, with profiles of the launches: measuring takes longer than all else."""
+    """A copy whose settings fit the local nodes, with profiles of most launches: measuring takes long."""
     copy = Project(tmp_path_factory.mktemp("project"))
     profile = copy.read("slurm/config.yaml")
     for key, value in SETTINGS.items():
         profile = re.sub(rf"(?m)^( *{key}:) +\S+", rf"\1 {value}", profile)
     copy.write("slurm/config.yaml", profile)
+    ranks_given = {"small": 4, "long": 2}  # two ranks of the small one are profiled for real
     for name, text in (("small", SMALL), ("long", LONG)):
         copy.write(f"config/{name}.yaml", text.replace("CONTAINER", str(IMAGE)))
-        for ranks in (2, 4):
-            give_profile(copy, f"results/{name}/profile/lenet5-{ranks}", ranks)
+        give_profile(copy, f"results/{name}/profile/lenet5-{ranks_given[name]}", ranks_given[name])
     return copy
 
 
@@ -74,9 +75,9 @@ def give_profile(copy: Project, folder: str, ranks: int) -> None:
 
 
 def on_slurm(slurm: Slurm, project: Project, name: str, *targets: str) -> tuple[int, str]:
-    """Exit status and output of a run there; nothing is measured but by training."""
+    """Exit status and output of a run there."""
     environment = {**slurm.environment, "PYTHONPATH": str(project.folder / "workflow" / "src")}
-    allowed = ("--allowed-rules", "plan", "train", "table", "--")
+    allowed = ("--allowed-rules", "profile_job", "plan", "train", "table", "figure", "--")
     command = ("--profile", "slurm", "--configfile", f"config/{name}.yaml", *allowed, *targets)
     run = Slurm(slurm.folder, environment).snakemake(project.folder, *command)
     status = run.wait(400)
@@ -125,7 +126,10 @@ def test_a_rank_without_a_gpu_says_so_at_the_end_of_the_run(slurm, project):
     finally:
         project.write("slurm/config.yaml", fitting)
     assert status != 0
-    assert re.search(r"train job=lenet5-2 \(Slurm \d+, FAILED\): own failure: .*the ranks refused .*built for processors only", output)
+    assert re.search(
+        r"train job=lenet5-2 \(Slurm \d+, FAILED\): own failure: .*the ranks refused .*built for processors only",
+        output,
+    )
 
 
 def test_without_slurm_jobs_run_in_the_image_on_this_machine(project):
@@ -135,13 +139,14 @@ def test_without_slurm_jobs_run_in_the_image_on_this_machine(project):
     ended = project.run("snakemake", *give, "--", target)
     assert ended.returncode == 0, ended.stdout
     assert f"input: {IMAGE}" in ended.stdout
-    assert f"image: {IMAGE.name}" in project.read(target)
+    assert f'image: "{IMAGE.name}"' in project.read(target)
 
 
 def test_jobs_in_the_image_on_four_nodes_give_what_this_machine_gives_without(slurm, project):
     launches = [f"results/small/runs/train/lenet5-{ranks}" for ranks in (2, 4)]
-    status, output = on_slurm(slurm, project, "small", "results/small/tables/mgwfbp/training.md")
+    status, output = on_slurm(slurm, project, "small", "results/small/figures/mgwfbp/training.svg")
     assert status == 0, output
+    assert "rule profile_job" in output
     assert re.search(r"mpi=srun, tasks=4, nodes=4", output)
     for folder, ranks in zip(launches, (2, 4), strict=True):
         plans = [f"results/small/plans/lenet5-{ranks}/{scheme}.json" for scheme in ("wfbp", "single")]

@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
+from tiny_project import ROOT
 
 from gradsync.images import build, fingerprint
 
@@ -25,7 +26,10 @@ def leftovers(folder: Path) -> list[str]:
 
 
 def test_an_image_is_built_labelled_and_runs(tiny):
-    ended = tiny.build("--json", "--mirror", "http://mirror.invalid/debian", "--suite", "sid")
+    # a folder that jobs see, and that is no part of the image
+    ended = tiny.build(
+        "--json", "--mirror", "http://mirror.invalid/debian", "--suite", "sid", APPTAINER_BIND="/usr/share"
+    )
     assert ended.returncode == 0, ended.stderr
     answer = json.loads(ended.stdout)
     assert answer["bytes"] == tiny.image.stat().st_size
@@ -156,6 +160,24 @@ def test_outside_a_checkout_it_says_so(tiny):
     ended = tiny.build()
     assert ended.returncode == 2
     assert "containers/base.def is missing: run this in the root of a checkout" in ended.stderr
+
+
+def test_an_image_is_not_built_on_a_base_of_other_definitions(tiny):
+    assert tiny.build("--bootstrap", "docker").returncode == 0
+    for folder in ("containers", "envs"):
+        kept = shutil.ignore_patterns("base.*", "*.sif", "*.log")
+        shutil.copytree(ROOT / folder, tiny.folder / folder, ignore=kept, dirs_exist_ok=True)
+    tiny.define(post="echo changed > /changed")
+    ended = tiny.build(kind="cpu")
+    assert ended.returncode == 2
+    assert "containers/base.sif was built from other definitions: `gradsync image base --force" in ended.stderr
+
+
+def test_an_image_that_is_there_is_not_blamed_for_a_missing_apptainer(tiny, tmp_path):
+    tiny.image.write_text("any")
+    ended = tiny.build(PATH=str(tmp_path))
+    assert ended.returncode == 2
+    assert "containers/base.sif: apptainer is not on PATH" in ended.stderr
 
 
 def test_an_image_that_is_none_is_refused(tiny):

@@ -91,5 +91,7 @@ def test_without_a_mirror_it_says_what_to_give(monkeypatch, tmp_path):
     (tmp_path / "apt.conf").write_text(
         f'Dir::Etc::sourcelist "{tmp_path}/none";\nDir::Etc::sourceparts "{tmp_path}";\n'
     )
-    with pytest.raises(InputError, match=r"give --mirror URL and --suite NAME .*, or take --bootstrap docker"):
+    with pytest.raises(
+        InputError, match=r"give --mirror URL and --suite NAME .*, or build it from a registry: `gradsync image base"
+    ):
         host.mirror_and_suite(None, None)

@@ -199,11 +199,7 @@ def changed(cluster: Path, where: str, value: object) -> Path:
         ("version", 7, "version 7"),
         ("colour", "red", "colour: Extra inputs"),
         ("nodes.kinds.0.memory_gib", "much", "nodes.kinds.0.memory_gib"),
-        (
-            "allreduce.inside.measured.0.points.3.0",
-            8,
-            "allreduce.inside.measured.0: Value error, points must be of asc",
-        ),
+        ("allreduce.inside.measured.0.points.3.0", 8, "inside.measured.0: Value error, points must be of asc"),
         ("allreduce.inside.measured.0.points.3.4", -1.0, "seconds of points must be finite and positive"),
         ("allreduce.inside.measured.0.line.points", 5, "line was fitted to other points"),
         ("allreduce.inside.measured.0.ranks_per_node", 1, "needs two ranks or more"),
@@ -388,10 +384,8 @@ def test_parts_of_several_jobs_become_one_profile(cluster, tmp_path, capsys):
     for bad, said in ((files[1:], "says what the nodes are"), ([*files, str(folder / "w.json")], "no part of a")):
         assert main([*told, *bad]) == 2
         assert said in capsys.readouterr().err
-    for again, said in (
-        (0, "2 descriptions of its nodes"),
-        (1, "all-reduces inside, 2 rank(s) on each of 1 node(s): measured"),
-    ):
+    twice = "all-reduces inside, 2 rank(s) on each of 1 node(s): measured"
+    for again, said in ((0, "2 descriptions of its nodes"), (1, twice)):
         assert main([*told, *files, files[again]]) == 2
         assert said in capsys.readouterr().err
 

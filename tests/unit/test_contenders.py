@@ -14,7 +14,6 @@ from gradsync.costs import Linear, alpha_beta
 from gradsync.oracle import evaluate
 from gradsync.plan import COMPUTE, Plan
 from gradsync.runtime.contenders import NO_COMMUNICATION, Record, silent
-from gradsync.runtime.train import _metrics
 from gradsync.simulate import simulate
 from tiny_workloads import workload
 
@@ -105,7 +104,7 @@ def test_metrics_tell_seed_step_epoch_and_block():
         rows=[(3, 0, 0, 2.5, None), (3, 1, 0, 1.5, 0.25), (3, 2, 1, 1.0, None), (4, 0, 2, 0.1, None)],
         accuracy=[(3, 1, 0.5), (4, 0, 0.75)],
     )
-    assert _metrics(record, an_epoch=2).splitlines() == [
+    assert record.csv(an_epoch=2).splitlines() == [
         "seed,step,epoch,block,loss,iteration_seconds,accuracy",
         "3,0,0,0,2.5,,",
         "3,1,0,0,1.5,0.25,0.5",

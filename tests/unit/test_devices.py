@@ -96,6 +96,17 @@ def test_a_gpu_that_is_not_there_is_refused_before_anything_starts(arguments, tm
 
 
 @NO_GPU
+@pytest.mark.parametrize(
+    "arguments", [["measure", "layers"], ["measure", "allreduce", "--ranks", "2"], ["train", "--schedule", "wfbp"]]
+)
+def test_the_gpus_of_other_machines_are_not_judged_here(arguments, tmp_path, monkeypatch, capsys):
+    """A command that starts ranks elsewhere is run; this one starts none, and says so by its status."""
+    monkeypatch.setenv("GRADSYNC_LAUNCH", "false")
+    assert main([*arguments, "--device", "cuda", "--output", str(tmp_path / "out" / "file")]) == 1
+    assert "false ended with status 1" in capsys.readouterr().err
+
+
+@NO_GPU
 def test_ranks_of_another_launcher_say_it_too(tmp_path):
     """Two of them: both end, the first says it for which rank."""
     kept = {key: value for key, value in os.environ.items() if key not in VARIABLES}

@@ -40,6 +40,12 @@ def test_a_setting_that_is_no_number_is_named(entry):
         Cluster.read(["ranks_per_node=2", entry])
 
 
+def test_a_rank_has_a_gpu_of_its_own():
+    with pytest.raises(InputError, match=r"ranks_per_node=8 is more than gpus_per_node=4"):
+        Cluster.read(["ranks_per_node=8", "gpus_per_node=4"])
+    assert Cluster.read(["ranks_per_node=8", "gpus_per_node=0"]) == Cluster(ranks_per_node=8)
+
+
 @pytest.mark.parametrize(
     ("ranks", "nodes", "asked"),
     [
@@ -114,6 +120,7 @@ def test_what_is_no_task_of_several_is_left_alone(changed):
         ("gpu[003-007,9],login", "gpu003"),
         ("rack1-n[08,11]-ib,x", "rack1-n08-ib"),
         ("[10-12]", "10"),
+        ("r[2-3]n[04-07]", "r2n04"),
     ],
 )
 def test_the_first_host_of_a_list(nodes, first):

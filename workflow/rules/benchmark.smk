@@ -22,6 +22,7 @@ rule benchmark_one:
     resources:
         tasks=2,
         nodes=1,
+        slurm_extra=CLUSTER.sbatch_extra if CLUSTER else "",
     params:
         config=CONFIG,
         code=lambda wildcards: code(

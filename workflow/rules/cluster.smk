@@ -27,7 +27,11 @@ if SETTINGS.cluster_profile:
             # an interrupted measurement goes on from its parts, as long as the code that made them is the same
             parts=f"{RESULTS}/profile/cluster/{code(*MEASURING, *CLUSTERS)}",
             # under srun the ranks are there already
-            ranks="" if CLUSTER else f"--ranks {SETTINGS.cluster_profile.ranks}",
+            ranks=(
+                ""
+                if CLUSTER and SETTINGS.cluster_profile.ranks > 1
+                else f"--ranks {SETTINGS.cluster_profile.ranks}"
+            ),
         shell:
             "{params.start}python -m gradsync cluster measure {params.name} {params.ranks} --device {params.device}"
             " --models {params.models} --iterations {params.iterations} --parts {params.parts} --output {output.file}"

@@ -4,10 +4,12 @@ import hashlib
 import os
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from gradsync import peers, schemes, settings
 from gradsync.errors import InputError
+from gradsync.images.binding import bound
 from gradsync.slurm import patience, preflight, states
 from gradsync.slurm.launch import PROFILE, Cluster
 from snakemake.exceptions import WorkflowError
@@ -32,17 +34,20 @@ try:
         if workflow.resource_settings.default_resources
         else None
     )
+    if CLUSTER and SETTINGS.device == "cpu":
+        CLUSTER = replace(CLUSTER, gpus_per_node=0)
 except InputError as error:
     raise WorkflowError(str(error)) from None
 
 # Jobs run the code of this checkout, also in an image that holds an earlier one, and see the folders that are named.
-NAMED = {SETTINGS.external_data, *(launch.data_folder for launch in SETTINGS.training)}
-BOUND = [os.environ.get("APPTAINER_BIND")] + sorted(
-    folder for folder in NAMED - {None} if Path(folder).is_absolute()
+NAMED = (
+    SETTINGS.external_data,
+    os.environ.get("GRADSYNC_EXTERNAL_DATA"),
+    *(launch.data_folder for launch in SETTINGS.training),
 )
 os.environ.update(
     PYTHONPATH=str(Path(workflow.basedir) / "workflow" / "src"),
-    APPTAINER_BIND=",".join(filter(None, BOUND)),
+    APPTAINER_BIND=bound(os.environ.get("APPTAINER_BIND", ""), NAMED, Path.cwd()),
 )
 if SETTINGS.device == "cuda":
     os.environ.update(APPTAINER_NV="1")
@@ -172,23 +177,26 @@ def refuse_cluster():
             raise InputError(
                 f"configuration {CONFIG} has device: cuda, but gpus_per_node is 0 in {PROFILE}: set it, or device: cpu"
             )
-        asked = [job.resources for job in needed if not job.is_local]
-        if not asked:
-            return
-        most = {
-            key: max(int(each.get(key) or 0) for each in asked)
-            for key in ("nodes", "tasks", "mem_mb", "runtime")
+        keys = ("nodes", "tasks", "mem_mb", "runtime")
+        asked = {
+            tuple(int(job.resources.get(key) or 0) for key in keys)
+            for job in needed
+            if not job.is_local
         }
-        on_a_node = min(most["tasks"], CLUSTER.ranks_per_node)
-        preflight.check(
-            CLUSTER.slurm_partition or None,
-            CLUSTER.slurm_account or None,
-            nodes=most["nodes"],
-            cpus=CLUSTER.cpus_per_rank * on_a_node,
-            gpus_per_node=CLUSTER.gpus(most["tasks"]),
-            memory=most["mem_mb"],
-            minutes=most["runtime"],
-        )
+        # the largest first: what it is refused for, others may be too
+        for nodes_asked, tasks, memory, minutes in sorted(asked, reverse=True):
+            on_a_node = min(tasks, CLUSTER.ranks_per_node)
+            preflight.check(
+                CLUSTER.slurm_partition or None,
+                CLUSTER.slurm_account or None,
+                nodes=nodes_asked,
+                cpus=CLUSTER.cpus_per_rank * on_a_node,
+                gpus_per_node=CLUSTER.gpus(tasks),
+                memory=memory,
+                minutes=minutes,
+                status_command=workflow.executor_settings.status_command or "squeue",
+                extra=CLUSTER.sbatch_extra,
+            )
     except InputError as error:
         raise WorkflowError(str(error)) from None
 
@@ -289,7 +297,7 @@ def mpi(ranks):
 
 def start(ranks):
     """Before a command that all ranks run themselves; empty where it starts its ranks on the machine at hand."""
-    return CLUSTER.started(ranks, *EACH_RANK) if CLUSTER and ranks > 1 else ""
+    return CLUSTER.started(ranks, *EACH_RANK) if CLUSTER else ""
 
 
 def sbatch(ranks):

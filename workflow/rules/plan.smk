@@ -1,4 +1,5 @@
 rule plan:
+    # Like all that takes seconds and measures nothing: where snakemake runs, not in the queue of a cluster.
     input:
         image=IMAGE_INPUT,
         workload=f"{RESULTS}/profile/{{job}}/workload.json",
@@ -10,10 +11,8 @@ rule plan:
         prediction=f"{RESULTS}/plans/{{job}}/{{scheme}}.prediction.json",
     log:
         f"{RESULTS}/logs/plan/{{job}}/{{scheme}}.log",
+    localrule: True
     threads: 1
-    resources:
-        tasks=1,
-        nodes=1,
     params:
         training=lambda wildcards: flags(
             JOBS[wildcards.job], "ranks", "lr", "momentum", "precision", "statistics"

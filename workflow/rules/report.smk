@@ -8,10 +8,8 @@ rule table:
         multiext(f"{RESULTS}/tables/mgwfbp/{{id}}", ".csv", ".md", ".tex"),
     log:
         f"{RESULTS}/logs/table/{{id}}.log",
+    localrule: True
     threads: 1
-    resources:
-        tasks=1,
-        nodes=1,
     params:
         config=CONFIG,
         figure9=SETTINGS.figure9,
@@ -32,10 +30,8 @@ rule figure:
         multiext(f"{RESULTS}/figures/mgwfbp/{{id}}", ".svg", ".pdf", ".png", ".csv"),
     log:
         f"{RESULTS}/logs/figure/{{id}}.log",
+    localrule: True
     threads: 1
-    resources:
-        tasks=1,
-        nodes=1,
     params:
         config=CONFIG,
         code=code(*PLANNING, "papers", "render", "trace.py"),
@@ -53,10 +49,8 @@ rule claims:
         f"{RESULTS}/claims.md",
     log:
         f"{RESULTS}/logs/claims.log",
+    localrule: True
     threads: 1
-    resources:
-        tasks=1,
-        nodes=1,
     params:
         config=CONFIG,
         code=code("claims.py", "expressions.py", "published.py"),

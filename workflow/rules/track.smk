@@ -8,10 +8,8 @@ rule track:
         f"{RESULTS}/tracked.json",
     log:
         f"{RESULTS}/logs/track.log",
+    localrule: True
     threads: 1
-    resources:
-        tasks=1,
-        nodes=1,
     params:
         config=CONFIG,
         mlflow=SETTINGS.mlflow,

@@ -147,7 +147,10 @@ class Profile(Closed):
 
 
 def load(path: str | Path) -> Profile:
-    """Read a profile; raises InputError with file and key where it is none or its workload files do not fit it."""
+    """Read a profile; raises InputError with file and key where it is none.
+
+    Its workload files are read and held against it by `choice.workload`.
+    """
     try:
         content: Any = yaml.safe_load(Path(path).read_text())
     except (OSError, UnicodeDecodeError) as error:

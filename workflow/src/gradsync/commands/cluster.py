@@ -165,8 +165,13 @@ def _measure_here(options: argparse.Namespace, request: Any, folder: Path) -> li
     """Start the ranks on this machine: as many as have a core each for the layers, then those of longer teams."""
     from gradsync.measure.cluster_links import powers
     from gradsync.runtime import devices
-    from gradsync.runtime.launch import cores, room_for
+    from gradsync.runtime.launch import cores, elsewhere, room_for
+    from gradsync.slurm.launch import LAUNCH
 
+    if elsewhere():
+        raise InputError(
+            f"cluster measure: runs in each rank: put the command in {LAUNCH} before it, and unset {LAUNCH}"
+        )
     if options.device == "cpu":
         ranks = sorted(options.ranks or [2])
         room_for(ranks[-1], "--ranks")

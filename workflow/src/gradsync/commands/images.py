@@ -12,7 +12,7 @@ from gradsync.errors import InputError
 
 def image(options: argparse.Namespace) -> dict[str, Any]:
     """Build an image that jobs run in, with Apptainer and without privileges; or check what it would hold."""
-    from gradsync.images import BASE, build, fingerprint, solve
+    from gradsync.images import BASE, BASE_DEFINITIONS, DEFINITIONS, build, fingerprint, solve
 
     if options.check:
         return solve.check(options.kind)
@@ -22,7 +22,7 @@ def image(options: argparse.Namespace) -> dict[str, Any]:
     if output.is_dir():
         raise InputError(f"--output {output}: is a folder: name a file, as {output / options.kind}.sif")
     if output.exists() and not options.force:
-        label = "gradsync.base.definitions" if options.kind == BASE else "gradsync.definitions"
+        label = BASE_DEFINITIONS if options.kind == BASE else DEFINITIONS
         if build.labels(output).get(label) == fingerprint(options.kind):
             return {"image": str(output), "built": False, "definitions": fingerprint(options.kind)}
         raise InputError(f"image {options.kind}: {output} was built from other definitions: --force replaces it")

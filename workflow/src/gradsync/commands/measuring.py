@@ -25,12 +25,13 @@ def measure(options: argparse.Namespace) -> dict[str, Any] | None:
 def _refuse_measurement(options: argparse.Namespace) -> None:
     """What can be refused is refused before anything starts. Sets the sizes that a workload asks for."""
     from gradsync.runtime import devices, models
-    from gradsync.runtime.launch import room_for
+    from gradsync.runtime.launch import elsewhere, room_for
     from gradsync.workload import Workload
 
     for ranks in options.ranks:
         room_for(ranks, "--ranks")
-        devices.refuse(options.device, ranks)
+        if not elsewhere():
+            devices.refuse(options.device, ranks)
     if options.what != "layers" and min(options.ranks) < 2:
         raise InputError(f"measure {options.what}: --ranks must be at least 2")
     if options.what != "allreduce" and len(options.ranks) > 1:
@@ -60,11 +61,16 @@ def _measured_allreduce(options: argparse.Namespace) -> dict[str, Any]:
 
     from gradsync.measure import allreduce
     from gradsync.results import write_whole
+    from gradsync.runtime.launch import elsewhere
 
     points: list[allreduce.Point] = []
     made_with: dict[str, Any] = {}
     notes: list[str] = []
-    with tempfile.TemporaryDirectory(prefix="gradsync-") as folder:
+    shared = None
+    if elsewhere():  # rank 0 may write on another machine
+        shared = options.output.parent
+        shared.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="gradsync-", dir=shared) as folder:
         for ranks in options.ranks:
             print(f"measure allreduce: {ranks} ranks, {options.smallest} to {options.largest} B", file=sys.stderr)
             found = Path(folder) / f"{ranks}.json"

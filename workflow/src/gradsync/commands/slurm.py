@@ -19,11 +19,12 @@ def slurm(options: argparse.Namespace) -> dict[str, Any] | None:
 
 
 def _start(options: argparse.Namespace) -> dict[str, Any] | None:
-    for name in ("nodes", "cpus"):
-        if getattr(options, name) < 1:
+    for name in ("nodes", "cpus", "memory"):
+        given = getattr(options, name)
+        if given is not None and given < 1:
             raise InputError(f"--{name} must be at least 1")
-    if options.gpus_per_node < 0 or (options.memory is not None and options.memory < 1):
-        raise InputError("--gpus-per-node and --memory can't be negative")
+    if options.gpus_per_node < 0:
+        raise InputError("--gpus-per-node can't be negative")
     memory = options.memory or machine.memory_each(options.nodes)
     shape = Shape(nodes=options.nodes, cpus=options.cpus, gpus=options.gpus_per_node, memory=memory)
     running = local.start(options.folder, shape)

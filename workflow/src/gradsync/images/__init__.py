@@ -14,6 +14,8 @@ from gradsync import __version__
 from gradsync.errors import InputError
 
 BASE, CPU, CUDA = KINDS = ("base", "cpu", "cuda")
+# Labels with the fingerprint.
+DEFINITIONS, BASE_DEFINITIONS = "gradsync.definitions", "gradsync.base.definitions"
 
 
 def definition(kind: str, project: Path = Path()) -> Path:

@@ -17,12 +17,14 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from gradsync.errors import InputError, RunError
-from gradsync.images import BASE, code_version, definition, failures, fingerprint, host, preconditions
+from gradsync.images import BASE, BASE_DEFINITIONS, code_version, definition, failures, fingerprint, host, preconditions
 
 SILENCE_SECONDS = 1800.0  # without a line of output: packing 6 GB on one slow core says nothing for minutes
 HEARTBEAT_SECONDS = 30.0
 GRACE_SECONDS = 15.0
 PACKING = "-Xcompression-level 4"  # a quarter of the default's time for 4 % more bytes; gzip, which every kernel reads
+# Where jobs find their data: a folder that is no part of an image can't be mounted in one that is being built.
+MOUNTS = {f"{program}_{name}" for program in ("APPTAINER", "SINGULARITY") for name in ("BIND", "BINDPATH", "MOUNT")}
 Tell = Callable[[str, bool], None]  # a line, and whether it is only a sign of life
 
 
@@ -50,6 +52,7 @@ def build(kind: str, output: Path, base: Path, source: Source, log: Path) -> dic
     elif not base.is_file():
         raise InputError(f"image {kind}: {base} is missing: build it with `gradsync image base --output {base}`")
     else:
+        _refuse_old(kind, base)
         told["base"] = str(base)
     for folder in (output.parent, log.parent):
         folder.mkdir(parents=True, exist_ok=True)
@@ -71,7 +74,8 @@ def build(kind: str, output: Path, base: Path, source: Source, log: Path) -> dic
 
 
 def labels(image: Path) -> dict[str, str]:
-    """The labels of an image; raises InputError where the file is not one."""
+    """The labels of an image; raises InputError where the file is not one, or Apptainer is missing."""
+    preconditions.apptainer(str(image))
     command = ["apptainer", "inspect", "--json", "--labels", str(image)]
     try:
         told = subprocess.run(command, capture_output=True, text=True, timeout=60)
@@ -79,6 +83,17 @@ def labels(image: Path) -> dict[str, str]:
     except (OSError, subprocess.TimeoutExpired, ValueError, LookupError):
         raise InputError(f"{image}: not an image that Apptainer reads: delete it, or build it with --force") from None
     return dict(found or {})
+
+
+def _refuse_old(kind: str, base: Path) -> None:
+    """InputError for a base of other definitions than today's, which the label of the image on it would claim.
+
+    A base that was built by hand, or is none of ours, says nothing of its definitions and is taken.
+    """
+    if labels(base).get(BASE_DEFINITIONS, "unknown") not in ("unknown", fingerprint(BASE)):
+        raise InputError(
+            f"image {kind}: {base} was built from other definitions: `gradsync image base --force --output {base}`"
+        )
 
 
 def _base_arguments(source: Source) -> dict[str, str]:
@@ -120,7 +135,8 @@ def _progress(kind: str, started: float) -> Tell:
 
 def _run(command: list[str], scratch: Path, record: IO[str], tell: Tell) -> tuple[int, list[str]]:
     """Run a build; returns its exit status and every line. It ends with this process, and after a long silence."""
-    environment = {"APPTAINER_MKSQUASHFS_ARGS": PACKING, **os.environ, "APPTAINER_TMPDIR": str(scratch)}
+    own = {name: value for name, value in os.environ.items() if name not in MOUNTS}
+    environment = {"APPTAINER_MKSQUASHFS_ARGS": PACKING, **own, "APPTAINER_TMPDIR": str(scratch)}
     lines: list[str] = []
     with (
         _ending_on_sigterm(),

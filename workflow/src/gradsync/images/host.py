@@ -55,7 +55,8 @@ def mirror_and_suite(mirror: str | None, suite: str | None) -> tuple[str, str]:
             wanted = f" of {suite}" if suite else ""
             raise InputError(
                 f"image base: this host's apt names no mirror{wanted} to build from: run `apt-get update`, give "
-                "--mirror URL and --suite NAME of a Debian or Ubuntu mirror, or take --bootstrap docker"
+                "--mirror URL and --suite NAME of a Debian or Ubuntu mirror, or build it from a registry: "
+                "`gradsync image base --bootstrap docker`"
             )
         suite, mirror = found[2], found[3]
     if not suite:

@@ -27,7 +27,7 @@ def refuse(kind: str, bootstrap: str, output: Path) -> None:
     apptainer(f"image {kind}")
     _needed(kind, "mksquashfs", "squashfs-tools")
     if kind == BASE and bootstrap == "debootstrap":
-        _needed(kind, "debootstrap", "debootstrap", " (or take --bootstrap docker)")
+        _needed(kind, "debootstrap", "debootstrap", " (or `gradsync image base --bootstrap docker`)")
     _fakeroot(kind)
     room = {folder_of_builds(): UNPACKED_BYTES[kind], _standing(output.absolute().parent): IMAGE_BYTES[kind]}
     for folder, needed in room.items():

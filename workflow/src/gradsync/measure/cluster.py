@@ -1,6 +1,7 @@
 """One cluster profile: every part measured by the ranks of one world, and kept as soon as it is there.
 
-Parts that an earlier run has kept, of the same nodes, ranks, sizes and versions, are not measured again.
+Parts that an earlier run has kept, of the same nodes, ranks, threads, networks, sizes and versions, are not measured
+again.
 """
 
 from __future__ import annotations
@@ -102,6 +103,8 @@ def _tasks(request: Request, where: cluster_nodes.Map, nodes: Nodes, device: Any
         "ranks_per_node": where.ranks_per_node,
         "device": request.device,
         "torch": torch.__version__,
+        "transport": [kind.transport for kind in nodes.kinds],
+        "threads": torch.get_num_threads(),
     }
     tasks = []
     if "nodes" in request.only:

@@ -65,11 +65,11 @@ def _iterations(training: Training) -> int:
 def cost(name: str, size: int | None) -> tuple[int, int]:
     """Floating point operations of forward for one sample, and parameters; raises InputError for an unknown model."""
     with torch.device("meta"):
-        model = models.get(name).build().eval()
-        sample = torch.empty(1, *models.shape(name, size))
+        model = models.get(name).build().train()  # auxiliary heads compute in training alone
+        samples = torch.empty(2, *models.shape(name, size))
         with FlopCounterMode(display=False) as counter:
-            model(sample)
-    return counter.get_total_flops(), sum(parameter.numel() for parameter in model.parameters())
+            model(samples)
+    return counter.get_total_flops() // 2, sum(parameter.numel() for parameter in model.parameters())
 
 
 def table(launches: list[Launch]) -> str:

@@ -1,4 +1,4 @@
-"""What the workflow costs above the bare commands, and how fast it sees that nothing is to be done; a program of its own.
+"""What the workflow costs above its bare commands, and how fast it sees that nothing is to be done; run by itself.
 
 Targets: 2 s a job above the same command without Snakemake, its own start included; 20 s for a run of the full
 configuration in which everything is up to date. Both run in a copy of the project made of links.

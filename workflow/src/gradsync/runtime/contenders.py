@@ -46,6 +46,15 @@ class Record:
             self.rows.append((seed, first + i, number, loss, seconds[i - 1] if i else None))
         self.blocks.append(float(np.median(seconds)))
 
+    def csv(self, an_epoch: int) -> str:
+        """A row a turn; `an_epoch` is the number of turns of one."""
+        reached = {(seed, turn): accuracy for seed, turn, accuracy in self.accuracy}
+        lines = ["seed,step,epoch,block,loss,iteration_seconds,accuracy"]
+        for seed, turn, block, loss, seconds in self.rows:
+            cells = (seed, turn, turn // an_epoch, block, loss, seconds, reached.get((seed, turn)))
+            lines.append(",".join("" if cell is None else repr(cell) for cell in cells))
+        return "\n".join(lines) + "\n"
+
 
 class Contender(ABC):
     """One way to train a model of its own."""
@@ -185,6 +194,15 @@ class OneRank(Contender):
 
     def restore(self, alike: dict[str, Any], own: dict[str, Any]) -> None:
         """Nothing."""
+
+
+def gathered(trace: Trace, rank: int) -> Trace:
+    """The last turns of all ranks, on rank 0. Collective."""
+    mine = [span for span in trace.spans if span.turn >= trace.turns - TRACE_TURNS]
+    found: list[list[Span]] | None = [[] for _ in range(dist.get_world_size())] if rank == 0 else None
+    dist.gather_object(mine, found)
+    spans = tuple(span for part in found or [mine] for span in part)
+    return dataclasses.replace(trace, spans=spans)
 
 
 def silent(plan: Plan) -> Plan:

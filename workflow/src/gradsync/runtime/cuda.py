@@ -42,9 +42,8 @@ class Gpu(Device):
         self.index = index
         self.torch_device = torch.device(CUDA, index)
         torch.cuda.set_device(index)
-        torch.backends.cuda.matmul.fp32_precision = "ieee"
-        torch.backends.cudnn.conv.fp32_precision = "ieee"  # type: ignore[attr-defined]  # made at run time
-        torch.backends.cudnn.rnn.fp32_precision = "ieee"  # type: ignore[attr-defined]
+        torch.backends.cuda.matmul.allow_tf32 = False
+        torch.backends.cudnn.allow_tf32 = False  # once conv and rnn are set one by one, reading this one raises
 
     def mark(self) -> torch.cuda.Event:
         """A CUDA event on the current stream."""

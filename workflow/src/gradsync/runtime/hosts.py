@@ -14,7 +14,7 @@ BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
 def machines() -> dict[str, Any]:
-    """Hardware and software of this rank's machine, `cores` of all `nodes` that ranks run on; collective over all ranks.
+    """Hardware and software of this rank's machine, `cores` of all `nodes` with ranks; collective over all ranks.
 
     A node is what has a kernel of its own: several nodes of Slurm may be one. Its cores are those its ranks may use.
     """

@@ -60,7 +60,10 @@ def sgd_scaled_unread(
     scale: float = 1.0,
     growth_interval: float = 2000.0,
 ) -> None:
-    """`sgd_scaled` without a look at any value, for which the host would have to wait for the device."""
+    """`sgd_scaled` without a look at any value, for which the host would have to wait for the device.
+
+    Takes memory for another gradient meanwhile.
+    """
     (gradient,) = reads
     parameter, scaler = writes[0], writes[-1]
     finite = torch.isfinite(gradient.sum(dtype=torch.float64))

@@ -25,6 +25,7 @@ VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 MOST_RANKS_A_CORE = 16
 MEMORY_A_RANK = 500e6  # bytes: torch and its libraries alone take some 300 MB
 GRACE_SECONDS = 5.0
+STEP_GRACE_SECONDS = 40.0  # srun gives its tasks Slurm's KillWait, 30 s by default
 BAD_INPUT = 2  # exit status
 OUT_OF_MEMORY = " (where nobody killed it, memory ran out: take fewer ranks or contenders, or a smaller batch)"
 
@@ -84,7 +85,12 @@ def _by_command(arguments: list[str], ranks: int) -> None:
     told = filled(os.environ[LAUNCH], ranks, int(os.environ.get(RANKS_A_NODE, "1")))
     blamed = said = ""
     try:
-        child = subprocess.Popen([*told, "python", "-m", "gradsync", *arguments], stderr=subprocess.PIPE, text=True)
+        child = subprocess.Popen(
+            [*told, "python", "-m", "gradsync", *arguments],
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+        )
     except OSError as error:
         raise InputError(f"{LAUNCH}: {told[0]} can't be run: {error.strerror}") from None
     assert child.stderr is not None
@@ -95,7 +101,7 @@ def _by_command(arguments: list[str], ranks: int) -> None:
             said = said or line.strip().partition("gradsync: ")[2]
         status = child.wait()
     finally:
-        _end([child])
+        _end([child], STEP_GRACE_SECONDS)
     # where srun ends the others at once, its own status is theirs
     if status == BAD_INPUT or (status and blamed.endswith(f"Exited with exit code {BAD_INPUT}")):
         raise InputError(f"the ranks refused their input: {said or 'see above'}")
@@ -176,11 +182,11 @@ def _how(status: int) -> str:
     return f"ended with status {status}"
 
 
-def _end(children: Sequence[subprocess.Popen[Any]]) -> None:
+def _end(children: Sequence[subprocess.Popen[Any]], grace_seconds: float = GRACE_SECONDS) -> None:
     for child in children:
         if child.poll() is None:
             child.terminate()
-    deadline = time.monotonic() + GRACE_SECONDS
+    deadline = time.monotonic() + grace_seconds
     for child in children:
         try:
             child.wait(max(0.0, deadline - time.monotonic()))

@@ -7,8 +7,8 @@ waits for its host is part of a message too: of the small ones, which take less 
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -79,16 +79,14 @@ def _among(
         for pairs in stamps:
             pairs.clear()
         device.synchronize()
-        lane = threading.Thread(target=row, args=(counts,))
-        lane.start()
-        lane.join()
+        with ThreadPoolExecutor(1) as lane:
+            lane.submit(row, counts).result()  # raises what failed there
         settle(device, control)
         return [[device.seconds(start, end) for start, end in pairs] for pairs in stamps]
 
     if device.queued:
-        in_a_thread(
-            [1] * len(sizes)
-        )  # NCCL connects for an algorithm, which depends on the size, when it is first used
+        # NCCL connects for an algorithm, which depends on the size, when it is first used
+        in_a_thread([1] * len(sizes))
     alone = torch.tensor([np.mean(times) for times in in_a_thread([WARM_UP] * len(sizes))])
     dist.all_reduce(alone, op=dist.ReduceOp.MAX, group=control)
     few = max(1, repeats // 15)

@@ -8,7 +8,6 @@ them. Before that every plan is held against the oracle.
 from __future__ import annotations
 
 import copy
-import dataclasses
 import hashlib
 import json
 import resource
@@ -30,26 +29,24 @@ from gradsync.plan import Local, Plan
 from gradsync.results import Result, write_whole
 from gradsync.runtime import data, devices, models
 from gradsync.runtime.checkpoint import Checkpoints
-from gradsync.runtime.compute import (
-    Forward,
-)
+from gradsync.runtime.compute import Forward
 from gradsync.runtime.conformance import Held
 from gradsync.runtime.contenders import (
     NO_COMMUNICATION,
     ONE_RANK,
-    TRACE_TURNS,
     Contender,
     NoCommunication,
     OneRank,
     Planned,
     Record,
+    gathered,
     silent,
 )
 from gradsync.runtime.ddp import StockDDP, best_bucket_mib
 from gradsync.runtime.execute import Pool
 from gradsync.runtime.group import Groups
 from gradsync.runtime.hosts import machines
-from gradsync.trace import Span, Trace
+from gradsync.trace import Trace
 
 UNTOLD = ("checkpoint_seconds", "reference")  # options that change no number
 
@@ -283,7 +280,7 @@ class _Launch:
                     for name, parameter in contender.parameters().items()
                 )
             if isinstance(contender, Planned):
-                self.traces[contender.name] = _gathered(contender.trace(), self.rank)
+                self.traces[contender.name] = gathered(contender.trace(), self.rank)
                 self.details[contender.name] = {
                     "plan": contender.plan.digest,
                     **contender.plan.provenance,
@@ -319,7 +316,7 @@ class _Launch:
         for name in names:
             result = self._result(name, reference, memory)
             folder = self.folder / name
-            write_whole(folder / "metrics.csv", _metrics(records[name], self._turns_an_epoch()))
+            write_whole(folder / "metrics.csv", records[name].csv(self._turns_an_epoch()))
             if name in self.traces:
                 write_whole(folder / "trace.json", self.traces[name].to_json())
             for plan in self.plans:
@@ -396,21 +393,3 @@ def _restored(progress: dict[str, Any]) -> _Progress:
 def _with_interval(key: str, values: np.ndarray) -> dict[str, float]:
     low, middle, high = median_interval(values)
     return {key: middle, f"{key}_low": low, f"{key}_high": high}
-
-
-def _metrics(record: Record, an_epoch: int) -> str:
-    reached = {(seed, turn): accuracy for seed, turn, accuracy in record.accuracy}
-    lines = ["seed,step,epoch,block,loss,iteration_seconds,accuracy"]
-    for seed, turn, block, loss, seconds in record.rows:
-        cells = (seed, turn, turn // an_epoch, block, loss, seconds, reached.get((seed, turn)))
-        lines.append(",".join("" if cell is None else repr(cell) for cell in cells))
-    return "\n".join(lines) + "\n"
-
-
-def _gathered(trace: Trace, rank: int) -> Trace:
-    """The last turns of all ranks, on rank 0."""
-    mine = [span for span in trace.spans if span.turn >= trace.turns - TRACE_TURNS]
-    found: list[list[Span]] | None = [[] for _ in range(dist.get_world_size())] if rank == 0 else None
-    dist.gather_object(mine, found)
-    spans = tuple(span for part in found or [mine] for span in part)
-    return dataclasses.replace(trace, spans=spans)

@@ -30,9 +30,17 @@ def found(name: str) -> str | None:
     """Where a program lies: never a client that a local Slurm wrote, it would call itself or another Slurm's."""
     for entry in [*os.environ.get("PATH", os.defpath).split(os.pathsep), *SBIN]:
         path = shutil.which(name, path=entry) if entry else None
-        if path and not Path(path).read_bytes()[:80].startswith(OWN_CLIENT.encode()):
+        if path and not _is_own(path):
             return path
     return None
+
+
+def _is_own(path: str) -> bool:
+    try:
+        with open(path, "rb") as file:
+            return file.read(len(OWN_CLIENT)) == OWN_CLIENT.encode()
+    except OSError:  # may be run and not read
+        return False
 
 
 def environment(configuration: Path) -> dict[str, str]:

@@ -53,8 +53,15 @@ class Cluster:
             elif text.isdecimal() and int(text) >= (field.name != "gpus_per_node"):
                 values[field.name] = int(text)
             else:
-                raise InputError(f"{PROFILE}: default-resources: {field.name}={text}: a number, at least 1")
-        return cls(**values)  # type: ignore[arg-type]
+                least = 0 if field.name == "gpus_per_node" else 1
+                raise InputError(f"{PROFILE}: default-resources: {field.name}={text}: a number, at least {least}")
+        read = cls(**values)  # type: ignore[arg-type]
+        if 0 < read.gpus_per_node < read.ranks_per_node:
+            raise InputError(
+                f"{PROFILE}: default-resources: ranks_per_node={read.ranks_per_node} is more than gpus_per_node="
+                f"{read.gpus_per_node}: a rank takes a GPU"
+            )
+        return read
 
     def nodes(self, ranks: int) -> int:
         """How many hold `ranks` ranks."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 from dataclasses import dataclass
@@ -14,9 +15,9 @@ from pathlib import Path
 
 from gradsync.errors import InputError
 from gradsync.slurm import offers
+from gradsync.slurm.launch import PROFILE
 from gradsync.slurm.offers import Node, Partition
 
-PROFILE = "workflow/profiles/slurm/config.yaml"
 CLIENTS = ("sinfo", "scontrol", "sbatch", "squeue", "srun", "scancel")
 ANSWER_SECONDS = 30
 # The profile looks every 10 s whether jobs have ended, and waits for ever for one that squeue has forgotten.
@@ -57,8 +58,11 @@ def check(
     memory: int = 0,
     minutes: int = 0,
     status_command: str = "squeue",
+    extra: str = "",
 ) -> Found:
     """Whether a job of `nodes` nodes with so many CPUs, GPUs and MB each, for so many minutes, can ever run.
+
+    `extra`: further arguments of sbatch that jobs are submitted with, as a shell would read them.
 
     InputError: no Slurm, a controller that doesn't answer in 30 s, no such partition or account, too few nodes or GPUs,
     no GPUs configured, too long a time: with what to change in the profile.
@@ -75,7 +79,7 @@ def check(
     limits(chosen, asked)
     listed = _ask("sinfo", "--noheader", "--Node", f"--partition={chosen.name}", f"--format={offers.NODE_FORMAT}")
     found = fit(offers.read_nodes(listed), asked, chosen.name)
-    _would_be_taken(asked, chosen.name, account)
+    _would_be_taken(asked, chosen.name, account, extra)
     return found
 
 
@@ -156,20 +160,21 @@ def fit(nodes: list[Node], asked: Asked, partition: str) -> Found:
     )
 
 
-def _would_be_taken(asked: Asked, partition: str, account: str | None) -> None:
+def _would_be_taken(asked: Asked, partition: str, account: str | None, extra: str) -> None:
     """Ask the controller itself: it knows accounts and limits that nothing else shows."""
     command = ["--test-only", f"--partition={partition}", f"--nodes={asked.nodes}", "--wrap=true"]
+    command += ["--ntasks-per-node=1", f"--cpus-per-task={asked.cpus}"]
     command += [f"--gpus-per-node={asked.gpus}"] if asked.gpus else []
     command += [f"--account={account}"] if account else []
     command += [f"--mem={asked.memory}"] if asked.memory else []
     command += [f"--time={asked.minutes}"] if asked.minutes else []
-    done = _run("sbatch", *command)
+    done = _run("sbatch", *command, *shlex.split(extra))
     if done.returncode:
         said = re.sub(r"(?:^|\n)(?:sbatch: |error: |allocation failure: )+", " ", done.stderr).strip()
         who = f" for account {account}" if account else ""
         raise InputError(
             f"Slurm would not take a job of {asked} in partition {partition}{who}: {said}. Change `slurm_account`,"
-            f" `slurm_partition`, `runtime` or `mem_mb` in {PROFILE}"
+            f" `slurm_partition`, `runtime`, `mem_mb` or `sbatch_extra` in {PROFILE}"
         )
 
 

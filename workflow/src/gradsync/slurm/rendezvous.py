@@ -12,10 +12,10 @@ from collections.abc import MutableMapping
 
 from gradsync.errors import InputError
 
-# Ports below the range that systems hand out to clients (32768 and up), some for each job and step.
+# Ports below those that systems hand out to clients (32768 and up) and those of a local Slurm (20000 and up).
 FIRST_PORT = 10240
 STEPS = 16
-JOBS = 1400
+JOBS = 600
 
 
 def is_task(environment: MutableMapping[str, str] = os.environ) -> bool:
@@ -63,10 +63,10 @@ def first_node(nodes: str) -> str:
 
     Raises InputError for a list that is none.
     """
-    found = re.match(r"(?P<prefix>[^\[,\s]+)?(?:\[(?P<first>\d+)[^\]]*\](?P<suffix>[^\[,\s]*))?(?:,|$)", nodes)
-    if not found or not found.group():
+    found = re.match(r"(?:[^\[\],\s]|\[\d[^\[\]]*\])+(?=,|$)", nodes)
+    if not found:
         raise InputError(f"Slurm step: {nodes!r} is no list of nodes")
-    return "".join(part for part in found.group("prefix", "first", "suffix") if part)
+    return re.sub(r"\[(\d+)[^\]]*\]", r"\1", found.group())
 
 
 def _address(node: str, environment: MutableMapping[str, str]) -> str:

@@ -13,9 +13,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from gradsync.errors import InputError
+from gradsync.slurm.launch import PROFILE
 from gradsync.slurm.run_log import Failure, failures
 
-PROFILE = "workflow/profiles/slurm/config.yaml"
 TAIL_BYTES = 100_000  # of a job's log: what ended it is at its end
 
 STATES = {
