@@ -93,11 +93,11 @@ def test_what_is_put_there_arrives(device):
 
 def test_float32_means_float32(device):
     """TensorFloat-32 has 10 bits of fraction: the farthest of these would be off by some 3e-4 of the largest."""
-    images = torch.randn(1, 512, 64, 64, device=device.torch_device)
-    weights = torch.randn(64, 512, 3, 3, device=device.torch_device)
-    for work in (torch.nn.functional.conv2d, lambda a, b: a.reshape(512, -1) @ b.reshape(-1, 512)[:4096]):
-        exact = work(images.double(), torch.cat([weights] * 2).double())
-        assert (work(images, torch.cat([weights] * 2)) - exact).abs().max() < 1e-4 * exact.abs().max()
+    images, weights = (torch.randn(shape, device=device.torch_device) for shape in ((1, 512, 64, 64), (64, 512, 3, 3)))
+    a, b = (torch.randn(512, 512, device=device.torch_device) for _ in range(2))
+    for work, one, other in ((torch.nn.functional.conv2d, images, weights), (torch.matmul, a, b)):
+        exact = work(one.double(), other.double())
+        assert (work(one, other) - exact).abs().max() < 1e-4 * exact.abs().max()
     assert not torch.backends.cudnn.allow_tf32
     assert not torch.backends.cuda.matmul.allow_tf32
 
