@@ -194,7 +194,10 @@ def refuse_cluster():
                 gpus_per_node=CLUSTER.gpus(tasks),
                 memory=memory,
                 minutes=minutes,
-                status_command=workflow.executor_settings.status_command or "squeue",
+                status_command=getattr(
+                    workflow.executor_settings, "status_command", None
+                )
+                or "squeue",
                 extra=CLUSTER.sbatch_extra,
             )
     except InputError as error:
