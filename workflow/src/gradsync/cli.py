@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -190,6 +191,20 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _actions(parser: argparse.ArgumentParser, names: str) -> Callable[[str, str], argparse.ArgumentParser]:
+    """Subcommands of a subcommand: gives what adds one by its name and text."""
+    actions = parser.add_subparsers(metavar=names, dest="action", required=True)
+
+    def action(name: str, text: str) -> argparse.ArgumentParser:
+        added = actions.add_parser(
+            name, help=text, description=text, formatter_class=argparse.ArgumentDefaultsHelpFormatter
+        )
+        added.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print the result as JSON")
+        return added
+
+    return action
+
+
 def _image(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("kind", choices=["base", "cpu", "cuda"], help="the base, or gradsync with that build of torch")
     parser.add_argument("--check", action="store_true", help="build nothing: solve the environment and judge its torch")
@@ -215,15 +230,7 @@ def _image(parser: argparse.ArgumentParser) -> None:
 
 
 def _cluster(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(metavar="measure|show|assemble", dest="action", required=True)
-
-    def action(name: str, text: str) -> argparse.ArgumentParser:
-        added = actions.add_parser(
-            name, help=text, description=text, formatter_class=argparse.ArgumentDefaultsHelpFormatter
-        )
-        added.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print the result as JSON")
-        return added
-
+    action = _actions(parser, "measure|show|assemble")
     measure = action("measure", "Measure everything; under srun, or any launcher of ranks, all ranks run this.")
     measure.add_argument("name", metavar="NAME")
     measure.add_argument(
@@ -267,15 +274,7 @@ def _cluster(parser: argparse.ArgumentParser) -> None:
 
 
 def _slurm(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(metavar="start|stop|status|check|why", dest="action", required=True)
-
-    def action(name: str, text: str) -> argparse.ArgumentParser:
-        added = actions.add_parser(
-            name, help=text, description=text, formatter_class=argparse.ArgumentDefaultsHelpFormatter
-        )
-        added.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print the result as JSON")
-        return added
-
+    action = _actions(parser, "start|stop|status|check|why")
     start = action("start", "A real Slurm of several nodes on this machine, to try the profile; prints what to export.")
     start.add_argument("--nodes", type=int, default=4)
     start.add_argument("--cpus", type=int, default=2, help="that a node claims, whatever this machine has")
