@@ -21,6 +21,7 @@ include: "workflow/rules/external.smk"
 include: "workflow/rules/profile.smk"
 include: "workflow/rules/cluster.smk"
 include: "workflow/rules/plan.smk"
+include: "workflow/rules/counted.smk"
 include: "workflow/rules/train.smk"
 include: "workflow/rules/report.smk"
 include: "workflow/rules/track.smk"
@@ -50,6 +51,6 @@ rule all:
         rules.claims.output,
         rules.track.output,
         CLUSTER_FILE,
-        expand(f"{RESULTS}/tables/mgwfbp/{{id}}.md", id=TABLES),
-        expand(f"{RESULTS}/figures/mgwfbp/{{id}}.svg", id=FIGURES),
+        [table_file(*table) for table in all_tables()],
+        [figure_file(*figure) for figure in all_figures()],
     localrule: True

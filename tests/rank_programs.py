@@ -21,8 +21,11 @@ import tiny_plans as tiny
 from gradsync import collectives, schedules
 from gradsync.collectives import NATIVE
 from gradsync.errors import InputError, RunError
+from gradsync.lowering import lowered
+from gradsync.measure import collectives_speed
 from gradsync.peers import Peer
-from gradsync.plan import Plan
+from gradsync.plan import Buffer, Collective, Plan, Ref, Role
+from gradsync.runtime import transfers
 from gradsync.runtime.compute import ModelCompute, bind, bind_statistics
 from gradsync.runtime.ddp import StockDDP
 from gradsync.runtime.devices import pick
@@ -35,6 +38,7 @@ from gradsync.trace import Trace
 from queued_device import QueuedProcessor
 
 TINY_TURNS = 5
+COMPOSED_RANKS = 4  # that every collective can serve, on two levels where it has levels
 HAMMER_TURNS, HAMMER_ELEMENTS = 200, 20_000
 
 
@@ -50,7 +54,7 @@ class Ended:
 
 
 def all_schedules(rank: int, ranks: int) -> dict[tuple[str, str], Any]:
-    """Parameters after training with every schedule and algorithm, two broken plans among them."""
+    """Parameters after training with every schedule and every collective, two broken plans among them."""
     groups = Groups()
     found: dict[tuple[str, str], Any] = {}
     for name in schedules.names():
@@ -59,6 +63,11 @@ def all_schedules(rank: int, ranks: int) -> dict[tuple[str, str], Any]:
                 found[name, algorithm] = _train(small_model.plan(name, ranks, algorithm), rank, groups)
             except Exception:  # a schedule that fails must not hide the others
                 found[name, algorithm] = traceback.format_exc()
+    for name, scheme in small_model.composed().items() if ranks == COMPOSED_RANKS else ():
+        try:
+            found["scheme", name] = _train(small_model.of_scheme(scheme, ranks), rank, groups)
+        except Exception:
+            found["scheme", name] = traceback.format_exc()
     found["dropped message", NATIVE] = _train(without_message(small_model.plan("wfbp", ranks), 2), rank, groups)
     plan = small_model.plan("naive", ranks)  # in naive, messages wait for nothing but the end of backward
     try:
@@ -197,7 +206,7 @@ def tiny_cases(ranks: int) -> dict[str, Plan]:
     for algorithm in collectives.names():
         try:
             plan = tiny.synchronous(ranks, algorithm=algorithm)
-            cases[f"{algorithm} spelled out"] = tiny.lowered(plan)
+            cases[f"{algorithm} spelled out"] = lowered(plan)
             cases[f"{algorithm} lowered when executed"] = plan
         except InputError:
             continue
@@ -248,6 +257,75 @@ def _compute(executor: Executor, pull: Any) -> Any:
     return compute
 
 
+# Collectives, executed
+
+CHUNK = 4000  # bytes: so that messages of a few thousand elements are cut
+MESSAGES = (1, 7, 1000, 4099)  # elements; all but the last fit into a chunk
+TYPES = (torch.float64, torch.float32)
+
+
+def messages(algorithm: str, ranks: int) -> Plan:
+    """Messages one after another on a lane, and on another lane one that is larger than a chunk."""
+    sizes = (*MESSAGES, 3 * CHUNK)
+    body: list[Any] = []
+    start = 3
+    for number, size in enumerate(sizes):
+        ref = Ref("gradient", start, start + size)
+        start += size
+        body.append(
+            Collective(
+                name=f"message{number}",
+                lane="first" if number < len(MESSAGES) else "second",
+                algorithm=algorithm,
+                shape=tiny.levels(algorithm, ranks),
+                root=number % ranks,
+                reads=(ref,),
+                writes=(ref,),
+            )
+        )
+    buffers = (Buffer("gradient", sum(sizes) + 5, "float64"),)
+    return Plan("messages", ranks, (), buffers, (Role("worker", tuple(range(ranks)), tuple(body)),))
+
+
+def all_collectives(rank: int, ranks: int) -> dict[tuple[str, str], Any]:
+    """(collective, type) -> the largest error of any turn against the sum in float64, and the trace."""
+    transfers.CHUNK_BYTES = CHUNK
+    found: dict[tuple[str, str], Any] = {}
+    groups = Groups()
+    for algorithm in collectives.names():
+        for dtype in TYPES:
+            plan = messages(algorithm, ranks)
+            executor = Executor(plan, rank, groups, dtype=dtype)
+            gradient, errors = executor.buffers["gradient"], []
+            for turn in range(2):
+                drawn = [np.random.default_rng((peer, turn)).normal(size=len(gradient)) for peer in range(ranks)]
+                every = [torch.from_numpy(values).to(dtype).double() for values in drawn]
+                total = torch.stack(every).sum(0)
+                total[:3], total[-2:] = every[rank][:3], every[rank][-2:]  # of no message
+                gradient.copy_(every[rank])
+                executor.run(1)
+                errors.append(float((gradient.double() - total).abs().max()))
+            executor.run(2)  # without a pause: what is summed twice more
+            total[3:-2] *= ranks**2
+            errors.append(float((gradient.double() - total).abs().max()) / ranks**2)
+            found[algorithm, str(dtype).removeprefix("torch.")] = max(errors), executor.trace()
+    groups.close()
+    return found
+
+
+def ring_benchmark(rank: int, ranks: int) -> tuple[list[dict[str, Any]], str]:
+    """Rows of a small benchmark, and what it says of a collective that sums nothing."""
+    rows = collectives_speed.ring_against_native(rank, ranks, sizes=(64, 40_000), pairs=3)
+    carry, transfers.Transfers.run = transfers.Transfers.run, lambda self: None
+    try:
+        collectives_speed.ring_against_native(rank, ranks, sizes=(64,), pairs=1)
+    except RunError as error:
+        return rows, str(error)
+    finally:
+        transfers.Transfers.run = carry
+    return rows, ""
+
+
 # Failures
 
 
@@ -258,7 +336,12 @@ def killed_worker(rank: int, ranks: int) -> None:
 
 def killed_in_a_ring(rank: int, ranks: int) -> None:
     """Rank 1 is killed in the middle of synchronous training."""
-    _die(tiny.lowered(tiny.synchronous(ranks, algorithm="ring")), rank)
+    _die(lowered(tiny.synchronous(ranks, algorithm="ring")), rank)
+
+
+def killed_in_a_collective(rank: int, ranks: int) -> None:
+    """The same where the executor carries the messages."""
+    _die(tiny.synchronous(ranks, algorithm="ring"), rank)
 
 
 def _die(plan: Plan, rank: int) -> None:

@@ -1,16 +1,18 @@
 """Runs a function of `rank_programs.py` on real ranks, each a process, and brings back what each returned.
 
-As a script it is one such rank: the arguments are the function's name, the folder for its result and the device.
+The ranks are forks of one process that has imported everything: importing torch takes seconds of a core, once a launch.
+As a script it is one rank: the arguments are the function's name, the folder for its result and the device.
 """
 
 from __future__ import annotations
 
 import os
 import pickle
+import signal
 import socket
 import subprocess
 import sys
-import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,49 +24,63 @@ def run_on_ranks(
 ) -> list[Any]:
     """What `program(rank, ranks)` returned on each rank; fails with the output of the rank that failed."""
     listener = socket.create_server(("127.0.0.1", 0), backlog=64)  # rank 0 takes it over: nobody else gets the port
-    children = []
+    listens, port = str(listener.fileno()), str(listener.getsockname()[1])
+    environment = {
+        **os.environ,
+        "WORLD_SIZE": str(ranks),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": port,
+        "GLOO_SOCKET_IFNAME": "lo",
+        "OMP_NUM_THREADS": "1",
+        "GRADSYNC_LISTEN_FD": listens,  # of rank 0 alone
+    }
+    parent = subprocess.Popen(
+        [sys.executable, __file__, program, str(folder), device, str(ranks)],
+        env=environment,
+        pass_fds=(listener.fileno(),),
+        start_new_session=True,
+    )
+    listener.close()
     try:
-        for rank in range(ranks):
-            environment = {
-                **os.environ,
-                "RANK": str(rank),
-                "LOCAL_RANK": str(rank),
-                "WORLD_SIZE": str(ranks),
-                "MASTER_ADDR": "127.0.0.1",
-                "MASTER_PORT": str(listener.getsockname()[1]),
-                "GLOO_SOCKET_IFNAME": "lo",
-                "OMP_NUM_THREADS": "1",
-            }
-            if rank == 0:
-                environment["GRADSYNC_LISTEN_FD"] = str(listener.fileno())
-            with open(folder / f"rank{rank}.log", "wb") as log:
-                children.append(
-                    subprocess.Popen(
-                        [sys.executable, __file__, program, str(folder), device],
-                        env=environment,
-                        stdout=log,
-                        stderr=subprocess.STDOUT,
-                        pass_fds=(listener.fileno(),) if rank == 0 else (),
-                    )
-                )
-        listener.close()
-        deadline = time.monotonic() + timeout_seconds
-        while any(child.poll() is None for child in children):
-            failed = [rank for rank, child in enumerate(children) if child.poll()]
-            late = time.monotonic() > deadline
-            if failed or late:
-                rank = failed[0] if failed else next(r for r, child in enumerate(children) if child.poll() is None)
-                how = f"ended with status {children[rank].returncode}" if failed else "did not end in time"
-                raise AssertionError(f"{program}: rank {rank} {how}:\n{(folder / f'rank{rank}.log').read_text()}")
-            time.sleep(0.05)
+        parent.wait(timeout_seconds)
+    except subprocess.TimeoutExpired:
+        late = [rank for rank in range(ranks) if not (folder / f"rank{rank}.pickle").exists()]
+        raise AssertionError(f"{program}: rank(s) {late} did not end in time:\n{_said(folder, late)}") from None
     finally:
-        listener.close()
-        for child in children:
-            child.kill()
-            child.wait()
-    for rank, child in enumerate(children):
-        assert child.returncode == 0, f"{program}: rank {rank}:\n{(folder / f'rank{rank}.log').read_text()}"
+        with suppress(ProcessLookupError):
+            os.killpg(parent.pid, signal.SIGKILL)  # whoever is left
+        parent.wait()
+    failed = [rank for rank in range(ranks) if not (folder / f"rank{rank}.pickle").exists()]
+    assert parent.returncode == 0, f"{program}: rank(s) {failed} failed:\n{_said(folder, failed)}"
     return [pickle.loads((folder / f"rank{rank}.pickle").read_bytes()) for rank in range(ranks)]
+
+
+def _said(folder: Path, ranks: list[int]) -> str:
+    return "\n".join(
+        (folder / f"rank{rank}.log").read_text() for rank in ranks if (folder / f"rank{rank}.log").exists()
+    )
+
+
+def fork(program: str, folder: str, device: str, ranks: int) -> None:
+    """Start the ranks; the first that fails ends this process, and with it all of them."""
+    import rank_programs  # noqa: F401  before the ranks part ways
+
+    listens = int(os.environ["GRADSYNC_LISTEN_FD"])
+    for rank in range(ranks):
+        if os.fork() == 0:
+            os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank)}
+            if rank:
+                del os.environ["GRADSYNC_LISTEN_FD"]
+                os.close(listens)
+            with open(Path(folder, f"rank{rank}.log"), "wb") as log:
+                os.dup2(log.fileno(), 1)
+                os.dup2(log.fileno(), 2)
+            return main(program, folder, device)
+    os.close(listens)
+    for _ in range(ranks):
+        _, status = os.wait()
+        if status:
+            raise SystemExit(1)
 
 
 def main(program: str, folder: str, device: str = "cpu") -> None:
@@ -77,4 +93,7 @@ def main(program: str, folder: str, device: str = "cpu") -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    if len(sys.argv) == 5:
+        fork(*sys.argv[1:4], int(sys.argv[4]))
+    else:
+        main(*sys.argv[1:])

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from gradsync import schedules
+from gradsync import schedules, schemes
 from gradsync.collectives import NATIVE
 from gradsync.costs import Linear
 from gradsync.plan import Plan
@@ -65,6 +65,17 @@ def options(schedule: str) -> dict[str, Any]:
 def plan(schedule: str, ranks: int, algorithm: str = NATIVE) -> Plan:
     chosen = schedules.messages(schedule, load(), COST, options(schedule))
     return ssgd.plan(schedule, load(), chosen, ranks, algorithm=algorithm, lr=LR, momentum=MOMENTUM)
+
+
+def composed() -> dict[str, schemes.Scheme]:
+    """A scheme for each collective, and whole tensors on several lanes to servers in turn."""
+    found = {name: scheme for name, scheme in schemes.discovered().items() if scheme.collective != NATIVE}
+    lanes = schemes.Scheme(name="lanes", schedule="wfbp", options={"lanes": 3}, collective="ps_tensor")
+    return {**found, "lanes": lanes}
+
+
+def of_scheme(scheme: schemes.Scheme, ranks: int) -> Plan:
+    return schemes.plan(scheme, load(), COST, ranks, lr=LR, momentum=MOMENTUM)
 
 
 def two_lanes(plan: Plan) -> Plan:

@@ -12,7 +12,10 @@ from itertools import accumulate
 
 import numpy as np
 
-from gradsync.collectives import NATIVE, lower, scratch
+from gradsync import collectives, topologies
+from gradsync.collectives import NATIVE
+from gradsync.errors import InputError
+from gradsync.lowering import lowered
 from gradsync.plan import (
     Buffer,
     Collective,
@@ -103,34 +106,29 @@ def _plan(
 
 
 def synchronous(
-    ranks: int, sizes: Sequence[int] = SIZES, messages: Sequence[Message] = (), algorithm: str = NATIVE
+    ranks: int,
+    sizes: Sequence[int] = SIZES,
+    messages: Sequence[Message] = (),
+    algorithm: str = NATIVE,
+    shape: tuple[int, ...] = (),
 ) -> Plan:
     """Plain synchronous SGD; one message a layer unless told."""
     load = workload([8 * size for size in sizes], [1.0] * len(sizes), dtype="float64")
     chosen = tuple(messages) or tuple(Message(i, i) for i in range(len(sizes)))
-    return ssgd.plan("synchronous", load, chosen, ranks, algorithm=algorithm, lr=LR)
+    return ssgd.plan("synchronous", load, chosen, ranks, algorithm=algorithm, shape=shape, lr=LR)
+
+
+def levels(algorithm: str, ranks: int) -> tuple[int, ...]:
+    """The levels on which `ranks` ranks run a collective: those of its own topology, where that holds so many."""
+    try:
+        return collectives.shape_on(algorithm, topologies.parse(collectives.topology_of(algorithm), ranks), ranks)
+    except InputError:  # no BCube of several levels has 5 hosts, say
+        return (ranks,)
 
 
 def two_lanes(ranks: int, sizes: Sequence[int] = SIZES) -> Plan:
     """Messages alternate between two lanes, which overlap."""
     return synchronous(ranks, sizes, [Message(i, i, f"lane{i % 2}") for i in range(len(sizes))])
-
-
-def lowered(plan: Plan) -> Plan:
-    """The same plan with every collective spelled out as point-to-point rounds, a role for each rank."""
-    roles, extra = [], {}
-    for rank, role in sorted(plan.role_of.items()):
-        body: list = []
-        for tag, op in enumerate(role.flat, start=1):
-            if isinstance(op, Collective) and op.algorithm != NATIVE:
-                body += lower(op, rank, plan.ranks, tag)
-                extra[op.name] = scratch(op, plan.ranks, plan.buffer[op.writes[0].buffer].dtype)
-            else:
-                body.append(op)
-        roles.append(Role(f"worker{rank}", (rank,), tuple(body)))
-    return dataclasses.replace(
-        plan, name=f"{plan.name}, lowered", buffers=(*plan.buffers, *extra.values()), roles=tuple(roles)
-    )
 
 
 def uneven_roles(ranks: int, algorithm: str = "ring") -> Plan:

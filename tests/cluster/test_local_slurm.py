@@ -15,6 +15,7 @@ from slurm_here import left_behind, needs_slurm, slurm_in, until, value
 from gradsync import cli
 from gradsync.errors import InputError, RunError
 from gradsync.slurm import installed, local, local_files, machine, processes
+from gradsync.slurm.launch import Cluster, filled
 from gradsync.slurm.local_files import Shape
 
 pytestmark = needs_slurm
@@ -30,6 +31,15 @@ def test_a_step_on_four_nodes_runs_a_task_on_each(slurm, tmp_path):
         }
         assert told == {"PROCID": str(rank), "NTASKS": "4", "STEP_NUM_TASKS": "4", "LOCALID": "0", "STEP_ID": "0"}
         assert value(text, "SLURM_STEP_NODELIST") == "n[1-4]"
+
+
+def test_ranks_of_a_node_have_consecutive_numbers_whatever_is_usual(slurm, tmp_path):
+    """As topologies number them."""
+    step = filled(Cluster(ranks_per_node=2).srun(), 4, 2)
+    told = f"echo $SLURMD_NODENAME > {tmp_path}/$SLURM_PROCID"
+    slurm.ask("env", "SLURM_DISTRIBUTION=cyclic", *step, "sh", "-c", told)
+    first, second, third, fourth = ((tmp_path / str(rank)).read_text() for rank in range(4))
+    assert first == second != third == fourth
 
 
 def test_nodes_claim_what_they_are_told(slurm):

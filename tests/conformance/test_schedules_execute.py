@@ -1,6 +1,6 @@
-"""Every schedule of the registry, executed on real ranks, trains like plain torch on the ranks' shards in turn.
+"""Every schedule and collective of the registry, executed on real ranks, trains like plain torch on the ranks' shards.
 
-A new file in `schedules/` is tested here without any edit.
+A new file in `schedules/` or `collectives/` is tested here without any edit.
 """
 
 import functools
@@ -15,7 +15,7 @@ from gradsync.collectives import NATIVE
 from gradsync.oracle import evaluate
 from gradsync.plan import Plan
 from gradsync.runtime.compute import oracle_gradient
-from rank_programs import swapped, without_message
+from rank_programs import COMPOSED_RANKS, swapped, without_message
 
 EQUAL = 1e-9
 
@@ -26,7 +26,10 @@ def by_name(plan, flat):
 
 @functools.cache
 def oracle(name: str, ranks: int, algorithm: str) -> list[np.ndarray]:
-    plan = small_model.plan(name, ranks, algorithm)
+    return evaluated(small_model.plan(name, ranks, algorithm))
+
+
+def evaluated(plan: Plan) -> list[np.ndarray]:
     model = small_model.build()
     gradient = oracle_gradient(lambda rank: small_model.forward(model, rank), plan, small_model.sample)
     ends = evaluate(plan, small_model.TURNS, gradient, {"parameter": small_model.first(plan)})
@@ -55,6 +58,19 @@ def test_executed_equals_oracle_and_plain_torch(on_ranks, name, algorithm, ranks
         np.testing.assert_allclose(executed, oracle(name, ranks, algorithm)[rank], rtol=0, atol=EQUAL)
         assert farthest(plan, executed, reference(ranks)) < EQUAL
         assert farthest(plan, executed, reference(ranks, whole_batch=True)) < EQUAL  # no batch normalisation
+
+
+@pytest.mark.parametrize("name", small_model.composed())
+def test_every_collective_executed_equals_oracle_and_plain_torch(on_ranks, name):
+    plan = small_model.of_scheme(small_model.composed()[name], COMPOSED_RANKS)
+    check(plan)
+    assert Plan.from_json(plan.to_json()) == plan
+    expected = evaluated(plan)
+    for rank, result in enumerate(on_ranks("all_schedules", COMPOSED_RANKS)):
+        executed = result["scheme", name]
+        assert not isinstance(executed, str), f"rank {rank}: {executed}"
+        np.testing.assert_allclose(executed, expected[rank], rtol=0, atol=EQUAL)
+        assert farthest(plan, executed, reference(COMPOSED_RANKS)) < EQUAL
 
 
 @pytest.mark.parametrize("ranks", [2, 3])

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import sys
 from contextlib import contextmanager
@@ -119,6 +120,13 @@ def test_a_killed_rank_ends_the_launch_with_its_name(ranks_of_the_tests, program
         launch([program], 3)
     alive = [pid for pid in os.listdir("/proc") if pid.isdigit() and str(ranks_of_the_tests) in _command(pid)]
     assert not alive
+
+
+def test_who_loses_a_peer_in_a_collective_says_in_which_message(ranks_of_the_tests, capfd):
+    with within(30), pytest.raises(RunError, match=r"rank 1 was killed by SIGKILL"):
+        launch(["killed_in_a_collective"], 3)
+    said = capfd.readouterr().err
+    assert re.search(r"RunError: rank [02], turn \d, collective 'message\d', lane 'network': transfer with rank", said)
 
 
 class Child:

@@ -6,6 +6,7 @@ import pytest
 
 import tiny_plans as tiny
 from gradsync.check import PlanError, check, grid
+from gradsync.lowering import lowered
 from gradsync.plan import (
     Buffer,
     Collective,
@@ -354,7 +355,7 @@ def test_a_shared_buffer_takes_unlocked_adds():
 
 def lowered_without(number: int):
     """A ring of three whose sums of one round are left out on rank 1."""
-    plan = tiny.lowered(tiny.synchronous(3, algorithm="ring"))
+    plan = lowered(tiny.synchronous(3, algorithm="ring"))
     roles = [
         dataclasses.replace(
             role,
@@ -376,7 +377,7 @@ def test_a_missing_message_across_groups_is_found_with_the_ranks_that_it_would_h
 
 
 def test_a_sum_left_out_of_a_lowered_collective_is_found():
-    check(tiny.lowered(tiny.synchronous(3, algorithm="ring")))
+    check(lowered(tiny.synchronous(3, algorithm="ring")))
     with pytest.raises(PlanError, match="missing gradient"):
         check(lowered_without(0))
 

@@ -314,6 +314,17 @@ def test_a_claim_is_decided_over_the_whole_band(
     assert found.compared[0].left == (min(x for x, _ in pairs), max(x for x, _ in pairs))
 
 
+@pytest.mark.parametrize(("x", "expected"), [(1, claims.CONFIRMED), (3, claims.UNDECIDED)])
+def test_a_simulation_that_leaves_something_out_confirms_but_does_not_refute(tmp_path, x, expected):
+    table(tmp_path, *two(x, 2))
+    found = verdict(paper(tmp_path, one_sided="a lower bound"), tmp_path)
+    assert (found.verdict, found.reason) == (expected, "" if expected == claims.CONFIRMED else "a lower bound")
+    assert found.margin == pytest.approx((2 - x) / 2)
+    table(tmp_path, *two(3, 2, rung="measured"))
+    measured = verdict(paper(tmp_path, one_sided="a lower bound", rungs=["measured"]), tmp_path)
+    assert measured.verdict == claims.REFUTED
+
+
 def test_one_missing_point_leaves_the_band_undecided(tmp_path: Path) -> None:
     table(tmp_path, *band((1, 2), (1, "")))
     found = verdict(paper(tmp_path), tmp_path)

@@ -17,6 +17,7 @@ ROOT = Path(__file__).parents[2]
 COMMANDS = [
     "plan",
     "simulate",
+    "collective",
     "draw",
     "train",
     "export",
@@ -541,8 +542,14 @@ BAD = {
         ["table", "nosuch", "table2", "--results", "{folder}"],
         "paper 'nosuch' does not exist",
     ),
-    "unknown figure": (["figure", "mgwfbp", "nosuch", "--results", "{folder}"], "figure mgwfbp nosuch does not exist"),
-    "unknown paper of a figure": (["figure", "nosuch", "fig1", "--results", "{folder}"], "figure nosuch fig1"),
+    "unknown figure": (
+        ["figure", "mgwfbp", "nosuch", "--results", "{folder}"],
+        "paper 'mgwfbp' has no figure 'nosuch'",
+    ),
+    "unknown paper of a figure": (
+        ["figure", "nosuch", "fig1", "--results", "{folder}"],
+        "paper 'nosuch' does not exist",
+    ),
     "table before its input": (["table", "mgwfbp", "fig9a", "--results", "{folder}"], "make that table first"),
     "figure before its table": (["figure", "mgwfbp", "gap", "--results", "{folder}"], "make that table first"),
 }

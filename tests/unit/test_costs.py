@@ -3,15 +3,16 @@
 import numpy as np
 import pytest
 
-from gradsync import collectives
+from gradsync import collectives, flow_level
 from gradsync.costs import Linear, alpha_beta
 from gradsync.costs.fitted import fit, load_points, straight_line
 from gradsync.costs.interference import Interference, Slowdown
 from gradsync.errors import InputError
+from gradsync.topologies import Speeds
+from gradsync.topologies.switch import Switch
 
 ALPHA, BETA, GAMMA = 4.5e-5, 1.1e-9, 2.3e-10
 POWERS = [2, 4, 8, 16, 32, 64]
-CASES = [(name, n) for name in collectives.names() for n in (range(2, 65) if name == "ring" else POWERS)]
 TABLE_2 = {
     "binary_tree": lambda n: (2 * ALPHA * np.log2(n), (2 * BETA + GAMMA) * np.log2(n)),
     "recursive_doubling": lambda n: (ALPHA * np.log2(n), (BETA + GAMMA) * np.log2(n)),
@@ -27,33 +28,44 @@ def test_the_formulas_are_the_papers(name):
         assert (cost.a, cost.b) == pytest.approx(TABLE_2[name](n), rel=1e-12)
 
 
-@pytest.mark.parametrize("name", collectives.names())
+def of_rounds(name, n):
+    """Simulated round by round on a switch."""
+    speeds = Speeds(alpha=ALPHA, bandwidth=1 / BETA)
+    return flow_level.cost(name, Switch(n), speeds, add_seconds_per_byte=GAMMA)
+
+
+@pytest.mark.parametrize("name", TABLE_2)
 def test_the_rounds_take_what_table_2_says(name):
-    for n in (n for collective, n in CASES if collective == name):
-        cost = alpha_beta.ALGORITHMS[name](n, ALPHA, BETA, GAMMA)
-        for size in (0, 1, 1000, 102_000_000):
-            rounds = collectives.seconds(name, n, size, ALPHA, BETA, GAMMA)
-            assert rounds == pytest.approx(cost.seconds(size), rel=1e-12)
+    for n in range(2, 65) if name == "ring" else POWERS:
+        cost, line = alpha_beta.ALGORITHMS[name](n, ALPHA, BETA, GAMMA), of_rounds(name, n).line
+        assert (line.a, line.b) == pytest.approx((cost.a, cost.b), rel=1e-12)
+
+
+def test_the_tree_of_other_numbers_has_a_level_for_the_rest():
+    """ceil(log2 N) levels, up and down."""
+    for n in range(2, 65):
+        found, levels = of_rounds("binary_tree", n), np.ceil(np.log2(n))
+        assert found.rounds == 2 * levels
+        assert (found.line.a, found.line.b) == pytest.approx((2 * ALPHA * levels, (2 * BETA + GAMMA) * levels))
+
+
+@pytest.mark.parametrize("name", ["recursive_doubling", "halving_doubling"])
+def test_other_numbers_take_two_more_rounds_of_the_whole_message(name):
+    """Those beyond a power of two hand it to others, which add it, and get the sum back."""
+    for n in set(range(2, 65)) - set(POWERS):
+        core = 2 ** int(np.log2(n))
+        found, before = of_rounds(name, n), of_rounds(name, core)
+        assert found.rounds == before.rounds + 2
+        assert found.line.a == pytest.approx(before.line.a + 2 * ALPHA)
+        assert found.line.b == pytest.approx(before.line.b + 2 * BETA + GAMMA)
 
 
 def test_a_round_too_many_would_be_seen(monkeypatch):
     ring = collectives.get("ring")
     whole = ring.rounds
-    monkeypatch.setattr(ring, "rounds", lambda n: [*whole(n), whole(n)[-1]])
+    monkeypatch.setattr(ring, "rounds", lambda shape, root: [*whole(shape, root), list(whole(shape, root))[-1]])
     cost = alpha_beta.ring(8, ALPHA, BETA, GAMMA)
-    assert collectives.seconds("ring", 8, 1000, ALPHA, BETA, GAMMA) != pytest.approx(cost.seconds(1000), rel=1e-3)
-
-
-@pytest.mark.parametrize("name", collectives.names())
-def test_one_rank_sends_nothing(name):
-    assert collectives.seconds(name, 1, 1000, ALPHA, BETA, GAMMA) == 0
-
-
-@pytest.mark.parametrize("name", sorted(set(collectives.names()) - {"ring"}))
-@pytest.mark.parametrize("n", [3, 6, 12])
-def test_other_numbers_than_powers_of_two_are_refused(name, n):
-    with pytest.raises(InputError, match=f"{name!r} needs a power of two of ranks, not {n}"):
-        collectives.get(name).rounds(n)
+    assert of_rounds("ring", 8).seconds(1000) != pytest.approx(cost.seconds(1000), rel=1e-3)
 
 
 def test_the_startups_that_the_paper_measured():

@@ -243,7 +243,7 @@ def runs(folder: Path, precision: str) -> dict[str, Result]:
         for name in ("wfbp", "mgwfbp")
     ]
     options = train.Options(
-        model="lenet5", data="digits", batch=8, epochs=1, iterations=6, block=3, conformance=1, precision=precision
+        model="lenet5", data="digits", batch=2, epochs=1, iterations=4, block=2, conformance=1, precision=precision
     )
     train.train(plans, [Peer(name="ddp"), Peer(name="best", bucket_mib="best")], options, folder, 0, 1)
     names = ("wfbp", "mgwfbp", "ddp", "best", "no_communication", "one_rank")

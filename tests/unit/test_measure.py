@@ -12,6 +12,7 @@ from torch import nn
 
 from gradsync.cli import main
 from gradsync.costs.fitted import load_points
+from gradsync.errors import InputError
 from gradsync.intervals import median_interval
 from gradsync.measure import allreduce, interference, layers, passes
 from gradsync.runtime import devices, models
@@ -149,10 +150,10 @@ def test_the_times_are_those_that_passed(alone, clock, monkeypatch):
 # All-reduce
 
 
-def points() -> list[allreduce.Point]:
+def points(collective: str = "") -> list[allreduce.Point]:
     sizes = [2**k for k in range(3, 20)]
     return [
-        allreduce.point(ranks, size, [ranks * (1e-4 + 1e-9 * size) * noise for noise in (1, 2, 0.5)])
+        allreduce.point(ranks, size, [ranks * (1e-4 + 1e-9 * size) * noise for noise in (1, 2, 0.5)], collective)
         for ranks in (2, 4)
         for size in sizes
     ]
@@ -173,6 +174,18 @@ def test_points_survive_their_file(tmp_path):
         sizes, times = load_points(path, ranks)
         expected = [(p.bytes, p.mean_seconds) for p in points() if p.ranks == ranks]
         assert list(zip(sizes, times, strict=True)) == expected
+
+
+def test_points_of_several_collectives_are_told_apart(tmp_path):
+    path = tmp_path / "points.csv"
+    own = [each._replace(mean_seconds=7.0) for each in points("bml-2x2")]
+    path.write_text(allreduce.to_csv([*points(), *own], {}))
+    assert set(load_points(path, 4, "bml-2x2")[1]) == {7.0}
+    assert list(load_points(path, 4)[1]) == [p.mean_seconds for p in points() if p.ranks == 4]
+    with pytest.raises(InputError, match="has times of the backend's own, bml-2x2, not of ring-4"):
+        load_points(path, 4, "ring-4")
+    assert [fit.get("collective") for fit in allreduce.fits([*points(), *own])] == [None, "bml-2x2"] * 2
+    assert allreduce.columns(own).splitlines()[-1].endswith("  bml-2x2")
 
 
 def test_a_fit_for_each_number_of_ranks():
@@ -278,6 +291,10 @@ def test_interference_is_measured_from_the_smallest_gradient_to_all(alone, cross
         (["layers", "--ranks", "0"], "0 ranks: at least 1"),
         (["interference"], "measure interference: --ranks must be at least 2"),
         (["allreduce", "--ranks", "1"], "measure allreduce: --ranks must be at least 2"),
+        (["allreduce", "--ranks", "2", "--collective", "nosuch"], "collective 'nosuch' does not exist"),
+        (["allreduce", "--ranks", "2", "--collective", "bml@switch"], "topology 'switch' has no links of their own"),
+        (["allreduce", "--ranks", "2", "--collective", "native", "bml"], "topology 'bcube': 2 is no n^k"),
+        (["allreduce", "--ranks", "4", "2", "--collective", "ring@switch:3"], "holds 1 to 3 ranks, not 4"),
         (["allreduce", "--ranks", "2", "100000"], "100000 ranks are more than this machine can hold"),
         (
             ["allreduce", "--ranks", "2", "--smallest", "100", "--largest", "50"],
@@ -308,11 +325,13 @@ def test_two_ranks_are_measured(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert measured.provenance["size"] == 16
     assert measured.statistics == 9600
     capsys.readouterr()
-    ends = ["--smallest", "8", "--largest", "4096"]
-    assert main(["measure", "allreduce", "--ranks", "2", *ends, "--json", "--output", str(csv)]) == 0
+    asked = ["--smallest", "8", "--largest", "4096", "--collective", "native", "ring", "bml@bcube:2,1"]
+    assert main(["measure", "allreduce", "--ranks", "2", *asked, "--json", "--output", str(csv)]) == 0
     answer = json.loads(capsys.readouterr().out)
-    sizes, times = load_points(csv, 2)
-    assert [point["bytes"] for point in answer["points"]] == sizes.tolist() == allreduce.sizes(8, 4096)
-    assert [point["mean_seconds"] for point in answer["points"]] == times.tolist()
-    assert (times > 0).all()
+    for name, density in (("", 4), ("ring-2", 2), ("bml-2", 2)):
+        sizes, times = load_points(csv, 2, name)
+        told = [point for point in answer["points"] if point["collective"] == name]
+        assert [point["bytes"] for point in told] == sizes.tolist() == allreduce.sizes(8, 4096, density)
+        assert [point["mean_seconds"] for point in told] == times.tolist()
+        assert (times > 0).all()
     assert f"to {allreduce.REPEATS}" in answer["provenance"]["repeats"]

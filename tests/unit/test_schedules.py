@@ -217,6 +217,14 @@ def test_what_naive_wfbp_and_single_send():
     assert [message.after_backward for message in schedules.get("naive")(load, cost)] == [True] * 3
 
 
+def test_wfbp_deals_messages_over_lanes_in_turn():
+    load, cost = workload([4, 8, 12, 16], [1.0] * 4), Linear(1, 1)
+    found = schedules.messages("wfbp", load, cost, {"lanes": 3})
+    assert [message.lane for message in found] == ["network0", "network1", "network2", "network0"]
+    assert groups(found) == groups(schedules.messages("wfbp", load, cost, {"lanes": 1})) == [(i, i) for i in range(4)]
+    assert {message.lane for message in schedules.messages("wfbp", load, cost, {})} == {schedules.DEFAULT_LANE}
+
+
 def test_a_new_file_is_a_new_schedule(tmp_path, monkeypatch):
     (tmp_path / "pairs.py").write_text(
         "from gradsync.schedules import grouped\n\n\n"
@@ -237,7 +245,7 @@ def test_a_new_file_is_a_new_schedule(tmp_path, monkeypatch):
     ("name", "options", "message"),
     [
         ("fastest", {}, "schedule 'fastest' does not exist; there are: fixed_buckets, mgwfbp"),
-        ("wfbp", {"size": 3}, "schedule 'wfbp' has no option 'size'; it has: none"),
+        ("wfbp", {"size": 3}, "schedule 'wfbp' has no option 'size'; it has: lanes=1"),
         ("mgwfbp", {"as_printed": "yes"}, "'yes' is not a bool"),
         ("fixed_buckets", {"bucket_bytes": True}, "True is not a int"),
         ("fixed_buckets", {"bucket_bytes": 0}, "at least 1"),

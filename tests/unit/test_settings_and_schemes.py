@@ -6,13 +6,19 @@ import copy
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 from pydantic import ValidationError
 
-from gradsync import peers, schedules, schemes, settings
+import toy_collective
+from gradsync import collectives, peers, schedules, schemes, settings
+from gradsync.check import check
 from gradsync.costs import Linear
 from gradsync.errors import InputError
+from gradsync.lowering import lowered
+from gradsync.oracle import evaluate
+from gradsync.plan import Plan
 from tiny_workloads import workload
 
 ROOT = Path(__file__).parents[2]
@@ -52,20 +58,28 @@ def test_every_configuration_of_the_project_is_valid(path):
         assert settings.load(path).name == path.stem
 
 
-def test_the_project_names_every_schedule_as_a_scheme():
+def test_the_project_names_every_schedule_and_collective_as_a_scheme():
     found = schemes.load(ROOT / "config" / "schemes.yaml")
-    assert set(schedules.names()) <= set(found)
+    assert {*schedules.names(), *collectives.names()} <= set(found)
+    for name in collectives.names():
+        assert (found[name].schedule, found[name].collective) == ("wfbp", name)
+        assert found[name].paper
     assert found["horovod_buckets"].schedule == "fixed_buckets"
     assert found["mgwfbp_as_printed"].options == {"as_printed": True}
     assert found["wfbp"].label == "WFBP"
 
 
-def test_every_scheme_of_the_project_can_be_planned():
+@pytest.mark.parametrize("ranks", [4, 9])  # that every collective can serve
+def test_every_scheme_of_the_project_can_be_planned(ranks):
     net = workload([400, 800, 1200], [1.0, 2.0, 3.0])
     for scheme in schemes.load(ROOT / "config" / "schemes.yaml").values():
-        plan = schemes.plan(scheme, net, COST, 2)
+        plan = schemes.plan(scheme, net, COST, ranks)
+        check(plan)
         assert plan.name == scheme.name
         assert plan.provenance["schedule"] == scheme.schedule
+        assert plan.provenance["topology"] == scheme.network(ranks).name
+        shape = () if scheme.collective == "native" else scheme.shape(ranks)
+        assert {(op.algorithm, op.shape) for op in plan.communications()} == {(scheme.collective, shape)}
 
 
 # The configuration
@@ -144,15 +158,49 @@ def test_two_launches_that_would_write_the_same_files_are_refused():
     assert [t.job for t in parse(training=[entry, {**entry, "ranks": 3}]).training] == ["lenet5-2", "lenet5-3"]
 
 
-def test_ranks_that_a_scheme_cannot_serve_are_refused(tmp_path):
-    file = scheme_file(tmp_path, "tree: {schedule: wfbp, collective: binary_tree}\n")
-    entry = {"model": "lenet5", "ranks": 3, "schemes": ["tree"]}
-    with pytest.raises(
-        InputError, match=r"training\.0\.schemes: scheme 'tree': .*needs a power of two of ranks, not 3"
-    ):
-        parse(schemes=str(file), training=[entry])
-    assert parse(schemes=str(file), training=[{**entry, "ranks": 4}]).training[0].ranks == 4
-    assert parse(schemes=str(file), training=[{**entry, "schemes": ["wfbp"]}]).training[0].ranks == 3
+@pytest.mark.parametrize(
+    ("parts", "ranks", "wanted"),
+    [
+        ("collective: bml", 8, None),
+        ("collective: bml", 2, "topology 'bcube': 2 is no n^k with n, k >= 2"),
+        ("collective: bml", 6, "topology 'bcube': 6 is no n^k"),
+        ("collective: bml, topology: 'bcube:3,2'", 9, None),
+        ("collective: bml, topology: 'bcube:3,2'", 3, None),  # one level of it
+        ("collective: bml, topology: 'bcube:3,2'", 10, "topology 'bcube:3,2' holds 1 to 9 ranks, not 10"),
+        ("collective: bml, topology: 'bcube:3,2'", 6, "needs levels of one size, not 3 x 2"),
+        ("collective: torus2d, topology: 'fat_tree:4'", 16, "needs two levels, not 3"),
+        ("collective: ring, topology: 'switch:4'", 5, "topology 'switch:4' holds 1 to 4 ranks, not 5"),
+        ("collective: hierarchical, topology: 'dense_gpu:2,4'", 16, "holds 1 to 8 ranks, not 16"),
+        ("collective: ring, topology: bcube", 3, "topology 'bcube': 3 is no n^k"),
+        ("topology: 'bcube:2,2'", 5, "topology 'bcube:2,2' holds 1 to 4 ranks, not 5"),
+    ],
+)
+def test_ranks_that_a_scheme_cannot_serve_are_refused_when_the_configuration_is_read(tmp_path, parts, ranks, wanted):
+    file = scheme_file(tmp_path, f"odd: {{schedule: wfbp, {parts}}}\n")
+    launch = {"model": "lenet5", "ranks": ranks, "schemes": ["wfbp", "odd"]}
+    if wanted is None:
+        assert parse(schemes=str(file), training=[launch]).training[0].ranks == ranks
+    else:
+        with pytest.raises(InputError) as refused:
+            parse(schemes=str(file), training=[launch])
+        assert str(refused.value).startswith("configuration test.yaml: training.0.schemes: scheme 'odd': ")
+        assert wanted in str(refused.value)
+    # where no scheme is named, those that can't be served are left out
+    assert parse(schemes=str(file), training=[{**launch, "schemes": None}]).training[0].schemes is None
+    picked = [scheme.name for scheme in schemes.pick(schemes.load(file), None, "here", ranks)]
+    assert ("odd" in picked) is (wanted is None)
+    assert {*schedules.names(), "ring", "ps_tensor"} <= set(picked)
+
+
+def test_only_processors_execute_collectives_made_of_transfers():
+    launch = {"model": "lenet5", "ranks": 4, "schemes": ["wfbp", "ring"]}
+    parse(training=[launch])
+    with pytest.raises(InputError, match=r"training\.0\.schemes: scheme 'ring': collective 'ring' .* not cuda"):
+        parse(training=[launch], device="cuda")
+    picked = schemes.pick(schemes.load(ROOT / "config" / "schemes.yaml"), None, "here", 4, "cuda")
+    assert {scheme.collective for scheme in picked} == {"native"}
+    assert len(picked) >= len(schedules.names())
+    assert parse(training=[{**launch, "schemes": None}], device="cuda").training[0].schemes is None
 
 
 def test_a_peer_with_the_buckets_of_a_scheme_needs_that_scheme():
@@ -205,15 +253,38 @@ def test_entries_and_discovered_schedules_are_merged(tmp_path):
     found = schemes.load(
         scheme_file(tmp_path, "wfbp: {label: Wait-free}\nmine: {schedule: fixed_buckets, options: {bucket_bytes: 8}}\n")
     )
-    assert set(found) == {*schedules.names(), "mine"}
+    assert set(found) == {*schedules.names(), *collectives.names(), "mine"}
     assert list(found)[:2] == ["wfbp", "mine"]  # the file's order first
     assert found["wfbp"].label == "Wait-free"
     assert found["mine"].schedule == "fixed_buckets"
     assert found["optimal"] == schemes.Scheme(name="optimal", schedule="optimal", label="optimal")
 
 
-def test_without_entries_every_schedule_is_a_scheme(tmp_path):
-    assert list(schemes.load(scheme_file(tmp_path, "# nothing\n"))) == schedules.names()
+def test_without_entries_every_schedule_and_every_collective_is_a_scheme(tmp_path):
+    found = schemes.load(scheme_file(tmp_path, "# nothing\n"))
+    assert list(found) == [*schedules.names(), *collectives.names()]
+    assert found["bml"] == schemes.Scheme(name="bml", schedule="wfbp", collective="bml", label="bml")
+
+
+def test_an_entry_named_like_a_collective_has_it_with_other_parts_as_told(tmp_path):
+    found = schemes.load(scheme_file(tmp_path, "ring: {schedule: single}\nbml: {topology: 'bcube:2,3'}\n"))
+    assert (found["ring"].schedule, found["ring"].collective) == ("single", "ring")
+    assert (found["bml"].schedule, found["bml"].shape(8)) == ("wfbp", (2, 2, 2))
+
+
+def test_a_new_file_is_a_new_collective_and_a_scheme(tmp_path, monkeypatch):
+    (tmp_path / "toy.py").write_text(toy_collective.TEXT)
+    known = collectives.names()
+    monkeypatch.setattr(collectives, "__path__", [*collectives.__path__, str(tmp_path)])
+    assert collectives.names() == sorted([*known, "toy"])
+    toy = schemes.load(ROOT / "config" / "schemes.yaml")["toy"]
+    assert (toy.schedule, toy.collective, toy.network(3).name) == ("wfbp", "toy", "switch:3")
+    plan = schemes.plan(toy, workload([400, 20], [1.0, 2.0]), COST, 3)
+    check(plan)
+    check(lowered(plan))  # every gradient is summed exactly once
+    monkeypatch.setattr(schedules, "__path__", [*schedules.__path__, str(tmp_path)])
+    with pytest.raises(InputError, match="'toy' is a schedule and a collective"):
+        schemes.load(ROOT / "config" / "schemes.yaml")
 
 
 @pytest.mark.parametrize(
@@ -226,6 +297,16 @@ def test_without_entries_every_schedule_is_a_scheme(tmp_path):
         ("{schedule: fixed_buckets, options: {bucket_bytes: true}}", "option 'bucket_bytes': True is not a int"),
         ("{schedule: mgwfbp, options: {as_printed: 1}}", "option 'as_printed': 1 is not a bool"),
         ("{schedule: wfbp, collective: nosuch}", "collective 'nosuch' does not exist; there are: native, "),
+        ("{schedule: wfbp, options: {lanes: 0}}", "option lanes=0: at least 1"),
+        ("{schedule: fixed_buckets, options: {bucket_bytes: 0}}", "bucket_bytes=0"),
+        ("{schedule: wfbp, topology: nosuch}", "topology 'nosuch' does not exist; there are: bcube, "),
+        ("{schedule: wfbp, collective: bml, topology: 'bcube:1,2'}", "topology 'bcube:1,2': N = 1: at least 2"),
+        ("{schedule: wfbp, collective: bml, topology: 'bcube:3,0'}", "topology 'bcube:3,0': K = 0: "),
+        ("{schedule: wfbp, collective: bml, topology: 'bcube:3'}", "topology 'bcube:3': write bcube:N,K"),
+        ("{schedule: wfbp, collective: bml, topology: 'bcube:three,2'}", "write bcube:N,K"),
+        ("{schedule: wfbp, collective: bml, topology: switch}", "topology 'switch' has no links of their own"),
+        ("{schedule: wfbp, collective: bml, topology: 'fat_tree:4'}", "choose one of bcube"),
+        ("{schedule: wfbp, collective: bml, topology: 3}", "topology: Input should be a valid string"),
         ("{schedule: wfbp, update: nosuch}", "update 'nosuch' does not exist; there are: "),
         ("{schedule: wfbp, colour: red}", "colour: Extra inputs"),
         ("{schedule: [wfbp]}", "schedule: Input should be a valid string"),
@@ -271,3 +352,70 @@ def test_options_of_a_scheme_reach_the_schedule():
 def test_a_scheme_needs_ranks(ranks):
     with pytest.raises(InputError, match=f"scheme 'wfbp': {ranks} ranks: at least 1"):
         schemes.plan(schemes.Scheme(name="wfbp"), workload([4], [1.0]), COST, ranks)
+
+
+# Collectives and topologies
+
+
+def trained(plan: Plan) -> list[np.ndarray]:
+    """Parameters of each rank after two turns; gradients are whole numbers, so that any order of sums is exact."""
+
+    def gradient(rank: int, turn: int, parameter: np.ndarray) -> np.ndarray:
+        return np.random.default_rng((rank, turn)).integers(-9, 9, len(parameter)).astype(float)
+
+    return [values["parameter"] for values in evaluate(plan, 2, gradient, {}, dtype="float64")]
+
+
+def test_bml_on_nine_ranks_is_bcube_3_2_and_sums_what_the_backend_sums():
+    net = workload([4, 68, 400, 1004], [1.0, 2.0, 3.0, 4.0])  # 1 element, fewer than the 18 pieces, no multiple of 18
+    found = schemes.discovered()
+    plan = schemes.plan(found["bml"], net, COST, 9)
+    assert [(op.algorithm, op.shape, op.root) for op in plan.communications()] == [("bml", (3, 3), 0)] * 4
+    assert plan.provenance["topology"] == "bcube:3,2"
+    check(plan)
+    spelled_out = lowered(plan)
+    check(spelled_out)
+    assert {op.rail for op in spelled_out.roles[0].flat if op.verb == "send"} == {0, 1}
+    expected = trained(schemes.plan(found["wfbp"], net, COST, 9))
+    for found_plan in (plan, spelled_out):
+        np.testing.assert_array_equal(trained(found_plan), expected)
+
+
+def test_whole_tensors_go_to_the_servers_in_turn_over_several_lanes():
+    scheme = schemes.load(ROOT / "config" / "schemes.yaml")["tf_ps"]
+    plan = schemes.plan(scheme, workload([400] * 10, [1.0] * 10), COST, 4)
+    lanes = scheme.options["lanes"]
+    assert 1 < lanes < 10
+    assert [op.root for op in plan.communications()] == [number % 4 for number in range(10)]
+    assert [op.lane for op in plan.communications()] == [f"network{number % lanes}" for number in range(10)]
+    update = plan.roles[0].flat[-1]
+    assert sorted(update.after) == [f"message{number}" for number in range(10 - lanes, 10)]  # the last of each lane
+    check(plan)
+    check(lowered(plan))
+
+
+def test_dense_nodes_are_the_real_ones_where_they_are_known():
+    scheme = schemes.discovered()["hierarchical"]
+    net = workload([400, 800], [1.0, 2.0])
+    for ranks, together, topology, shape in [
+        (8, None, "dense_gpu:2,4", (4, 2)),
+        (8, 2, "dense_gpu:4,2", (2, 4)),
+        (8, 8, "dense_gpu:1,8", (8,)),
+        (4, 1, "dense_gpu:4,1", (1, 4)),
+        (3, 4, "dense_gpu:1,3", (3,)),
+        (6, 4, "dense_gpu:2,4", (6,)),  # no whole nodes: all ranks alike
+    ]:
+        plan = schemes.plan(scheme, net, COST, ranks, ranks_a_node=together)
+        assert plan.provenance["topology"] == topology
+        assert {op.shape for op in plan.communications()} == {shape}
+        check(lowered(plan))
+    written = schemes.Scheme(name="hierarchical", topology="dense_gpu:2,4")
+    assert written.shape(8, 2) == (4, 2)  # numbers that are written win
+
+
+def test_schemes_whose_messages_cost_the_same_are_measured_once():
+    known = schemes.load(ROOT / "config" / "schemes.yaml")
+    assert {known[name].measured_as(9) for name in schedules.names()} == {""}
+    assert known["bml"].measured_as(9) == "bml-3x3"
+    assert known["tf_ps"].measured_as(4) == known["ps_tensor"].measured_as(4) == "ps_tensor-4"
+    assert known["torus2d"].measured_as(8, 2) == "torus2d-2x4"

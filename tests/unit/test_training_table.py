@@ -10,7 +10,7 @@ import pytest
 
 from gradsync import papers, settings
 from gradsync.errors import InputError
-from gradsync.papers.mgwfbp import rows
+from gradsync.papers.table import read
 from gradsync.render import figures, tables
 from gradsync.results import Result
 
@@ -104,7 +104,7 @@ def test_every_contender_has_a_row_and_every_prediction_another(tmp_path):
     assert list(simulated.note) == ["extrapolated"] * 2
     assert simulated.iteration_seconds["wfbp"] == 0.4
     assert found.iteration_seconds["ddp"] == 0.3
-    assert found.ratio_to_wfbp["mgwfbp"] == pytest.approx(0.5)
+    assert found.ratio["mgwfbp"] == pytest.approx(0.5)
     assert found.speedup["mgwfbp"] == pytest.approx(3.2)
     assert found.predicted_over_measured["mgwfbp"] == pytest.approx(1.2)
     assert found.predicted_over_measured_without_interference["mgwfbp"] == pytest.approx(0.8)
@@ -158,12 +158,13 @@ def test_without_predictions_no_error_is_told(tmp_path):
     assert "resnet50" not in both.caption
 
 
-def test_without_wfbp_there_are_no_ratios_to_it(tmp_path):
+def test_ratios_are_to_the_reference_of_the_launch(tmp_path):
     write_job(tmp_path, LENET, ("mgwfbp", "ddp"), reference="mgwfbp")
     table = compute(tmp_path, LENET)
-    assert measured(table).ratio_to_wfbp.isna().all()
+    assert measured(table).reference.tolist() == ["mgwfbp", "mgwfbp"]
+    assert measured(table).ratio["ddp"] == pytest.approx(0.3 / 0.25)
     assert measured(table).iteration_seconds.notna().all()
-    assert set(table.display["over wfbp"]) == {"-"}
+    assert table.display["over mgwfbp"].tolist() == ["1.000 (0.750 .. 1.250)", "1.200 (0.900 .. 1.500)"]
 
 
 def test_table_and_figure_are_written_and_read_again(tmp_path):
@@ -171,7 +172,7 @@ def test_table_and_figure_are_written_and_read_again(tmp_path):
     write_job(tmp_path, RESNET, ("wfbp", "ddp"))
     table = compute(tmp_path, LENET, RESNET)
     tables.write(table, tmp_path / "tables" / "mgwfbp", "training")
-    again = rows.read(tmp_path / "tables" / "mgwfbp" / "training.csv")
+    again = read(tmp_path / "tables" / "mgwfbp" / "training.csv")
     assert list(again.scheme) == list(table.frame.scheme)
     assert again.iteration_seconds.tolist() == table.frame.iteration_seconds.tolist()
     for path in figures.write("mgwfbp", "training", configured(LENET, RESNET), tmp_path):
@@ -184,7 +185,7 @@ def test_without_training_table_and_figure_say_so(tmp_path):
     written = tables.write(table, tmp_path / "tables" / "mgwfbp", "training")
     assert all("no training" in Path(path).read_text() for path in written if not path.endswith("csv"))
     drawn = figures.write("mgwfbp", "training", configured(), tmp_path)
-    assert "No training in this configuration." in Path(drawn[0]).read_text()
+    assert "No training for mgwfbp in this configuration." in Path(drawn[0]).read_text()
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
 import subprocess
@@ -11,11 +12,11 @@ from typing import Any
 import pytest
 import yaml
 
-from gradsync import schedules, schemes
+import toy_collective
+from gradsync import papers, schedules, schemes
 from gradsync.costs.interference import Interference, Slowdown
-from gradsync.papers import mgwfbp
-from gradsync.papers.mgwfbp import rows
-from gradsync.render.figures import FIGURES
+from gradsync.papers.table import read
+from gradsync.render import figures
 from gradsync.results import Result
 from gradsync.runtime import models
 from gradsync.workload import Layer, Workload
@@ -29,6 +30,7 @@ profiles: {resnet50: {batch: 2, size: 64, iterations: 2}, googlenet: {batch: 2, 
 network: {ranks: [2], smallest: 64, largest: 4096}
 figure9: {nodes: [4], gap_nodes: [4, 8], forward_shares: [0.5], bucket_sweep: 2}
 """
+TABLES = {paper: importlib.import_module(f"gradsync.papers.{paper}").TABLES for paper in papers.names()}
 LAUNCHES = TINY.splitlines()[2]
 PAIRS = '''\
 """Every two gradients travel together."""
@@ -63,6 +65,12 @@ def jobs(ended: subprocess.CompletedProcess[str]) -> dict[str, int]:
     return {rule: int(count) for rule, count in re.findall(r"(\w+) +(\d+)", tables[-1])} if tables else {}
 
 
+def planned(launch: dict[str, Any], device: str = "cpu") -> int:
+    """Schemes that a launch of a configuration has."""
+    known = schemes.load(ROOT / "config" / "schemes.yaml")
+    return len(schemes.pick(known, launch.get("schemes"), "a test", launch["ranks"], device))
+
+
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     """A copy that tests only read or give files of their own."""
@@ -84,18 +92,23 @@ def test_the_quick_configuration_makes_everything_once(project):
     ended = project.run("snakemake", "-n")  # no configuration named: the quick one
     found = jobs(ended)
     quick = yaml.safe_load((ROOT / "config" / "quick.yaml").read_text())
-    every = list(schemes.load(ROOT / "config" / "schemes.yaml"))
+    profiled = [launch for launch in quick["training"] if launch.get("profile_iterations") != 0]
+    counted = [launch for launch in quick["training"] if launch not in profiled]
+    assert counted
     assert found.pop("total") == sum(found.values())
     assert found == {
         "all": 1,
         "external": 1,
-        "profile_job": len(quick["training"]),
+        "counted": len(counted),
+        "counted_model": 2,  # Fig. 6 and 7 of the BML paper
+        "plan_counted": sum(planned(launch) for launch in counted),
+        "profile_job": len(profiled),
         "profile_model": len(quick["profiles"]),
         "profile_network": 1,
-        "plan": sum(len(launch.get("schemes") or every) for launch in quick["training"]),
+        "plan": sum(planned(launch) for launch in profiled),
         "train": len(quick["training"]),
-        "table": len(mgwfbp.TABLES),
-        "figure": len(FIGURES),
+        "table": sum(len(made) for made in TABLES.values()),
+        "figure": sum(len(figures.of(paper)) for paper in TABLES),
         "claims": 1,
         "track": 1,
     }
@@ -111,12 +124,13 @@ def test_the_full_configuration_is_every_model_on_every_number_of_ranks(project,
     estimate = json.loads(estimated.stdout)
     with capsys.disabled():
         print(f"\nfull configuration: {found['total']} jobs, about {estimate['gpu_hours']:.0f} GPU hours")
-    every = list(schemes.load(ROOT / "config" / "schemes.yaml"))
-    launches = [f"{model}-{ranks}" for model in models.MODELS for ranks in (4, 8, 16, 32, 64)]
+    full = [name for name, model in models.MODELS.items() if not model.reduced]
+    launches = [f"{model}-{ranks}" for model in full for ranks in (4, 8, 16, 32, 64)]
     assert sorted(one["job"] for one in estimate["launches"]) == sorted(launches)
     assert (found["train"], found["profile_job"]) == (len(launches), len(launches))
-    assert found["plan"] == len(launches) * len(every)
-    assert (found["cluster_profile"], found["image"], found["figure"]) == (1, 1, len(FIGURES))
+    assert found["plan"] == len(launches) * planned({"ranks": 4}, "cuda")
+    assert (found["cluster_profile"], found["image"]) == (1, 1)
+    assert found["figure"] == sum(len(figures.of(paper)) for paper in TABLES)
     assert re.search(r"resources: .*mpi=srun, tasks=64, nodes=64, slurm_extra=--ntasks-per-node=1\n", ended.stdout)
     assert estimate["gpu_hours"] == pytest.approx(sum(one["gpu_hours"] for one in estimate["launches"]))
 
@@ -132,22 +146,21 @@ def test_missing_data_is_named_before_anything_runs(own_project):
 
 
 def test_benchmarks_are_made_on_demand_only(project):
-    assert jobs(project.snakemake("-n", "benchmark")) == {"benchmark": 1, "benchmark_one": 3, "total": 4}
+    assert jobs(project.snakemake("-n", "benchmark")) == {"benchmark": 1, "benchmark_one": 4, "total": 5}
 
 
 def test_a_launch_more_is_profiled_planned_and_trained_more(project):
     launches = "training: [{model: lenet5, ranks: 2}, {model: lenet5, ranks: 4, schemes: [wfbp, mgwfbp]}]"
     project.write("config/two.yaml", TINY.replace(LAUNCHES, launches))
     found = jobs(project.snakemake("-n", configuration="config/two.yaml"))
-    count = len(schemes.load(ROOT / "config" / "schemes.yaml"))
-    assert (found["profile_job"], found["train"], found["plan"]) == (2, 2, count + 2)
+    assert (found["profile_job"], found["train"], found["plan"]) == (2, 2, planned({"ranks": 2}) + 2)
 
 
 def test_without_training_nothing_is_trained(project):
     project.write("config/none.yaml", TINY.replace(LAUNCHES, "training: []"))
     found = jobs(project.snakemake("-n", configuration="config/none.yaml"))
     assert {"train", "plan", "profile_job"}.isdisjoint(found)
-    assert found["table"] == len(mgwfbp.TABLES)
+    assert found["table"] == len(TABLES["mgwfbp"])
 
 
 @pytest.mark.parametrize(
@@ -239,7 +252,7 @@ def test_a_launch_is_planned_trained_and_in_the_table(own_project):
         assert wanted.items() <= result.settings.items()
         assert f"| {name} " in own_project.read(target)
     assert Result.load(folder / "mgwfbp" / "result.json").conformance["oracle_difference"] < 1e-9
-    table = rows.read(own_project.folder / RESULTS / "tables" / "mgwfbp" / "training.csv")
+    table = read(own_project.folder / RESULTS / "tables" / "mgwfbp" / "training.csv")
     assert set(table[table.rung == "simulated"].scheme) == {"wfbp", "mgwfbp"}
     assert jobs(own_project.snakemake("-n", *allowed, target)) == {}
 
@@ -292,17 +305,18 @@ def test_a_corrupt_input_of_a_table_ends_with_a_clear_error(own_project, target,
     assert wanted in ended.stdout
     assert "Traceback" not in ended.stdout
     assert not (own_project.folder / RESULTS / target).exists()
-    assert wanted in own_project.read(f"{RESULTS}/logs/table/{Path(target).stem}.log")
+    assert wanted in own_project.read(f"{RESULTS}/logs/table/mgwfbp/{Path(target).stem}.log")
 
 
-# One file adds a schedule
+# One file adds a schedule, or a collective
 
 
 @pytest.fixture(scope="module")
 def with_pairs(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """A copy with one file more."""
+    """A copy with a schedule and a collective more, a file each."""
     copy = tiny_copy(tmp_path_factory.mktemp("with-pairs"))
     copy.write("workflow/src/gradsync/schedules/pairs.py", PAIRS)
+    copy.write("workflow/src/gradsync/collectives/toy.py", toy_collective.TEXT)
     return copy
 
 
@@ -326,27 +340,46 @@ def test_a_new_schedule_can_be_planned(with_pairs):
     assert [len(message) for message in answer["messages"]] == [2, 1]
 
 
-def test_a_new_schedule_is_held_to_the_conformance_tests(with_pairs):
+def test_a_new_collective_is_a_scheme_that_can_be_planned(with_pairs, project):
+    command = ["toy" if word == "pairs" else word for word in PLAN]
+    refused = project.run(*command)
+    assert refused.stdout.startswith("gradsync: schedule 'toy' does not exist")
+    links = ("--allreduce", "alpha=2,bandwidth=4", "--ranks", "3", "--schemes", "config/schemes.yaml")
+    ended = with_pairs.run(*command[: command.index("--allreduce")], *links, *command[-2:])
+    assert ended.returncode == 0, ended.stdout
+    answer: dict[str, Any] = json.loads(ended.stdout)
+    assert (answer["collective"], answer["topology"], len(answer["messages"])) == ("toy", "switch:3", 3)
+    # four rounds, each a third of the message over every link
+    assert answer["allreduce"].startswith("T(m) = 8 s + 0.333333 s/B m (toy of 3 on switch:3")
+
+
+def test_a_new_schedule_or_collective_is_held_to_the_conformance_tests(with_pairs):
     pytest = ("pytest", "-q", "-p", "no:cacheprovider", "tests/conformance", "-k")
     every = with_pairs.run(*pytest, "pairs", "--collect-only")
     for file, count in (("test_schedules_execute", 5), ("test_real_models", 8)):  # real models: 2 x 2 types x 2 ranks
         assert every.stdout.count(f"{file}.py::") >= count, every.stdout
-    ended = with_pairs.run(*pytest, "pairs and test_schedules_execute")
+    ended = with_pairs.run(*pytest, "(pairs or toy) and test_schedules_execute", "-rp")
     assert ended.returncode == 0, ended.stdout
     found = re.search(r"(\d+) passed, (\d+) deselected", ended.stdout)
     assert found is not None, ended.stdout
-    assert int(found[1]) >= 5
+    assert int(found[1]) >= 6
+    executed = "test_every_collective_executed_equals_oracle_and_plain_torch[toy]"
+    assert f"PASSED tests/conformance/test_schedules_execute.py::{executed}" in ended.stdout
     assert "skipped" not in ended.stdout
 
 
-def test_a_new_schedule_is_planned_and_trained_by_the_workflow(with_pairs, project):
-    ended = with_pairs.snakemake("-n")
+def test_a_new_schedule_or_collective_is_measured_planned_and_trained_by_the_workflow(with_pairs, project):
+    ended = with_pairs.snakemake("-n", "-p")
     found, before = jobs(ended), jobs(project.snakemake("-n"))
-    assert found["plan"] == before["plan"] + 1
-    plan = f"{RESULTS}/plans/lenet5-2/pairs.json"
-    assert re.search(rf"rule plan:.*?output: {re.escape(plan)}", ended.stdout, re.DOTALL)
+    assert found["plan"] == before["plan"] + 2
+    assert found["profile_job"] == before["profile_job"]  # one launch measures all collectives
+    (measured,) = re.findall(r"measure allreduce .*--ranks 2 --collective (native .*) --workload", ended.stdout)
+    assert "toy@switch:2" in measured.split()
     (train,) = re.findall(r"rule train:\n.*?(?=\n\n|\nrule|\n\[)", ended.stdout, re.DOTALL)
-    assert plan in train.splitlines()[1]
+    for name in ("pairs", "toy"):
+        plan = f"{RESULTS}/plans/lenet5-2/{name}.json"
+        assert re.search(rf"rule plan:.*?output: {re.escape(plan)}", ended.stdout, re.DOTALL)
+        assert plan in train.splitlines()[1]
 
 
 def test_a_new_schedule_is_in_the_tables(with_pairs):
@@ -360,7 +393,7 @@ def test_a_new_schedule_is_in_the_tables(with_pairs):
     for table in ("gap", "fig9b"):
         ended = with_pairs.run("gradsync", "table", "mgwfbp", table, "--config", "config/tiny.yaml")
         assert ended.returncode == 0, ended.stdout
-        frame = rows.read(with_pairs.folder / RESULTS / "tables" / "mgwfbp" / f"{table}.csv")
+        frame = read(with_pairs.folder / RESULTS / "tables" / "mgwfbp" / f"{table}.csv")
         of_pairs = frame[(frame.model == "resnet50") & (frame.scheme == "pairs")]
         assert len(of_pairs) == 4 * (2 if table == "gap" else 1)  # 2 slopes x 2 units x nodes
         assert (of_pairs.iteration_seconds > 0).all()

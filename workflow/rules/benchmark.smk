@@ -3,7 +3,7 @@ rule benchmark:
     input:
         expand(
             f"{RESULTS}/benchmarks/{{what}}.json",
-            what=["planning", "training", "workflow"],
+            what=["planning", "training", "collectives", "workflow"],
         ),
     localrule: True
 
@@ -17,10 +17,10 @@ rule benchmark_one:
     log:
         f"{RESULTS}/logs/benchmark/{{what}}.log",
     wildcard_constraints:
-        what="planning|training|workflow",
+        what="planning|training|collectives|workflow",
     threads: cores_a_rank()
     resources:
-        tasks=2,
+        tasks=lambda wildcards: 4 if wildcards.what == "collectives" else 2,
         nodes=1,
         slurm_extra=CLUSTER.sbatch_extra if CLUSTER else "",
     params:
@@ -28,7 +28,12 @@ rule benchmark_one:
         code=lambda wildcards: code(
             *PLANNING,
             f"measure/{wildcards.what}_speed.py",
-            *(RUNNING if wildcards.what == "training" else ()),
+            *(RUNNING if wildcards.what in ("training", "collectives") else ()),
+            *(
+                ("measure/collective_scaling.py",)
+                if wildcards.what == "collectives"
+                else ()
+            ),
         ),
     shell:
         "python -m gradsync benchmark {wildcards.what} --config {params.config} 2>&1 | tee {log}; exit ${{PIPESTATUS[0]}}"

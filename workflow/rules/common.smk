@@ -5,7 +5,9 @@ import os
 import shutil
 import sys
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 from gradsync import peers, schemes, settings
 from gradsync.errors import InputError
@@ -72,35 +74,10 @@ EACH_RANK = (
     f"--no-home {workflow.deployment_settings.apptainer_args or ''}",
 )
 LAUNCH = CLUSTER.exported(*EACH_RANK) if CLUSTER else ""
+# Ranks that share a node of the cluster; None where they are started on the machine at hand.
+RANKS_A_NODE = CLUSTER.ranks_per_node if CLUSTER else None
+COLLECTIVES = ("collectives", "topologies", "lowering.py")
 JOBS = {training.job: training for training in SETTINGS.training}
-TABLES = [
-    *("table2", "timelines", "fig5a", "fig5a_tensors", "fig5b", "fig5b_points"),
-    *(
-        "fig6",
-        "fig6b",
-        "fig7",
-        "fig7b",
-        "fig8",
-        "fig9a",
-        "fig9b",
-        "gap",
-        "training",
-        "slowdown",
-    ),
-]
-DRAWN = [
-    "fig1",
-    "fig2",
-    "fig3",
-    "fig4",
-    "counterexample",
-]  # from examples, not from tables
-FIGURES = [
-    *DRAWN,
-    *("fig5a", "fig5b", "fig6", "fig7", "fig8", "fig9a", "fig9b", "gap", "training"),
-]
-
-
 # The cluster at hand, measured; where the configuration asks for it.
 CLUSTER_FILE = (
     [f"config/clusters/{SETTINGS.cluster_profile.name}.yaml"]
@@ -109,48 +86,65 @@ CLUSTER_FILE = (
 )
 
 
-def runs(*models):
-    """What the launches of these models leave behind (of all, where none is named)."""
+def launches(paper, *models):
+    """The launches that a paper shows (those of these models, where some are named)."""
     return [
-        f"{RESULTS}/runs/train/{job}/schemes.json"
+        job
         for job, training in JOBS.items()
-        if not models or training.model in models
+        if training.paper == paper and (not models or training.model in models)
     ]
 
 
-def table_file(id):
-    return f"{RESULTS}/tables/mgwfbp/{id}.csv"
+def profiled(paper):
+    """Those that are profiled before they train."""
+    return [job for job in launches(paper) if JOBS[job].profile_iterations]
+
+
+def runs(jobs):
+    """What these launches leave behind."""
+    return expand(f"{RESULTS}/runs/train/{{job}}/schemes.json", job=jobs)
+
+
+def table_file(paper, id):
+    return f"{RESULTS}/tables/{paper}/{id}.csv"
+
+
+def figure_file(paper, id):
+    return f"{RESULTS}/figures/{paper}/{id}.svg"
 
 
 LOGS = f"{RESULTS}/external/status.json"
 RESNET50 = f"{RESULTS}/profile/resnet50/workload.json"
 GOOGLENET = f"{RESULTS}/profile/googlenet/workload.json"
 NETWORK = f"{RESULTS}/profile/network/allreduce.csv"
-# Where a table comes from other than the configuration.
-TABLE_INPUTS = {
-    "fig5a": [GOOGLENET, RESNET50],
-    "fig5a_tensors": [GOOGLENET, RESNET50],
-    "fig5b": [LOGS, NETWORK],
-    "fig5b_points": [LOGS, NETWORK],
-    "fig6": [LOGS, *runs("googlenet")],
-    "fig6b": runs("googlenet"),
-    "fig7": [LOGS, RESNET50, *runs("resnet50")],
-    "fig7b": runs("resnet50"),
-    "fig8": [table_file("fig6"), table_file("fig7")],
-    "fig9a": [table_file("gap")],
-    "fig9b": [table_file("gap")],
-    "gap": [LOGS, RESNET50],
-    "training": runs(),
-    "slowdown": [f"{RESULTS}/profile/{job}/interference.json" for job in JOBS],
-}
-# The tables of a figure, other than the one of its name.
-FIGURE_TABLES = {
-    **{id: [] for id in DRAWN},
-    "fig5a": ["fig5a", "fig5a_tensors"],
-    "fig5b": ["fig5b", "fig5b_points"],
-    "fig6": ["fig6", "fig6b"],
-    "fig7": ["fig7", "fig7b"],
-}
+
+
+def counted_file(name):
+    """The workload of a model, or of a launch, from operations counted on its definition."""
+    return f"{RESULTS}/counted/{name}/workload.json"
+
+
+class Paper(NamedTuple):
+    """What the tables and figures of a paper are made from; one file each in rules/papers."""
+
+    inputs: list  # files that every table reads
+    settings: object  # the part of the configuration that is this paper's own
+    tables: dict  # table: the files it comes from
+    figures: dict  # figure: the tables it is drawn from
+
+
+# By the name of the paper's file in config/papers; filled by workflow/rules/papers/NAME.smk.
+PAPERS = {}
+
+
+def all_tables():
+    """Every table of every paper, as (paper, id)."""
+    return [(key, id) for key, paper in PAPERS.items() for id in paper.tables]
+
+
+def all_figures():
+    """Every figure of every paper, as (paper, id)."""
+    return [(key, id) for key, paper in PAPERS.items() for id in paper.figures]
 
 
 def refuse_cluster():
@@ -214,10 +208,12 @@ def explain_failures(log):
 
 wildcard_constraints:
     job="|".join(JOBS) or "none",
-    model="[a-z0-9]+",
+    model="|".join(SETTINGS.profiles) or "none",
+    paper="|".join(Path(file).stem for file in SETTINGS.papers) or "none",
     id="[a-z0-9_]+",
 
 
+@cache
 def code(*parts):
     """A hash of the package's files below `parts`: a change in the code that a stage depends on makes it run again."""
     root = Path(workflow.basedir) / "workflow" / "src" / "gradsync"
@@ -247,12 +243,22 @@ PLANNING = (
         "workload.py",
     ),
     *("schedules", "collectives", "updates", "costs", "simulate.py", "trace.py"),
-    "interfering.py",
+    *("interfering.py", "topologies", "lowering.py", "flow_level.py", "symbolic.py"),
+    *("clocks.py", "role_graph.py"),
 )
 MEASURING = (
     *("workload.py", "intervals.py", "runtime"),
     *("measure/layers.py", "measure/passes.py", "measure/allreduce.py"),
     "measure/interference.py",
+)
+# What the papers share: every table, and every figure.
+COMMON_TO_PAPERS = (
+    *("papers/__init__.py", "papers/table.py", "papers/testbed.py"),
+    *("papers/training.py", "papers/slowdown.py"),
+)
+COMMON_TO_FIGURES = (
+    *("render/figures.py", "render/panels.py", "render/style.py"),
+    *("render/timeline.py", "render/training.py"),
 )
 CLUSTERS = (
     *("clusters", "costs/line.py", "measure/beside.py", "measure/cluster.py"),
@@ -273,6 +279,8 @@ RUNNING = (
         "peers.py",
         "intervals.py",
         "collectives",
+        "topologies",
+        "lowering.py",
         "runtime",
     ),
 )
@@ -280,7 +288,24 @@ RUNNING = (
 
 def chosen(training):
     """Schemes of a launch, in the order of config/schemes.yaml."""
-    return [scheme.name for scheme in schemes.pick(SCHEMES, training.schemes, CONFIG)]
+    picked = schemes.pick(
+        SCHEMES, training.schemes, CONFIG, training.ranks, SETTINGS.device
+    )
+    return [scheme.name for scheme in picked]
+
+
+def collectives_of(launch):
+    """What is timed for a launch: the backend's own all-reduce, and each other one that its schemes send by, once."""
+    own = {
+        SCHEMES[name].measured_as(launch.ranks, RANKS_A_NODE): SCHEMES[name]
+        for name in chosen(launch)
+    }
+    asked = [
+        f"{scheme.collective}@{scheme.network(launch.ranks, RANKS_A_NODE).name}"
+        for measured, scheme in own.items()
+        if measured
+    ]
+    return " ".join(["native", *asked])
 
 
 def beside(training):

@@ -17,9 +17,10 @@ rule plan:
         training=lambda wildcards: flags(
             JOBS[wildcards.job], "ranks", "lr", "momentum", "precision", "statistics"
         ),
+        nodes=f"--ranks-a-node {RANKS_A_NODE}" if RANKS_A_NODE else "",
         code=code(*PLANNING),
     shell:
         "python -m gradsync plan --workload {input.workload} --allreduce {input.points}"
-        " --interference {input.interference} --schemes {input.schemes} --schedule {wildcards.scheme} {params.training}"
+        " {params.nodes} --interference {input.interference} --schemes {input.schemes} --schedule {wildcards.scheme} {params.training}"
         " --output {output.plan} --prediction {output.prediction}"
         " >{log} 2>&1 || {{ cat {log} >&2; exit 1; }}"

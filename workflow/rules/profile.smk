@@ -21,12 +21,16 @@ rule profile_job:
         model=lambda wildcards: flags(JOBS[wildcards.job], "model", "size", "batch"),
         device=SETTINGS.device,
         iterations=lambda wildcards: JOBS[wildcards.job].profile_iterations,
-        code=code(*MEASURING),
+        collectives=lambda wildcards: collectives_of(JOBS[wildcards.job]),
+        code=lambda wildcards: code(
+            *MEASURING,
+            *(COLLECTIVES if "@" in collectives_of(JOBS[wildcards.job]) else ()),
+        ),
     shell:
         "{{ {params.launch}python -m gradsync measure layers {params.model} --device {params.device}"
         " --ranks {resources.tasks} --iterations {params.iterations} --output {output.workload}"
         " && python -m gradsync measure allreduce --device {params.device} --ranks {resources.tasks}"
-        " --workload {output.workload} --output {output.points}"
+        " --collective {params.collectives} --workload {output.workload} --output {output.points}"
         " && python -m gradsync measure interference {params.model} --device {params.device} --ranks {resources.tasks}"
         " --workload {output.workload} --output {output.interference}; }}"
         " >{log} 2>&1 || {{ cat {log} >&2; exit 1; }}"

@@ -1,48 +1,66 @@
+for paper_file in SETTINGS.papers:
+
+    include: f"papers/{Path(paper_file).stem}.smk"
+
+
 rule table:
     input:
         IMAGE_INPUT,
-        lambda wildcards: TABLE_INPUTS.get(wildcards.id, []),
+        lambda wildcards: PAPERS[wildcards.paper].inputs,
+        lambda wildcards: PAPERS[wildcards.paper].tables.get(wildcards.id, []),
         SETTINGS.schemes,
-        SETTINGS.cluster,
     output:
-        multiext(f"{RESULTS}/tables/mgwfbp/{{id}}", ".csv", ".md", ".tex"),
+        multiext(f"{RESULTS}/tables/{{paper}}/{{id}}", ".csv", ".md", ".tex"),
     log:
-        f"{RESULTS}/logs/table/{{id}}.log",
+        f"{RESULTS}/logs/table/{{paper}}/{{id}}.log",
     localrule: True
     threads: 1
     params:
         config=CONFIG,
-        figure9=SETTINGS.figure9,
-        code=code(*PLANNING, "papers", "measure/third_party.py", "render/tables.py"),
+        settings=lambda wildcards: PAPERS[wildcards.paper].settings,
+        code=lambda wildcards: code(
+            *PLANNING,
+            *COMMON_TO_PAPERS,
+            f"papers/{wildcards.paper}",
+            "measure/third_party.py",
+            "render/tables.py",
+        ),
     shell:
-        "python -m gradsync table mgwfbp {wildcards.id} --config {params.config} >{log} 2>&1 || {{ cat {log} >&2; exit 1; }}"
+        "python -m gradsync table {wildcards.paper} {wildcards.id} --config {params.config} >{log} 2>&1 || {{ cat {log} >&2; exit 1; }}"
 
 
 rule figure:
     input:
         IMAGE_INPUT,
         lambda wildcards: [
-            table_file(id) for id in FIGURE_TABLES.get(wildcards.id, [wildcards.id])
+            table_file(wildcards.paper, id)
+            for id in PAPERS[wildcards.paper].figures.get(wildcards.id, [])
         ],
         schemes=SETTINGS.schemes,
         style="reports/gradsync.mplstyle",
     output:
-        multiext(f"{RESULTS}/figures/mgwfbp/{{id}}", ".svg", ".pdf", ".png", ".csv"),
+        multiext(f"{RESULTS}/figures/{{paper}}/{{id}}", ".svg", ".pdf", ".png", ".csv"),
     log:
-        f"{RESULTS}/logs/figure/{{id}}.log",
+        f"{RESULTS}/logs/figure/{{paper}}/{{id}}.log",
     localrule: True
     threads: 1
     params:
         config=CONFIG,
-        code=code(*PLANNING, "papers", "render", "trace.py"),
+        code=lambda wildcards: code(
+            *PLANNING,
+            *COMMON_TO_PAPERS,
+            *COMMON_TO_FIGURES,
+            f"papers/{wildcards.paper}",
+            f"render/{wildcards.paper}",
+        ),
     shell:
-        "python -m gradsync figure mgwfbp {wildcards.id} --config {params.config} >{log} 2>&1 || {{ cat {log} >&2; exit 1; }}"
+        "python -m gradsync figure {wildcards.paper} {wildcards.id} --config {params.config} >{log} 2>&1 || {{ cat {log} >&2; exit 1; }}"
 
 
 rule claims:
     input:
         IMAGE_INPUT,
-        expand(f"{RESULTS}/tables/mgwfbp/{{id}}.csv", id=TABLES),
+        [table_file(*table) for table in all_tables()],
         SETTINGS.papers,
     output:
         f"{RESULTS}/claims.json",

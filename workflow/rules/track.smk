@@ -2,8 +2,8 @@ rule track:
     # One process imports all results after all jobs: nothing races for the database, and no timed loop ever logs.
     input:
         IMAGE_INPUT,
-        runs(),
-        expand(f"{RESULTS}/figures/mgwfbp/{{id}}.svg", id=FIGURES),
+        runs(JOBS),
+        [figure_file(*figure) for figure in all_figures()],
     output:
         f"{RESULTS}/tracked.json",
     log:

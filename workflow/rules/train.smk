@@ -27,7 +27,7 @@ rule train:
             JOBS[wildcards.job],
             *("model", "size", "data", "data_folder", "batch", "epochs", "iterations"),
             *("block", "lr", "momentum", "precision", "statistics", "conformance"),
-            "checkpoint_seconds",
+            *("checkpoint_seconds", "paper"),
         ),
         seeds=lambda wildcards: " ".join(map(str, JOBS[wildcards.job].seeds)),
         references=lambda wildcards: (

@@ -165,6 +165,8 @@ def _verdict(paper: Paper, claim: Claim, rung: str, rows: list[Row] | None) -> V
     if constructed:
         verdict = CONSTRUCTED if holds == points else BROKEN
     reason = f"holds at {holds} of {points} points of the assumed band" if points > 1 else ""
+    if claim.one_sided and rung == "simulated" and verdict != CONFIRMED:
+        verdict, reason = UNDECIDED, "; ".join(filter(None, (reason, claim.one_sided)))
     compared = _compared(min(truths), walks)
     return Verdict(*about, verdict, reason, counted, note, min(truths).margin, holds, points, compared)
 
@@ -195,24 +197,33 @@ def summary(verdicts: Sequence[Verdict]) -> dict[str, int]:
 
 
 def ledger_markdown(verdicts: Sequence[Verdict]) -> str:
-    """The ledger as a table for people: what was computed first, then what waits, the rungs of a reason in one row."""
+    """The ledger for people: a table a paper, under its key where there are several."""
     counts = ", ".join(f"{times} {kind}" for kind, times in summary(verdicts).items() if times)
+    lines = [f"{len(verdicts)} verdicts: {counts}. What holds by construction proves nothing and isn't counted."]
+    papers = list(dict.fromkeys(verdict.paper for verdict in verdicts))
+    for paper in papers:
+        lines += ["", *([f"## {paper}", ""] if len(papers) > 1 else [])]
+        lines += _of_a_paper([verdict for verdict in verdicts if verdict.paper == paper])
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _of_a_paper(verdicts: Sequence[Verdict]) -> list[str]:
+    """What was computed first, then what waits, the rungs of a reason in one row; notes below."""
     rows: dict[tuple[str, str, str, str], tuple[Verdict, list[str]]] = {}
     for verdict in sorted(verdicts, key=lambda verdict: verdict.margin is None):
         rung = "" if verdict.margin is None else verdict.rung
         row = rows.setdefault((verdict.claim, rung, verdict.verdict, verdict.reason), (verdict, []))
         row[1].append(verdict.rung)
-    lines = [f"{len(verdicts)} verdicts: {counts}. What holds by construction proves nothing and isn't counted.", ""]
-    lines += [_line("claim", "place", "what the paper says", "rung", "verdict", "margin", "values and reason")]
+    lines = [_line("claim", "place", "what the paper says", "rung", "verdict", "margin", "values and reason")]
     lines += ["|---|---|---|---|---|---:|---|"]
     for v, rungs in rows.values():
-        margin = "" if v.margin is None else f"{100 * v.margin:+.1f} %"
+        margin = "" if v.margin is None else f"{100 * v.margin + 0.0:+.1f} %"  # + 0.0: none is -0.0
         why = "; ".join(filter(None, (str(v.compared[0]) if v.compared else "", v.reason)))
         lines.append(_line(f"`{v.claim}`", v.place, v.text, ", ".join(rungs), f"**{v.verdict}**", margin, why))
     notes = dict.fromkeys(
         f"- `{verdict.claim}`: {' '.join(verdict.note.split())}" for verdict in verdicts if verdict.note
     )
-    return "\n".join([*lines, "", *notes]).rstrip() + "\n"
+    return [*lines, "", *notes]
 
 
 def _line(*cells: str) -> str:

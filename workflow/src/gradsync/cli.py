@@ -22,13 +22,13 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         rendezvous.adopt()
         result = options.run(options)
-        if result is not None:
-            print(json.dumps(result, indent=1) if options.json else _text(result), flush=True)
+        _show(result, options.json)
     except InputError as error:
         if os.environ.get("RANK", "0") == "0":  # all ranks were given the same: one says so
             print(f"gradsync: {error}", file=sys.stderr)
         return 2
     except RunError as error:
+        _show(error.result, options.json)
         print(f"gradsync: {error}", file=sys.stderr)
         return 1
     except BrokenPipeError:
@@ -38,6 +38,11 @@ def main(arguments: list[str] | None = None) -> int:
         print("gradsync: interrupted", file=sys.stderr)
         return 130
     return 0
+
+
+def _show(result: Any, as_json: bool) -> None:
+    if result is not None:
+        print(json.dumps(result, indent=1) if as_json else _text(result), flush=True)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -64,6 +69,15 @@ def _parser() -> argparse.ArgumentParser:
     _workload_and_cost(plan)
     plan.add_argument("--schedule", required=True, metavar="NAME", help="a schedule, or a scheme of --schemes")
     plan.add_argument("--schemes", metavar="FILE", help="file of named schemes, as config/schemes.yaml")
+    plan.add_argument("--collective", metavar="NAME", help="that sums the gradients (default: the scheme's)")
+    plan.add_argument(
+        "--topology",
+        metavar="NAME[:N,..]",
+        help="of the collective: bcube, or bcube:3,2 (default: the scheme's, else the one that it is made for)",
+    )
+    plan.add_argument(
+        "--ranks-a-node", type=int, metavar="N", help="ranks that share a node, where that is known (dense_gpu)"
+    )
     plan.add_argument("--option", action="append", default=[], metavar="KEY=VALUE", help="an option of the schedule")
     plan.add_argument("--lr", type=float, default=0.01, help="learning rate of the planned update")
     plan.add_argument("--momentum", type=float, default=0.0, help="momentum of the planned update")
@@ -80,6 +94,8 @@ def _parser() -> argparse.ArgumentParser:
     simulate.add_argument("--turns", type=int, help="iterations (default: until the period is steady)")
     simulate.add_argument("--output", type=Path, metavar="TRACE.json", help="write the trace")
     simulate.add_argument("--chrome", type=Path, metavar="FILE.json", help="write it for Perfetto or chrome://tracing")
+
+    _collective(command(commands.collective))
 
     draw = command(commands.draw)
     draw.add_argument("input", type=Path, metavar="PLAN.json|TRACE.json")
@@ -124,13 +140,14 @@ def _parser() -> argparse.ArgumentParser:
     train.add_argument(
         "--checkpoint-seconds", type=float, default=120.0, metavar="S", help="seconds between checkpoints"
     )
+    train.add_argument("--paper", default="", metavar="KEY", help="the paper whose tables will show the runs")
     train.add_argument("--output", type=Path, required=True, metavar="FOLDER")
 
     export = command(commands.export)
     export.add_argument("plan", metavar="PLAN.json")
 
     measure = command(commands.measure)
-    measure.add_argument("what", choices=["layers", "allreduce", "interference"])
+    measure.add_argument("what", choices=["layers", "allreduce", "interference", "operations"])
     measure.add_argument(
         "--ranks",
         type=int,
@@ -140,15 +157,23 @@ def _parser() -> argparse.ArgumentParser:
         help="ranks that work at the same time; allreduce: one or several numbers of them, a launch each",
     )
     _device(measure)
-    measure.add_argument("--model", default="lenet5", help="layers, interference: the model")
+    measure.add_argument("--model", default="lenet5", help="the model (allreduce: none)")
+    measure.add_argument("--size", type=int, metavar="PX", help="pixels of a side (default: the model's own)")
+    measure.add_argument("--batch", type=int, default=32, help="samples a rank and iteration")
     measure.add_argument(
-        "--size", type=int, metavar="PX", help="layers, interference: pixels of a side (default: the model's own)"
+        "--teraflops", type=float, default=1.0, metavar="T", help="operations: 1e12 of them a second, to give seconds"
     )
-    measure.add_argument("--batch", type=int, default=32, help="layers, interference: samples a rank and iteration")
     measure.add_argument("--iterations", type=int, default=20, help="layers: iterations that are timed")
     measure.add_argument("--smallest", type=int, default=1024, metavar="BYTES", help="allreduce: smallest message")
     measure.add_argument(
         "--largest", type=int, default=16 * 1024 * 1024, metavar="BYTES", help="allreduce: largest message"
+    )
+    measure.add_argument(
+        "--collective",
+        nargs="+",
+        default=["native"],
+        metavar="NAME[@TOPOLOGY]",
+        help="allreduce: native, the backend's own; bml, bml@bcube:3,2",
     )
     measure.add_argument(
         "--workload",
@@ -184,9 +209,9 @@ def _parser() -> argparse.ArgumentParser:
             "--results", type=Path, metavar="FOLDER", help="(default: results/NAME of the configuration)"
         )
         if run is commands.benchmark:
-            added.add_argument("what", choices=["planning", "training", "workflow"])
+            added.add_argument("what", choices=["planning", "training", "collectives", "workflow"])
         if run in (commands.table, commands.figure):
-            added.add_argument("paper", help="mgwfbp")
+            added.add_argument("paper", help="mgwfbp, bml_bcube, ...")
             added.add_argument("id", help="as in the paper: table2, fig9a, ...")
     return parser
 
@@ -203,6 +228,24 @@ def _actions(parser: argparse.ArgumentParser, names: str) -> Callable[[str, str]
         return added
 
     return action
+
+
+def _collective(parser: argparse.ArgumentParser) -> None:
+    # numbers are read by the command, which says what is wrong with them
+    parser.add_argument("name", metavar="NAME", help="ring, bml, ps_p2p, ...")
+    parser.add_argument("--topology", metavar="NAME[:NUMBERS]", help="as bcube:3,2 (default: what it is made for)")
+    parser.add_argument("--ranks", metavar="N", help="that fill the topology in order (default: all that it holds)")
+    parser.add_argument("--bytes", required=True, metavar="M", help="of the message")
+    parser.add_argument("--alpha", required=True, metavar="SECONDS", help="start-up of a round")
+    parser.add_argument(
+        "--bandwidth",
+        required=True,
+        metavar="BYTES_PER_SECOND|KIND=..,KIND=..",
+        help="of a link, or of each kind of links (dense_gpu: inside, between)",
+    )
+    parser.add_argument("--latency", default="0", metavar="SECONDS|KIND=..", help="of a link, on top of alpha")
+    parser.add_argument("--gamma", default="0", metavar="SECONDS_PER_BYTE", help="of adding")
+    parser.add_argument("--check", action="store_true", help="also check symbolically that every rank gets the sum")
 
 
 def _image(parser: argparse.ArgumentParser) -> None:
@@ -299,7 +342,9 @@ def _slurm(parser: argparse.ArgumentParser) -> None:
 
 
 def _model_and_data(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--model", default="lenet5", help="lenet5, resnet18, resnet50, vgg19 or googlenet")
+    parser.add_argument(
+        "--model", default="lenet5", help="lenet5, resnet18, resnet50, vgg19, vgg19_eighth or googlenet"
+    )
     parser.add_argument("--size", type=int, metavar="PX", help="side of the input (default: the model's own)")
     parser.add_argument("--batch", type=int, default=32, help="samples a rank and iteration")
     parser.add_argument(
@@ -341,8 +386,9 @@ def _workload_and_cost(parser: argparse.ArgumentParser, ranks: bool = True) -> N
     cost = parser.add_mutually_exclusive_group(required=True)
     cost.add_argument(
         "--allreduce",
-        metavar="a=SECONDS,b=SECONDS_PER_BYTE|POINTS.csv",
-        help="cost of an all-reduce: a line, or measured bytes,seconds to fit",
+        metavar="a=S,b=S_PER_BYTE|POINTS.csv|alpha=S,bandwidth=BYTES_PER_S",
+        help="cost of an all-reduce: a line, measured bytes,seconds to fit, or start-up and bandwidth of the links, "
+        "from which the scheme's collective on its topology is simulated",
     )
     cost.add_argument("--cluster", metavar="CLUSTER.yaml", help="a measured cluster: its all-reduces and layer times")
     parser.add_argument("--nodes", type=int, metavar="K", help="--cluster: on so many nodes (default: the fewest)")

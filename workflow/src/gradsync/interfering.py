@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
-from gradsync.progress import Factors, Flow, Progress
+from gradsync.progress import Factors, Flow, Progress, Side
 
 
 class _Computation(Flow):
@@ -56,7 +56,13 @@ class InterferingProgress(Progress):
         self._pace_all(self.in_flight[work.rank], now)
 
     def _transfer(
-        self, op: Any, ranks: tuple[int, ...], sides: list[tuple[str, int]], now: float, done: Callable[[float], None]
+        self,
+        op: Any,
+        ranks: tuple[int, ...],
+        sides: list[Side],
+        latency: float,
+        now: float,
+        done: Callable[[float], None],
     ) -> None:
         cost = self.clock.message(op)
 
@@ -71,7 +77,7 @@ class InterferingProgress(Progress):
             message.remaining, message.since, message.sides, message.done = cost.transfer, time, sides, arrived
             self._begin(message, time)
 
-        message = _Message(ranks, self.clock.factors(op), cost.latency, started)
+        message = _Message(ranks, self.clock.factors(op), cost.latency + latency, started)
         message.since = now
         for rank in ranks:
             self.in_flight[rank][message] = None
@@ -82,7 +88,7 @@ class InterferingProgress(Progress):
     def _rate(self, flow: Flow) -> float:
         if isinstance(flow, _Computation):
             return 1.0 / max((message.factors.computation for message in self.in_flight[flow.rank]), default=1.0)
-        alone = super()._rate(flow) if flow.sides else 1.0
+        alone = super()._rate(flow)  # during its start-up it shares nothing
         assert isinstance(flow, _Message)
         return alone / flow.factors.communication if any(self.computing[rank] for rank in flow.ranks) else alone
 

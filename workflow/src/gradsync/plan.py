@@ -99,20 +99,25 @@ class Ready(_Base):
 
 @dataclass(frozen=True, kw_only=True)
 class Send(_Base):
-    """Send `reads` to rank `to`; matched with the receives of equal `tag` in order."""
+    """Send `reads` to rank `to`; matched with the receives of equal `tag` in order.
+
+    `rail` is which of its links this rank sends on first, where the topology has several.
+    """
 
     verb: Literal["send"] = "send"
     to: int
     tag: int = 0
+    rail: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recv(_Base):
-    """Receive from rank `source` into `writes`."""
+    """Receive from rank `source` into `writes`; `rail` as that of the send."""
 
     verb: Literal["recv"] = "recv"
     source: int
     tag: int = 0
+    rail: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,12 +144,15 @@ class Collective(_Base):
 
     `postcondition` is what holds of `writes` afterwards: `sum` (every rank has the sum over ranks), `shard` (each
     rank has the sum in its own piece), `gather` (every rank has every rank's piece), `copy` (the root's values).
+    `shape` is how an algorithm that works level by level sees the ranks: sizes of the levels, nearest first (empty: all
+    ranks alike). `root` is the source of a broadcast, and the server of an algorithm that has one.
     """
 
     verb: Literal["collective"] = "collective"
     kind: Literal["all_reduce", "reduce_scatter", "all_gather", "broadcast"] = "all_reduce"
     algorithm: str = "native"
     ranks: tuple[int, ...] = ()
+    shape: tuple[int, ...] = ()
     root: int = 0
     postcondition: Literal["sum", "shard", "gather", "copy"] = "sum"
 

@@ -3,28 +3,42 @@
 The loop knows the plan's rules (order of a lane, waits, matching of messages, arrival of all ranks at a collective)
 and nothing of values. Time comes from a `Clock`; with the zero clock the loop only finds an order or a deadlock.
 
-Transfers in flight at the same time share what they have in common (a rank's sending or receiving side) equally by
-processor sharing of their transfer part; start-up latencies overlap. So no message is ever faster than its link.
+Transfers in flight at the same time share what they have in common (a rank's sending or receiving side, or the links
+of a network, as the clock says) equally by processor sharing of their transfer part; start-up latencies overlap. So no
+message is ever faster than its link.
 """
 
 from __future__ import annotations
 
 import heapq
 from collections import defaultdict, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
 from typing import Any, NamedTuple
 
-from gradsync.plan import Collective, Plan, RecvAny, Reply, Send, SharedAdd
+from gradsync.plan import Collective, Plan, RecvAny, Reply, SharedAdd
+from gradsync.role_graph import RoleGraph
 
 
 class Cost(NamedTuple):
-    """Seconds of one message: start-up latency, then transfer that shares the link."""
+    """One message: start-up latency in seconds, then transfer that shares the link, in what a side carries a second."""
 
     latency: float
     transfer: float
+
+
+class Side:
+    """What messages share: it carries `capacity` of transfer a second and delays each message by `latency` seconds.
+
+    By default a side is a rank's way out or in and carries a second of transfer a second.
+    """
+
+    __slots__ = ("capacity", "flows", "latency")
+
+    def __init__(self, capacity: float = 1.0, latency: float = 0.0):
+        self.capacity, self.latency = capacity, latency
+        self.flows: dict[Flow, None] = {}  # in flight now, in order: ties are told apart alike
 
 
 class Factors(NamedTuple):
@@ -42,8 +56,20 @@ class Clock:
         return 0.0
 
     def message(self, operation: Any) -> Cost:
-        """Seconds of a send, reply or collective."""
+        """What a send, reply or collective takes; of a send or reply without the latencies of its sides."""
         return Cost(0.0, 0.0)
+
+    def route(self, source: int, destination: int, rail: int) -> Sequence[Hashable]:
+        """Keys of the sides that a message takes which leaves `source` on `rail`."""
+        return ("out", source), ("in", destination)
+
+    def around(self, ranks: Sequence[int]) -> Sequence[Hashable]:
+        """Keys of the sides that a collective of `ranks` takes."""
+        return [(side, rank) for rank in ranks for side in ("out", "in")]
+
+    def side(self, key: Any) -> Side:
+        """A new side, for its key."""
+        return Side()
 
     def handover(self) -> float:
         """Seconds from the end of an operation to the start of one on another lane that waited for it."""
@@ -74,45 +100,13 @@ class Outcome:
 
 
 class Flow:
-    """Work whose rate changes: `seconds` are left of it at rate 1; `sides` is what it shares with others."""
+    """Work whose rate changes: so much is `remaining`, at `rate` a second; `sides` is what it shares with others."""
 
     __slots__ = ("done", "rate", "remaining", "sides", "since", "version")
 
-    def __init__(self, seconds: float, sides: list[tuple[str, int]], done: Callable[[float], None]):
-        self.remaining, self.sides, self.done = seconds, sides, done
+    def __init__(self, work: float, sides: list[Side], done: Callable[[float], None]):
+        self.remaining, self.sides, self.done = work, sides, done
         self.rate, self.since, self.version = 0.0, 0.0, 0
-
-
-class _RoleGraph:
-    """Successors of each operation of a role, once for all its ranks and turns."""
-
-    def __init__(self, body: tuple[Any, ...]):
-        self.body = body
-        index = {op.name: i for i, op in enumerate(body)}
-        self.same: list[list[int]] = [[] for _ in body]  # released when the operation finishes
-        self.next: list[list[int]] = [[] for _ in body]  # the same, in the next turn
-        self.same_post: list[list[int]] = [[] for _ in body]  # released when a send is posted
-        self.next_post: list[list[int]] = [[] for _ in body]
-        self.waits = [0] * len(body)
-        self.waits_first = [0] * len(body)  # in the first turn
-        self.lane = [op.lane for op in body]
-        lanes: dict[str, list[int]] = defaultdict(list)
-        for i, op in enumerate(body):
-            lanes[op.lane].append(i)
-            for name in op.after:
-                self.same[index[name]].append(i)
-                self.waits[i] += 1
-                self.waits_first[i] += 1
-            for name in op.after_previous:
-                self.next[index[name]].append(i)
-                self.waits[i] += 1
-        for order in lanes.values():
-            for before, after in pairwise(order):
-                (self.same_post if isinstance(body[before], Send | Reply) else self.same)[before].append(after)
-                self.waits[after] += 1
-                self.waits_first[after] += 1
-            (self.next_post if isinstance(body[order[-1]], Send | Reply) else self.next)[order[-1]].append(order[0])
-            self.waits[order[0]] += 1
 
 
 class Progress:
@@ -134,7 +128,7 @@ class Progress:
     ):
         self.plan, self.turns, self.clock, self.arrivals, self.rendezvous = plan, turns, clock, arrivals, rendezvous
         self.ranks, self.handover = ranks or tuple(range(plan.ranks)), clock.handover()
-        graphs = {role.name: _RoleGraph(role.flat) for role in plan.roles}
+        graphs = {role.name: RoleGraph(role.flat) for role in plan.roles}
         self.graph = {rank: graphs[plan.role_of[rank].name] for rank in self.ranks}
         self.open_ended = {rank: plan.role_of[rank].until_stopped for rank in self.ranks}
         self.waits: dict[tuple[int, int], list[int]] = {}
@@ -150,8 +144,10 @@ class Progress:
         self.posted_any: dict[tuple[int, int], deque[tuple[int, int, int]]] = defaultdict(deque)
         self.source_of: dict[tuple[int, int, str], int] = {}
         self.locks: dict[str, deque[tuple[int, int, int]]] = defaultdict(deque)
-        self.flows: dict[tuple[str, int], dict[Flow, None]] = defaultdict(dict)  # in order: ties are told apart alike
-        self.everyone = [(side, rank) for rank in self.ranks for side in ("out", "in")]
+        self.sides: dict[Hashable, Side] = {}
+        self.unsettled: dict[Side, None] = {}  # where flows have come or gone at this very time
+        self.routes: dict[tuple[int, int, int], list[Side]] = {}
+        self.groups: dict[tuple[int, ...], list[Side]] = {}
 
     def run(self) -> Outcome:
         """The whole run. A plan that is stuck returns with what never finished."""
@@ -266,8 +262,10 @@ class Progress:
             for member, its_index in here:
                 self._finish(member, turn, its_index, time)
 
-        sides = [(side, member) for member in group for side in ("out", "in")] if op.ranks else self.everyone
-        self._transfer(op, group, sides, now, done)
+        sides = self.groups.get(op.ranks)
+        if sides is None:
+            sides = self.groups[op.ranks] = self._sides(self.clock.around(group))
+        self._transfer(op, group, sides, 0.0, now, done)
 
     def _send(self, op: Any, rank: int, to: int, turn: int, index: int, now: float) -> None:
         def done(time: float) -> None:
@@ -278,7 +276,17 @@ class Progress:
             self._match(rank, to, op.tag, time)
             self._match_any(to, op.tag, time)
 
-        self._transfer(op, (rank, to), [("out", rank), ("in", to)], now, done)
+        key = rank, to, getattr(op, "rail", 0)
+        sides = self.routes.get(key)
+        if sides is None:
+            sides = self.routes[key] = self._sides(self.clock.route(*key))
+        self._transfer(op, (rank, to), sides, sum(side.latency for side in sides), now, done)
+
+    def _sides(self, keys: Sequence[Hashable]) -> list[Side]:
+        for key in keys:
+            if key not in self.sides:
+                self.sides[key] = self.clock.side(key)
+        return [self.sides[key] for key in keys]
 
     def _match(self, source: int, to: int, tag: int, now: float) -> None:
         waiting, messages = self.posted[source, to, tag], self.inbox[source, to, tag]
@@ -314,30 +322,41 @@ class Progress:
         self,
         op: Any,
         ranks: tuple[int, ...],
-        sides: list[tuple[str, int]],
+        sides: list[Side],
+        latency: float,
         now: float,
         done: Callable[[float], None],
     ) -> None:
-        """The message of `op` between `ranks` leaves."""
+        """The message of `op` between `ranks` leaves; it needs `latency` more than its start-up."""
         cost = self.clock.message(op)
         flow = Flow(cost.transfer, sides, done)
-        self._at(now + cost.latency, lambda time: self._begin(flow, time))
+        self._at(now + (cost.latency + latency), lambda time: self._begin(flow, time))
 
     def _begin(self, flow: Flow, now: float) -> None:
         if flow.remaining <= 0.0:
             flow.done(now)
             return
+        if not flow.sides:
+            self._pace(flow, now)
+            return
         for side in flow.sides:
-            self.flows[side][flow] = None
+            side.flows[flow] = None
         self._share(flow, now)
 
     def _share(self, changed: Flow, now: float) -> None:
-        """Give `changed` and every flow that meets it its share of the most crowded side it uses."""
-        for flow in dict.fromkeys(flow for side in changed.sides for flow in self.flows[side]):
+        """`changed` has come or gone: what it met is shared anew, once for all that happens at this time."""
+        if not self.unsettled:
+            self._at(now, self._settle)
+        self.unsettled.update(dict.fromkeys(changed.sides))
+
+    def _settle(self, now: float) -> None:
+        """Give every flow the smallest of its shares of the sides it uses."""
+        sides, self.unsettled = self.unsettled, {}
+        for flow in dict.fromkeys(flow for side in sides for flow in side.flows):
             self._pace(flow, now)
 
     def _rate(self, flow: Flow) -> float:
-        return 1.0 / max(len(self.flows[side]) for side in flow.sides)
+        return min((side.capacity / len(side.flows) for side in flow.sides), default=1.0)
 
     def _pace(self, flow: Flow, now: float) -> None:
         """From now on `flow` goes at its new rate."""
@@ -355,6 +374,6 @@ class Progress:
             return  # its rate has changed since
         flow.version += 1
         for side in flow.sides:
-            self.flows[side].pop(flow, None)
+            side.flows.pop(flow, None)
         self._share(flow, now)
         flow.done(now)

@@ -60,7 +60,8 @@ class Claim(_Closed):
     """One claim and how it is checked.
 
     `by_construction`: in our own model it is true whatever the numbers are (`why`), so it isn't counted on the
-    simulated rung. `universal`: claimed for every input, so that one failing point of the band refutes it.
+    simulated rung. `universal`: claimed for every input, so that one failing point of the band refutes it. `one_sided`:
+    why a simulation may confirm it but can't refute it (where it leaves out what would speak for the claim, say).
     """
 
     id: str = Field(pattern=r"^[a-z0-9-]+$")
@@ -72,6 +73,7 @@ class Claim(_Closed):
     by_construction: bool = False
     why: str | None = None
     universal: bool = False
+    one_sided: str | None = None
     note: str | None = None
 
 

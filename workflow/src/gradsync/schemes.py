@@ -1,4 +1,7 @@
-"""A scheme is a composition of parts: schedule, collective, update. Here schemes are named, refused and planned."""
+"""A scheme is a composition of parts: schedule, collective, topology, update. Here schemes are named, refused, planned.
+
+Each file in `schedules/` and in `collectives/` is a scheme of its own name, with the other parts at their defaults.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,16 @@ from typing import Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from gradsync import collectives, schedules, updates
-from gradsync.costs import MessageCost
+from gradsync import collectives, schedules, topologies, updates
+from gradsync.collectives import NATIVE
+from gradsync.costs import Linear, MessageCost
 from gradsync.errors import InputError
 from gradsync.plan import DTYPE_BYTES, Plan, first_problem
-from gradsync.workload import Workload
+from gradsync.topologies import Topology
+from gradsync.workload import Layer, Workload
+
+LAYER_BY_LAYER = "wfbp"  # the schedule of a collective's own scheme: each layer is split by itself, as with BML
+TRIAL = tuple(Layer(name=name, bytes=4, backward_seconds=0.0) for name in ("second", "first"))
 
 
 class Scheme(BaseModel):
@@ -23,7 +31,8 @@ class Scheme(BaseModel):
     name: str
     schedule: str = ""
     options: dict[str, Any] = Field(default_factory=dict)
-    collective: str = collectives.NATIVE
+    collective: str = ""  # empty: the one of the scheme's name, else the backend's own
+    topology: str = ""  # bcube, or with its numbers bcube:3,2; empty: the one that the collective is made for
     update: str = "ssgd"
     wire: Literal["", "float32", "float16", "bfloat16"] = ""  # the type that gradients travel in; empty: their own
     label: str = ""
@@ -32,32 +41,72 @@ class Scheme(BaseModel):
 
     def model_post_init(self, context: Any) -> None:
         """Defaults that depend on the name."""
-        object.__setattr__(self, "schedule", self.schedule or self.name)
-        object.__setattr__(self, "label", self.label or self.name)
+        described = self.name in collectives.names()
+        defaults = {
+            "schedule": LAYER_BY_LAYER if described else self.name,
+            "collective": self.name if described else NATIVE,
+            "label": self.name,
+        }
+        for key, default in defaults.items():
+            object.__setattr__(self, key, getattr(self, key) or default)
 
     def refuse_nonsense(self, where: str) -> None:
-        """Raises InputError where a part does not exist or an option is not the schedule's."""
+        """Raises InputError where a part does not exist, has no such option, or two parts don't go together."""
         try:
-            schedules.refuse_options(self.schedule, self.options)
-            if self.collective != collectives.NATIVE:
-                collectives.get(self.collective)
+            trial = Workload(name="trial", forward_seconds=0.0, layers=TRIAL)
+            schedules.messages(self.schedule, trial, Linear(0.0, 0.0), self.options)
+            topology = self.topology or collectives.topology_of(self.collective)
+            if ":" in topology:
+                topologies.parse(topology)
+            collectives.refuse_links(self.collective, topology)
             updates.get(self.update)
         except InputError as error:
             raise InputError(f"{where}, scheme {self.name!r}: {error}") from None
 
-    def refuse_ranks(self, ranks: int) -> None:
-        """Raises InputError for a number of ranks that the scheme's parts can't serve."""
+    def refuse_ranks(self, ranks: int, ranks_a_node: int | None = None) -> None:
+        """Raises InputError for a number of ranks that the scheme's topology can't hold or its collective not serve."""
         try:
             if ranks < 1:
                 raise InputError(f"{ranks} ranks: at least 1")
-            if self.collective != collectives.NATIVE:
-                collectives.get(self.collective).rounds(ranks)
+            self.shape(ranks, ranks_a_node)
         except InputError as error:
             raise InputError(f"scheme {self.name!r}: {error}") from None
 
+    def refuse_device(self, device: str) -> None:
+        """Raises InputError for a device that does not execute the scheme's collective."""
+        if device != "cpu" and self.collective != NATIVE:
+            raise InputError(
+                f"scheme {self.name!r}: collective {self.collective!r} is made of transfers between two ranks, which "
+                f"only device cpu executes, not {device}"
+            )
+
+    def network(self, ranks: int, ranks_a_node: int | None = None) -> Topology:
+        """The topology between so many ranks; `ranks_a_node` are on a node together, where that is known.
+
+        Raises InputError where it can't hold them.
+        """
+        return topologies.parse(self.topology or collectives.topology_of(self.collective), ranks, ranks_a_node)
+
+    def shape(self, ranks: int, ranks_a_node: int | None = None) -> tuple[int, ...]:
+        """The levels that so many ranks fill; raises InputError where topology or collective refuse them."""
+        return collectives.shape_on(self.collective, self.network(ranks, ranks_a_node), ranks)
+
+    def measured_as(self, ranks: int, ranks_a_node: int | None = None) -> str:
+        """What schemes whose messages cost the same have in common: `bml-3x3`; empty for the backend's own."""
+        if self.collective == NATIVE:
+            return ""
+        return f"{self.collective}-{'x'.join(map(str, self.shape(ranks, ranks_a_node)))}"
+
+
+def discovered() -> dict[str, Scheme]:
+    """A scheme for each schedule and each collective; raises InputError where one of both has a name twice."""
+    if twice := sorted({*schedules.names()} & {*collectives.names(), NATIVE}):
+        raise InputError(f"{twice[0]!r} is a schedule and a collective, a scheme can be one of them: rename its file")
+    return {name: Scheme(name=name) for name in (*schedules.names(), *collectives.names())}
+
 
 def load(path: str | Path) -> dict[str, Scheme]:
-    """All schemes: those that the file names and one a discovered schedule; raises InputError with file and key."""
+    """All schemes: those that the file names and those discovered; raises InputError with file and key."""
     try:
         entries = yaml.safe_load(Path(path).read_text()) or {}
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
@@ -72,17 +121,31 @@ def load(path: str | Path) -> dict[str, Scheme]:
             reason = first_problem(error) if isinstance(error, ValidationError) else "needs keys and values"
             raise InputError(f"{path}, scheme {name!r}: {reason}") from None
         found[name].refuse_nonsense(str(path))
-    for name in schedules.names():
-        found.setdefault(name, Scheme(name=name))
-    return found
+    return found | {name: scheme for name, scheme in discovered().items() if name not in found}
 
 
-def pick(known: dict[str, Scheme], names: list[str] | None, where: str) -> list[Scheme]:
-    """The schemes of these names (None: all); raises InputError for one that does not exist."""
+def pick(
+    known: dict[str, Scheme], names: list[str] | None, where: str, ranks: int | None = None, device: str = "cpu"
+) -> list[Scheme]:
+    """The schemes of these names; None: all that can run on so many ranks and that device.
+
+    Raises InputError for a name that does not exist or can't run there.
+    """
     for name in names or ():
         if name not in known:
             raise InputError(f"{where}: scheme {name!r} does not exist; there are: {', '.join(known)}")
-    return list(known.values()) if names is None else [known[name] for name in names]
+    found = []
+    for scheme in known.values() if names is None else map(known.__getitem__, names):
+        try:
+            if ranks is not None:
+                scheme.refuse_ranks(ranks)
+            scheme.refuse_device(device)
+        except InputError as error:
+            if names is None:
+                continue
+            raise InputError(f"{where}: {error}") from None
+        found.append(scheme)
+    return found
 
 
 def plan(
@@ -95,14 +158,16 @@ def plan(
     momentum: float = 0.0,
     loss_scaling: bool = False,
     statistics: bool = True,
+    ranks_a_node: int | None = None,
 ) -> Plan:
-    """Plan a scheme for a workload; `cost` is that of an all-reduce between `ranks` ranks.
+    """Plan a scheme for a workload; `cost` is that of the scheme's all-reduce between `ranks` ranks.
 
-    `loss_scaling` guards float16 computation, `statistics` broadcasts rank 0's batch-norm statistics.
+    `loss_scaling` guards float16 computation, `statistics` broadcasts rank 0's batch-norm statistics. `ranks_a_node`
+    are on a node together, where that is known.
 
     Raises InputError for an option or a number of ranks that the scheme's parts refuse.
     """
-    scheme.refuse_ranks(ranks)
+    scheme.refuse_ranks(ranks, ranks_a_node)
     messages = schedules.messages(scheme.schedule, _on_the_wire(workload, scheme.wire), cost, scheme.options)
     made = updates.get(scheme.update)(
         scheme.name,
@@ -110,14 +175,22 @@ def plan(
         messages,
         ranks,
         algorithm=scheme.collective,
+        shape=() if scheme.collective == NATIVE else scheme.shape(ranks, ranks_a_node),
         lr=lr,
         momentum=momentum,
         wire=scheme.wire,
         loss_scaling=loss_scaling,
         statistics=statistics,
     )
-    origin = {"scheme": scheme.name, "schedule": scheme.schedule, "workload": workload.name}
-    return dataclasses.replace(made, provenance={**origin, "all_reduce": cost.describe()})
+    origin = {
+        "scheme": scheme.name,
+        "schedule": scheme.schedule,
+        "collective": scheme.collective,
+        "topology": scheme.network(ranks, ranks_a_node).name,
+        "workload": workload.name,
+        "all_reduce": cost.describe(),
+    }
+    return dataclasses.replace(made, provenance=origin)
 
 
 def _on_the_wire(workload: Workload, wire: str) -> Workload:

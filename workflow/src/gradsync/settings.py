@@ -24,6 +24,10 @@ class Training(_Closed):
     """One launch that trains a model under all its schemes and peers in turn."""
 
     model: str
+    name: str = Field(
+        default="", pattern=r"^[a-z0-9_]*$", description="tells launches of the same model and ranks apart"
+    )
+    paper: str = Field(default="mgwfbp", description="whose tables and figures show the launch")
     ranks: int = Field(ge=2)
     data: str = "digits"
     data_folder: str | None = Field(default=None, description="where mnist, cifar10 or imagenet lie")
@@ -37,17 +41,26 @@ class Training(_Closed):
     precision: Literal["float32", "bfloat16", "float16"] = "float32"
     statistics: Literal["broadcast", "local"] = "broadcast"
     seeds: list[int] = Field(default=[0], min_length=1)
-    schemes: list[str] | None = Field(default=None, description="null: all")
+    schemes: list[str] | None = Field(default=None, description="null: all that can run on so many ranks")
     peers: list[str] | None = Field(default=[], description="variants of stock DDP; null: all")
     references: bool = Field(default=True, description="also without communication, and on one rank alone")
     conformance: int = Field(default=3, ge=0, description="steps that plans are held against the oracle")
-    profile_iterations: int = Field(default=10, ge=2, description="in which the layers are timed, in another run")
+    profile_iterations: int = Field(
+        default=10, ge=0, description="in which the layers are timed, in another run; 0: not measured, so not predicted"
+    )
     checkpoint_seconds: float = Field(default=120.0, ge=0)
+
+    @field_validator("profile_iterations")
+    @classmethod
+    def _timed(cls, count: int) -> int:
+        if count == 1:
+            raise ValueError("at least 2, since the first is not timed; or 0, for no profile")
+        return count
 
     @property
     def job(self) -> str:
         """Name of the launch in paths."""
-        return f"{self.model}-{self.ranks}"
+        return f"{self.model}-{self.ranks}" + (f"-{self.name}" if self.name else "")
 
 
 class Profile(_Closed):
@@ -118,7 +131,8 @@ class Settings(_Closed):
     schemes: str = "config/schemes.yaml"
     peers: str = "config/peers.yaml"
     papers: list[str] = ["config/papers/mgwfbp.yaml"]
-    cluster: str = "config/clusters/k80-10gbe.yaml"
+    cluster: str = Field(default="config/clusters/k80-10gbe.yaml", description="the MG-WFBP paper's testbed")
+    bml_testbed: str = Field(default="config/clusters/k40-40gbe.yaml", description="the BML paper's")
     external_data: str | None = Field(default=None, description="folder with third-party logs")
     device: Literal["cpu", "cuda"] = "cpu"
     container: str | None = Field(default=None, description="image of all jobs; null: containers/DEVICE.sif, built")
@@ -129,6 +143,10 @@ class Settings(_Closed):
     network: NetworkProfile = NetworkProfile()
     figure9: Figure9 = Figure9()
     mlflow: MLflow = MLflow()
+
+    def of(self, paper: str) -> list[Training]:
+        """The launches that a paper shows."""
+        return [training for training in self.training if training.paper == paper]
 
     @field_validator("training", mode="before")
     @classmethod
@@ -169,14 +187,23 @@ def parse(content: object, where: str) -> Settings:
         raise InputError(f"configuration {where}: {first_problem(error)}") from None
     if settings.version != VERSION:
         raise InputError(f"configuration {where}: version {settings.version}; this gradsync reads version {VERSION}")
+    for file in (*settings.papers, settings.cluster, settings.bml_testbed):
+        if not Path(file).is_file():
+            raise InputError(f"configuration {where}: {file} does not exist")
     known, stock = schemes.load(settings.schemes), peers.load(settings.peers)
     jobs: set[str] = set()
     for i, training in enumerate(settings.training):
         place = f"configuration {where}: training.{i}"
         if training.job in jobs:
-            raise InputError(f"{place}: {training.model} on {training.ranks} ranks is there already: one entry each")
+            raise InputError(
+                f"{place}: {training.model} on {training.ranks} ranks is there already: one entry each, or a `name`"
+            )
         jobs.add(training.job)
-        chosen = [scheme.name for scheme in schemes.pick(known, training.schemes, f"{place}.schemes")]
+        shown = [Path(file).stem for file in settings.papers]
+        if training.paper not in shown:
+            raise InputError(f"{place}.paper: {training.paper!r} is not one of this configuration: {', '.join(shown)}")
+        picked = schemes.pick(known, training.schemes, f"{place}.schemes", training.ranks, settings.device)
+        chosen = [scheme.name for scheme in picked]
         for peer in peers.pick(stock, training.peers, f"{place}.peers"):
             if peer.name in chosen:
                 raise InputError(f"{place}.peers: {peer.name!r} is a scheme of this launch too: rename one")
@@ -184,17 +211,9 @@ def parse(content: object, where: str) -> Settings:
                 raise InputError(
                     f"{place}.peers: {peer.name} needs the scheme {peer.plan!r}, which is not trained here"
                 )
-        for scheme in schemes.pick(known, training.schemes, f"{place}.schemes"):
-            try:
-                scheme.refuse_ranks(training.ranks)
-            except InputError as error:
-                raise InputError(f"{place}.schemes: {error}") from None
     for model, why in PROFILED.items():
         if model not in settings.profiles:
             raise InputError(f"configuration {where}: profiles: needs {model}, which {why}")
-    for file in (*settings.papers, settings.cluster):
-        if not Path(file).is_file():
-            raise InputError(f"configuration {where}: {file} does not exist")
     if settings.external_data is not None and not Path(settings.external_data).is_dir():
         raise InputError(f"configuration {where}: external_data: folder {settings.external_data} does not exist")
     return settings

@@ -1,28 +1,43 @@
 """Collectives as rounds of transfers: how one message travels.
 
-A collective is one file here with `rounds(n)`: the rounds of an all-reduce of n ranks over a message that is cut
-into `pieces(n)` equal pieces. A round is arrays of transfers, so that a round of many ranks is a few vectorised
-operations. Ranks run the rounds in step. `native` (the backend's own) has no rounds and no file.
+A collective is one file here that describes an all-reduce over the levels of a topology (`shape`: sizes of the levels,
+nearest first; their product is the number of ranks) of a message that is cut into equal pieces:
+
+    pieces(shape) -> int
+    rounds(shape, root) -> Iterator[Round]
+    TOPOLOGY, POSTCONDITION     the topology it is made for, and what holds on every rank at the end
+    refuse(shape)               optional: raises InputError for levels that it can't serve
+    LEVELS_AT_ONCE              optional, True: needs a topology whose levels have links of their own
+    server(message, ranks)      optional: which rank is the root of the so-manieth message
+
+A round is arrays of transfers, so that a round of many ranks is a few vectorised operations. Ranks run the rounds in
+step: what a rank sends is what it had before the round. `native` (the backend's own) has no rounds and no file.
 """
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
+from collections.abc import Iterator
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from gradsync import topologies
 from gradsync.errors import InputError
-from gradsync.plan import Buffer, Collective, Local, Recv, Ref, Send, piece
+from gradsync.topologies import Topology
 
 NATIVE = "native"
+
+Shape = tuple[int, ...]
 
 
 class Round(NamedTuple):
     """Transfers of one round: rank source[i] sends `pieces[i]` pieces from first[i] on to destination[i].
 
-    The destination adds them to its own where `adds`, else they replace its own.  # all (transfers,)
+    The destination adds them to its own where `adds`, else they replace its own. `rail[i]` is the link that the source
+    sends on, where it has several.  # all (transfers,)
     """
 
     source: np.ndarray
@@ -30,6 +45,14 @@ class Round(NamedTuple):
     first: np.ndarray
     pieces: np.ndarray
     adds: bool
+    rail: np.ndarray
+
+
+def on_one_rail(
+    source: np.ndarray, destination: np.ndarray, first: np.ndarray, pieces: np.ndarray, adds: bool
+) -> Round:
+    """A round of ranks that have one link each."""
+    return Round(source, destination, first, pieces, adds, np.zeros_like(source))
 
 
 def names() -> list[str]:
@@ -44,100 +67,46 @@ def get(name: str) -> Any:
     return importlib.import_module(f"{__name__}.{name}")
 
 
-def power_of_two(n: int, name: str) -> int:
-    """log2(n); raises InputError where n is no power of two."""
-    if n < 1 or n & (n - 1):
-        raise InputError(f"collective {name!r} needs a power of two of ranks, not {n}: use ring")
-    return n.bit_length() - 1
+def topology_of(name: str) -> str:
+    """Name of the topology that a collective is made for."""
+    return "switch" if name == NATIVE else str(get(name).TOPOLOGY)
 
 
-def seconds(name: str, n: int, size: float, alpha: float, beta: float, gamma: float = 0.0) -> float:
-    """Time of an all-reduce of `size` bytes, round by round.
-
-    A round takes alpha + beta times the bytes of its busiest sender, + gamma times the bytes that the busiest
-    receiver adds.
-    """
-    module = get(name)
-    per_piece = size / module.pieces(n)
-    total = 0.0
-    for step in module.rounds(n):
-        sent = np.bincount(step.source, step.pieces, minlength=n).max() * per_piece
-        received = np.bincount(step.destination, step.pieces, minlength=n).max() * per_piece
-        total += alpha + beta * sent + (gamma * received if step.adds else 0.0)
-    return total
+def shape_on(name: str, topology: Topology, ranks: int) -> Shape:
+    """The levels that `ranks` ranks fill; raises InputError where the topology lacks links that are needed."""
+    shape = topology.shape_of(ranks)
+    if name != NATIVE:
+        refuse_links(name, topology.name)
+        refuse(name, shape)
+    return shape
 
 
-def scratch(op: Collective, ranks: int, dtype: str) -> Buffer:
-    """The buffer that `lower` receives into before it adds."""
-    (ref,) = op.writes
-    return Buffer(f"scratch:{op.name}", -(-(ref.stop - ref.start) // get(op.algorithm).pieces(ranks)) * ranks, dtype)
-
-
-def lower(op: Collective, rank: int, ranks: int, tag: int) -> list[Any]:
-    """The sends, receives and local operations of `rank` in an all-reduce, in order; the last has the name of `op`.
-
-    Raises InputError where `op` is not an all-reduce of all ranks over one range.
-    """
-    if op.kind != "all_reduce" or op.ranks or len(op.writes) != 1 or op.reads != op.writes:
-        raise InputError(f"collective {op.name!r}: only an all-reduce of one range over all ranks can be lowered")
-    module = get(op.algorithm)
-    buffer, start, stop, _ = op.writes[0]
-    pieces = module.pieces(ranks)
-
-    def bounds(first: int, count: int) -> tuple[int, int]:
-        return piece(start, stop, first, pieces)[0], piece(start, stop, first + count - 1, pieces)[1]
-
-    ops: list[Any] = []
-    sends: list[Send] = []  # of this round
-    earlier: tuple[str, ...] = ()  # sends of the round before, until something has waited for them
-
-    def waits(*more: str) -> dict[str, Any]:
-        """The first operation of all waits for what `op` waits for, the first of a round for the round before."""
-        nonlocal earlier
-        after, earlier = (*more, *earlier), ()
-        return {"after": after} if ops else {"after": op.after + after, "after_previous": op.after_previous}
-
-    for number, step in enumerate(module.rounds(ranks)):
-        earlier += tuple(send.name for send in sends)
-        sends = []
-        for i in np.flatnonzero(step.source == rank):
-            low, high = bounds(int(step.first[i]), int(step.pieces[i]))
-            if high > low:
-                to = int(step.destination[i])
-                name, ref = f"{op.name}.send{number}.{to}", Ref(buffer, low, high)
-                sends.append(Send(name=name, lane=op.lane, reads=(ref,), to=to, tag=tag, **waits()))
-                ops.append(sends[-1])
-        for i in np.flatnonzero(step.destination == rank):
-            low, high = bounds(int(step.first[i]), int(step.pieces[i]))
-            if high <= low:
-                continue
-            source, ref = int(step.source[i]), Ref(buffer, low, high)
-            busy = tuple(send.name for send in sends if send.reads[0].start < high and low < send.reads[0].stop)
-            name = f"{op.name}.recv{number}.{source}"
-            if not step.adds:
-                ops.append(Recv(name=name, lane=op.lane, writes=(ref,), source=source, tag=tag, **waits(*busy)))
-                continue
-            into = Ref(f"scratch:{op.name}", 0, high - low)
-            ops.append(Recv(name=name, lane=op.lane, writes=(into,), source=source, tag=tag, **waits()))
-            ops.append(
-                Local(
-                    name=f"{op.name}.add{number}.{source}",
-                    lane=op.lane,
-                    after=busy,
-                    kernel="add",
-                    reads=(into,),
-                    writes=(ref,),
-                )
-            )
-    ops.append(
-        Local(
-            name=op.name,
-            lane=op.lane,
-            after=(*op.after, *earlier, *(send.name for send in sends)),
-            after_previous=op.after_previous,
-            kernel="join",
-            writes=op.writes,
-            postcondition=op.postcondition,
+def refuse_links(name: str, topology: str) -> None:
+    """Raises InputError where a topology (`bcube`, or `bcube:3,2`) lacks links that a collective needs."""
+    kind = topologies.get(topology.partition(":")[0])
+    if name != NATIVE and getattr(get(name), "LEVELS_AT_ONCE", False) and not kind.own_links:
+        able = [kind for kind in topologies.names() if topologies.get(kind).own_links]
+        raise InputError(
+            f"collective {name!r} sends on all levels at once, and topology {topology!r} has no links of their own "
+            f"for them: choose one of {', '.join(able)}"
         )
-    )
-    return ops
+
+
+def refuse(name: str, shape: Shape) -> None:
+    """Raises InputError for levels that a collective can't serve."""
+    refuse_shape = getattr(get(name), "refuse", None)
+    if refuse_shape is not None:
+        refuse_shape(shape)
+
+
+def server(name: str, message: int, ranks: int) -> int:
+    """The root of the so-manieth message."""
+    chosen = None if name == NATIVE else getattr(get(name), "server", None)
+    return 0 if chosen is None else int(chosen(message, ranks))
+
+
+def rounds(name: str, shape: Shape, root: int = 0) -> Iterator[Round]:
+    """The rounds of a collective; a single rank sends nothing. Raises InputError for levels that it can't serve."""
+    module = get(name)
+    refuse(name, shape)
+    return iter(()) if prod(shape) == 1 else module.rounds(shape, root)

@@ -1,22 +1,33 @@
-"""Binary tree all-reduce: reduce to rank 0, then broadcast, the whole message each time (MG-WFBP Table II)."""
+"""Binary tree all-reduce: reduce to rank 0, then broadcast, the whole message each time (MG-WFBP Table II).
+
+Differs from the paper: any number of ranks; those that a power of two lacks are missing leaves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import prod
 
 import numpy as np
 
-from gradsync.collectives import Round, power_of_two
+from gradsync.collectives import Round, Shape, on_one_rail
+
+TOPOLOGY, POSTCONDITION = "switch", "sum"
 
 
-def pieces(n: int) -> int:
+def pieces(shape: Shape) -> int:
     """The message is never cut."""
     return 1
 
 
-def rounds(n: int) -> list[Round]:
-    """log2 N rounds up, log2 N rounds down."""
-    up, down = [], []
-    for k in range(power_of_two(n, "binary_tree")):
-        parent = np.arange(0, n, 2 ** (k + 1))
-        child = parent + 2**k
-        zero, one = np.zeros_like(parent), np.ones_like(parent)
-        up.append(Round(child, parent, zero, one, True))
-        down.append(Round(parent, child, zero, one, False))
-    return up + down[::-1]
+def rounds(shape: Shape, root: int = 0) -> Iterator[Round]:
+    """ceil(log2 N) rounds up, as many down."""
+    n = prod(shape)
+    levels = range((n - 1).bit_length())
+    for adds in (True, False):
+        for k in levels if adds else reversed(levels):
+            child = np.arange(2**k, n, 2 ** (k + 1))
+            parent = child - 2**k
+            zero, one = np.zeros_like(child), np.ones_like(child)
+            source, destination = (child, parent) if adds else (parent, child)
+            yield on_one_rail(source, destination, zero, one, adds)

@@ -1,24 +1,38 @@
-"""Recursive halving and doubling all-reduce (Rabenseifner; MG-WFBP Table II)."""
+"""Recursive halving and doubling all-reduce (Rabenseifner; MG-WFBP Table II).
+
+Differs from the paper: any number of ranks (see `_power_of_two.py`: two more rounds where it is no power of two).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import prod
 
 import numpy as np
 
-from gradsync.collectives import Round, power_of_two
+from gradsync.collectives import Round, Shape, on_one_rail
+from gradsync.collectives._power_of_two import core, folded
+
+TOPOLOGY, POSTCONDITION = "switch", "sum"
 
 
-def pieces(n: int) -> int:
-    """One piece a rank."""
-    return n
+def pieces(shape: Shape) -> int:
+    """One piece a rank of the largest power of two."""
+    return core(prod(shape))
 
 
-def rounds(n: int) -> list[Round]:
+def rounds(shape: Shape, root: int = 0) -> Iterator[Round]:
     """Halve: give the partner its half of what is still mine and add its part of mine. Then the same way back."""
+    n = prod(shape)
+    return folded(n, core(n), _exchange(core(n)))
+
+
+def _exchange(n: int) -> Iterator[Round]:
     ranks = np.arange(n)
-    halve, double = [], []
-    for k in range(power_of_two(n, "halving_doubling")):
-        half = n >> (k + 1)
-        partner = ranks ^ half
-        count = np.full(n, half)
-        mine = ranks // half * half  # the half that stays with a rank begins here
-        halve.append(Round(ranks, partner, partner // half * half, count, True))
-        double.append(Round(ranks, partner, mine, count, False))
-    return halve + double[::-1]
+    steps = range(n.bit_length() - 1)
+    for adds in (True, False):
+        for k in steps if adds else reversed(steps):
+            half = n >> (k + 1)
+            partner = ranks ^ half
+            owner = partner if adds else ranks  # whose half is sent
+            yield on_one_rail(ranks, partner, owner // half * half, np.full(n, half), adds)

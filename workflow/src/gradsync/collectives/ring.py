@@ -1,19 +1,29 @@
 """Ring all-reduce: N-1 rounds of reduce-scatter, N-1 of all-gather (MG-WFBP Table II)."""
 
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import prod
+
 import numpy as np
 
-from gradsync.collectives import Round
+from gradsync.collectives import Round, Shape
+
+TOPOLOGY, POSTCONDITION = "switch", "sum"
 
 
-def pieces(n: int) -> int:
+def pieces(shape: Shape) -> int:
     """One piece a rank."""
-    return n
+    return prod(shape)
 
 
-def rounds(n: int) -> list[Round]:
+def rounds(shape: Shape, root: int = 0) -> Iterator[Round]:
     """In round k rank r sends piece r-k to r+1, which adds it; after N-1 rounds piece r+1 is complete on r."""
+    n = prod(shape)
     ranks = np.arange(n)
-    right, one = (ranks + 1) % n, np.ones(n, int)
-    scatter = [Round(ranks, right, (ranks - k) % n, one, True) for k in range(n - 1)]
-    gather = [Round(ranks, right, (ranks + 1 - k) % n, one, False) for k in range(n - 1)]
-    return scatter + gather
+    right, one, rail = (ranks + 1) % n, np.ones(n, int), np.zeros(n, int)
+    piece = np.arange(2 * n + 1) % n  # those of a round are a part of it: nothing to compute for each of many rounds
+    for k in range(n - 1):
+        yield Round(ranks, right, piece[n - k : 2 * n - k], one, True, rail)
+    for k in range(n - 1):
+        yield Round(ranks, right, piece[n + 1 - k : 2 * n + 1 - k], one, False, rail)

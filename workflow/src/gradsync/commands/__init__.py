@@ -4,10 +4,12 @@ Modules that a subcommand does not need are not imported: `gradsync plan` never 
 """
 
 from gradsync.commands.cluster import cluster
+from gradsync.commands.collective import collective
 from gradsync.commands.configured import benchmark, claims, estimate, external, figure, table, track
+from gradsync.commands.drawing import draw, export
 from gradsync.commands.images import image
 from gradsync.commands.measuring import measure
-from gradsync.commands.planning import draw, export, plan, simulate
+from gradsync.commands.planning import plan, simulate
 from gradsync.commands.slurm import slurm
 from gradsync.commands.training import train
 
@@ -15,6 +17,7 @@ __all__ = [
     "benchmark",
     "claims",
     "cluster",
+    "collective",
     "draw",
     "estimate",
     "export",

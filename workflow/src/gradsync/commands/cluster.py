@@ -103,7 +103,8 @@ def _request(options: argparse.Namespace) -> Any:
     from gradsync.measure.cluster import WHAT, Request
     from gradsync.runtime import models
 
-    asked = list(models.MODELS) if options.models == ["all"] else options.models
+    full = [name for name, model in models.MODELS.items() if not model.reduced]
+    asked = full if options.models == ["all"] else options.models
     chosen = tuple(_model(text, options.device) for text in asked)
     names = [one.name for one in chosen]
     if len(set(names)) < len(names):

@@ -83,20 +83,26 @@ def track(options: argparse.Namespace) -> dict[str, Any]:
     return import_results(loaded.mlflow, results)
 
 
-def benchmark(options: argparse.Namespace) -> dict[str, Any]:
-    """Time planning and simulating, training beside stock DDP, or the workflow, and hold them against their targets."""
+def benchmark(options: argparse.Namespace) -> dict[str, Any] | None:
+    """Time planning, training beside stock DDP, collectives, or the workflow, and hold them against their targets."""
     import tempfile
 
-    from gradsync.measure import planning_speed, training_speed, workflow_speed
+    from gradsync.measure import collectives_speed, planning_speed, training_speed, workflow_speed
     from gradsync.results import write_whole
+    from gradsync.runtime.launch import is_rank
 
     loaded, results = _configured(options)
+    if options.what == "collectives" and is_rank():
+        collectives_speed.on_a_rank(results)
+        return None
     with tempfile.TemporaryDirectory(prefix="gradsync-") as folder:
         match options.what:
             case "planning":
                 answer = planning_speed.measure()
             case "training":
                 answer = training_speed.measure(Path(folder), loaded.peers)
+            case "collectives":
+                answer = collectives_speed.measure(Path(folder), options.config)
             case _:
                 answer = workflow_speed.measure(Path(), Path(folder))
     path = results / "benchmarks" / f"{options.what}.json"

@@ -12,14 +12,34 @@ from gradsync.errors import InputError
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any] | None:
-    """Measure this machine: layer times of a model, all-reduce times, or how much the two slow one another down."""
+    """Measure this machine: layer times of a model, all-reduce times, or how much the two slow one another down.
+
+    Or count the operations of a model, which runs nothing.
+    """
     from gradsync.runtime.launch import is_rank
 
+    if options.what == "operations":
+        return _counted(options)
     if is_rank():
         _measure_rank(options)
         return None
     _refuse_measurement(options)
     return _measured_allreduce(options) if options.what == "allreduce" else _measured_model(options)
+
+
+def _counted(options: argparse.Namespace) -> dict[str, Any]:
+    from gradsync.measure import operations
+    from gradsync.results import write_whole
+
+    if options.batch < 1:
+        raise InputError(f"--batch {options.batch}: at least 1")
+    counted = operations.workload(options.model, 1e12 * options.teraflops, options.batch, options.size)
+    write_whole(options.output, counted.to_json())
+    return {
+        "counted": options.model,
+        "operations_forward": sum(operations.forward(options.model, options.size).values()) * options.batch,
+        "output": str(options.output),
+    }
 
 
 def _refuse_measurement(options: argparse.Namespace) -> None:
@@ -39,7 +59,9 @@ def _refuse_measurement(options: argparse.Namespace) -> None:
     for key in ("batch", "iterations", "smallest", "largest"):
         if getattr(options, key) < 1:
             raise InputError(f"--{key} {getattr(options, key)}: at least 1")
-    if options.what != "allreduce":
+    if options.what == "allreduce":
+        _refuse_collectives(options)
+    else:
         models.shape(options.model, options.size, options.batch)
     if options.workload:
         workload = Workload.load(options.workload)
@@ -48,6 +70,15 @@ def _refuse_measurement(options: argparse.Namespace) -> None:
         raise InputError("measure interference: --workload is needed: its sizes are those of the messages")
     elif options.smallest > options.largest:
         raise InputError(f"--smallest {options.smallest}: more than --largest {options.largest}")
+
+
+def _refuse_collectives(options: argparse.Namespace) -> None:
+    from gradsync.measure import allreduce
+
+    for scheme in map(allreduce.collective, options.collective):
+        scheme.refuse_device(options.device)
+        for ranks in options.ranks:
+            scheme.refuse_ranks(ranks)
 
 
 def _measured_model(options: argparse.Namespace) -> dict[str, Any]:
@@ -76,7 +107,8 @@ def _measured_allreduce(options: argparse.Namespace) -> dict[str, Any]:
             found = Path(folder) / f"{ranks}.json"
             _launch_measurement(options, ranks, found)
             content = json.loads(found.read_text())
-            points += [allreduce.point(ranks, int(size), times) for size, times in content["seconds"].items()]
+            for collective, times in content["seconds"].items():
+                points += [allreduce.point(ranks, int(size), each, collective) for size, each in times.items()]
             made_with[f"threads, {ranks} ranks"] = content["provenance"].pop("threads")
             made_with |= content["provenance"]
             if options.device == "cpu" and ranks > made_with["cores"]:
@@ -95,6 +127,8 @@ def _launch_measurement(options: argparse.Namespace, ranks: int, output: Path) -
     keys = ("model", "size", "batch", "iterations", "smallest", "largest", "workload", "device")
     given = {key: getattr(options, key) for key in keys} | {"ranks": ranks, "output": output}
     told = [part for key, value in given.items() if value is not None for part in (f"--{key}", str(value))]
+    if options.what == "allreduce":
+        told += ["--collective", *options.collective]
     launch(["measure", options.what, *told], ranks)
 
 
@@ -110,7 +144,7 @@ def _measure_rank(options: argparse.Namespace) -> None:
             case "allreduce":
                 from gradsync.measure import allreduce
 
-                text = json.dumps(allreduce.measure(options.smallest, options.largest, device))
+                text = json.dumps(allreduce.measure(options.smallest, options.largest, device, options.collective))
             case "layers":
                 from gradsync.measure import layers
 

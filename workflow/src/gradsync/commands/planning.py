@@ -1,50 +1,15 @@
-"""Plan, simulate, draw and export: what needs no torch."""
+"""Plan and simulate: what needs no torch."""
 
 from __future__ import annotations
 
 import argparse
 import json
-import re
 import sys
 from pathlib import Path
 from typing import Any
 
+from gradsync.commands.costing import Costs, cost_of, costs, scheme_of
 from gradsync.errors import InputError
-
-
-def cost_of(text: str, option: str = "--allreduce", ranks: int | None = None) -> Any:
-    """The cost of a message from the command line; `ranks` chooses where a file has several."""
-    from gradsync.costs import Linear, fitted
-
-    pairs = dict(re.findall(r"(\w+)=([^,]*)", text)) if "=" in text and not Path(text).is_file() else None
-    if pairs is None:
-        sizes, times = fitted.load_points(text, ranks)
-        return fitted.fit(sizes, times, source=text)
-    if set(pairs) != {"a", "b"} or text.count("=") != 2:
-        raise InputError(f"{option} {text}: give a=SECONDS,b=SECONDS_PER_BYTE, or a CSV file of bytes,seconds")
-    try:
-        return Linear(float(pairs["a"]), float(pairs["b"]), "given")
-    except ValueError:
-        raise InputError(f"{option} {text}: a and b must be numbers") from None
-
-
-def _workload_and_cost(options: argparse.Namespace, ranks: int) -> tuple[Any, Any, list[str]]:
-    """(workload, cost of an all-reduce of `ranks` ranks, warnings) from files, or from a measured cluster."""
-    from gradsync import clusters
-    from gradsync.clusters import choice
-    from gradsync.workload import Workload
-
-    if not options.cluster:
-        for key in ("nodes", "scale"):
-            if getattr(options, key):
-                raise InputError(f"--{key}: only with --cluster, whose all-reduces it chooses from")
-        return Workload.load(options.workload), cost_of(options.allreduce, ranks=ranks), []
-    profile = clusters.load(options.cluster)
-    cost, each, warnings = choice.cost(profile, options.cluster, ranks, nodes=options.nodes, scale=options.scale)
-    if Path(options.workload).is_file():
-        return Workload.load(options.workload), cost, warnings
-    workload, more = choice.workload(profile, options.cluster, options.workload, each)
-    return workload, cost, warnings + more
 
 
 def _value(text: str) -> Any:
@@ -72,12 +37,11 @@ def _interference(options: argparse.Namespace, ranks: int) -> Any:
     return Interference.load(options.interference, ranks) if options.interference else None
 
 
-def _predicted(plan: Any, workload: Any, cost: Any, interference: Any = None) -> dict[str, Any]:
-    from gradsync.costs import alpha_beta
+def _predicted(plan: Any, workload: Any, known: Costs, interference: Any = None) -> dict[str, Any]:
     from gradsync.costs.fitted import Fitted
     from gradsync.simulate import lower_bound_seconds, simulate
 
-    network = alpha_beta.around(cost, plan.ranks)
+    cost, network = known.all_reduce, known.network
     plain = simulate(plan, workload, network)
     trace = simulate(plan, workload, network, interference=interference) if interference else plain
     messages = plan.messages()
@@ -90,6 +54,8 @@ def _predicted(plan: Any, workload: Any, cost: Any, interference: Any = None) ->
         "plan": plan.name,
         "workload": workload.name,
         "ranks": plan.ranks,
+        "collective": plan.provenance["collective"],
+        "topology": plan.provenance["topology"],
         "iteration_seconds": trace.iteration_seconds(plan.pace),
         "iteration_seconds_without_interference": plain.iteration_seconds(plan.pace),
         "exposed_communication_seconds": trace.exposed_communication_seconds(plan.pace),
@@ -115,6 +81,18 @@ def _predicted(plan: Any, workload: Any, cost: Any, interference: Any = None) ->
     return answer
 
 
+def _scheme(options: argparse.Namespace) -> Any:
+    """The scheme of that name, with the parts that were asked for."""
+    from gradsync import schemes
+
+    if options.schemes:
+        (scheme,) = schemes.pick(schemes.load(options.schemes), [options.schedule], "--schedule")
+    else:
+        scheme = schemes.Scheme(name=options.schedule)
+    asked = {key: getattr(options, key) for key in ("collective", "topology")}
+    return scheme.model_copy(update={key: part for key, part in asked.items() if part})
+
+
 def plan(options: argparse.Namespace) -> dict[str, Any]:
     """Plan a workload under a schedule and predict its iteration."""
     from gradsync import schemes
@@ -122,12 +100,14 @@ def plan(options: argparse.Namespace) -> dict[str, Any]:
     from gradsync.results import write_whole
 
     refuse_rates(options)
-    workload, cost, warnings = _workload_and_cost(options, options.ranks)
+    if options.ranks_a_node is not None and options.ranks_a_node < 1:
+        raise InputError(f"--ranks-a-node {options.ranks_a_node}: at least 1")
+    scheme = _scheme(options)
+    scheme.refuse_ranks(options.ranks, options.ranks_a_node)
+    # from here on its topology has numbers, whatever the nodes are
+    scheme = scheme.model_copy(update={"topology": scheme.network(options.ranks, options.ranks_a_node).name})
+    workload, known = costs(options, options.ranks, scheme)
     interference = _interference(options, options.ranks)
-    if options.schemes:
-        (scheme,) = schemes.pick(schemes.load(options.schemes), [options.schedule], "--schedule")
-    else:
-        scheme = schemes.Scheme(name=options.schedule)
     chosen = {}
     for text in options.option:
         key, separator, value = text.partition("=")
@@ -138,7 +118,7 @@ def plan(options: argparse.Namespace) -> dict[str, Any]:
     plan = schemes.plan(
         scheme,
         workload,
-        cost,
+        known.all_reduce,
         options.ranks,
         lr=options.lr,
         momentum=options.momentum,
@@ -146,8 +126,8 @@ def plan(options: argparse.Namespace) -> dict[str, Any]:
         statistics=options.statistics == "broadcast",
     )
     check(plan)
-    answer = _predicted(plan, workload, cost, interference)
-    answer["warnings"] = warnings + answer["warnings"]
+    answer = _predicted(plan, workload, known, interference)
+    answer["warnings"] = known.warnings + answer["warnings"]
     if options.output:
         write_whole(options.output, plan.to_json() + "\n")
     if options.prediction:
@@ -168,14 +148,13 @@ def read(path: str | Path, what: str) -> str:
 def simulate(options: argparse.Namespace) -> dict[str, Any]:
     """Time a plan on a workload and a network."""
     from gradsync.check import check
-    from gradsync.costs import Network, alpha_beta
+    from gradsync.costs import Network
     from gradsync.plan import Plan
     from gradsync.results import write_whole
     from gradsync.simulate import lower_bound_seconds, simulate
 
     plan = Plan.from_json(read(options.plan, "plan"), options.plan)
-    workload, cost, warnings = _workload_and_cost(options, plan.ranks)
-    network = alpha_beta.around(cost, plan.ranks)
+    workload, (cost, network, warnings) = costs(options, plan.ranks, scheme_of(plan))
     interference = _interference(options, plan.ranks)
     if options.point_to_point:
         network = Network({**network.costs, "send": cost_of(options.point_to_point, "--point-to-point")})
@@ -197,42 +176,4 @@ def simulate(options: argparse.Namespace) -> dict[str, Any]:
         "lower_bound_seconds": lower_bound_seconds(workload, network),
         "allreduce": cost.describe(),
         "warnings": warnings,
-    }
-
-
-def _ranks_of(text: str) -> int | None:
-    """Ranks of a plan's JSON; None where it is none (which whoever reads it says)."""
-    try:
-        content = json.loads(text)
-    except ValueError:
-        return None
-    ranks = content.get("ranks") if isinstance(content, dict) else None
-    return ranks if isinstance(ranks, int) else None
-
-
-def draw(options: argparse.Namespace) -> dict[str, Any]:
-    """Draw a plan or a trace as a timeline."""
-    from gradsync.render import timeline
-
-    text = read(options.input, "input")
-    cost = cost_of(options.allreduce, ranks=_ranks_of(text)) if options.allreduce else None
-    trace = timeline.load(text, str(options.input), options.workload, cost)
-    timeline.draw(trace, options.output, ranks=options.rank, turn=options.turn)
-    return {"drawn": str(options.output), "ranks": len(trace.ranks), "spans": len(trace.spans)}
-
-
-def export(options: argparse.Namespace) -> dict[str, Any]:
-    """A plan's messages as bucket sizes of stock PyTorch DDP."""
-    from gradsync.check import check
-    from gradsync.peers import bucket_cap_mb_list
-    from gradsync.plan import Plan
-
-    plan = Plan.from_json(read(options.plan, "plan"), options.plan)
-    check(plan)
-    sizes = bucket_cap_mb_list(plan)
-    return {
-        "plan": plan.name,
-        "buckets": len(sizes),
-        "bucket_cap_mb_list": sizes,
-        "use": "DistributedDataParallel(model, bucket_cap_mb_list=[...])",
     }

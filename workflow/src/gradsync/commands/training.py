@@ -11,11 +11,13 @@ from gradsync.commands.measuring import measure
 from gradsync.commands.planning import plan as make_plan
 from gradsync.commands.planning import read, refuse_rates
 from gradsync.errors import InputError
+from gradsync.slurm.launch import ranks_a_node
 
 # What a rank of `train` is told; None is left out.
 TRAIN_KEYS = (
     *("model", "size", "batch", "data", "data_folder", "ranks", "peers", "epochs", "iterations", "block", "lr"),
     *("momentum", "precision", "statistics", "reference", "conformance", "checkpoint_seconds", "device", "output"),
+    "paper",
 )
 
 
@@ -80,8 +82,7 @@ def _refuse_training(options: argparse.Namespace) -> None:
         raise InputError("give either --plan (files) or --schedule (names; measured and planned first), not both")
     if not (options.plan or options.schedule or options.peer):
         raise InputError("nothing to train: give --plan (files), --schedule (names) or --peer (names)")
-    for scheme in schemes.pick(_schemes(options.schemes), options.schedule or [], "--schedule"):
-        scheme.refuse_ranks(options.ranks)
+    schemes.pick(_schemes(options.schemes), options.schedule or [], "--schedule", options.ranks, options.device)
     if options.peer:
         peers.pick(peers.load(options.peers), options.peer, "--peer")
 
@@ -115,34 +116,36 @@ def _checked_plans(options: argparse.Namespace) -> list[Any]:
 
 
 def _schemes(path: str | None) -> dict[str, Any]:
-    """Named schemes, or one a schedule."""
-    from gradsync import schedules, schemes
+    """Named schemes, or one a schedule and one a collective."""
+    from gradsync import schemes
 
-    return schemes.load(path) if path else {name: schemes.Scheme(name=name) for name in schedules.names()}
+    return schemes.load(path) if path else schemes.discovered()
 
 
 def _planned_here(options: argparse.Namespace, folder: Path) -> list[Path]:
-    """Measure this machine and plan the schedules."""
+    """Measure this machine and plan the schemes, each with the times of its own collective."""
+    from gradsync.collectives import NATIVE
+
+    known, together = _schemes(options.schemes), ranks_a_node()
     workload, points = folder / "workload.json", folder / "allreduce.csv"
     common = {"ranks": [options.ranks], "model": options.model, "size": getattr(options, "size", None), "json": True}
     common["device"] = options.device
     sizes = {"batch": options.batch, "iterations": 10, "smallest": 1024, "largest": 1024}
     measure(argparse.Namespace(what="layers", output=workload, workload=None, **common, **sizes))
-    measure(argparse.Namespace(what="allreduce", output=points, workload=workload, **common, **sizes))
+
+    own = {known[name].measured_as(options.ranks, together): known[name] for name in options.schedule}
+    asked = [f"{each.collective}@{each.network(options.ranks, together).name}" for key, each in own.items() if key]
+    times = argparse.Namespace(what="allreduce", output=points, workload=workload, **common, **sizes)
+    times.collective = [NATIVE, *asked]
+    measure(times)
     plans = []
     for name in options.schedule:
         plans.append(folder / f"{name}.json")
         keys = ("ranks", "lr", "momentum", "precision", "statistics", "schemes")
-        told = {key: getattr(options, key) for key in keys}
+        told = {key: getattr(options, key) for key in keys} | {"ranks_a_node": together}
         inputs = {"workload": workload, "allreduce": str(points), "schedule": name, "output": plans[-1]}
-        unset: dict[str, Any] = {
-            "cluster": None,
-            "nodes": None,
-            "scale": False,
-            "interference": None,
-            "prediction": None,
-            "option": [],
-        }
+        unset: dict[str, Any] = {"scale": False, "option": []}
+        unset |= dict.fromkeys(("cluster", "nodes", "interference", "prediction", "collective", "topology"))
         make_plan(argparse.Namespace(**told, **inputs, **unset))
     return plans
 

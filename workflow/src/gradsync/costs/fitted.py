@@ -180,14 +180,14 @@ def straight_line(sizes: Any, times: Any) -> tuple[float, float, float]:
     return float(a), float(b), 1.0 - float(((t - a - b * m) ** 2).sum()) / spread if spread else 1.0
 
 
-def load_points(path: str | Path, ranks: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+def load_points(path: str | Path, ranks: int | None = None, collective: str = "") -> tuple[np.ndarray, np.ndarray]:
     """Read (bytes, seconds) from a CSV with these columns; lines that begin with # are comments.
 
-    A column `mean_seconds` wins over `seconds`. Where there is a column `ranks`, `ranks` chooses. Raises InputError
-    with file and line, or with the numbers of ranks that are there where none of them is `ranks` or several are and
-    none was named.
+    A column `mean_seconds` wins over `seconds`. Where there is a column `ranks`, `ranks` chooses, and where there is a
+    column `collective`, `collective` does (empty: the backend's own). Raises InputError with file and line, or with the
+    numbers of ranks (the collectives) that are there where none of them is the wanted one or, of ranks, none was named.
     """
-    points: dict[int | None, list[tuple[float, float]]] = {}
+    points: dict[str, dict[int | None, list[tuple[float, float]]]] = {}
     number = 0  # of the line in the file; the reader's own does not count comments
 
     def rows(file: IO[str]) -> Iterator[str]:
@@ -199,28 +199,37 @@ def load_points(path: str | Path, ranks: int | None = None) -> tuple[np.ndarray,
     try:
         with open(path, newline="") as file:
             reader = csv.DictReader(rows(file))
-            if not {"bytes", "seconds"} <= set(reader.fieldnames or ()):
+            columns = set(reader.fieldnames or ())
+            if not {"bytes", "seconds"} <= columns:
                 raise InputError(f"{path}: needs the columns bytes,seconds; has {','.join(reader.fieldnames or ())}")
-            time = "mean_seconds" if "mean_seconds" in (reader.fieldnames or ()) else "seconds"
-            by_ranks = "ranks" in (reader.fieldnames or ())
+            time = "mean_seconds" if "mean_seconds" in columns else "seconds"
+            by_ranks = "ranks" in columns
             for row in reader:
                 try:
                     of = int(row["ranks"]) if by_ranks else None
-                    points.setdefault(of, []).append((float(row["bytes"]), float(row[time])))
+                    measured = points.setdefault(row.get("collective") or "", {}).setdefault(of, [])
+                    measured.append((float(row["bytes"]), float(row[time])))
                 except (TypeError, ValueError):
                     raise InputError(
                         f"{path}, line {number}: not {'three' if by_ranks else 'two'} numbers: {row}"
                     ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: can't be read: {error}") from None
-    if by_ranks and ranks is None and len(points) == 1:
-        (ranks,) = points
+    chosen = collective if "collective" in columns else ""
+    if points and chosen not in points:
+        known, one = (", ".join(name or "the backend's own" for name in names) for names in (sorted(points), [chosen]))
+        raise InputError(
+            f"{path}: has times of {known}, not of {one}: gradsync measure allreduce --collective gives them"
+        )
+    of_it = points.get(chosen, {})
+    if by_ranks and ranks is None and len(of_it) == 1:
+        (ranks,) = of_it
     wanted = ranks if by_ranks else None
-    if points and wanted not in points:
-        known = ", ".join(map(str, sorted(n for n in points if n is not None)))
+    if of_it and wanted not in of_it:
+        known = ", ".join(map(str, sorted(n for n in of_it if n is not None)))
         raise InputError(
             f"{path}: has all-reduce times of {known} ranks, "
             + (f"not of {ranks}: measure them with --ranks {ranks}" if ranks else "say which: give --ranks")
         )
-    found = np.array(points.get(wanted, []), float).reshape(-1, 2)
+    found = np.array(of_it.get(wanted, []), float).reshape(-1, 2)
     return found[:, 0], found[:, 1]

@@ -12,21 +12,26 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+import torch.distributed as dist
 
+from gradsync.collectives import NATIVE
 from gradsync.costs import fitted
 from gradsync.intervals import median_interval
 from gradsync.runtime.devices import PROCESSOR, Device
 from gradsync.runtime.hosts import machines
-from gradsync.runtime.timing import all_reduce_seconds
+from gradsync.runtime.timing import all_reduce_seconds, collective_seconds
+from gradsync.schemes import Scheme
 
 REPEATS = 120  # a small message has many: some of them wait a whole time slice for a core, most do not
 SECONDS_A_SIZE = 0.3
+A_DECADE, A_DECADE_OF_OUR_OWN = 4, 2  # sizes; a launch may have several collectives beside the backend's
 
 
 class Point(NamedTuple):
     """One message size between `ranks` ranks: the median of its times, the 95 % interval of that median, the mean.
 
-    Planners take the mean: it is what adds up over several messages where some of them are late.
+    Planners take the mean: it is what adds up over several messages where some of them are late. `collective` is that
+    of a scheme (`Scheme.measured_as`), empty for the backend's own.
     """
 
     ranks: int
@@ -37,19 +42,45 @@ class Point(NamedTuple):
     algbw_bytes_per_second: float
     busbw_bytes_per_second: float
     mean_seconds: float
+    collective: str = ""
 
 
-def sizes(smallest: int, largest: int, a_decade: int = 4) -> list[int]:
+def sizes(smallest: int, largest: int, a_decade: int = A_DECADE) -> list[int]:
     """Message sizes in bytes: whole float32 elements, even on a logarithmic scale, both ends among them."""
     first, last = (max(4, -(-size // 4) * 4) for size in (smallest, largest))
     count = max(2, round(np.log10(max(last / first, 1.0)) * a_decade) + 1)
     return sorted({int(size) // 4 * 4 for size in np.geomspace(first, last, count)} | {first, last})
 
 
-def measure(smallest: int, largest: int, device: Device = PROCESSOR) -> dict[str, Any]:
-    """Seconds of each repeat by message size, and what they were measured with; collective over the running ranks."""
+def collective(text: str) -> Scheme:
+    """`bml`, or `bml@bcube:3,2`: a collective, and the topology where it is not the one that it is made for.
+
+    Raises InputError where they don't exist or don't go together.
+    """
+    name, _, topology = text.partition("@")
+    scheme = Scheme(name=text, schedule="single", collective=name, topology=topology)
+    scheme.refuse_nonsense("--collective")
+    return scheme
+
+
+def measure(
+    smallest: int, largest: int, device: Device = PROCESSOR, chosen: Sequence[str] = (NATIVE,)
+) -> dict[str, Any]:
+    """Seconds of each repeat by collective and message size, and what they were measured with.
+
+    Collective over the running ranks.
+    """
+    ranks = dist.get_world_size() if dist.is_initialized() else 1
+    seconds: dict[str, dict[int, list[float]]] = {}
+    for scheme in map(collective, chosen):
+        key = scheme.measured_as(ranks)
+        if key:
+            few = sizes(smallest, largest, A_DECADE_OF_OUR_OWN)
+            seconds[key] = collective_seconds(scheme.collective, scheme.shape(ranks), few, REPEATS, SECONDS_A_SIZE)
+        else:
+            seconds[key] = all_reduce_seconds(sizes(smallest, largest), REPEATS, SECONDS_A_SIZE, device=device)
     return {
-        "seconds": all_reduce_seconds(sizes(smallest, largest), REPEATS, SECONDS_A_SIZE, device=device),
+        "seconds": seconds,
         "provenance": {
             "repeats": f"{REPEATS // 15} to {REPEATS}, about {SECONDS_A_SIZE:g} s a size",
             "threads": torch.get_num_threads(),
@@ -60,22 +91,26 @@ def measure(smallest: int, largest: int, device: Device = PROCESSOR) -> dict[str
     }
 
 
-def point(ranks: int, size: int, seconds: Sequence[float]) -> Point:
+def point(ranks: int, size: int, seconds: Sequence[float], collective: str = "") -> Point:
     """What repeated times of a message of `size` bytes say."""
     low, middle, high = median_interval(seconds)
     bandwidth = size / middle
     bus = bandwidth * 2 * (ranks - 1) / ranks
-    return Point(ranks, size, middle, low, high, bandwidth, bus, float(np.mean(seconds)))
+    return Point(ranks, size, middle, low, high, bandwidth, bus, float(np.mean(seconds)), collective)
 
 
 def to_csv(points: Sequence[Point], provenance: Mapping[str, Any]) -> str:
     """The file that `--allreduce` reads: provenance as comments, one a line, then the columns of `Point`."""
     comments = [f"# {key}: {json.dumps(value)}" for key, value in provenance.items()]
-    return "\n".join([*comments, ",".join(Point._fields), *(",".join(map(repr, each)) for each in points)]) + "\n"
+    return "\n".join([*comments, ",".join(Point._fields), *(_line(each) for each in points)]) + "\n"
+
+
+def _line(point: Point) -> str:
+    return ",".join(cell if isinstance(cell, str) else repr(cell) for cell in point)
 
 
 def columns(points: Sequence[Point]) -> str:
-    """What people read: the columns of nccl-tests."""
+    """What people read: the columns of nccl-tests, and the collective."""
     names = ("ranks", "size", "count", "type", "redop", "time", "mean", "algbw", "busbw")
     units = ("", "(B)", "(elements)", "", "", "(us)", "(us)", "(GB/s)", "(GB/s)")
     rows = [
@@ -86,20 +121,25 @@ def columns(points: Sequence[Point]) -> str:
         )
         for p in points
     ]
-    return "\n".join("".join(f"{cell:>12}" for cell in row) for row in (names, units, *rows))
+    own = ["", "", *(p.collective for p in points)]
+    return "\n".join(
+        ("".join(f"{cell:>12}" for cell in row) + f"  {name}").rstrip()
+        for row, name in zip((names, units, *rows), own, strict=True)
+    )
 
 
 def fits(points: Sequence[Point]) -> list[dict[str, Any]]:
-    """By number of ranks: the cost that planners take (of the means), and how good one straight line a + b m is."""
+    """By ranks and collective: the cost that planners take (of the means), and how good one line a + b m is."""
     answers = []
-    for ranks in sorted({p.ranks for p in points}):
-        chosen = [p for p in points if p.ranks == ranks]
+    for ranks, collective in dict.fromkeys((p.ranks, p.collective) for p in sorted(points, key=lambda p: p.ranks)):
+        chosen = [p for p in points if (p.ranks, p.collective) == (ranks, collective)]
         m, t = [p.bytes for p in chosen], [p.mean_seconds for p in chosen]
         cost = fitted.fit(m, t)
         a, b, r_squared = fitted.straight_line(m, t)
         answers.append(
             {
                 "ranks": ranks,
+                **({"collective": collective} if collective else {}),
                 "pieces": cost.pieces(),
                 "residual": cost.residual,
                 "line": {"a": a, "b": b, "r_squared": r_squared},

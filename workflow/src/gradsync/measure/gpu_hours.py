@@ -6,19 +6,15 @@ Operations are counted on the model itself, without computing anything. How fast
 
 from __future__ import annotations
 
-from functools import cache
 from typing import NamedTuple
 
-import torch
-from torch.utils.flop_counter import FlopCounterMode
-
 from gradsync import peers, schemes
-from gradsync.runtime import models
+from gradsync.measure import operations
 from gradsync.settings import Settings, Training
 
 # Samples of a full set, for launches that are counted in epochs: the sets' own documentation.
 SAMPLES = {"digits": 1437, "mnist": 60_000, "cifar10": 50_000, "imagenet": 1_281_167, "synthetic": 50_000}
-FORWARD_AND_BACKWARD = 3  # backward takes two products where forward takes one
+FORWARD_AND_BACKWARD = 1 + operations.BACKWARD
 REFERENCES = 2  # without communication, and one rank alone
 
 
@@ -38,13 +34,13 @@ def estimate(settings: Settings) -> list[Launch]:
     known, stock = schemes.load(settings.schemes), peers.load(settings.peers)
     found = []
     for training in settings.training:
-        contenders = len(schemes.pick(known, training.schemes, "schemes"))
+        contenders = len(schemes.pick(known, training.schemes, "schemes", training.ranks, settings.device))
         contenders += len(peers.pick(stock, training.peers, "peers"))
         contenders += REFERENCES if training.references else 0
         # layers are profiled in iterations of their own
         iterations = _iterations(training) * contenders * len(training.seeds) + training.profile_iterations
-        operations, parameters = cost(training.model, training.size)
-        computing = FORWARD_AND_BACKWARD * operations * training.batch / (settings.estimate.teraflops * 1e12)
+        computed, parameters = cost(training.model, training.size)
+        computing = FORWARD_AND_BACKWARD * computed * training.batch / (settings.estimate.teraflops * 1e12)
         # a ring at line rate: 2 (N - 1) / N M / B
         sent = 2 * (training.ranks - 1) / training.ranks * 4 * parameters
         sending = 8 * sent / (settings.estimate.gigabits * 1e9)
@@ -61,15 +57,9 @@ def _iterations(training: Training) -> int:
     return training.epochs * max(1, SAMPLES.get(training.data, 0) // (training.batch * training.ranks))
 
 
-@cache
 def cost(name: str, size: int | None) -> tuple[int, int]:
     """Floating point operations of forward for one sample, and parameters; raises InputError for an unknown model."""
-    with torch.device("meta"):
-        model = models.get(name).build().train()  # auxiliary heads compute in training alone
-        samples = torch.empty(2, *models.shape(name, size))
-        with FlopCounterMode(display=False) as counter:
-            model(samples)
-    return counter.get_total_flops() // 2, sum(parameter.numel() for parameter in model.parameters())
+    return sum(operations.forward(name, size).values()), operations.parameters(name)
 
 
 def table(launches: list[Launch]) -> str:

@@ -1,4 +1,4 @@
-"""The papers' own experiments: what each table and figure needs, computed. One file a paper."""
+"""The papers' own experiments: what each table and figure needs, computed. One package a paper, with `TABLES`."""
 
 from __future__ import annotations
 
@@ -11,12 +11,22 @@ from gradsync.papers.table import Table
 from gradsync.settings import Settings
 
 
+def names() -> list[str]:
+    """Every paper, sorted."""
+    return sorted(module.name for module in pkgutil.iter_modules(__path__) if module.ispkg)
+
+
+def refuse_unknown(paper: str) -> None:
+    """Raises InputError for a paper that does not exist."""
+    if paper not in names():
+        raise InputError(f"paper {paper!r} does not exist; there are: {', '.join(names())}")
+
+
 def compute(paper: str, table: str, settings: Settings, results: Path) -> Table:
     """One table of one paper; raises InputError for a paper or table that does not exist."""
-    papers = sorted(module.name for module in pkgutil.iter_modules(__path__) if module.ispkg)
-    if paper not in papers:
-        raise InputError(f"paper {paper!r} does not exist; there are: {', '.join(papers)}")
+    refuse_unknown(paper)
     tables = importlib.import_module(f"{__name__}.{paper}").TABLES
     if table not in tables:
         raise InputError(f"paper {paper!r} has no table {table!r}; it has: {', '.join(tables)}")
-    return tables[table](settings, results)
+    made: Table = tables[table](settings, results)
+    return made

@@ -1,10 +1,19 @@
-"""A table of a paper."""
+"""A table of a paper, and how one that was written is read again."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import pandas as pd
+
+from gradsync.errors import InputError
+
+# Columns that hold words in whatever table has them: a cell without one is empty.
+TEXTS = ["rung", "model", "scheme", "assumption", "source", "tensor", "launch", "reference", "note"]
+# What every table has that has a row a scheme.
+BY_SCHEME = ["rung", "model", "scheme", "assumption", "note", "nodes", "iteration_seconds"]
 
 
 class Table(NamedTuple):
@@ -13,3 +22,20 @@ class Table(NamedTuple):
     frame: pd.DataFrame
     display: pd.DataFrame
     caption: str
+
+
+def file(results: Path, paper: str, name: str) -> Path:
+    """Where every row of a table lies below `results`."""
+    return results / "tables" / paper / f"{name}.csv"
+
+
+def read(path: Path, columns: Sequence[str] = BY_SCHEME) -> pd.DataFrame:
+    """A table that was written; raises InputError where it is missing or lacks one of these columns."""
+    try:
+        frame = pd.read_csv(path, keep_default_na=False, na_values=[""], dtype=dict.fromkeys(TEXTS, str))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: can't be read: {str(error).strip()}: make that table first") from None
+    missing = [column for column in columns if column not in frame.columns]
+    if missing:
+        raise InputError(f"{path}: not this table: no column {', '.join(missing)}: delete it and make it again")
+    return frame.fillna(dict.fromkeys(TEXTS, ""))

@@ -10,11 +10,13 @@ import matplotlib
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
+from pandas import DataFrame
 
 from gradsync.errors import InputError
 
 SHEET = Path(__file__).parents[4] / "reports" / "gradsync.mplstyle"
 FORMATS = ("svg", "pdf", "png")
+Drawn = tuple[Figure, DataFrame]  # a figure and the data that it shows
 
 
 def use() -> None:

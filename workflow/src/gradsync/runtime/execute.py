@@ -20,12 +20,13 @@ from typing import IO, Any
 import torch
 import torch.distributed as dist
 
-from gradsync.collectives import NATIVE, lower, scratch
+from gradsync.collectives import NATIVE
 from gradsync.errors import RunError
 from gradsync.plan import COMPUTE, Buffer, Collective, Need, Plan, Ready, Ref, Reply, Send, piece
 from gradsync.runtime.group import Groups, agree
 from gradsync.runtime.kernels import EXECUTED
 from gradsync.runtime.step import Compute, Step
+from gradsync.runtime.transfers import Scratch, Transfers
 from gradsync.trace import Span, Trace
 
 
@@ -62,20 +63,7 @@ class Executor:
         groups.prepare(plan)
         self.role = plan.role_of[rank]
         self.everyone = tuple(range(plan.ranks))
-        body: list[Any] = []
-        extra: list[Buffer] = []
-        # by name and not by place: roles that share a collective may have it in different places
-        whole = [op for role in plan.roles for op in role.flat]
-        unused = 1 + max(getattr(op, "tag", 0) for op in whole)
-        names = sorted({op.name for op in whole if isinstance(op, Collective)})
-        tags = {name: tag for tag, name in enumerate(names, start=unused)}
-        for op in self.role.flat:
-            if isinstance(op, Collective) and op.algorithm != NATIVE:
-                body += lower(op, rank, plan.ranks, tags[op.name])
-                extra.append(scratch(op, plan.ranks, plan.buffer[op.writes[0].buffer].dtype))
-            else:
-                body.append(op)
-        self.body = body
+        self.body = body = list(self.role.flat)
         self.lanes: dict[str, list[Any]] = defaultdict(list)
         for op in body:
             self.lanes[op.lane].append(op)
@@ -86,7 +74,7 @@ class Executor:
         }
         self.buffers: dict[str, torch.Tensor] = {}
         self.files: dict[str, IO[bytes]] = {}
-        for buffer in (*plan.buffers, *extra):
+        for buffer in plan.buffers:
             kind = getattr(torch, buffer.dtype)
             kind = dtype if dtype is not None and kind.is_floating_point else kind
             self.buffers[buffer.name] = self._allocated(buffer, kind, pool)
@@ -97,6 +85,7 @@ class Executor:
         self.bytes = {
             op.name: sum((ref.stop - ref.start) * size[ref.buffer] for ref in op.writes or op.reads) for op in body
         }
+        self.transfers = self._transfers()
         self.condition = threading.Condition()
         self.finished: dict[str, int] = dict.fromkeys(self.lane_of, -1)
         self.sends: dict[str, list[dist.Work | None]] = {}
@@ -105,6 +94,24 @@ class Executor:
         self.spans: list[Span] = []
         self.turn = 0  # the next turn to run; turns go on over calls of `run`
         self.ends: list[float] = []  # when each turn of the last `run` ended
+
+    def _transfers(self) -> dict[str, Transfers]:
+        """What carries each message of a collective that is made of rounds."""
+        # by name and not by place: roles that share a collective may have it in different places
+        whole = [op for role in self.plan.roles for op in role.flat]
+        unused = 1 + max((getattr(op, "tag", 0) for op in whole), default=0)
+        names = sorted({op.name for op in whole if isinstance(op, Collective)})
+        tags = {name: tag for tag, name in enumerate(names, start=unused)}
+        scratch = Scratch()
+        made_of_rounds = (op for op in self.body if isinstance(op, Collective) and op.algorithm != NATIVE)
+        return {
+            op.name: Transfers(
+                *(op, self.rank, self.plan.ranks, self.buffers[op.writes[0].buffer], self.groups),
+                tag=tags[op.name],
+                scratch=scratch,
+            )
+            for op in sorted(made_of_rounds, key=lambda op: -self.bytes[op.name])  # the others fit into its scratch
+        }
 
     def _view(self, ref: Ref) -> torch.Tensor:
         start, stop = piece(ref.start, ref.stop, self.rank, self.plan.ranks) if ref.mine else (ref.start, ref.stop)
@@ -285,20 +292,24 @@ class Executor:
         reads, writes = self.views[op.name]
         match op.verb:
             case "collective":
-                self._collective(op, reads, writes)
+                if op.name in self.transfers:
+                    self.transfers[op.name].run()
+                else:
+                    self._collective(op, reads, writes)
             case "local":
                 EXECUTED[op.kernel](reads, writes, **op.arguments)
             case "send" | "reply":
                 if op.name in self.sends:  # of the turn before
                     self._sent(op.name, turn - 1)
                 to = self.sources[op.to] if isinstance(op, Reply) else op.to
-                group = self.groups.of(op.lane, self.everyone)
+                group = self.groups.of(op.lane, self.everyone, getattr(op, "rail", 0))
                 self.sends[op.name] = [dist.isend(view, to, group=group, tag=op.tag) for view in reads]
                 if op.name in self.watched:  # another lane can't wait for it on this lane's behalf
                     self._sent(op.name, turn)
             case "recv":
+                group = self.groups.of(op.lane, self.everyone, op.rail)
                 for view in writes:
-                    dist.recv(view, op.source, group=self.groups.of(op.lane, self.everyone), tag=op.tag)
+                    dist.recv(view, op.source, group=group, tag=op.tag)
                 return op.source
             case "recv_any":
                 group = self.groups.of(op.lane, self.everyone)

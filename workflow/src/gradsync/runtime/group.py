@@ -20,7 +20,9 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from gradsync.collectives import NATIVE
 from gradsync.errors import InputError, RunError
+from gradsync.lowering import rails, shape_of
 from gradsync.plan import COMPUTE, Collective, Plan
 from gradsync.runtime import devices
 from gradsync.runtime.devices import Device
@@ -137,30 +139,36 @@ def settle(device: Device, control: dist.ProcessGroup | None = None) -> None:
 
 @dataclass
 class Groups:
-    """Process groups of a plan: each lane has connections of its own, since messages of one group share them.
+    """Process groups of a plan: each lane and rail has connections of its own, since messages of one group share them.
 
     On a GPU each lane has a queue of its own too. Collective: every rank makes them in the same order.
     """
 
     device: Device = devices.PROCESSOR
-    groups: dict[tuple[str, tuple[int, ...]], dist.ProcessGroup] = field(default_factory=dict)
+    groups: dict[tuple[str, tuple[int, ...], int], dist.ProcessGroup] = field(default_factory=dict)
     queues: dict[str, Any] = field(default_factory=dict)
     _stock: dist.ProcessGroup | None = None
 
     def prepare(self, plan: Plan) -> None:
         """Make the groups that `plan` uses and that are not there yet."""
         everyone = tuple(range(plan.ranks))
-        wanted = {(op.lane, everyone) for role in plan.roles for op in role.flat if op.lane != COMPUTE}
-        wanted |= {
-            (op.lane, op.ranks) for role in plan.roles for op in role.flat if isinstance(op, Collective) and op.ranks
-        }
-        for lane, ranks in sorted(wanted):
-            if (lane, ranks) not in self.groups:
-                self.groups[lane, ranks] = own_group(self.device, ranks)
+        wanted = set()
+        for op in (op for role in plan.roles for op in role.flat):
+            if op.lane != COMPUTE:
+                wanted |= {(op.lane, everyone, rail) for rail in range(_rails(op, plan.ranks))}
+            if isinstance(op, Collective) and op.ranks:
+                wanted.add((op.lane, op.ranks, 0))
+        for lane, ranks, rail in sorted(wanted):
+            self.add(lane, ranks, rail)
 
-    def of(self, lane: str, ranks: tuple[int, ...]) -> dist.ProcessGroup:
-        """The group of `ranks` on `lane`."""
-        return self.groups[lane, ranks]
+    def add(self, lane: str, ranks: tuple[int, ...], rail: int = 0) -> None:
+        """Make one, where it is not there yet."""
+        if (lane, ranks, rail) not in self.groups:
+            self.groups[lane, ranks, rail] = own_group(self.device, ranks)
+
+    def of(self, lane: str, ranks: tuple[int, ...], rail: int = 0) -> dist.ProcessGroup:
+        """The group of `ranks` on a rail of `lane`."""
+        return self.groups[lane, ranks, rail]
 
     def queue(self, lane: str) -> Any:
         """The queue of `lane` (None on a processor)."""
@@ -180,6 +188,13 @@ class Groups:
             dist.destroy_process_group(group)
         self.groups.clear()
         self._stock = None
+
+
+def _rails(op: Any, ranks: int) -> int:
+    """How many rails an operation may send on."""
+    if isinstance(op, Collective):
+        return 1 if op.algorithm == NATIVE else rails(op.algorithm, shape_of(op, ranks), op.root)
+    return 1 + int(getattr(op, "rail", 0))
 
 
 def agree(plan: Plan, rank: int) -> None:

@@ -1,13 +1,19 @@
-"""The machines that the ranks of a launch run on, together."""
+"""The machines that the ranks of a launch run on, together.
+
+A node is what has a kernel of its own: several nodes of Slurm may be one.
+"""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch.distributed as dist
 
+from gradsync import topologies
+from gradsync.plan import Plan
 from gradsync.results import machine
 
 BOOT = Path("/proc/sys/kernel/random/boot_id")
@@ -16,14 +22,42 @@ BOOT = Path("/proc/sys/kernel/random/boot_id")
 def machines() -> dict[str, Any]:
     """Hardware and software of this rank's machine, `cores` of all `nodes` with ranks; collective over all ranks.
 
-    A node is what has a kernel of its own: several nodes of Slurm may be one. Its cores are those its ranks may use.
+    The cores of a node are those that its ranks may use.
     """
-    own = (BOOT.read_text() if BOOT.is_file() else os.uname().nodename, sorted(os.sched_getaffinity(0)))
-    places: list[Any] = [own]
-    if dist.is_initialized():
-        places = [None] * dist.get_world_size()
-        dist.all_gather_object(places, own)
     cores: dict[str, set[int]] = {}
-    for node, usable in places:
+    for node, usable in _all((_node(), sorted(os.sched_getaffinity(0)))):
         cores.setdefault(node, set()).update(usable)
     return {**machine(), "cores": sum(map(len, cores.values())), "nodes": len(cores)}
+
+
+def nodes() -> list[str]:
+    """The node of each rank, in the order of the ranks; collective over all ranks."""
+    return list(_all(_node()))
+
+
+def misplaced(plan: Plan, nodes: Sequence[str]) -> list[str]:
+    """What to say of a plan whose topology is made of nodes where ranks are on others; nothing on a single node."""
+    written = plan.provenance.get("topology")
+    together = topologies.parse(written, plan.ranks).ranks_a_node if written else None
+    if together is None or len(set(nodes)) == 1:
+        return []
+    parts = [set(nodes[first : first + together]) for first in range(0, len(nodes), together)]
+    if all(len(part) == 1 for part in parts) and len(set().union(*parts)) == len(parts):
+        return []
+    return [
+        f"topology {written} has {together} ranks in a row on each node, this launch has not: its times are not those "
+        "of that topology (start ranks in blocks, srun --distribution=block, as many a node as it says)"
+    ]
+
+
+def _node() -> str:
+    return BOOT.read_text() if BOOT.is_file() else os.uname().nodename
+
+
+def _all(own: Any) -> list[Any]:
+    """`own` of all ranks."""
+    found: list[Any] = [own]
+    if dist.is_initialized():
+        found = [None] * dist.get_world_size()
+        dist.all_gather_object(found, own)
+    return found

@@ -2,7 +2,8 @@
 
 LeNet-5 is the variant of the BML paper: 5 layers, 3.27 M parameters (32 and 64 filters of 5 x 5, 1024 hidden units).
 The others are torchvision's, untrained, with the 1000 outputs of ImageNet whatever they are trained on, so that their
-gradients have the sizes that the papers report.
+gradients have the sizes that the papers report. A reduced model says in its name by how much it is smaller, for
+machines that its full size does not fit on.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from gradsync.errors import InputError
 from gradsync.runtime.torchvision_operators import torchvision
 
 AUXILIARY_WEIGHT = 0.3
+EIGHTH = 8
 
 
 class LeNet5(nn.Module):
@@ -35,6 +37,25 @@ class LeNet5(nn.Module):
         x = nn.functional.max_pool2d(nn.functional.relu(self.conv1(x)), 2)
         x = nn.functional.max_pool2d(nn.functional.relu(self.conv2(x)), 2)
         return self.dense2(nn.functional.relu(self.dense1(x.flatten(1))))
+
+
+def vgg19_eighth() -> nn.Module:
+    """VGG-19 with an eighth of the channels and of the hidden units, so that a process has 11 MB of gradients.
+
+    All 19 layers, 1000 outputs, input (batch, 3, side, side) from a side of 32; 2,695,472 parameters against
+    143,667,240: convolutions have 1/64 of theirs, the first dense layer 1/64, the last one 1/8. As in VGG-19 the first
+    dense layer holds most of them.
+    """
+    vgg = torchvision().models.vgg
+    channels = [step if step == "M" else step // EIGHTH for step in vgg.cfgs["E"]]
+    model: nn.Module = vgg.VGG(vgg.make_layers(channels))
+    hidden = 4096 // EIGHTH
+    model.classifier = nn.Sequential(
+        *(nn.Linear(512 // EIGHTH * 7 * 7, hidden), nn.ReLU(inplace=True), nn.Dropout()),
+        *(nn.Linear(hidden, hidden), nn.ReLU(inplace=True), nn.Dropout()),
+        nn.Linear(hidden, 1000),
+    )
+    return model
 
 
 def auxiliary_cross_entropy(output: Any, labels: torch.Tensor) -> torch.Tensor:
@@ -55,7 +76,8 @@ class Model:
     `shape` is one full-size input sample (channels, height, width), `classes` the width of the output; `loss` takes
     what the model gives in training mode, and labels (batch,). In eval mode every model gives plain logits.
     `smallest` is the smallest side, in pixels, that can be trained on with 2 samples or more a batch, `smallest_alone`
-    with 1: batch normalisation needs two values a channel. `fixed` allows no other side than that of `shape`.
+    with 1: batch normalisation needs two values a channel. `fixed` allows no other side than that of `shape`. A
+    `reduced` model is a smaller version of another one, measured only where it is named.
     """
 
     build: Callable[[], nn.Module]
@@ -64,6 +86,7 @@ class Model:
     smallest: int
     smallest_alone: int
     fixed: bool = False
+    reduced: bool = False
     loss: Callable[[Any, torch.Tensor], torch.Tensor] = nn.functional.cross_entropy
 
 
@@ -76,6 +99,7 @@ MODELS: dict[str, Model] = {
     "resnet18": Model(_untrained("resnet18"), (3, 224, 224), 1000, smallest=1, smallest_alone=33),
     "resnet50": Model(_untrained("resnet50"), (3, 224, 224), 1000, smallest=1, smallest_alone=33),
     "vgg19": Model(_untrained("vgg19"), (3, 224, 224), 1000, smallest=32, smallest_alone=32),
+    "vgg19_eighth": Model(vgg19_eighth, (3, 224, 224), 1000, smallest=32, smallest_alone=32, reduced=True),
     "googlenet": Model(
         _untrained("googlenet", aux_logits=True, init_weights=True),
         (3, 224, 224),

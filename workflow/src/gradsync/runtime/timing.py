@@ -9,16 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from math import prod
 from typing import Any
 
 import numpy as np
 import torch
 import torch.distributed as dist
 
+from gradsync.plan import Buffer, Collective, Plan, Ref, Role
 from gradsync.runtime.devices import PROCESSOR, Device
-from gradsync.runtime.group import own_group, settle
+from gradsync.runtime.execute import Executor
+from gradsync.runtime.group import Groups, own_group, settle
+from gradsync.schedules import DEFAULT_LANE
 
 WARM_UP = 3
+PASSES = 3
+MESSAGE = "message"
 
 
 def all_reduce_seconds(
@@ -99,3 +105,56 @@ def _among(
         4 * len(buffer): (times / dist.get_world_size(control)).tolist()
         for buffer, times in zip(buffers, every, strict=True)
     }
+
+
+def collective_seconds(
+    algorithm: str, shape: tuple[int, ...], sizes: list[int], repeats: int, seconds_a_size: float
+) -> dict[int, list[float]]:
+    """The same of a collective that is made of transfers, executed as in training: a lane of a plan of one message.
+
+    From the end of a message to the end of the next. Collective over all ranks; on processors.
+    """
+    groups, rank = Groups(), dist.get_rank()
+    lanes = [Executor(_alone(algorithm, shape, max(1, size // 4)), rank, groups) for size in sizes]
+
+    def in_turn(counts: list[int]) -> list[list[float]]:
+        """Seconds of each message, by size."""
+        found = []
+        for lane, count in zip(lanes, counts, strict=True):
+            lane.spans.clear()
+            lane.run(1 + count)
+            ends = [span.end for span in lane.spans if span.operation == MESSAGE]
+            found.append(np.diff(ends).tolist())
+        return found
+
+    alone = torch.tensor([np.mean(times) for times in in_turn([WARM_UP] * len(sizes))])
+    dist.all_reduce(alone, op=dist.ReduceOp.MAX)
+    few = max(1, repeats // 15)
+    counts = [int(np.clip(seconds_a_size / seconds, few, repeats)) for seconds in alone.numpy()]
+    # in several passes, so that a slow moment of the machine does not fall on one size
+    parts = [[len(part) for part in np.array_split(np.arange(count), PASSES)] for count in counts]
+    times: list[list[float]] = [[] for _ in sizes]
+    for number in range(PASSES):
+        for every, found in zip(times, in_turn([part[number] for part in parts]), strict=True):
+            every += found
+    groups.close()
+    ours = [torch.tensor(every, dtype=torch.float64) for every in times]
+    for every_rank in ours:
+        dist.all_reduce(every_rank)
+    ranks = dist.get_world_size()
+    return {4 * max(1, size // 4): (every / ranks).tolist() for size, every in zip(sizes, ours, strict=True)}
+
+
+def _alone(algorithm: str, shape: tuple[int, ...], elements: int) -> Plan:
+    """One message of so many float32 elements a turn."""
+    ranks, all_of_it = prod(shape), (Ref("gradient", 0, elements),)
+    message = Collective(
+        name=MESSAGE, lane=DEFAULT_LANE, algorithm=algorithm, shape=shape, reads=all_of_it, writes=all_of_it
+    )
+    return Plan(
+        name=f"{algorithm} of {4 * elements} B",
+        ranks=ranks,
+        tensors=(),
+        buffers=(Buffer("gradient", elements),),
+        roles=(Role("worker", tuple(range(ranks)), (message,)),),
+    )

@@ -45,10 +45,10 @@ from gradsync.runtime.contenders import (
 from gradsync.runtime.ddp import StockDDP, best_bucket_mib
 from gradsync.runtime.execute import Pool
 from gradsync.runtime.group import Groups
-from gradsync.runtime.hosts import machines
+from gradsync.runtime.hosts import machines, misplaced, nodes
 from gradsync.trace import Trace
 
-UNTOLD = ("checkpoint_seconds", "reference")  # options that change no number
+UNTOLD = ("checkpoint_seconds", "reference", "paper")  # options that change no number
 
 
 @dataclass(frozen=True)
@@ -73,6 +73,7 @@ class Options:
     lr: float = 0.02  # of peers that have no plan beside them: else all train with the rates of the first plan
     momentum: float = 0.9
     device: str = devices.CPU
+    paper: str = ""  # whose tables show the runs
 
 
 @dataclass
@@ -99,7 +100,10 @@ class _Launch:
     def __init__(self, plans: list[Plan], peers: list[Peer], options: Options, folder: Path, rank: int, ranks: int):
         self.plans, self.peers, self.options, self.folder = plans, peers, options, folder
         self.rank, self.ranks = rank, ranks
-        self.machines = machines()
+        self.machines, placed = machines(), nodes()
+        self.misplaced = {plan.name: misplaced(plan, placed) for plan in plans}
+        for name, said in self.misplaced.items():
+            self._say(f"{name}: {'; '.join(said)}" if said else "")
         self.spec = models.get(options.model)
         self.device = devices.pick(options.device)
         self.device.refuse_precision(options.precision)
@@ -140,7 +144,7 @@ class _Launch:
         self.checkpoints.clear()
 
     def _say(self, text: str) -> None:
-        if self.rank == 0:
+        if self.rank == 0 and text:
             print(text, file=sys.stderr, flush=True)
 
     def _data(self, seed: int) -> data.Data:
@@ -364,7 +368,7 @@ class _Launch:
         cores = self.machines["cores"]
         return Result(
             rung="measured",
-            paper="mgwfbp",
+            paper=options.paper,
             table="training",
             scheme=name,
             model=options.model,
@@ -381,7 +385,8 @@ class _Launch:
             },
             summary=summary,
             conformance=self.progress.conformance[name],
-            notes=[] if self.ranks <= cores or self.device.queued else [f"{self.ranks} ranks share {cores} cores"],
+            notes=([] if self.ranks <= cores or self.device.queued else [f"{self.ranks} ranks share {cores} cores"])
+            + self.misplaced.get(name, []),
         )
 
 

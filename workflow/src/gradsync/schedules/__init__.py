@@ -13,7 +13,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from gradsync.costs import MessageCost
@@ -68,6 +68,15 @@ def messages(name: str, workload: Workload, cost: MessageCost, chosen: dict[str,
     """Run a schedule; raises InputError for an option that it does not have or a value that it refuses."""
     refuse_options(name, chosen)
     return get(name)(workload, cost, **chosen)
+
+
+def dealt(found: Sequence[Message], lanes: int) -> tuple[Message, ...]:
+    """These messages over so many lanes in turn; a single lane is the default one. Raises InputError below 1."""
+    if lanes < 1:
+        raise InputError(f"option lanes={lanes}: at least 1")
+    if lanes == 1:
+        return tuple(found)
+    return tuple(message._replace(lane=f"{DEFAULT_LANE}{number % lanes}") for number, message in enumerate(found))
 
 
 def grouped(lasts: Iterable[int]) -> tuple[Message, ...]:

@@ -7,13 +7,14 @@ GRADSYNC_LAUNCH, in place of starting them on its own machine.
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 from gradsync.errors import InputError
 
-LAUNCH = "GRADSYNC_LAUNCH"  # a command; {ranks} and {nodes} stand for numbers
+LAUNCH = "GRADSYNC_LAUNCH"  # a command; {ranks}, {nodes} and {together} (ranks of a node) stand for numbers
 RANKS_A_NODE = "GRADSYNC_RANKS_PER_NODE"
 PROFILE = "workflow/profiles/slurm/config.yaml"
 
@@ -83,12 +84,14 @@ class Cluster:
         return {name: value for name, value in told.items() if value}
 
     def srun(self, image: str | None = None, apptainer: str = "") -> str:
-        """The command before a rank's own, {ranks} and {nodes} still open; `apptainer`: arguments for `apptainer exec`.
+        """The command before a rank's own, its numbers still open; `apptainer`: arguments for `apptainer exec`.
 
-        It names no GPUs: a step has all those of its job.
+        Ranks of a node have consecutive numbers, as topologies have them. It names no GPUs: a step has all those of its
+        job.
         """
         told = [f"{name}={value}" for name, value in self.environment().items()]
         command = [*(["env", *told] if told else []), "srun", "--nodes={nodes}", "--ntasks={ranks}"]
+        command += ["--ntasks-per-node={together}", "--distribution=block"]
         command += ["--kill-on-bad-exit=1", f"--cpus-per-task={self.cpus_per_rank}"]
         command += [f"--cpu-bind={self.cpu_bind}"] if self.cpu_bind else []
         command += [f"--gpu-bind={self.gpu_bind}"] if self.gpu_bind else []
@@ -107,9 +110,15 @@ class Cluster:
         return f"export {' '.join(f'{name}={shlex.quote(value)}' for name, value in told.items())}; "
 
 
+def ranks_a_node() -> int | None:
+    """How many ranks the command that starts them puts on a node; None where they are started on this machine."""
+    return int(os.environ.get(RANKS_A_NODE, "1")) if os.environ.get(LAUNCH) else None
+
+
 def filled(command: str, ranks: int, ranks_per_node: int) -> list[str]:
     """The words of that command for `ranks` ranks. Numbers alone are filled in: other braces belong to the command."""
-    numbers = {"{ranks}": str(ranks), "{nodes}": str(-(-ranks // ranks_per_node))}
+    nodes, together = -(-ranks // ranks_per_node), min(ranks, ranks_per_node)
+    numbers = {"{ranks}": str(ranks), "{nodes}": str(nodes), "{together}": str(together)}
     words = shlex.split(command)
     for open_, number in numbers.items():
         words = [word.replace(open_, number) for word in words]

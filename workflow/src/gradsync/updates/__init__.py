@@ -2,7 +2,7 @@
 
 An update is one file here with
 
-    plan(name, workload, messages, ranks, *, algorithm, lr, momentum) -> Plan
+    plan(name, workload, messages, ranks, *, algorithm, shape, lr, momentum) -> Plan
 
 Discovery finds the file; its name is the update's name.
 """

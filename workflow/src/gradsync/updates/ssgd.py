@@ -9,6 +9,7 @@ forward; here they travel as the first message of the backward pass, which the n
 
 from __future__ import annotations
 
+from gradsync import collectives
 from gradsync.collectives import NATIVE
 from gradsync.plan import DTYPE_BYTES, Buffer, Collective, Local, Need, Operation, Plan, Ready, Ref, Role, Tensor
 from gradsync.schedules import DEFAULT_LANE, Message
@@ -24,6 +25,7 @@ def plan(
     ranks: int,
     *,
     algorithm: str = NATIVE,
+    shape: tuple[int, ...] = (),
     lr: float = 0.01,
     momentum: float = 0.0,
     wire: str = "",
@@ -32,8 +34,9 @@ def plan(
 ) -> Plan:
     """One role for all ranks: forward, backward with its messages, update once all are through.
 
-    `wire`: the type that gradients travel in (empty: their own). `statistics`: rank 0's batch-norm statistics are
-    broadcast (DDP's default), else every rank keeps its own.
+    `algorithm` sums the gradients, over levels of these sizes (`shape`; empty: all ranks alike). Where it has a server,
+    each message has its own. `wire`: the type that gradients travel in (empty: their own). `statistics`: rank 0's
+    batch-norm statistics are broadcast (DDP's default), else every rank keeps its own.
     """
     tensors, position, dtype = [], 0, workload.unit
     for layer in workload.layers:
@@ -103,6 +106,8 @@ def plan(
                     lane=message.lane,
                     after=after,
                     algorithm=algorithm,
+                    shape=shape,
+                    root=collectives.server(algorithm, number, ranks),
                     reads=part,
                     writes=part,
                 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from gradsync.papers.mgwfbp.allreduce_times import fig5b, fig5b_points
@@ -10,10 +11,10 @@ from gradsync.papers.mgwfbp.convergence import fig6b, fig7b
 from gradsync.papers.mgwfbp.examples import table2, timelines
 from gradsync.papers.mgwfbp.gradient_sizes import fig5a, fig5a_tensors
 from gradsync.papers.mgwfbp.scaling import fig9a, fig9b, gap
-from gradsync.papers.mgwfbp.slowdown import slowdown
 from gradsync.papers.mgwfbp.speedups import fig6, fig7, fig8
-from gradsync.papers.mgwfbp.training import training
+from gradsync.papers.slowdown import slowdown
 from gradsync.papers.table import Table
+from gradsync.papers.training import training
 from gradsync.settings import Settings
 
 TABLES: dict[str, Callable[[Settings, Path], Table]] = {
@@ -31,6 +32,6 @@ TABLES: dict[str, Callable[[Settings, Path], Table]] = {
     "fig9a": fig9a,
     "fig9b": fig9b,
     "gap": gap,
-    "training": training,
-    "slowdown": slowdown,
+    "training": partial(training, "mgwfbp"),
+    "slowdown": partial(slowdown, "mgwfbp"),
 }

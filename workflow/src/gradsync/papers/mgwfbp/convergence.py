@@ -11,9 +11,8 @@ from pathlib import Path
 import pandas as pd
 
 from gradsync.errors import InputError
-from gradsync.papers.mgwfbp.rows import read
 from gradsync.papers.mgwfbp.speedups import NAMES, contenders
-from gradsync.papers.table import Table
+from gradsync.papers.table import Table, read
 from gradsync.settings import Settings
 
 COLUMNS = [
@@ -36,7 +35,7 @@ def fig7b(settings: Settings, results: Path) -> Table:
 
 def _convergence(place: str, model: str, settings: Settings, results: Path) -> Table:
     frames = []
-    for job in settings.training:
+    for job in settings.of("mgwfbp"):
         if job.model != model:
             continue
         folder = results / "runs" / "train" / job.job

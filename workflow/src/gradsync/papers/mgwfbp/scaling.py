@@ -15,16 +15,18 @@ import numpy as np
 import pandas as pd
 
 from gradsync import schemes
+from gradsync.collectives import NATIVE
 from gradsync.costs import Linear, alpha_beta
 from gradsync.costs.fitted import fit
 from gradsync.measure import third_party
 from gradsync.papers.mgwfbp import testbed
-from gradsync.papers.mgwfbp.rows import COLUMNS, read
-from gradsync.papers.table import Table
+from gradsync.papers.table import Table, file, read
 from gradsync.settings import Settings
 from gradsync.simulate import simulate
 from gradsync.workload import Workload
 
+NUMBERS = ["iteration_seconds", "exposed_communication_seconds", "speedup", "efficiency"]
+COLUMNS = ["rung", "model", "nodes", "scheme", "assumption", *NUMBERS, "note"]
 CENTRE = "t_f=0.5 t_b, b=measured"  # the point of the band that is drawn as a line
 BEST_BUCKET = "best_constant_bucket"
 SMALLEST_FITTED = 12 * 1024  # bytes: below, the 8-node log follows another protocol (a four-fold step)
@@ -55,7 +57,7 @@ def fig9b(settings: Settings, results: Path) -> Table:
 
 
 def _fig9(model: str, settings: Settings, results: Path, published: str) -> Table:
-    frame = read(results / "tables" / "mgwfbp" / "gap.csv")
+    frame = read(file(results, "mgwfbp", "gap"))
     frame = frame[(frame.model == model) & frame.nodes.isin(settings.figure9.nodes)].drop(columns="over_optimal")
     missing = frame.iteration_seconds.isna().all()
     rows = []
@@ -107,7 +109,8 @@ def gap(settings: Settings, results: Path) -> Table:
 
 def _sweep(model: str, settings: Settings, results: Path, nodes: list[int]) -> pd.DataFrame:
     """Every scheme and the best constant bucket at every size and every point of the band."""
-    known = list(schemes.load(settings.schemes).values())
+    # the network is the paper's: one switch, and the cost of its all-reduce
+    known = [scheme for scheme in schemes.load(settings.schemes).values() if scheme.collective == NATIVE]
     assumed, reason = _assumptions(model, settings, results)
     if reason:
         rows = [

@@ -4,6 +4,11 @@ Differs from the paper in what it does not publish. GoogLeNet's layer times are 
 one node's published throughput leaves. ResNet-50's layer shares are measured here and scaled to the published
 throughput of one node; t_f is a band. The all-reduce is the log of a benchmark, that of the layers in training, or the
 paper's start-up at line rate: three different networks, and every one of them is a point of the band.
+
+TensorFlow's parameter servers are simulated transfer by transfer, on one switch whose start-up and bandwidth are those
+of which a ring would have the all-reduce of that point. A server a node; whole tensors go to the servers in turn, each
+once it is ready, however many are on their way; a sum goes back at once. TensorFlow itself is left out (its copies, its
+remote calls, and that it reads parameters only when the next iteration begins), which makes the time optimistic.
 """
 
 from __future__ import annotations
@@ -14,9 +19,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from gradsync import schemes
+from gradsync.collectives import NATIVE
 from gradsync.costs import Linear, MessageCost, alpha_beta
 from gradsync.costs.fitted import Fitted, fit
 from gradsync.errors import InputError
+from gradsync.lowering import lowered
 from gradsync.measure import third_party
 from gradsync.papers.mgwfbp import testbed
 from gradsync.settings import Settings
@@ -25,6 +32,7 @@ from gradsync.workload import Workload
 
 BENCHMARK, IN_TRAINING, LINE_RATE = "all-reduce=benchmark log", "all-reduce=layer log", "all-reduce=line rate"
 CENTRES = (IN_TRAINING, f"t_f=0.5 t_b, {IN_TRAINING}")  # the point that is drawn as a line: a model has one of them
+PARAMETER_SERVER = "tf_ps"
 LARGEST = 8  # nodes
 MEBIBYTE = 2.0**20
 
@@ -38,9 +46,15 @@ class Point(NamedTuple):
     missing: str = ""
 
 
+def compared(settings: Settings) -> list[schemes.Scheme]:
+    """What was compared on the testbed, one switch: schedules of its all-reduce, and TensorFlow's parameter servers."""
+    known = schemes.load(settings.schemes).values()
+    return [scheme for scheme in known if scheme.collective == NATIVE or scheme.name == PARAMETER_SERVER]
+
+
 def rows(model: str, settings: Settings, results: Path) -> Iterator[dict[str, Any]]:
     """Every scheme on every number of nodes at every point of the band."""
-    known = schemes.load(settings.schemes).values()
+    known = compared(settings)
     for point in _points(model, settings, results):
         for n in testbed.NODES:
             for scheme in known:
@@ -56,12 +70,17 @@ def rows(model: str, settings: Settings, results: Path) -> Iterator[dict[str, An
 
 
 def _timed(scheme: schemes.Scheme, workload: Workload, cost: MessageCost, n: int) -> dict[str, Any]:
-    plan = schemes.plan(scheme, workload, cost, n)
-    trace = simulate(plan, workload, alpha_beta.around(cost, n))
+    by_transfers = scheme.collective != NATIVE
+    plan = schemes.plan(_unlimited(scheme, workload) if by_transfers else scheme, workload, cost, n)
+    network = alpha_beta.around(cost, n)
+    # turns are alike: an update waits for all messages
+    trace = simulate(lowered(plan), workload, network, turns=2) if by_transfers else simulate(plan, workload, network)
     seconds, alone = trace.iteration_seconds(), workload.forward_seconds + workload.backward_seconds
     note = ""
     longest = max(plan.bytes_of(op.writes) for op in plan.communications())
-    if isinstance(cost, Fitted) and cost.extrapolates(longest):
+    if by_transfers:
+        note = f"transfers of {network.of('send').describe()}"
+    elif isinstance(cost, Fitted) and cost.extrapolates(longest):
         note = (
             f"longest message {longest / MEBIBYTE:.1f} MiB extrapolated from at most {cost.largest / MEBIBYTE:.1f} MiB"
         )
@@ -73,6 +92,11 @@ def _timed(scheme: schemes.Scheme, workload: Workload, cost: MessageCost, n: int
         "efficiency": alone / seconds,
         "note": note,
     }
+
+
+def _unlimited(scheme: schemes.Scheme, workload: Workload) -> schemes.Scheme:
+    """The scheme with a lane for each tensor: TensorFlow neither orders its transfers nor counts them."""
+    return scheme.model_copy(update={"options": {**scheme.options, "lanes": len(workload.layers)}})
 
 
 def _points(model: str, settings: Settings, results: Path) -> Iterator[Point]:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any, NamedTuple
 
-import yaml
-
-from gradsync.errors import InputError
+from gradsync.papers.testbed import Testbed
 from gradsync.settings import Settings
 
 MODELS = ("googlenet", "resnet50")  # Section V
@@ -34,42 +31,28 @@ class Throughput(NamedTuple):
 
 def cluster(settings: Settings) -> dict[str, Any]:
     """Its numbers; raises InputError with file and key where one that is needed is not there."""
-    try:
-        content = yaml.safe_load(Path(settings.cluster).read_text())
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise InputError(f"cluster {settings.cluster}: {' '.join(str(error).split())}") from None
+    file = Testbed(settings.cluster)
     for key in ("alpha_seconds", "link_bits_per_second", "slope_hint_seconds_per_byte"):
-        _number(content, settings, key, "value")
-    return content
+        file.number(key, "value")
+    found: dict[str, Any] = file.content
+    return found
 
 
 def startups(settings: Settings) -> dict[int, float]:
     """The published start-up a in seconds at each number of nodes; raises InputError where it is not there."""
-    content = cluster(settings)
-    return {n: _number(content, settings, "allreduce_startup_seconds", "value", n) for n in NODES}
+    file = Testbed(settings.cluster)
+    return {n: file.number("allreduce_startup_seconds", "value", n) for n in NODES}
 
 
 def throughput(settings: Settings, model: str) -> Throughput:
     """What the paper's figures of a model are drawn from; raises InputError where it is not there."""
-    content = cluster(settings)
+    file = Testbed(settings.cluster)
 
     def number(*keys: str | int) -> float:
-        return _number(content, settings, "drawn_throughput", model, *keys)
+        return file.number("drawn_throughput", model, *keys)
 
     return Throughput(
         number("images_per_node"),
         number("one_node"),
         {scheme: {n: number(scheme, n) for n in NODES} for scheme in DRAWN},
     )
-
-
-def _number(content: Any, settings: Settings, *keys: str | int) -> float:
-    found = content
-    for key in keys:
-        try:
-            found = found[key]
-        except (KeyError, TypeError):
-            found = None
-    if not isinstance(found, int | float):
-        raise InputError(f"cluster {settings.cluster}: {'.'.join(map(str, keys))}: needs a number")
-    return found

@@ -16,17 +16,17 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator, ScalarFormatter
 
 from gradsync.papers.mgwfbp import allreduce_times, convergence, gradient_sizes, simulated_testbed, speedups
-from gradsync.papers.mgwfbp.rows import read
+from gradsync.papers.table import file, read
 from gradsync.render import panels
 from gradsync.settings import Settings
 
-SHOWN = ("wfbp", "single", "mgwfbp", "optimal")
+SHOWN = ("wfbp", "single", "mgwfbp", "optimal", "tf_ps")
 SHORT = {"wfbp": "WF.", "single": "S.E.", "mgwfbp": "M.W."}  # the paper's own, in Fig. 8
 COMPUTATION, COMMUNICATION = "#0072B2", "#D55E00"
 
 
 def _table(results: Path, name: str, columns: list[str]) -> pd.DataFrame:
-    return read(results / "tables" / "mgwfbp" / f"{name}.csv", columns)
+    return read(file(results, "mgwfbp", name), columns)
 
 
 def fig5a(settings: Settings, results: Path) -> tuple[Figure, pd.DataFrame]:
@@ -144,7 +144,7 @@ def _speedup_panel(axes: Axes, frame: pd.DataFrame, settings: Settings) -> None:
     ]
     if not frame[(frame.rung == "measured") & frame.speedup.notna()].empty:
         handles.append(Line2D([], [], color="black", marker="o", linestyle="", label="measured here, 95 %"))
-    axes.legend(handles=handles, fontsize=7, loc="upper left")
+    axes.legend(handles=handles, fontsize=7, loc="lower right")
 
 
 def _speedup_figure(name: str, title: str, settings: Settings, results: Path) -> tuple[Figure, pd.DataFrame]:
@@ -158,9 +158,7 @@ def _speedup_figure(name: str, title: str, settings: Settings, results: Path) ->
     left.set_title("\n".join([f"{title}(a) {model}", *(f"simulated line: {point}" for point in centre)]), loc="left")
     missing = frame[(frame.rung == "simulated") & frame.iteration_seconds.isna() & (frame.assumption != "")]
     if not missing.empty:
-        left.text(
-            0.98, 0.02, "simulated: logs missing, see the table", ha="right", fontsize=7, transform=left.transAxes
-        )
+        left.text(0.02, 0.96, "simulated: logs missing, see the table", ha="left", fontsize=7, transform=left.transAxes)
     if accuracy.empty:
         panels.say(right, f"{title}(b): no whole epoch of {model} in this configuration.")
         return figure, frame

@@ -7,8 +7,7 @@ from pathlib import Path
 import pandas as pd
 
 from gradsync.costs.interference import Interference
-from gradsync.papers.mgwfbp.rows import TABLE
-from gradsync.papers.table import Table
+from gradsync.papers.table import BY_SCHEME, Table
 from gradsync.settings import Settings
 
 UNKNOWN = (float("nan"), float("nan"))  # of factors that somebody wrote by hand
@@ -19,10 +18,10 @@ CAPTION = (
 )
 
 
-def slowdown(settings: Settings, results: Path) -> Table:
-    """A row a launch and message size; measured apart from the runs that it helps to predict."""
+def slowdown(paper: str, settings: Settings, results: Path) -> Table:
+    """A row a launch of a paper and message size; measured apart from the runs that it helps to predict."""
     rows = []
-    for job in settings.training:
+    for job in filter(lambda job: job.profile_iterations, settings.of(paper)):
         found = Interference.load(results / "profile" / job.job / "interference.json", job.ranks)
         for point in found.points:
             low, high = point.computation_interval or UNKNOWN
@@ -43,8 +42,8 @@ def slowdown(settings: Settings, results: Path) -> Table:
                 }
             )
     if not rows:
-        nothing = "no training in this configuration"
-        return Table(pd.DataFrame(columns=TABLE), pd.DataFrame({"model": [nothing]}), f"Slow-down: {nothing}.")
+        nothing = f"no training for {paper} in this configuration"
+        return Table(pd.DataFrame(columns=BY_SCHEME), pd.DataFrame({"model": [nothing]}), f"Slow-down: {nothing}.")
     frame = pd.DataFrame(rows)
     display = pd.DataFrame(
         {

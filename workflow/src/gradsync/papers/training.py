@@ -10,15 +10,14 @@ import numpy as np
 import pandas as pd
 
 from gradsync.errors import InputError
-from gradsync.papers.mgwfbp.rows import TABLE
-from gradsync.papers.table import Table
+from gradsync.papers.table import BY_SCHEME, Table
 from gradsync.results import Result
 from gradsync.settings import Settings, Training
 
 FROM_RESULT = (
     *("messages", "iteration_seconds", "iteration_seconds_low", "iteration_seconds_high"),
     *("exposed_communication_seconds", "busy_computation_seconds", "computation_seconds"),
-    *("ratio_to_wfbp", "ratio_to_wfbp_low", "ratio_to_wfbp_high", "speedup", "speedup_low", "speedup_high"),
+    *("speedup", "speedup_low", "speedup_high"),
     *("pairs", "seeds", "accuracy", "accuracy_low", "accuracy_high"),
 )
 PREDICTED = (
@@ -27,15 +26,15 @@ PREDICTED = (
 )
 
 
-def training(settings: Settings, results: Path) -> Table:
-    """The real runs: iteration time, ratio to WFBP, prediction, slow-down, accuracy, conformance."""
-    rows = [row for job in settings.training for row in _rows(job, results)]
+def training(paper: str, settings: Settings, results: Path) -> Table:
+    """The real runs of a paper: iteration time, ratio to WFBP, prediction, slow-down, accuracy, conformance."""
+    rows = [row for job in settings.of(paper) for row in _rows(job, results)]
     if not rows:
-        nothing = "no training in this configuration"
-        return Table(pd.DataFrame(columns=TABLE), pd.DataFrame({"model": [nothing]}), f"Real training: {nothing}.")
+        nothing = f"no training for {paper} in this configuration"
+        return Table(pd.DataFrame(columns=BY_SCHEME), pd.DataFrame({"model": [nothing]}), f"Real training: {nothing}.")
     frame = pd.DataFrame(rows)
     measured = frame[frame.rung == "measured"]
-    display = pd.DataFrame([_display(row) for _, row in measured.iterrows()])
+    display = pd.DataFrame([_display(row) for _, row in measured.iterrows()]).fillna("-")
     return Table(frame, display, _caption(measured))
 
 
@@ -45,8 +44,9 @@ def _rows(job: Training, results: Path) -> list[dict[str, Any]]:
     found = []
     for name in _json(folder / "schemes.json"):
         result = Result.load(folder / name / "result.json")
-        base = {"model": result.model, "nodes": result.ranks, "scheme": name, "assumption": ""}
+        base = {"model": result.model, "nodes": result.ranks, "scheme": name, "assumption": "", "launch": job.job}
         row = {"rung": "measured", **base, **{key: result.summary.get(key, np.nan) for key in FROM_RESULT}}
+        row |= {"batch": result.settings.get("batch", np.nan), **_ratio(result)}
         # computation beside messages against computation alone, on the same cores
         row["slowdown"] = row["busy_computation_seconds"] / row["computation_seconds"]
         row |= {key: result.conformance.get(key) for key in ("oracle_difference", "difference_to_first")}
@@ -70,6 +70,15 @@ def _rows(job: Training, results: Path) -> list[dict[str, Any]]:
     return found
 
 
+def _ratio(result: Result) -> dict[str, Any]:
+    """Iteration time over that of the launch's reference, with its interval."""
+    for key, value in result.summary.items():
+        if key.startswith("ratio_to_") and not key.endswith(("_low", "_high")):
+            ends = {f"ratio{end}": result.summary.get(f"{key}{end}", np.nan) for end in ("_low", "_high")}
+            return {"reference": key.removeprefix("ratio_to_"), "ratio": value, **ends}
+    return {"reference": "", "ratio": np.nan, "ratio_low": np.nan, "ratio_high": np.nan}
+
+
 def _display(row: Any) -> dict[str, Any]:
     def interval(key: str, scale: float, digits: int) -> str:
         if pd.isna(row[key]):
@@ -83,10 +92,11 @@ def _display(row: Any) -> dict[str, Any]:
     return {
         "model": row.model,
         "ranks": row.nodes,
+        "batch": number(row.batch, ".0f"),
         "contender": row.scheme,
         "messages": number(row.messages, ".0f"),
         "iteration ms": interval("iteration_seconds", 1e3, 1),
-        "over wfbp": interval("ratio_to_wfbp", 1, 3),
+        **({f"over {row.reference}": interval("ratio", 1, 3)} if row.reference else {}),
         "speed-up": interval("speedup", 1, 2),
         "exposed ms": number(1e3 * row.exposed_communication_seconds, ".1f"),
         "computation slowed": number(row.slowdown, ".2f"),
@@ -113,13 +123,20 @@ def _caption(measured: pd.DataFrame) -> str:
         "how the two slow one another down. Mean error:"
     )
     parts = []
-    for (model, nodes), part in measured.groupby(["model", "nodes"], sort=False):
+    for _, part in measured.groupby("launch", sort=False):
         told = part.dropna(subset="predicted_over_measured")
         if len(told):
             error = (told.predicted_over_measured - 1).abs().mean()
             plain = (told.predicted_over_measured_without_interference - 1).abs().mean()
-            parts.append(f"{model} on {nodes} ranks {error:.0%} ({plain:.0%} without the slow-down)")
+            parts.append(f"{titled(part)} {error:.0%} ({plain:.0%} without the slow-down)")
     return f"{caption} {', '.join(parts)}."
+
+
+def titled(launch: pd.DataFrame) -> str:
+    """What a launch is called, from its rows: model, ranks, and its own name where it has one."""
+    row = launch.iloc[0]
+    own = row.launch.removeprefix(f"{row.model}-{row.nodes}").lstrip("-")
+    return f"{row.model} on {row.nodes} ranks" + (f" ({own})" if own else "")
 
 
 def _prediction(path: Path) -> dict[str, Any]:

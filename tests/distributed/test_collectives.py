@@ -1,0 +1,30 @@
+"""Every collective executed by transfers between real Gloo ranks: sums, traces, memory."""
+
+from itertools import pairwise
+
+import pytest
+
+from gradsync import collectives
+from rank_programs import MESSAGES
+
+ACCURACY = {"float64": 1e-12, "float32": 1e-5}
+
+
+@pytest.mark.parametrize("ranks", range(2, 10))
+def test_every_collective_sums_messages_of_any_size(on_ranks, ranks):
+    results = on_ranks("all_collectives", ranks)
+    assert {name for name, _ in results[0]} == set(collectives.names())
+    for rank, found in enumerate(results):
+        for (name, dtype), (error, _) in found.items():
+            assert error < ACCURACY[dtype], (name, dtype, rank)
+
+
+@pytest.mark.parametrize("ranks", [4, 9])
+def test_a_collective_is_one_operation_of_its_lane(on_ranks, ranks):
+    for (name, _), (_, trace) in on_ranks("all_collectives", ranks)[1].items():
+        for turn in range(trace.turns):
+            spans = trace.of(1, turn)
+            assert sorted(span.operation for span in spans) == [f"message{i}" for i in range(len(MESSAGES) + 1)], name
+            first = [span for span in spans if span.lane == "first"]
+            assert [span.bytes for span in first] == [span.bytes for span in sorted(first, key=lambda it: it.start)]
+            assert all(before.end <= after.start for before, after in pairwise(first))

@@ -1,0 +1,126 @@
+"""`gradsync collective`: what it gives, its symbolic verdict, and every bad input in one line that names the option."""
+
+import importlib
+import json
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from gradsync import collectives
+from gradsync.cli import main
+
+GIVEN = ("--bytes", "18e6", "--alpha", "0.5", "--bandwidth", "1e6")
+CUBE = ("bml", "--topology", "bcube:3,2", *GIVEN)
+
+
+@pytest.fixture
+def run(capsys):
+    """run(argument, ...): (exit status, output, errors)."""
+
+    def call(*arguments):
+        status = main(["collective", *arguments])
+        ended = capsys.readouterr()
+        return status, ended.out, ended.err
+
+    return call
+
+
+def test_it_gives_time_rounds_bytes_and_switches(run):
+    """BML on BCube(3,2): 4 rounds, 16/18 T_F; a server sends 16 pieces of 1 MB a thread, over two links."""
+    status, out, _ = run(*CUBE, "--json")
+    found = json.loads(out)
+    assert status == 0
+    assert found["seconds"] == pytest.approx(4 * 0.5 + 16.0, rel=1e-12)
+    assert (found["a_seconds"], found["b_seconds_per_byte"]) == pytest.approx((2.0, 16 / 18e6))
+    assert (found["rounds"], found["transfers"], found["ranks"], found["bytes"]) == (4, 144, 9, 18_000_000)
+    assert (found["switches"], found["ports"], found["nics"]) == (6, 18, 18)
+    assert (found["bytes_sent_per_rank"], found["most_loaded_link_bytes"]) == pytest.approx((32e6, 16e6))
+    assert "check" not in found
+    assert "switches: 6" in run(*CUBE)[1]
+
+
+def test_without_a_topology_it_is_made_for_the_ranks(run):
+    found = json.loads(run("hierarchical", "--ranks", "8", *GIVEN, "--json")[1])
+    assert (found["topology"], found["ranks"]) == ("dense_gpu:2,4", 8)
+    found = json.loads(run("ring", "--topology", "bcube:3,2", "--ranks", "6", *GIVEN, "--json")[1])
+    assert (found["topology"], found["ranks"], found["rounds"]) == ("bcube:3,2", 6, 10)
+
+
+def test_speeds_by_kind_latency_and_gamma(run):
+    options = ("--bandwidth", "inside=8e6,between=1e6", "--latency", "inside=0.25,between=1", "--gamma", "1e-6")
+    found = json.loads(run("hierarchical", "--topology", "dense_gpu:2,4", *GIVEN, *options, "--json")[1])
+    size = 18e6
+    assert found["a_seconds"] == pytest.approx(4 * 0.5 + 2 * 0.5 + 2 * 2.5)
+    added = 1e-6 * size * (3 / 4 + 1 / 8)
+    assert found["seconds"] - found["a_seconds"] == pytest.approx(2 * size * (0.75 / 8e6 + 0.5 / 1e6) + added)
+
+
+def test_the_symbolic_verdict_and_what_fails_it(run, monkeypatch):
+    status, out, _ = run(*CUBE, "--check", "--json")
+    assert (status, json.loads(out)["check"]) == (0, "passed")
+    bml = collectives.get("bml")
+    whole = bml.rounds
+    monkeypatch.setattr(bml, "rounds", lambda shape, root: list(whole(shape, root))[:-1])
+    status, out, error = run(*CUBE, "--check", "--json")
+    found = json.loads(out)
+    assert status == 1
+    assert (found["check"], found["rounds"]) == ("failed", 3)
+    assert error == f"gradsync: {found['failure']}\n"
+    assert "after round 3, the last, rank 0 lacks the contribution of" in error
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("bml", *GIVEN), "give --topology (with numbers, as bcube:3,2), or --ranks"),
+        (("bml", "--topology", "bcube", *GIVEN), "--topology bcube: write its numbers"),
+        (("bml", "--topology", "bcube:1,2", *GIVEN), "--topology: topology 'bcube:1,2': N = 1: at least 2"),
+        (("bml", "--topology", "ring:3", *GIVEN), "topology 'ring' does not exist; there are: bcube"),
+        (("bml", "--topology", "bcube:3,2", "--ranks", "10", *GIVEN), "--ranks: topology 'bcube:3,2' holds 1 to 9"),
+        (("bml", "--topology", "bcube:3,2", "--ranks", "6", *GIVEN), "bcube:3,2 with 6 ranks: collective 'bml' needs"),
+        (("bml", "--topology", "switch:4", *GIVEN), "--topology switch:4 with 4 ranks: collective 'bml' sends on all"),
+        (("bml", "--ranks", "7", *GIVEN), "--ranks: topology 'bcube': 7 is no n^k"),
+        (("ring", "--ranks", "0", *GIVEN), "--ranks 0: must be a whole number of at least 1"),
+        (("ring", "--ranks", "2.5", *GIVEN), "--ranks 2.5: must be a whole number"),
+        (("ring", "--ranks", "many", *GIVEN), "--ranks many: must be a whole number"),
+        (("ring", "--ranks", "1e30", *GIVEN), "ranks: 1 to 16777216"),
+        (("ps_p2p", "--ranks", "5000", *GIVEN), "'ps_p2p' sends N(N-1) messages a round"),
+        (("native", "--ranks", "4", *GIVEN), "'native' is the backend's own"),
+        (("gossip", "--ranks", "4", *GIVEN), "collective 'gossip' does not exist"),
+        ((*CUBE, "--bytes", "0"), "--bytes 0: must be a whole number"),
+        ((*CUBE, "--alpha", "-1"), "--alpha -1: must be a finite number of seconds, not negative"),
+        ((*CUBE, "--alpha", "nan"), "--alpha nan"),
+        ((*CUBE, "--bandwidth", "0"), "--bandwidth 0: must be a finite number of bytes per second, above 0"),
+        ((*CUBE, "--bandwidth", "fast"), "--bandwidth fast"),
+        ((*CUBE, "--bandwidth", "inside=1"), "--bandwidth inside=1: topology 'bcube:3,2' has no 'inside' links"),
+        ((*CUBE, "--bandwidth", "link=1,link=2"), "--bandwidth link=1,link=2: give one number, or KIND=NUMBER"),
+        ((*CUBE, "--bandwidth", "link=x"), "--bandwidth link x"),
+        ((*CUBE, "--latency", "-1"), "--latency -1"),
+        ((*CUBE, "--latency", "wire=1"), "--latency wire=1: topology"),
+        ((*CUBE, "--gamma", "inf"), "--gamma inf: must be a finite number of seconds per byte"),
+        (("bml", "--topology", "bcube:16,4", *GIVEN, "--check"), "too large to be checked"),
+    ],
+)
+def test_bad_input_is_one_line(run, arguments, message):
+    status, out, error = run(*arguments)
+    assert status == 2
+    assert out == ""
+    assert message in error
+    assert error.count("\n") == 1
+
+
+def test_a_long_computation_tells_a_terminal_how_far_it_is(monkeypatch, capsys):
+    command = importlib.import_module("gradsync.commands.collective")
+    assert command._progress("timed") is None  # nobody would see it
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    now = iter([0.0, 1.0, 3.5, 3.6, 5.0])
+    monkeypatch.setattr(command, "time", SimpleNamespace(monotonic=lambda: next(now)))
+    tell = command._progress("timed")
+    assert tell is not None
+    for rounds in range(1, 5):
+        tell(rounds, 10 * rounds)
+    assert capsys.readouterr().err.splitlines() == [
+        "gradsync: 2 rounds, 20 transfers timed in 4 s",
+        "gradsync: 4 rounds, 40 transfers timed in 5 s",
+    ]

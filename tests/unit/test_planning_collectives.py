@@ -1,0 +1,136 @@
+"""`gradsync plan` and `simulate` of schemes with a collective and a topology of their own: what their messages cost."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gradsync.cli import main
+from gradsync.plan import Plan
+
+ROOT = Path(__file__).parents[2]
+ALPHA, BANDWIDTH = 1e-4, 1e9
+LINKS = f"alpha={ALPHA},bandwidth={BANDWIDTH}"
+SIZE = 9_000_000
+BML = 2 * 2 * ALPHA + 2 * (9 - 1) / (2 * 9) * SIZE / BANDWIDTH  # 2k rounds; 2(N-1)/(kN) T_F
+RING = 2 * 8 * ALPHA + 2 * 8 / 9 * SIZE / BANDWIDTH
+
+
+@pytest.fixture
+def plan(tmp_path, monkeypatch, capsys):
+    """plan(argument, ...): what `gradsync plan` of one layer of SIZE bytes says, or its error where it has one."""
+    monkeypatch.chdir(ROOT)
+    layer = {"name": "all", "bytes": SIZE, "backward_seconds": 1.0}
+    content = {"version": 1, "name": "net", "forward_seconds": 1.0, "layers": [layer], "statistics": 1000}
+    workload = tmp_path / "workload.json"
+    workload.write_text(json.dumps(content))
+
+    def call(*arguments: object, command: str = "plan") -> Any:
+        given = [command, "--workload", workload, "--json", *arguments]
+        status = main([str(argument) for argument in given])
+        out, err = capsys.readouterr()
+        return json.loads(out) if status == 0 else err
+
+    return call
+
+
+@pytest.mark.parametrize(
+    ("arguments", "topology", "seconds"),
+    [
+        (["--schedule", "bml"], "bcube:3,2", BML),
+        (["--schedule", "single", "--collective", "bml"], "bcube:3,2", BML),
+        (["--schedule", "bml", "--schemes", "config/schemes.yaml"], "bcube:3,2", BML),
+        (["--schedule", "bml", "--topology", "bcube:9,1"], "bcube:9,1", 2 * ALPHA + 2 * 8 / 9 * SIZE / BANDWIDTH),
+        (["--schedule", "ring"], "switch:9", RING),
+        (["--schedule", "wfbp"], "switch:9", RING),  # the backend's own is taken for a ring
+        (["--schedule", "hierarchical", "--ranks-a-node", 9], "dense_gpu:1,9", 2 * ALPHA + (RING - 16 * ALPHA)),
+    ],
+)
+def test_links_give_the_cost_of_the_very_collective(plan, tmp_path, arguments, topology, seconds):
+    file = tmp_path / "plan.json"
+    options = ("--ranks", 9, "--allreduce", LINKS, "--statistics", "local")
+    answer = plan(*arguments, *options, "--output", file)
+    assert answer["topology"] == topology
+    assert answer["exposed_communication_seconds"] == pytest.approx(seconds, rel=1e-9)
+    assert Plan.from_json(file.read_text()).provenance["topology"] == topology
+    timed = plan("--plan", file, "--allreduce", LINKS, command="simulate")
+    assert timed["iteration_seconds"] == pytest.approx(answer["iteration_seconds"], rel=1e-12)
+
+
+def test_measured_points_of_the_very_collective_are_taken(plan, tmp_path):
+    points, file = tmp_path / "points.csv", tmp_path / "plan.json"
+    rows = [(9, "", 1e-3), (9, "bml-3x3", 0.5), (4, "bml-2x2", 0.25), (9, "ring-9", 2.0)]
+    lines = [f"{n},{size},{seconds},{name}" for n, name, seconds in rows for size in (4, SIZE)]
+    points.write_text("\n".join(["ranks,bytes,seconds,collective", *lines]) + "\n")
+    options = ("--allreduce", points, "--statistics", "local")
+    for name, ranks, seconds in (("bml", 9, 0.5), ("bml", 4, 0.25), ("ring", 9, 2.0), ("wfbp", 9, 1e-3)):
+        answer = plan("--schedule", name, "--ranks", ranks, *options, "--output", file)
+        assert answer["exposed_communication_seconds"] == pytest.approx(seconds, rel=1e-9)
+        timed = plan("--plan", file, "--allreduce", points, command="simulate")
+        assert timed["exposed_communication_seconds"] == pytest.approx(seconds, rel=1e-9)
+    assert "points.csv: has times of the backend's own, bml-2x2, bml-3x3, ring-9, not of ps_p2p-9" in plan(
+        "--schedule", "ps_p2p", "--ranks", 9, *options
+    )
+
+
+@pytest.mark.parametrize(("native", "seconds"), [("", 2.5), ("9,4,16,\n9,8,16,\n", 4.5)])
+def test_other_messages_follow_from_the_backends_own_all_reduce(plan, tmp_path, native, seconds):
+    """A broadcast of log2(9) steps, each a 16th of the start-up of the all-reduce: 16 s make it end after backward."""
+    points, file = tmp_path / "points.csv", tmp_path / "plan.json"
+    points.write_text(f"ranks,bytes,seconds,collective\n{native}9,4,0.5,bml-3x3\n9,8,0.5,bml-3x3\n")
+    answer = plan("--schedule", "bml", "--ranks", 9, "--allreduce", points, "--output", file)
+    assert Plan.from_json(file.read_text()).communications()[0].kind == "broadcast"
+    assert answer["iteration_seconds"] == pytest.approx(seconds if not native else 1 + math.log2(9) + 0.5, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "wanted"),
+    [
+        (["bml", "--allreduce", "alpha=1"], "give alpha=SECONDS,bandwidth=BYTES_PER_SECOND"),
+        (["bml", "--allreduce", "bandwidth=1,a=2"], "give alpha=SECONDS,bandwidth=BYTES_PER_SECOND"),
+        (["bml", "--allreduce", "alpha=1,bandwidth=fast"], "alpha and bandwidth must be numbers"),
+        (["bml", "--allreduce", "alpha=1,bandwidth=0"], "bandwidth 0 B/s: must be finite and above 0"),
+        (["bml", "--allreduce", "alpha=nan,bandwidth=1"], "alpha nan s: must be finite and not negative"),
+        (["bml", "--allreduce", LINKS, "--topology", "switch"], "scheme 'bml': collective 'bml' sends on all levels"),
+        (["bml", "--allreduce", LINKS, "--topology", "bcube:2,2"], "'bcube:2,2' holds 1 to 4 ranks, not 9"),
+        (["bml", "--allreduce", LINKS, "--ranks", "10"], "scheme 'bml': topology 'bcube': 10 is no n^k"),
+        (["wfbp", "--allreduce", LINKS, "--collective", "nosuch"], "collective 'nosuch' does not exist"),
+        (["bml", "--allreduce", LINKS, "--ranks-a-node", "0"], "--ranks-a-node 0: at least 1"),
+        (["bml", "--cluster", "nosuch.yaml"], "all-reduces of the backend's own were measured there, none of 'bml'"),
+    ],
+)
+def test_what_cannot_be_costed_is_refused_in_one_line(plan, arguments, wanted):
+    ranks = () if "--ranks" in arguments else ("--ranks", 9)
+    error = plan("--schedule", *arguments, *ranks)
+    assert error.startswith("gradsync: ")
+    assert error.count("\n") == 1
+    assert wanted in error
+
+
+# Where ranks are
+
+
+@pytest.mark.parametrize(
+    ("topology", "nodes", "well"),
+    [
+        ("dense_gpu:2,2", "aabb", True),
+        ("dense_gpu:2,2", "abab", False),
+        ("dense_gpu:2,2", "aaab", False),
+        ("dense_gpu:4,1", "aabb", False),  # more links between nodes than there are nodes
+        ("dense_gpu:4,1", "abcd", True),
+        ("dense_gpu:1,4", "aabb", False),
+        ("dense_gpu:2,2", "aaaa", True),  # on one machine any topology is pretended
+        ("bcube:2,2", "abab", True),  # says nothing of machines
+        ("", "abab", True),  # a plan made by hand
+    ],
+)
+def test_ranks_that_are_not_where_the_topology_has_them_are_named(topology, nodes, well):
+    from gradsync.runtime.hosts import misplaced
+
+    plan = Plan("p", 4, (), (), (), {"topology": topology} if topology else {})
+    said = misplaced(plan, list(nodes))
+    assert said == [] if well else (len(said) == 1 and f"topology {topology} has " in said[0])

@@ -1,0 +1,211 @@
+"""Every collective leaves each contribution once on every rank; broken ones are refused with the place; Fig. 4."""
+
+import itertools
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gradsync import collectives, symbolic
+from gradsync.collectives import Round
+from gradsync.errors import InputError, RunError
+
+SHAPES = {
+    "bml": [(3, 3), (2, 2, 2), (4, 4), (2, 2, 2, 2), (3, 3, 3)],
+    "hierarchical": [(3, 2), (2, 3, 4), (4, 1, 3), (1, 5), (2, 2, 2, 2)],
+    "torus2d": [(3, 4), (5, 2), (1, 6), (6, 1), (4, 4)],
+}
+
+
+@pytest.mark.parametrize("name", collectives.names())
+def test_every_collective_sums(name):
+    for shape in [*((n,) for n in range(1, 21)), *SHAPES.get(name, [])]:
+        symbolic.verify(name, shape)
+
+
+@pytest.mark.parametrize("name", ["ps_central", "ps_tensor"])
+def test_any_rank_may_be_the_server(name):
+    for root in range(5):
+        symbolic.verify(name, (5,), root)
+        push, pull = collectives.rounds(name, (5,), root)
+        assert set(push.destination) == set(pull.source) == {root}
+
+
+def test_256_servers_and_more_ranks_than_a_word_has_bits():
+    symbolic.verify("bml", (4, 4, 4, 4))
+    symbolic.verify("ring", (130,))
+
+
+# Fig. 4: what server [i, j] of BCube(3,2) holds after 0 to 4 steps, thread 0 and thread 1
+FIGURE_4 = (
+    ("<0,*,*>([{i},{j}])", "<1,*,*>([{i},{j}])"),
+    ("<0,*,{j}>([{i},*])", "<1,{i},*>([*,{j}])"),
+    ("<0,{i},{j}>([*,*])", "<1,{i},{j}>([*,*])"),
+    ("<0,*,{j}>([*,*])", "<1,{i},*>([*,*])"),
+    ("<0,*,*>([*,*])", "<1,*,*>([*,*])"),
+)
+
+
+def test_the_45_server_states_of_the_papers_figure():
+    found = list(symbolic.states("bml", (3, 3)))
+    assert len(found) == len(FIGURE_4)
+    for state, texts in zip(found, FIGURE_4, strict=True):
+        for i, j in itertools.product(range(3), repeat=2):
+            assert symbolic.patterns(state, 3 * i + j) == tuple(text.format(i=i, j=j) for text in texts)
+
+
+def test_states_are_what_is_there_and_stay_as_they_were():
+    first, *_, last = symbolic.states("ring", (3,))
+    assert [first.contributors(rank, 0) for rank in range(3)] == [[0], [1], [2]]
+    assert last.contributors(2, 1) == [0, 1, 2]
+
+
+def test_what_is_no_pattern_is_not_written_as_one():
+    state = list(symbolic.states("bml", (3, 3)))[1]
+    state.bits[4, 0] = 0b111 << 6  # of another thread's range: servers 6, 7, 8 instead of 3, 4, 5
+    state.bits[4, 3] = 0b111 << 6
+    with pytest.raises(ValueError, match="rank 4, thread 0"):
+        symbolic.patterns(state, 4)
+
+
+# Broken collectives
+
+
+def broken(monkeypatch, name: str, change: Callable[[int, Round], Round | None]) -> None:
+    """`change` is given number (from 1) and round, and gives another, or None for none."""
+    module = collectives.get(name)
+    whole = module.rounds
+
+    def rounds(shape, root=0):
+        changed = (change(number, step) for number, step in enumerate(whole(shape, root), start=1))
+        return (step for step in changed if step is not None)
+
+    monkeypatch.setattr(module, "rounds", rounds)
+
+
+def edited(step: Round, at: int, **values: int) -> Round:
+    """The round with other values in transfer `at`."""
+    arrays = {key: np.array(getattr(step, key)) for key in values}
+    for key, value in values.items():
+        arrays[key][at] = value
+    return step._replace(**arrays)
+
+
+def without(step: Round, at: int) -> Round:
+    return step._replace(**{key: np.delete(getattr(step, key), at) for key in Round._fields if key != "adds"})
+
+
+def twice(step: Round, at: int) -> Round:
+    return step._replace(
+        **{key: np.append(getattr(step, key), getattr(step, key)[at]) for key in Round._fields if key != "adds"}
+    )
+
+
+# collective, shape, what is wrong with a round, and what is said of it
+BROKEN = {
+    "a round dropped": (
+        "ring",
+        (4,),
+        lambda number, step: None if number == 2 else step,
+        "after round 5, the last, rank 0 lacks the contribution of ranks 0, 1 in piece 0 "
+        "(16 incomplete piece(s) in all)",
+    ),
+    "a sum sent twice": (
+        "ring",
+        (4,),
+        lambda number, step: twice(step, 1) if number == 2 else step,
+        "round 2: rank 2 adds the contribution of ranks 0, 1 to piece 0 a second time, from rank 1",
+    ),
+    "an own contribution sent back": (
+        "recursive_doubling",
+        (4,),
+        lambda number, step: edited(step, 1, destination=0) if number == 2 else step,
+        "round 2: rank 0 adds the contribution of ranks 0, 1 to piece 0 a second time, from rank 1",
+    ),
+    "a wrong piece": (
+        "ring",
+        (4,),
+        lambda number, step: edited(step, 0, first=3) if number == 1 else step,
+        "round 2: rank 1 adds the contribution of rank 0 to piece 3 a second time, from rank 0",
+    ),
+    "two copies of one piece": (
+        "ps_p2p",
+        (4,),
+        lambda number, step: edited(step, 0, first=2) if number == 2 else step,
+        "round 2: ranks 0 and 2 both replace piece 2 of rank 1: which of them comes last is left to chance",
+    ),
+    "a transfer beyond the pieces": (
+        "ring",
+        (4,),
+        lambda number, step: edited(step, 0, first=4) if number == 3 else step,
+        "round 3: rank 0 sends 1 piece(s) from piece 4 on to rank 1: there are pieces 0 to 3",
+    ),
+    "a transfer of nothing": (
+        "ring",
+        (4,),
+        lambda number, step: edited(step, 0, pieces=0) if number == 3 else step,
+        "round 3: rank 0 sends 0 piece(s) from piece 2 on to rank 1: there are pieces 0 to 3",
+    ),
+    "a rank too many": (
+        "ring",
+        (4,),
+        lambda number, step: edited(step, 3, destination=4) if number == 1 else step,
+        "round 1: rank 3 sends 1 piece(s) from piece 3 on to rank 4: there are ranks 0 to 3",
+    ),
+    "a rank below 0": (
+        "ring",
+        (4,),
+        lambda number, step: edited(step, 3, source=-1) if number == 1 else step,
+        "round 1: rank -1 sends 1 piece(s) from piece 3 on to rank 0: there are ranks 0 to 3",
+    ),
+    "a rank that sends to itself": (
+        "ring",
+        (4,),
+        lambda number, step: edited(step, 2, destination=2) if number == 6 else step,
+        "round 6: rank 2 sends 1 piece(s) from piece 1 on to rank 2: a rank doesn't send to itself",
+    ),
+    "a copy of a part": (
+        "bml",
+        (3, 3),
+        lambda number, step: edited(step, 0, pieces=2) if number == 4 else step,
+        "after round 4, the last, rank 1 lacks the contribution of ranks 0, 2, 3, 4, 5 and 3 more in piece 2 "
+        "(1 incomplete piece(s) in all)",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", BROKEN)
+def test_a_broken_collective_is_refused_with_the_place(monkeypatch, fault):
+    name, shape, change, text = BROKEN[fault]
+    broken(monkeypatch, name, change)
+    with pytest.raises(RunError) as caught:
+        symbolic.verify(name, shape)
+    assert str(caught.value) == f"collective {name!r} on {' x '.join(map(str, shape))} ranks: {text}"
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_no_transfer_is_dispensable_none_may_come_twice_and_each_piece_counts(data):
+    """Whichever transfer of whichever collective is left out, doubled or moved by a piece: it is found."""
+    name = data.draw(st.sampled_from(collectives.names()))
+    shape = data.draw(st.sampled_from([(n,) for n in range(2, 9)] + SHAPES.get(name, [])))
+    whole = list(collectives.rounds(name, shape))
+    number = data.draw(st.integers(0, len(whole) - 1))
+    at = data.draw(st.integers(0, len(whole[number].source) - 1))
+    change = data.draw(st.sampled_from([without, twice, lambda step, i: edited(step, i, first=step.first[i] + 1)]))
+    with pytest.MonkeyPatch.context() as patch:
+        broken(patch, name, lambda n, step: change(step, at) if n == number + 1 else step)
+        with pytest.raises(RunError):
+            symbolic.verify(name, shape)
+
+
+def test_what_is_too_large_or_declares_something_else_is_refused(monkeypatch):
+    with pytest.raises(InputError, match=r"'bml' on 16 x 16 x 16 x 16 ranks: too large.*262144 pieces.*GiB"):
+        symbolic.verify("bml", (16,) * 4)
+    with pytest.raises(InputError, match="needs levels of one size"):
+        symbolic.verify("bml", (3, 2))
+    monkeypatch.setattr(collectives.get("ring"), "POSTCONDITION", "gather")
+    with pytest.raises(InputError, match="'ring' declares the postcondition 'gather'"):
+        symbolic.verify("ring", (3,))

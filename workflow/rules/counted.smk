@@ -1,0 +1,69 @@
+# Launches that are not profiled (profile_iterations: 0): planned from operations counted on the model, at the rates of
+# `estimate` in the configuration. Nothing is predicted of them.
+COUNTED = [job for job, training in JOBS.items() if not training.profile_iterations]
+
+
+rule counted:
+    input:
+        image=IMAGE_INPUT,
+    output:
+        workload=counted_file("{job}"),
+    log:
+        f"{RESULTS}/logs/counted/{{job}}.log",
+    localrule: True
+    threads: 1
+    params:
+        model=lambda wildcards: flags(JOBS[wildcards.job], "model", "size", "batch"),
+        teraflops=SETTINGS.estimate.teraflops,
+        code=code("measure/operations.py", "runtime/models.py", "workload.py"),
+    shell:
+        "python -m gradsync measure operations {params.model} --teraflops {params.teraflops} --output {output.workload}"
+        " >{log} 2>&1 || {{ cat {log} >&2; exit 1; }}"
+
+
+rule counted_model:
+    # Of one sample, at 1e12 operations a second, to be scaled to what a testbed computes.
+    input:
+        image=IMAGE_INPUT,
+    output:
+        counted_file("{model}"),
+    log:
+        f"{RESULTS}/logs/counted/{{model}}.log",
+    wildcard_constraints:
+        model="[a-z0-9_]+",
+    localrule: True
+    threads: 1
+    params:
+        code=code("measure/operations.py", "runtime/models.py", "workload.py"),
+    shell:
+        "python -m gradsync measure operations --model {wildcards.model} --batch 1 --teraflops 1 --output {output}"
+        " >{log} 2>&1 || {{ cat {log} >&2; exit 1; }}"
+
+
+rule plan_counted:
+    input:
+        image=IMAGE_INPUT,
+        workload=rules.counted.output.workload,
+        schemes=SETTINGS.schemes,
+    output:
+        plan=f"{RESULTS}/plans/{{job}}/{{scheme}}.json",
+    log:
+        f"{RESULTS}/logs/plan/{{job}}/{{scheme}}.log",
+    wildcard_constraints:
+        job="|".join(COUNTED) or "none",
+    localrule: True
+    threads: 1
+    params:
+        training=lambda wildcards: flags(
+            JOBS[wildcards.job], "ranks", "lr", "momentum", "precision", "statistics"
+        ),
+        links=f"alpha=0,bandwidth={SETTINGS.estimate.gigabits * 1e9 / 8:g}",
+        nodes=f"--ranks-a-node {RANKS_A_NODE}" if RANKS_A_NODE else "",
+        code=code(*PLANNING),
+    shell:
+        "python -m gradsync plan --workload {input.workload} --allreduce {params.links} {params.nodes}"
+        " --schemes {input.schemes} --schedule {wildcards.scheme} {params.training} --output {output.plan}"
+        " >{log} 2>&1 || {{ cat {log} >&2; exit 1; }}"
+
+
+ruleorder: plan_counted > plan

@@ -1,0 +1,43 @@
+# The MG-WFBP paper.
+
+PAPERS["mgwfbp"] = Paper(
+    inputs=[SETTINGS.cluster],
+    settings=SETTINGS.figure9,
+    tables={
+        "table2": [],
+        "timelines": [],
+        "fig5a": [GOOGLENET, RESNET50],
+        "fig5a_tensors": [GOOGLENET, RESNET50],
+        "fig5b": [LOGS, NETWORK],
+        "fig5b_points": [LOGS, NETWORK],
+        "fig6": [LOGS, *runs(launches("mgwfbp", "googlenet"))],
+        "fig6b": runs(launches("mgwfbp", "googlenet")),
+        "fig7": [LOGS, RESNET50, *runs(launches("mgwfbp", "resnet50"))],
+        "fig7b": runs(launches("mgwfbp", "resnet50")),
+        "fig8": [table_file("mgwfbp", "fig6"), table_file("mgwfbp", "fig7")],
+        "fig9a": [table_file("mgwfbp", "gap")],
+        "fig9b": [table_file("mgwfbp", "gap")],
+        "gap": [LOGS, RESNET50],
+        "training": runs(launches("mgwfbp")),
+        "slowdown": expand(
+            f"{RESULTS}/profile/{{job}}/interference.json", job=profiled("mgwfbp")
+        ),
+    },
+    figures={
+        # drawn from examples, not from tables
+        "fig1": [],
+        "fig2": [],
+        "fig3": [],
+        "fig4": [],
+        "counterexample": [],
+        "fig5a": ["fig5a", "fig5a_tensors"],
+        "fig5b": ["fig5b", "fig5b_points"],
+        "fig6": ["fig6", "fig6b"],
+        "fig7": ["fig7", "fig7b"],
+        "fig8": ["fig8"],
+        "fig9a": ["fig9a"],
+        "fig9b": ["fig9b"],
+        "gap": ["gap"],
+        "training": ["training"],
+    },
+)

@@ -1,0 +1,145 @@
+"""How long operations take: computation from workloads, messages from costs or from the links that they cross."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from gradsync.costs import Network
+from gradsync.costs.interference import Interference
+from gradsync.errors import InputError
+from gradsync.plan import Collective, Local, Need, Plan, Ready
+from gradsync.progress import Clock, Cost, Factors, Side
+from gradsync.topologies import NO_LINK, Speeds, Topology
+from gradsync.workload import Workload
+
+UPDATES = ("sgd", "sgd_scaled", "lars", "elastic_worker")  # kernels that take the workload's update_seconds together
+
+
+class NetworkClock(Clock):
+    """Computation as long as a rank's workload says, messages as the network's costs: nothing is known of its links."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        workloads: Mapping[int, Workload],
+        network: Network,
+        add_seconds_per_byte: float,
+        interference: Interference | None = None,
+    ):
+        self.plan, self.network, self.gamma, self.interference = plan, network, add_seconds_per_byte, interference
+        distinct = {id(workload): workload for workload in workloads.values()}
+        tables = {key: self._table(workload) for key, workload in distinct.items()}
+        self.tables = {rank: tables[id(workload)] for rank, workload in workloads.items()}
+        self.messages: dict[int, Cost] = {}
+        self.slowdowns: dict[int, Factors] = {}
+
+    def _table(self, workload: Workload) -> tuple[Workload, dict[str, float], dict[str, float]]:
+        backward = {layer.name: layer.backward_seconds for layer in workload.layers}
+        forward = {layer.name: layer.forward_seconds for layer in workload.layers if layer.forward_seconds is not None}
+        for tensor in self.plan.tensors:
+            if tensor.name not in backward:
+                raise InputError(
+                    f"workload {workload.name!r} has no layer {tensor.name!r}, which plan {self.plan.name!r} sends: "
+                    "plan again from this workload"
+                )
+        return workload, forward, backward
+
+    def local(self, rank: int, operation: Any) -> float:
+        """Forward, backward and update seconds of the workload; adding costs gamma a byte; the rest nothing."""
+        workload, forward, backward = self.tables[rank]
+        if isinstance(operation, Ready):
+            return backward[operation.tensor]
+        if isinstance(operation, Need):
+            if operation.layer is None:
+                return workload.forward_seconds
+            if operation.layer not in forward:
+                raise InputError(f"workload {workload.name!r}: layer {operation.layer!r} needs forward_seconds")
+            return forward[operation.layer]
+        if isinstance(operation, Local) and operation.kernel in UPDATES:
+            elements = sum(
+                (ref.stop - ref.start) / (self.plan.ranks if ref.mine else 1)
+                for ref in operation.writes
+                if ref.buffer == "parameter"
+            )
+            return workload.update_seconds * elements / self.plan.tensors[-1].stop
+        if isinstance(operation, Local) and operation.kernel == "add":
+            return self.gamma * self.plan.bytes_of(operation.writes)
+        return 0.0
+
+    def message(self, operation: Any) -> Cost:
+        """The network's cost of this kind of message, split at its start-up."""
+        key = id(operation)  # of the plan, which lives as long; roles may use a name for messages of different sizes
+        cost = self.messages.get(key)
+        if cost is None:
+            cost = self.messages[key] = self._cost(operation)
+        return cost
+
+    def _cost(self, operation: Any) -> Cost:
+        model = self.network.of(operation.kind if isinstance(operation, Collective) else "send")
+        size = self._bytes(operation)
+        startup = model.startup_seconds(size)
+        return Cost(startup, model.seconds(size) - startup)
+
+    def handover(self) -> float:
+        """As measured with the interference."""
+        return self.interference.handover_seconds if self.interference else 0.0
+
+    def factors(self, operation: Any) -> Factors:
+        """What a message of this size and computation do to one another."""
+        if self.interference is None:
+            return Factors(1.0, 1.0)
+        key = id(operation)
+        found = self.slowdowns.get(key)
+        if found is None:
+            found = self.slowdowns[key] = Factors(*self.interference.factors(self._bytes(operation)))
+        return found
+
+    def _bytes(self, operation: Any) -> int:
+        return self.plan.bytes_of(operation.writes if isinstance(operation, Collective) else operation.reads)
+
+
+class LinksClock(NetworkClock):
+    """Messages take the links of their routes; native collectives the time of the network's cost, and a ring's links.
+
+    What is transferred is bytes: the capacity of a link is its bandwidth, and the seconds of a native collective are so
+    many bytes of the slowest of its links.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        workloads: Mapping[int, Workload],
+        network: Network,
+        add_seconds_per_byte: float,
+        interference: Interference | None,
+        topology: Topology,
+        speeds: Speeds,
+    ):
+        super().__init__(plan, workloads, network, add_seconds_per_byte, interference)
+        topology.shape_of(plan.ranks)  # refuses more ranks than it holds
+        self.topology, self.alpha = topology, speeds.alpha
+        self.bandwidth, self.latency = (each.tolist() for each in speeds.of(topology))
+
+    def route(self, source: int, destination: int, rail: int) -> Sequence[Hashable]:
+        """The links between two ranks."""
+        ends = (np.array([each]) for each in (source, destination, rail))
+        return [int(link) for link in self.topology.route(*ends)[0] if link != NO_LINK]
+
+    def around(self, ranks: Sequence[int]) -> Sequence[Hashable]:
+        """The links of a ring through the ranks."""
+        pairs = zip(ranks, (*ranks[1:], ranks[0]), strict=True)
+        return list(dict.fromkeys(link for pair in pairs if pair[0] != pair[1] for link in self.route(*pair, 0)))
+
+    def side(self, key: Any) -> Side:
+        """A link."""
+        return Side(self.bandwidth[key], self.latency[key])
+
+    def _cost(self, operation: Any) -> Cost:
+        if not isinstance(operation, Collective):
+            return Cost(self.alpha, self._bytes(operation))
+        startup, seconds = super()._cost(operation)
+        links = self.around(operation.ranks or range(self.plan.ranks))
+        return Cost(startup, seconds * min((self.bandwidth[link] for link in links), default=1.0))

@@ -1,0 +1,66 @@
+"""BML: k threads aggregate and broadcast over BCube(n, k), each on another level at any time (BML paper, Algorithm 1).
+
+The message is cut into k N pieces; piece <e, v> belongs to thread e and is aggregated on server v. Thread t takes the
+levels t, t+1, ..., t+k-1 (mod k) in turn, and the way back. All k links of a server are busy all the time:
+GST = 2 (N-1)/(k N) T_F.
+
+Differs from the paper: nothing is sent from a state that a step has already changed (the paper's listing has no
+barrier, BM-E03); of a layer that has fewer than k N elements some pieces are empty (BM-E06). Where pieces lie in memory
+is open in the paper: here every exchange is one range (`_level_by_level.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import prod
+
+import numpy as np
+
+from gradsync.collectives import Round, Shape
+from gradsync.collectives._level_by_level import owner_digits, transfers
+from gradsync.errors import InputError
+
+TOPOLOGY, POSTCONDITION, LEVELS_AT_ONCE = "bcube", "sum", True
+
+
+def pieces(shape: Shape) -> int:
+    """k N."""
+    return len(shape) * prod(shape)
+
+
+def refuse(shape: Shape) -> None:
+    """Raises InputError where the levels are not equal: some links would wait for others."""
+    if len(set(shape)) > 1:
+        raise InputError(
+            f"collective 'bml' needs levels of one size, not {' x '.join(map(str, shape))}: use all n^k hosts of a "
+            "BCube(n, k), or fewer of its levels"
+        )
+
+
+def order(thread: int, k: int) -> list[int]:
+    """The levels in the order in which a thread aggregates."""
+    return [(thread + step) % k for step in range(k)]
+
+
+def rounds(shape: Shape, root: int = 0) -> Iterator[Round]:
+    """k rounds of aggregation, k of broadcast, of all threads together."""
+    k, n = len(shape), prod(shape)
+    for adds in (True, False):
+        for step in range(k) if adds else reversed(range(k)):
+            parts = []
+            for thread in range(k):
+                source, destination, first, run = transfers(shape, order(thread, k), step, back=not adds)
+                rail = np.full_like(source, order(thread, k)[step])
+                parts.append((source, destination, thread * n + first, run, rail))
+            source, destination, first, run, rail = map(np.concatenate, zip(*parts, strict=True))
+            yield Round(source, destination, first, run, adds, rail)
+
+
+def piece_ids(shape: Shape) -> np.ndarray:
+    """The paper's name <e, v_(k-1), ..., v_0> of each piece, in the order in which they lie.  # (k N, 1 + k)"""
+    k, n = len(shape), prod(shape)
+    parts = []
+    for thread in range(k):
+        owner = owner_digits(shape, order(thread, k))[::-1]  # (k, n), level k-1 first
+        parts.append(np.column_stack([np.full(n, thread), *owner]))
+    return np.concatenate(parts)

@@ -1,0 +1,143 @@
+"""What a collective costs on a topology, and whether it sums."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Mapping
+from math import inf
+from typing import Any
+
+from gradsync.errors import InputError, RunError
+
+SILENT_SECONDS = 3.0  # before a long computation tells how far it is
+REPORT_SECONDS = 1.0
+
+
+def collective(options: argparse.Namespace) -> dict[str, Any]:
+    """Time one all-reduce on a topology at flow level, count its rounds and switches, and check that it sums."""
+    from gradsync import collectives, flow_level, symbolic
+
+    if options.name == collectives.NATIVE:
+        raise InputError(
+            f"collective {options.name!r} is the backend's own, which has no rounds to time: choose one of "
+            f"{', '.join(collectives.names())}"
+        )
+    ranks = None if options.ranks is None else _whole("--ranks", options.ranks)
+    topology = _topology(options.topology, collectives.topology_of(options.name), ranks)
+    ranks = ranks or topology.hosts
+    try:
+        shape = collectives.shape_on(options.name, topology, ranks)
+        if options.check:
+            symbolic.refuse_size(options.name, shape)
+    except InputError as error:
+        raise InputError(f"--topology {topology.name} with {ranks} ranks: {error}") from None
+    size, speeds = _whole("--bytes", options.bytes), _speeds(options, topology)
+    gamma = _number("--gamma", options.gamma, "seconds per byte, not negative")
+    watch = _progress("timed")
+    found = flow_level.cost(options.name, topology, speeds, ranks, add_seconds_per_byte=gamma, watch=watch)
+    equipment = topology.equipment()
+    answer: dict[str, Any] = {
+        "collective": options.name,
+        "topology": topology.name,
+        "ranks": ranks,
+        "bytes": size,
+        "seconds": found.seconds(size),
+        "a_seconds": found.line.a,
+        "b_seconds_per_byte": found.line.b,
+        "rounds": found.rounds,
+        "transfers": found.transfers,
+        "bytes_sent_per_rank": found.sent * size,
+        "most_loaded_link_bytes": found.link_load * size,
+        "most_loaded_link_kind": found.link_kind,
+        **equipment._asdict(),
+    }
+    if options.check:
+        try:
+            symbolic.verify(options.name, shape, watch=_progress("checked"))
+        except RunError as error:
+            raise RunError(str(error), answer | {"check": "failed", "failure": str(error)}) from None
+        answer["check"] = "passed"
+    return answer
+
+
+def _topology(text: str | None, own: str, ranks: int | None) -> Any:
+    from gradsync import topologies
+
+    if text is None and ranks is None:
+        raise InputError(f"give --topology (with numbers, as bcube:3,2), or --ranks, for which a {own} is made")
+    text = text or own
+    if ranks is None and ":" not in text:
+        topologies.get(text)
+        raise InputError(f"--topology {text}: write its numbers (as bcube:3,2), or give --ranks, for which one is made")
+    try:
+        return topologies.parse(text, ranks)
+    except InputError as error:
+        raise InputError(f"{'--topology' if ranks is None else '--ranks'}: {error}") from None
+
+
+def _speeds(options: argparse.Namespace, topology: Any) -> Any:
+    from gradsync.topologies import Speeds
+
+    bandwidth = _by_kind("--bandwidth", options.bandwidth, "bytes per second, above 0", least=sys.float_info.min)
+    latency = _by_kind("--latency", options.latency, "seconds, not negative")
+    for option, text, speeds in (
+        ("--bandwidth", options.bandwidth, Speeds(bandwidth=bandwidth)),
+        ("--latency", options.latency, Speeds(latency=latency)),
+    ):
+        try:
+            speeds.of(topology)
+        except InputError as error:
+            raise InputError(f"{option} {text}: {error}") from None
+    return Speeds(_number("--alpha", options.alpha, "seconds, not negative"), bandwidth, latency)
+
+
+def _by_kind(option: str, text: str, meaning: str, least: float = 0.0) -> float | Mapping[str, float]:
+    """A number, or one for each kind of links: `inside=1e11,between=1e9`."""
+    if "=" not in text:
+        return _number(option, text, meaning, least)
+    values: dict[str, float] = {}
+    for part in text.split(","):
+        kind, equals, value = part.partition("=")
+        if not equals or not kind or kind in values:
+            raise InputError(f"{option} {text}: give one number, or KIND=NUMBER,KIND=NUMBER with each kind once")
+        values[kind] = _number(f"{option} {kind}", value, meaning, least)
+    return values
+
+
+def _number(option: str, text: str, meaning: str, least: float = 0.0) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = inf
+    if not least <= value < inf:
+        raise InputError(f"{option} {text}: must be a finite number of {meaning}")
+    return value
+
+
+def _whole(option: str, text: str) -> int:
+    """A whole number of at least 1; `1e6` is one too."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 1 <= value < inf or value != int(value):
+        raise InputError(f"{option} {text}: must be a whole number of at least 1")
+    return int(value)
+
+
+def _progress(done: str) -> Callable[[int, int], None] | None:
+    """Tells on a terminal how far a long computation is; None where nobody would see it."""
+    if not sys.stderr.isatty():
+        return None
+    start = last = time.monotonic()
+
+    def tell(rounds: int, transfers: int) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - start > SILENT_SECONDS and now - last > REPORT_SECONDS:
+            last = now
+            print(f"gradsync: {rounds} rounds, {transfers} transfers {done} in {now - start:.0f} s", file=sys.stderr)
+
+    return tell

@@ -1,0 +1,125 @@
+"""What messages cost, from the command line: a line, measured points, links of a topology, or a measured cluster."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from gradsync.errors import InputError
+
+LINE = "a=SECONDS,b=SECONDS_PER_BYTE, or a CSV file of bytes,seconds"
+LINKS = "alpha=SECONDS,bandwidth=BYTES_PER_SECOND"
+
+
+class Costs(NamedTuple):
+    """The cost of the plan's all-reduce, and of every kind of message."""
+
+    all_reduce: Any
+    network: Any
+    warnings: list[str]
+
+
+def scheme_of(plan: Any) -> Any:
+    """A scheme whose messages travel as those of a plan that was read."""
+    from gradsync import collectives
+    from gradsync.plan import Collective
+    from gradsync.schemes import Scheme
+
+    sums = (op.algorithm for op in plan.communications() if isinstance(op, Collective) and op.kind == "all_reduce")
+    topology = plan.provenance.get("topology", "")
+    return Scheme(name=plan.name, collective=next(sums, collectives.NATIVE), topology=topology)
+
+
+def cost_of(text: str, option: str = "--allreduce", ranks: int | None = None, collective: str = "") -> Any:
+    """The cost of a message; `ranks` and `collective` choose where a file has several."""
+    from gradsync.costs import Linear, fitted
+
+    pairs = _pairs(text)
+    if pairs is None:
+        sizes, times = fitted.load_points(text, ranks, collective)
+        return fitted.fit(sizes, times, source=text)
+    return Linear(*_two_numbers(text, option, pairs, ("a", "b"), LINE), "given")
+
+
+def costs(options: argparse.Namespace, ranks: int, scheme: Any) -> tuple[Any, Costs]:
+    """(workload, costs of a scheme's messages) from files, from the links of a topology, or from a measured cluster."""
+    from gradsync import clusters
+    from gradsync.clusters import choice
+    from gradsync.collectives import NATIVE
+    from gradsync.workload import Workload
+
+    if not options.cluster:
+        for key in ("nodes", "scale"):
+            if getattr(options, key):
+                raise InputError(f"--{key}: only with --cluster, whose all-reduces it chooses from")
+        workload = Workload.load(options.workload)
+        if {"alpha", "bandwidth"} & set(_pairs(options.allreduce) or {}):
+            return workload, _on_links(options.allreduce, scheme, ranks)
+        return workload, _measured(options.allreduce, scheme, ranks)
+    if scheme.collective != NATIVE:
+        raise InputError(
+            f"--cluster: all-reduces of the backend's own were measured there, none of {scheme.collective!r}: give "
+            f"--allreduce {LINKS}, or the points of gradsync measure allreduce --collective {scheme.collective}"
+        )
+    profile = clusters.load(options.cluster)
+    cost, each, warnings = choice.cost(profile, options.cluster, ranks, nodes=options.nodes, scale=options.scale)
+    if Path(options.workload).is_file():
+        workload = Workload.load(options.workload)
+    else:
+        workload, more = choice.workload(profile, options.cluster, options.workload, each)
+        warnings = warnings + more
+    return workload, Costs(cost, _others(cost, cost, ranks), warnings)
+
+
+def _measured(text: str, scheme: Any, ranks: int) -> Costs:
+    """The cost of the scheme's own collective; other messages follow from the backend's own where that is known too."""
+    own = scheme.measured_as(ranks)
+    cost = native = cost_of(text, ranks=ranks, collective=own)
+    if own:
+        with suppress(InputError):  # a file of that collective alone
+            native = cost_of(text, ranks=ranks)
+    return Costs(cost, _others(cost, native, ranks), [])
+
+
+def _on_links(text: str, scheme: Any, ranks: int) -> Costs:
+    """Costs where start-up and bandwidth of the links are known: those of the very collective on its topology.
+
+    The backend's own all-reduce is taken for a ring, which is what Gloo does.
+    """
+    from gradsync import flow_level
+    from gradsync.collectives import NATIVE
+    from gradsync.costs import Network, alpha_beta
+    from gradsync.topologies import Speeds
+
+    alpha, bandwidth = _two_numbers(text, "--allreduce", _pairs(text) or {}, ("alpha", "bandwidth"), LINKS)
+    speeds = Speeds(alpha=alpha, bandwidth=bandwidth)
+    collective = "ring" if scheme.collective == NATIVE else scheme.collective
+    cost = flow_level.cost(collective, scheme.network(ranks), speeds, ranks).line
+    others = alpha_beta.network(ranks, alpha, 1 / bandwidth)
+    return Costs(cost, Network({**others.costs, "all_reduce": cost}), [])
+
+
+def _others(cost: Any, native: Any, ranks: int) -> Any:
+    """The network with that all-reduce, whose other messages take what they take beside the backend's own."""
+    from gradsync.costs import Network, alpha_beta
+
+    return Network({**alpha_beta.around(native, ranks).costs, "all_reduce": cost})
+
+
+def _pairs(text: str) -> dict[str, str] | None:
+    """KEY=VALUE,KEY=VALUE; None where it is a file."""
+    return dict(re.findall(r"(\w+)=([^,]*)", text)) if "=" in text and not Path(text).is_file() else None
+
+
+def _two_numbers(
+    text: str, option: str, pairs: dict[str, str], names: tuple[str, str], form: str
+) -> tuple[float, float]:
+    if set(pairs) != {*names} or text.count("=") != 2:
+        raise InputError(f"{option} {text}: give {form}")
+    try:
+        return float(pairs[names[0]]), float(pairs[names[1]])
+    except ValueError:
+        raise InputError(f"{option} {text}: {names[0]} and {names[1]} must be numbers") from None

@@ -1,0 +1,134 @@
+"""Flow-level cost of a collective on a topology: a round lasts as long as its most loaded link is busy.
+
+A round takes alpha, plus the largest sum of latencies of a route in it, plus the bytes of its slowest link over that
+link's bandwidth (all ranks in step), plus gamma times the bytes that the busiest rank adds. Pieces are equally long, so
+that all of it is a line in the message: T(m) = a + b m. With alpha 0 and links of bandwidth 1, b is the gradient
+synchronisation time in units of T_F (BML paper, Section 3.3).
+
+Where rounds need not be in step, and for whole plans, transfers are simulated one by one (`simulate.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from gradsync import collectives
+from gradsync.collectives import Round, Shape
+from gradsync.costs import Linear
+from gradsync.topologies import NO_LINK, Speeds, Topology
+
+CHUNK = 1 << 19  # transfers whose routes are in memory at a time
+
+Watch = Callable[[int, int], None]
+"""Told, from time to time, how many rounds and transfers have been looked at."""
+
+
+@dataclass(frozen=True)
+class FlowCost:
+    """An all-reduce on a topology. Loads are in bytes for each byte of the message."""
+
+    line: Linear
+    rounds: int
+    transfers: int
+    shape: Shape
+    sent: float
+    """By the rank that sends most, over all rounds; what it passes on for others is not counted."""
+    link_load: float
+    """Over the link that carries most, over all rounds."""
+    link_kind: str
+    """The kind of that link."""
+
+    def seconds(self, size: float) -> float:
+        """T(m) of a message of `size` bytes."""
+        return float(self.line.seconds(size))
+
+
+def cost(
+    name: str,
+    topology: Topology,
+    speeds: Speeds,
+    ranks: int | None = None,
+    *,
+    root: int = 0,
+    add_seconds_per_byte: float = 0.0,
+    watch: Watch | None = None,
+) -> FlowCost:
+    """Cost of collective `name` between the first `ranks` hosts (None: all) of a topology.
+
+    Raises InputError where the topology can't carry it or `speeds` lack a kind of its links.
+    """
+    ranks = topology.hosts if ranks is None else ranks
+    shape = collectives.shape_on(name, topology, ranks)
+    bandwidth, latency = speeds.of(topology)
+    pieces = collectives.get(name).pieces(shape)
+    a = b = 0.0
+    rounds = transfers = 0
+    sent, load = np.zeros(ranks), np.zeros(len(bandwidth))  # pieces, of all rounds
+    for step, times, adding in _alike(collectives.rounds(name, shape, root)):
+        traffic = _traffic(step, topology, latency)
+        a += times * (speeds.alpha + traffic.latency)
+        b += times * float((traffic.load / bandwidth).max(initial=0.0)) / pieces
+        if adding and add_seconds_per_byte:
+            added = np.bincount(step.destination, step.pieces).max(initial=0.0)
+            b += adding * add_seconds_per_byte * float(added) / pieces
+        load += times * traffic.load
+        sent += times * np.bincount(step.source, step.pieces, minlength=ranks)
+        rounds, transfers = rounds + times, transfers + times * len(step.source)
+        if watch:
+            watch(rounds, transfers)
+    most = int(load.argmax())
+    return FlowCost(
+        Linear(a, b, f"{name} of {ranks} on {topology.name}, flow level"),
+        rounds,
+        transfers,
+        shape,
+        sent=float(sent.max()) / pieces,
+        link_load=float(load[most]) / pieces,
+        link_kind=topology.kinds[int(topology.link_kind()[most])],
+    )
+
+
+def _alike(rounds: Iterable[Round]) -> Iterator[tuple[Round, int, int]]:
+    """(round, how many like it follow one another, how many of them add).
+
+    Rounds are alike where their arrays are the very same ones, but for the places of the pieces: as in a ring.
+    """
+    like: Round | None = None
+    times = adding = 0
+    for step in rounds:
+        if like is None or not _same_arrays(step, like):
+            if like is not None:
+                yield like, times, adding
+            like, times, adding = step, 0, 0
+        times, adding = times + 1, adding + step.adds
+    if like is not None:
+        yield like, times, adding
+
+
+def _same_arrays(one: Round, other: Round) -> bool:
+    pairs = zip(one._replace(first=other.first, adds=other.adds), other, strict=True)
+    return all(mine is theirs for mine, theirs in pairs)
+
+
+class _Traffic(NamedTuple):
+    load: np.ndarray  # pieces over each link (links,)
+    latency: float  # seconds, of the slowest route
+
+
+def _traffic(step: Round, topology: Topology, latency: np.ndarray) -> _Traffic:
+    load, slowest = np.zeros(len(latency)), 0.0
+    for start in range(0, len(step.source), CHUNK):
+        part = slice(start, start + CHUNK)
+        pieces = step.pieces[part]
+        late: np.ndarray | float = 0.0
+        for hop in topology.route(step.source[part], step.destination[part], step.rail[part]).T:
+            used = slice(None) if hop.min() > NO_LINK else hop != NO_LINK
+            load += np.bincount(hop[used], pieces[used], minlength=len(load))
+            if latency.any():
+                late = late + np.where(hop == NO_LINK, 0.0, latency[hop])
+        slowest = max(slowest, float(np.max(late)))
+    return _Traffic(load, slowest)

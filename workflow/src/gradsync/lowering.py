@@ -1,0 +1,200 @@
+"""Lowering: a collective that is described by rounds, as the transfers and local operations of one rank.
+
+A collective stays one operation of a plan until it is lowered, lazily: spelled out for all ranks, a model's messages
+would be millions of operations. The executor runs what `lower` gives; `lowered` spells out a whole plan of few ranks,
+to be checked, simulated message by message, or evaluated like any other.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gradsync import collectives
+from gradsync.collectives import NATIVE, Shape
+from gradsync.errors import InputError
+from gradsync.plan import Buffer, Collective, Local, Plan, Recv, Ref, Role, Send, piece
+
+
+class Part(NamedTuple):
+    """What a rank sends to, or receives from, a `peer` in a round: pieces first .. first + pieces - 1, on a rail."""
+
+    peer: int
+    first: int
+    pieces: int
+    rail: int
+
+
+class Step(NamedTuple):
+    """A round as one rank sees it."""
+
+    sends: tuple[Part, ...]
+    receives: tuple[Part, ...]
+    adds: bool
+
+
+@lru_cache(maxsize=256)
+def steps(algorithm: str, shape: Shape, root: int, rank: int) -> tuple[Step, ...]:
+    """The rounds of a collective as `rank` sees them; raises InputError where the collective can't serve the shape."""
+
+    def parts(peer: np.ndarray, at: np.ndarray, found: collectives.Round) -> tuple[Part, ...]:
+        return tuple(
+            Part(*map(int, row))
+            for row in zip(peer[at], found.first[at], found.pieces[at], found.rail[at], strict=True)
+        )
+
+    return tuple(
+        Step(
+            parts(found.destination, np.flatnonzero(found.source == rank), found),
+            parts(found.source, np.flatnonzero(found.destination == rank), found),
+            found.adds,
+        )
+        for found in collectives.rounds(algorithm, shape, root)
+    )
+
+
+@lru_cache(maxsize=256)
+def rails(algorithm: str, shape: Shape, root: int) -> int:
+    """How many rails a collective sends on."""
+    return 1 + max((int(found.rail.max()) for found in collectives.rounds(algorithm, shape, root)), default=0)
+
+
+def shape_of(op: Collective, ranks: int) -> Shape:
+    """The levels that `op` works on."""
+    return op.shape or (ranks,)
+
+
+def scratch(op: Collective, ranks: int, dtype: str) -> Buffer:
+    """The buffer that `lower` receives into before it adds: it holds the longest part."""
+    (ref,) = op.writes
+    # of all ranks alike, as the buffers of a plan are
+    longest = max(
+        (found.pieces.max() for found in collectives.rounds(op.algorithm, shape_of(op, ranks), op.root) if found.adds),
+        default=0,
+    )
+    pieces = collectives.get(op.algorithm).pieces(shape_of(op, ranks))
+    return Buffer(f"scratch:{op.name}", int(longest) * -(-(ref.stop - ref.start) // pieces), dtype)
+
+
+class Range(NamedTuple):
+    """What a rank sends to, or receives from, a `peer` in a round: elements low .. high - 1, on a rail."""
+
+    peer: int
+    low: int
+    high: int
+    rail: int
+
+
+class Exchange(NamedTuple):
+    """A round of one message as one rank sees it; what is empty is left out."""
+
+    sends: tuple[Range, ...]
+    receives: tuple[Range, ...]
+    adds: bool
+
+
+def exchanges(op: Collective, rank: int, ranks: int) -> Iterator[Exchange]:
+    """The rounds of an all-reduce as `rank` sees them, in elements of the buffer that `op` writes.
+
+    Raises InputError where `op` is not an all-reduce of all ranks over one range.
+    """
+    if op.kind != "all_reduce" or op.ranks or len(op.writes) != 1 or op.reads != op.writes:
+        raise InputError(f"collective {op.name!r}: only an all-reduce of one range over all ranks can be lowered")
+    shape = shape_of(op, ranks)
+    _, start, stop, _ = op.writes[0]
+    pieces = collectives.get(op.algorithm).pieces(shape)
+
+    def ranges(parts: tuple[Part, ...]) -> tuple[Range, ...]:
+        found = []
+        for part in parts:
+            low, _ = piece(start, stop, part.first, pieces)
+            _, high = piece(start, stop, part.first + part.pieces - 1, pieces)
+            if high > low:
+                found.append(Range(part.peer, low, high, part.rail))
+        return tuple(found)
+
+    for step in steps(op.algorithm, shape, op.root, rank):
+        yield Exchange(ranges(step.sends), ranges(step.receives), step.adds)
+
+
+def lower(op: Collective, rank: int, ranks: int, tag: int) -> list[Any]:
+    """The sends, receives and local operations of `rank` in an all-reduce, in order; the last has the name of `op`.
+
+    Raises InputError where `op` is not an all-reduce of all ranks over one range.
+    """
+    buffer = op.writes[0].buffer
+    ops: list[Any] = []
+    sends: list[Send] = []  # of this round
+    earlier: tuple[str, ...] = ()  # sends of the round before, until something has waited for them
+
+    def waits(*more: str) -> dict[str, Any]:
+        """The first operation of all waits for what `op` waits for, the first of a round for the round before."""
+        nonlocal earlier
+        after, earlier = (*more, *earlier), ()
+        return {"after": after} if ops else {"after": op.after + after, "after_previous": op.after_previous}
+
+    for number, step in enumerate(exchanges(op, rank, ranks)):
+        earlier += tuple(send.name for send in sends)
+        sends = []
+        for to, low, high, rail in step.sends:
+            name, ref = f"{op.name}.send{number}.{to}", Ref(buffer, low, high)
+            sends.append(Send(name=name, lane=op.lane, reads=(ref,), to=to, tag=tag, rail=rail, **waits()))
+            ops.append(sends[-1])
+        for source, low, high, rail in step.receives:
+            ref = Ref(buffer, low, high)
+            busy = tuple(send.name for send in sends if send.reads[0].start < high and low < send.reads[0].stop)
+            into = Ref(f"scratch:{op.name}", 0, high - low) if step.adds else ref
+            ops.append(
+                Recv(
+                    name=f"{op.name}.recv{number}.{source}",
+                    lane=op.lane,
+                    writes=(into,),
+                    source=source,
+                    tag=tag,
+                    rail=rail,
+                    **waits(*(() if step.adds else busy)),
+                )
+            )
+            if step.adds:
+                ops.append(
+                    Local(
+                        name=f"{op.name}.add{number}.{source}",
+                        lane=op.lane,
+                        after=busy,
+                        kernel="add",
+                        reads=(into,),
+                        writes=(ref,),
+                    )
+                )
+    ops.append(
+        Local(
+            name=op.name,
+            lane=op.lane,
+            after=(*op.after, *earlier, *(send.name for send in sends)),
+            after_previous=op.after_previous,
+            kernel="join",
+            writes=op.writes,
+            postcondition=op.postcondition,
+        )
+    )
+    return ops
+
+
+def lowered(plan: Plan) -> Plan:
+    """The plan with every collective that has rounds spelled out: a role a rank; for few ranks."""
+    whole = [op for role in plan.roles for op in role.flat]
+    unused = 1 + max((getattr(op, "tag", 0) for op in whole), default=0)
+    described = {op.name: op for op in whole if isinstance(op, Collective) and op.algorithm != NATIVE}
+    tags = {name: tag for tag, name in enumerate(sorted(described), start=unused)}
+    extra = [scratch(op, plan.ranks, plan.buffer[op.writes[0].buffer].dtype) for op in described.values()]
+    roles = []
+    for rank in range(plan.ranks):
+        role, body = plan.role_of[rank], []
+        for op in role.flat:
+            body += lower(op, rank, plan.ranks, tags[op.name]) if op.name in described else [op]
+        roles.append(Role(f"{role.name} {rank}", (rank,), tuple(body)))
+    return dataclasses.replace(plan, buffers=(*plan.buffers, *extra), roles=tuple(roles))

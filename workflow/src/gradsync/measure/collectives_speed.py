@@ -1,0 +1,128 @@
+"""How fast a collective is that we carry by transfers, against the backend's own all-reduce; a program of four ranks.
+
+Target, four ranks on one machine, 64 KiB to 64 MiB of float32: the busbw of our ring is at least 0.9 of that of Gloo's
+own all-reduce (median of at least 20 pairs). Both have their turns in one launch (A B B A), over the same buffer. What
+the timed messages themselves have summed is compared with the sum that each rank works out alone.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+from gradsync.errors import RunError
+from gradsync.intervals import median_interval
+from gradsync.measure import collective_scaling
+from gradsync.plan import Collective, Ref
+from gradsync.results import machine, write_whole
+from gradsync.runtime.group import Groups, process_group
+from gradsync.runtime.launch import launch
+from gradsync.runtime.transfers import Transfers
+
+RANKS = 4
+SIZES = tuple(2**exponent for exponent in range(16, 27))  # bytes
+PAIRS = 24
+TARGET = 0.9
+BLOCK_SECONDS, MOST_MESSAGES = 0.03, 32  # of a block; a sum grows by the number of ranks with each message
+LANE = "network"
+
+
+def measure(folder: Path, config: str) -> dict[str, Any]:
+    """Rows of the executed ring and of the simulated BML, and whether all targets were met; ranks write to `folder`."""
+    launch(["benchmark", "collectives", "--config", config, "--results", str(folder)], RANKS)
+    found = json.loads((folder / "ring.json").read_text()) + collective_scaling.rows()
+    return {"rows": found, "met": all(row["met"] for row in found), "machine": machine()}
+
+
+def on_a_rank(folder: Path) -> None:
+    """What each of the ranks runs; rank 0 writes the rows."""
+    with process_group() as (rank, ranks):
+        found = ring_against_native(rank, ranks)
+        if rank == 0:
+            write_whole(folder / "ring.json", json.dumps(found))
+
+
+def ring_against_native(
+    rank: int, ranks: int, sizes: tuple[int, ...] = SIZES, pairs: int = PAIRS
+) -> list[dict[str, Any]]:
+    """A row a size: ratio of busbw, ours over Gloo's, with its 95 % interval; collective over a power of two of ranks.
+
+    Raises RunError where a sum is wrong.
+    """
+    groups, everyone = Groups(), tuple(range(ranks))
+    groups.add(LANE, everyone)
+    groups.add("native", everyone)
+    rows = []
+    for size in sizes:
+        buffer = torch.empty(size // 4)
+        ref = (Ref("gradient", 0, len(buffer)),)
+        op = Collective(name="message", lane=LANE, algorithm="ring", reads=ref, writes=ref)
+        ours = Transfers(op, rank, ranks, buffer, groups).run
+        native = _native(buffer, groups, everyone)
+        seconds, messages = _in_turn((ours, native), buffer, rank, ranks, pairs)
+        low, middle, high = median_interval(seconds[1] / seconds[0])
+        busbw = 2 * (ranks - 1) / ranks * size / np.median(seconds, axis=1)
+        rows.append(
+            {
+                "task": f"ring, {ranks} ranks, {size} B: busbw of ours / of Gloo's own",
+                "bytes": size,
+                "ratio": middle,
+                "ratio_low": low,
+                "ratio_high": high,
+                "pairs": pairs,
+                "messages_a_block": messages,
+                "busbw_bytes_per_second": float(busbw[0]),
+                "native_busbw_bytes_per_second": float(busbw[1]),
+                "conformance": "the sums of all timed messages are exact",
+                "target_ratio": TARGET,
+                "met": middle >= TARGET and pairs >= 20,
+            }
+        )
+    groups.close()
+    return rows
+
+
+def _native(buffer: torch.Tensor, groups: Groups, everyone: tuple[int, ...]) -> Callable[[], Any]:
+    group = groups.of("native", everyone)
+    return lambda: dist.all_reduce(buffer, group=group)
+
+
+def _in_turn(
+    senders: tuple[Callable[[], Any], ...], buffer: torch.Tensor, rank: int, ranks: int, pairs: int
+) -> tuple[np.ndarray, int]:
+    """(seconds of a message of the slowest rank in each block, messages a block).  # (senders, pairs)"""
+    draws = [
+        torch.randint(-99, 100, buffer.shape, generator=torch.Generator().manual_seed(peer)).float()
+        for peer in range(ranks)
+    ]
+    total, mine = torch.stack(draws).sum(0), draws[rank]
+    del draws
+
+    def block(send: Callable[[], Any], messages: int) -> float:
+        buffer.copy_(mine)
+        dist.barrier()
+        start = time.perf_counter()
+        for _ in range(messages):
+            send()
+        seconds = (time.perf_counter() - start) / messages
+        # every message after the first sums what is alike everywhere: exact, since the factor is a power of two
+        if not torch.equal(buffer, total * float(ranks) ** (messages - 1)):
+            raise RunError(f"rank {rank}: benchmark: an all-reduce of {4 * len(buffer)} B gave a wrong sum")
+        return seconds
+
+    alone = torch.tensor([max(block(send, 2) for _ in range(2)) for send in senders])
+    dist.all_reduce(alone, op=dist.ReduceOp.MAX)
+    messages = int(np.clip(BLOCK_SECONDS / float(alone.max()), 1, MOST_MESSAGES))
+    seconds = torch.zeros(len(senders), pairs, dtype=torch.float64)
+    for pair in range(pairs):
+        for which in range(len(senders)) if pair % 2 == 0 else reversed(range(len(senders))):
+            seconds[which, pair] = block(senders[which], messages)
+    dist.all_reduce(seconds, op=dist.ReduceOp.MAX)
+    return seconds.numpy(), messages

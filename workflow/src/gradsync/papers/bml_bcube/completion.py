@@ -1,0 +1,166 @@
+"""Fig. 6 and 7: job completion times of LeNet-5 and VGG-19, BML on BCube(3,2) against PS on one switch.
+
+Simulated on the paper's testbed over a band of what it does not publish: how fast a server computes, what share of a
+link's rate gradients get, and the start-up of a message (`testbed.py`).
+
+Differs from the paper: no cost of TensorFlow itself, of copies to a GPU, or of the update. Measured are ranks of this
+machine at reduced size: their links are one loopback, so that no claim is decided on them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from gradsync.papers.bml_bcube.testbed import BML, EVEN, TENSORS, Bench, Point, bench
+from gradsync.papers.table import Table
+from gradsync.results import Result
+from gradsync.settings import Settings, Training
+from gradsync.workload import Workload
+
+NAMES = {"lenet5": "LeNet-5", "vgg19": "VGG-19", "vgg19_eighth": "VGG-19 at an eighth of its channels"}
+REDUCED = {"lenet5": ("lenet5",), "vgg19": ("vgg19", "vgg19_eighth")}  # what is measured here for a model of the paper
+PUBLISHED = {"lenet5": "18.7 to 56.4 %", "vgg19": "29.2 to 52.1 %"}  # Section 4.3
+COLUMNS = [
+    *("rung", "model", "nodes", "batch", "scheme", "assumption", "iteration_seconds", "iteration_seconds_low"),
+    *("iteration_seconds_high", "computation_seconds", "exposed_communication_seconds", "jct_seconds"),
+    *(
+        "reduction_of_ps",
+        "reduction_of_ps_low",
+        "reduction_of_ps_high",
+        "reduction_of_tf_ps",
+        "oracle_difference",
+        "note",
+    ),
+]
+ONE_NETWORK = "what has links of its own in the paper shares one network here: not decidable on this machine"
+
+
+def fig6(settings: Settings, results: Path) -> Table:
+    """Fig. 6: LeNet-5."""
+    return _completion("Fig. 6", "lenet5", settings, results)
+
+
+def fig7(settings: Settings, results: Path) -> Table:
+    """Fig. 7: VGG-19."""
+    return _completion("Fig. 7", "vgg19", settings, results)
+
+
+def _completion(place: str, model: str, settings: Settings, results: Path) -> Table:
+    testbed = bench(settings, model)
+    frame = pd.DataFrame(
+        [
+            *_simulated(testbed, model, Workload.load(results / "counted" / model / "workload.json")),
+            *_undecided(testbed, model),
+            *_measured(model, settings, results),
+        ],
+        columns=COLUMNS,
+    )
+    measured = frame[(frame.rung == "measured") & frame.iteration_seconds.notna()]
+    caption = (
+        f"{place}, {NAMES[model]} on {testbed.servers} servers: seconds of {testbed.iterations:g} iterations "
+        "(measured: milliseconds of one) by sub-minibatch of a server, and by how much BML's are fewer than those of "
+        "PS that splits every tensor evenly (ps) and of PS with whole tensors on servers (tensors). Simulated: at "
+        f"{testbed.centre()}, in brackets the band over {_span(testbed.shares_of_peak)} of the GPUs' peak, "
+        f"{_span(testbed.shares_of_link)} of the link rate and alpha from {_span(testbed.alphas)} s. Published, "
+        f"heights of bars not given: reduction {PUBLISHED[model]}."
+    )
+    if not measured.empty:
+        caption += f" Measured on this machine, {_sizes(measured)}: {measured.note.iloc[0]}."
+    return Table(frame, _display(frame, testbed), caption)
+
+
+def _simulated(testbed: Bench, model: str, counted: Workload) -> Iterator[dict[str, Any]]:
+    for point in testbed.points():
+        for batch in testbed.batches:
+            seconds = testbed.seconds(point, counted, batch)
+            for scheme, (iteration, exposed) in seconds.items():
+                row = {"rung": "simulated", "model": model, "nodes": testbed.servers, "batch": batch, "scheme": scheme}
+                row |= {"assumption": str(point), "iteration_seconds": iteration, "note": ""}
+                row |= {"computation_seconds": iteration - exposed, "exposed_communication_seconds": exposed}
+                row |= {"jct_seconds": testbed.iterations * iteration}
+                if scheme == BML:
+                    row["reduction_of_ps"] = 1 - iteration / seconds[EVEN][0]
+                    row["reduction_of_tf_ps"] = 1 - iteration / seconds[TENSORS][0]
+                yield row
+
+
+def _undecided(testbed: Bench, model: str) -> Iterator[dict[str, Any]]:
+    """The paper's own sizes, which are not run here."""
+    for batch, scheme in product(testbed.batches, (BML, EVEN, TENSORS)):
+        row = {"rung": "measured", "model": model, "nodes": testbed.servers, "batch": batch, "scheme": scheme}
+        yield row | {"assumption": "", "note": f"sub-minibatch {batch} is not run here, and {ONE_NETWORK}"}
+
+
+def _measured(model: str, settings: Settings, results: Path) -> Iterator[dict[str, Any]]:
+    """The launches that this paper shows of the model, or of its reduced version."""
+    for job in settings.of("bml_bcube"):
+        if job.model not in REDUCED[model]:
+            continue
+        found = {name: _result(results, job, name) for name in (BML, EVEN, TENSORS) if name in (job.schemes or ())}
+        for name, result in found.items():
+            row = {"rung": "measured", "model": job.model, "nodes": job.ranks, "batch": job.batch, "scheme": name}
+            row |= {key: result.summary.get(key) for key in COLUMNS if key.startswith("iteration_seconds")}
+            row |= {"oracle_difference": result.conformance.get("oracle_difference"), "assumption": ""}
+            row["note"] = "; ".join([*result.notes, ONE_NETWORK])
+            if name == BML:
+                row |= _reductions(result, found)
+            yield row
+
+
+def _reductions(bml: Result, found: dict[str, Result]) -> dict[str, float]:
+    """Paired ratios where PS is what the launch's ratios are to, else those of medians."""
+    own = bml.summary["iteration_seconds"]
+    reductions = {}
+    if EVEN in found:
+        ratio = bml.summary.get(f"ratio_to_{EVEN}", own / found[EVEN].summary["iteration_seconds"])
+        reductions["reduction_of_ps"] = 1 - ratio
+        for end, other in (("low", "high"), ("high", "low")):  # the larger the ratio, the smaller the reduction
+            reductions[f"reduction_of_ps_{end}"] = 1 - bml.summary.get(f"ratio_to_{EVEN}_{other}", float("nan"))
+    if TENSORS in found:
+        reductions["reduction_of_tf_ps"] = 1 - own / found[TENSORS].summary["iteration_seconds"]
+    return reductions
+
+
+def _result(results: Path, job: Training, name: str) -> Result:
+    return Result.load(results / "runs" / "train" / job.job / name / "result.json")
+
+
+def _display(frame: pd.DataFrame, testbed: Bench) -> pd.DataFrame:
+    rows = []
+    known = frame[frame.iteration_seconds.notna()]
+    for keys, at in known.groupby(["rung", "model", "nodes", "batch"], sort=False):
+        row = dict(zip(("rung", "model", "ranks", "sub-minibatch"), keys, strict=True))
+        column, scale = ("jct_seconds", 1.0) if row["rung"] == "simulated" else ("iteration_seconds", 1e3)
+        for scheme, title in ((EVEN, "PS"), (TENSORS, "PS, tensors"), (BML, "BML")):
+            row[title] = _band(at[at.scheme == scheme], column, testbed.centre(), scale, "{:.3g}")
+        for reduced, title in (("reduction_of_ps", "reduction of ps %"), ("reduction_of_tf_ps", "of tensors %")):
+            row[title] = _band(at[at.scheme == BML], reduced, testbed.centre(), 100, "{:.1f}")
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def _band(at: pd.DataFrame, column: str, centre: Point, scale: float, form: str) -> str:
+    if at.empty or at[column].isna().all():
+        return "-"
+    middle = at[at.assumption == str(centre)]
+    shown = form.format(scale * (at if middle.empty else middle)[column].iloc[0])
+    if len(at) > 1:
+        shown += f" ({form.format(scale * at[column].min())} .. {form.format(scale * at[column].max())})"
+    elif f"{column}_low" in at and at[f"{column}_low"].notna().all():
+        ends = (form.format(scale * at[f"{column}_{end}"].iloc[0]) for end in ("low", "high"))
+        shown += f" ({' .. '.join(ends)})"
+    return shown
+
+
+def _sizes(measured: pd.DataFrame) -> str:
+    models = [NAMES[model] for model in measured.model.unique()]
+    return f"{', '.join(models)} on {', '.join(map(str, measured.nodes.unique()))} ranks"
+
+
+def _span(band: list[float]) -> str:
+    return f"{min(band):g} to {max(band):g}"

@@ -1,0 +1,109 @@
+"""The testbed of Fig. 6 and 7, and an iteration on it at one point of the band of what the paper does not publish.
+
+A tensor of BML, and of PS that splits it evenly, takes the a + b m of its rounds on the links, one tensor after the
+other; whole tensors on servers, as TensorFlow places them (BM-E08), travel at the same time, so there every transfer is
+simulated by itself.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import NamedTuple
+
+from gradsync import flow_level, schemes, topologies
+from gradsync.costs import Linear, alpha_beta
+from gradsync.papers.testbed import Testbed
+from gradsync.schemes import Scheme
+from gradsync.settings import Settings
+from gradsync.simulate import simulate
+from gradsync.topologies import Speeds, Topology
+from gradsync.workload import Workload
+
+BML, EVEN, TENSORS = "bml", "ps_p2p", "tf_ps"
+COUNTED_RATE = 1e12  # operations per second of the counted workloads, one sample each
+LAYER_BY_LAYER = Scheme(name="wfbp")  # Section 4.1: each layer is sent as soon as it is there
+
+
+class Point(NamedTuple):
+    """One point of the band."""
+
+    share_of_peak: float
+    share_of_link: float
+    alpha: float  # seconds
+
+    def __str__(self) -> str:
+        return f"{self.share_of_peak:g} of peak, {self.share_of_link:g} of link, alpha={self.alpha:g} s"
+
+
+class Bench(NamedTuple):
+    """The testbed: two networks of so many servers, and what is not known of it."""
+
+    servers: int
+    cube: Topology
+    switch: Topology
+    operations_per_second: float  # of all GPUs of a server
+    bytes_per_second: float  # of a link
+    iterations: float
+    batches: list[int]
+    shares_of_peak: list[float]
+    shares_of_link: list[float]
+    alphas: list[float]
+
+    def points(self) -> list[Point]:
+        """The band."""
+        return [Point(*each) for each in product(self.shares_of_peak, self.shares_of_link, self.alphas)]
+
+    def centre(self) -> Point:
+        """The point that is drawn as a bar."""
+        bands = (self.shares_of_peak, self.shares_of_link, self.alphas)
+        return Point(*(sorted(band)[len(band) // 2] for band in bands))
+
+    def seconds(self, point: Point, counted: Workload, batch: int) -> dict[str, tuple[float, float]]:
+        """Of an iteration and its exposed communication, by scheme."""
+        slower = batch * COUNTED_RATE / (self.operations_per_second * point.share_of_peak)
+        workload = counted.scaled(
+            forward_seconds=slower * counted.forward_seconds,
+            backward_seconds=slower * counted.backward_seconds,
+            update_seconds=0.0,
+            note=str(point),
+        )
+        speeds = Speeds(alpha=point.alpha, bandwidth=self.bytes_per_second * point.share_of_link)
+        found = {}
+        for name, topology in ((BML, self.cube), (EVEN, self.switch)):
+            line = flow_level.cost(name, topology, speeds, self.servers).line
+            found[name] = self._one_by_one(workload, line)
+        found[TENSORS] = self._every_transfer(workload, self.switch, speeds)
+        return found
+
+    def _one_by_one(self, workload: Workload, line: Linear) -> tuple[float, float]:
+        plan = schemes.plan(LAYER_BY_LAYER, workload, line, self.servers)
+        trace = simulate(plan, workload, alpha_beta.around(line, self.servers))
+        return trace.iteration_seconds(), trace.exposed_communication_seconds()
+
+    def _every_transfer(self, workload: Workload, topology: Topology, speeds: Speeds) -> tuple[float, float]:
+        line = flow_level.cost("ps_tensor", topology, speeds, self.servers).line
+        # as many tensors on their way as there are servers: more change an iteration by less than 1 %
+        lanes = {"lanes": self.servers}
+        scheme = Scheme(name=TENSORS, schedule="wfbp", options=lanes, collective="ps_tensor", topology="switch")
+        plan = schemes.plan(scheme, workload, line, self.servers)
+        network = alpha_beta.around(line, self.servers)
+        trace = simulate(plan, workload, network, topology=topology, speeds=speeds)
+        return trace.iteration_seconds(), trace.exposed_communication_seconds()
+
+
+def bench(settings: Settings, model: str) -> Bench:
+    """What the file of the testbed says of a model; raises InputError with file and key where it lacks something."""
+    file = Testbed(settings.bml_testbed)
+    servers = int(file.number("servers", "value"))
+    return Bench(
+        servers,
+        topologies.parse(file.text("bcube", "value"), servers),
+        topologies.parse(file.text("fat_tree", "value"), servers),
+        file.number("gpus_per_server", "value") * file.number("gpu_operations_per_second", "value"),
+        file.number("link_bits_per_second", "value") / 8,
+        file.number("iterations", "value"),
+        [int(batch) for batch in file.numbers("sub_minibatches", "value", model)],
+        file.numbers("share_of_peak", model),
+        file.numbers("share_of_link_rate", "value"),
+        file.numbers("alpha_seconds", "value"),
+    )

@@ -1,0 +1,113 @@
+"""Fig. 6 and 7 of the BML paper: job completion times by sub-minibatch, and how much sooner BML is through."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from gradsync.papers.bml_bcube import completion
+from gradsync.papers.bml_bcube.completion import NAMES
+from gradsync.papers.bml_bcube.testbed import BML, EVEN, TENSORS, bench
+from gradsync.papers.table import file, read
+from gradsync.render import panels
+from gradsync.render.style import Drawn
+from gradsync.settings import Settings
+
+SERIES = {EVEN: "PS, tensors split evenly", TENSORS: "PS, whole tensors", BML: "BML on BCube(3,2)"}
+WIDTH = 0.26
+AXIS_TOP = {"lenet5": 150, "vgg19": 4400}  # seconds, Fig. 6 and 7
+PUBLISHED = {"lenet5": (18.7, 56.4), "vgg19": (29.2, 52.1)}  # percent, Section 4.3
+REDUCTIONS = {
+    "reduction_of_ps": (0, "over PS, tensors split evenly"),
+    "reduction_of_tf_ps": (1, "over PS, whole tensors"),
+}
+
+
+def jobs(name: str, title: str, model: str) -> Callable[[Settings, Path], Drawn]:
+    """Fig. 6 or 7."""
+
+    def drawn(settings: Settings, results: Path) -> Drawn:
+        frame = read(file(results, "bml_bcube", name), completion.COLUMNS)
+        testbed = bench(settings, model)
+        centre = str(testbed.centre())
+        simulated = frame[frame.rung == "simulated"]
+        figure, (left, middle, right) = plt.subplots(1, 3, figsize=(12.5, 4.3))
+        _times(left, simulated, centre)
+        left.axhline(AXIS_TOP[model], color="black", linewidth=1.0, linestyle="--")
+        left.set_ylabel(f"time of {testbed.iterations:g} iterations [s]")
+        left.set_title(f"{title} {NAMES[model]}, simulated\nbar: {centre}", loc="left")
+        _reductions(middle, simulated, centre, PUBLISHED[model])
+        middle.set_title("reduction by BML, simulated\nshade: band of assumptions", loc="left")
+        _measured(right, frame[(frame.rung == "measured") & frame.iteration_seconds.notna()])
+        handles: list[Patch | Line2D] = [Patch(color=f"C{i}", label=label) for i, label in enumerate(SERIES.values())]
+        handles += [
+            Line2D([], [], color="black", marker="_", label="whisker: band of assumptions (right: 95 %)"),
+            Line2D([], [], color="black", linestyle="--", label="top of the paper's axis, which no bar exceeds there"),
+            Patch(color="#999999", alpha=0.3, label="range that the paper publishes"),
+            Line2D([], [], color="black", linestyle=":", label="50 %, the most that half the transfer time can save"),
+        ]
+        figure.legend(handles=handles, loc="outside lower center", ncols=4)
+        return figure, frame
+
+    return drawn
+
+
+def _times(axes: Axes, simulated: pd.DataFrame, centre: str) -> None:
+    batches = sorted(simulated.batch.unique())
+    for number, scheme in enumerate(SERIES):
+        for place, batch in enumerate(batches):
+            at = simulated[(simulated.scheme == scheme) & (simulated.batch == batch)]
+            middle = at[at.assumption == centre].jct_seconds.iloc[0]
+            whisker = [[middle - at.jct_seconds.min()], [at.jct_seconds.max() - middle]]
+            axes.bar(place + WIDTH * (number - 1), middle, 0.9 * WIDTH, color=f"C{number}", yerr=whisker, capsize=2)
+    axes.set_yscale("log")
+    _sizes(axes, batches)
+
+
+def _reductions(axes: Axes, simulated: pd.DataFrame, centre: str, published: tuple[float, float]) -> None:
+    bml = simulated[simulated.scheme == BML]
+    batches = sorted(bml.batch.unique())
+    axes.axhspan(*published, color="#999999", alpha=0.2, linewidth=0)
+    axes.axhline(50, color="black", linewidth=0.8, linestyle=":")
+    for column, (number, label) in REDUCTIONS.items():
+        middle = bml[bml.assumption == centre].set_index("batch")[column].loc[batches]
+        band = bml.groupby("batch")[column].agg(["min", "max"]).loc[batches]
+        places = np.arange(len(batches))
+        axes.plot(places, 100 * middle, "-o", color=f"C{number}", label=label)
+        axes.fill_between(places, 100 * band["min"], 100 * band["max"], color=f"C{number}", alpha=0.15, linewidth=0)
+    axes.set_ylabel("reduction of the job completion time [%]")
+    axes.set_ylim(-10, 100)
+    axes.legend(loc="lower left", bbox_to_anchor=(0, 0.02))
+    _sizes(axes, batches)
+
+
+def _measured(axes: Axes, measured: pd.DataFrame) -> None:
+    if measured.empty:
+        panels.say(axes, "measured: nothing of this model in this configuration")
+        return
+    batches = sorted(measured.batch.unique())
+    for number, scheme in enumerate(SERIES):
+        at = measured[measured.scheme == scheme].set_index("batch")
+        places = np.array([batches.index(batch) for batch in at.index]) + WIDTH * (number - 1)
+        ends = [at.iteration_seconds - at.iteration_seconds_low, at.iteration_seconds_high - at.iteration_seconds]
+        axes.bar(
+            places, 1e3 * at.iteration_seconds, 0.9 * WIDTH, color=f"C{number}", yerr=1e3 * np.array(ends), capsize=2
+        )
+    axes.set_ylabel("iteration [ms]")
+    names = ", ".join(NAMES[model] for model in measured.model.unique())
+    note = "; ".join(measured.note.iloc[0].split("; ")[:1])
+    axes.set_title(f"measured here: {names}\n{note}, one loopback: undecidable", loc="left", fontsize=8.5)
+    _sizes(axes, batches)
+
+
+def _sizes(axes: Axes, batches: list[int]) -> None:
+    axes.set_xticks(range(len(batches)), [f"{batch:g}" for batch in batches])
+    axes.set_xlabel("sub-minibatch of a server")
+    axes.grid(visible=False, axis="x")

@@ -1,0 +1,82 @@
+"""The real runs of a paper: iteration times beside what was predicted of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
+
+from gradsync.papers.table import file, read
+from gradsync.papers.training import titled
+from gradsync.render import panels
+from gradsync.render.style import Drawn
+from gradsync.settings import Settings
+
+
+def training(paper: str, settings: Settings, results: Path) -> Drawn:
+    """A row a launch: iteration times with what was predicted of them, and how far off the prediction is."""
+    frame = read(file(results, paper, "training"))
+    measured = frame[frame.rung == "measured"]
+    if measured.empty:
+        figure, axes = plt.subplots(figsize=(5, 3))
+        panels.say(axes, f"No training for {paper} in this configuration.")
+        return figure, frame
+    jobs = list(measured.groupby("launch", sort=False))
+    heights = [1.2 + 0.19 * len(part) for _, part in jobs]
+    predicted = "predicted_over_measured" in measured and bool(measured.predicted_over_measured.notna().any())
+    widths = [3, 2] if predicted else [1]
+    figure, grid = plt.subplots(
+        *(len(jobs), len(widths)),
+        figsize=(9 if predicted else 6, 0.3 + sum(heights)),
+        squeeze=False,
+        width_ratios=widths,
+        height_ratios=heights,
+    )
+    for line, (launch, part) in zip(grid, jobs, strict=True):
+        simulated = frame[(frame.rung == "simulated") & (frame.launch == launch)]
+        y = dict(zip(part.scheme, np.arange(len(part))[::-1], strict=True))
+        _times(line[0], part, simulated, y)
+        if not predicted:
+            continue
+        told = part.dropna(subset="predicted_over_measured")
+        if told.empty:
+            panels.say(line[1], "not predicted: this launch is not profiled")
+        else:
+            _prediction_errors(line[1], told, y)
+    handles, labels = grid[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower left", ncols=2)
+    return figure, frame
+
+
+def _times(axes: Axes, part: pd.DataFrame, simulated: pd.DataFrame, y: dict[str, Any]) -> None:
+    middle = part.iteration_seconds
+    error = [middle - part.iteration_seconds_low, part.iteration_seconds_high - middle]
+    places = list(y.values())
+    axes.errorbar(1e3 * middle, places, xerr=1e3 * np.array(error), fmt="o", capsize=3, label="measured, 95 %")
+    if not simulated.empty:
+        predicted = [y[scheme] for scheme in simulated.scheme]
+        axes.plot(1e3 * simulated.iteration_seconds, predicted, "D", label="predicted from other runs")
+    axes.set_yticks(places, list(y))
+    axes.set_ylim(-0.6, len(y) - 0.4)
+    axes.set_xlim(left=0)
+    axes.set_xlabel("iteration [ms]")
+    shared = f" ({part.note.iloc[0]})" if part.note.iloc[0] else ""
+    axes.set_title(f"{titled(part)} of this machine{shared}", loc="left")
+
+
+def _prediction_errors(axes: Axes, part: pd.DataFrame, y: dict[str, Any]) -> None:
+    places = [y[scheme] for scheme in part.scheme]
+    axes.axvspan(-10, 10, alpha=0.15, linewidth=0)
+    axes.axvline(0, color="black", linewidth=0.8)
+    axes.barh(places, 100 * (part.predicted_over_measured - 1), height=0.6, label="with the slow-down")
+    plain = 100 * (part.predicted_over_measured_without_interference - 1)
+    axes.plot(plain, places, "k|", label="without")
+    axes.set_ylim(-0.6, len(y) - 0.4)
+    axes.set_yticks([])
+    axes.set_xlabel("predicted over measured - 1 [%]")
+    error = 100 * (part.predicted_over_measured - 1).abs().mean()
+    axes.set_title(f"mean error {error:.0f} %; | without slow-down", loc="left")

@@ -1,0 +1,217 @@
+"""Symbolic check of a collective: which ranks' contributions each piece of each rank holds, round by round.
+
+A piece of a rank is a set of ranks, held as bits; before the first round it is the rank itself. Adding is the union of
+sets that have no rank in common, replacing is replacing. What is sent is what was there before the round. A collective
+with the postcondition `sum` ends with every rank's contribution in every piece of every rank, each exactly once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from math import prod
+from typing import NamedTuple
+
+import numpy as np
+
+from gradsync import collectives
+from gradsync.collectives import Round, Shape, bml
+from gradsync.errors import InputError, RunError
+
+MOST_BYTES = 1 << 30  # of all sets; a round needs about three times as much beside it
+
+
+@dataclass(frozen=True)
+class State:
+    """What every rank holds. Bit r of piece p of rank q is set where r's contribution is in it.
+
+    `bits` is of 64-bit words, the first ranks in the lowest bits of the first word.  # (ranks, pieces, words)
+    """
+
+    shape: Shape
+    bits: np.ndarray
+
+    def contributors(self, rank: int, piece: int) -> list[int]:
+        """The ranks whose contributions are in a piece of `rank`."""
+        return _ranks(self.bits[rank, piece])
+
+
+def verify(name: str, shape: Shape, root: int = 0, watch: Callable[[int, int], None] | None = None) -> None:
+    """Run a collective symbolically and hold it to its postcondition.
+
+    Raises RunError that names round (from 1), rank and piece where it fails, InputError for a shape that it can't serve
+    or that is too large to be checked. `watch` is told after each round how many rounds and transfers are done.
+    """
+    if (declared := collectives.get(name).POSTCONDITION) != "sum":
+        raise InputError(f"collective {name!r} declares the postcondition {declared!r}: only 'sum' can be checked")
+    transfers = 0
+    for rounds, step, end in _run(name, shape, root):  # noqa: B007  the last ones are the end
+        transfers += len(step.source) if step else 0
+        if watch:
+            watch(rounds, transfers)
+    if (incomplete := np.argwhere(_size(end.bits) < prod(shape))).size:
+        rank, piece = map(int, incomplete[0])
+        missing = sorted(set(range(prod(shape))) - set(end.contributors(rank, piece)))
+        raise RunError(
+            f"{_where(name, shape)}: after round {rounds}, the last, rank {rank} lacks the contribution of "
+            f"{_some(missing)} in piece {piece} ({len(incomplete)} incomplete piece(s) in all)"
+        )
+
+
+def states(name: str, shape: Shape, root: int = 0) -> Iterator[State]:
+    """What all ranks hold before the first round, then after each; raises as `verify` does, but for what is missing."""
+    for _, _, state in _run(name, shape, root):
+        yield State(shape, state.bits.copy())
+
+
+def refuse_size(name: str, shape: Shape) -> None:
+    """Raises InputError where the sets of a collective would take too much memory."""
+    ranks, pieces, words = _sizes(name, shape)
+    if (needed := ranks * pieces * words * 8) > MOST_BYTES:
+        raise InputError(
+            f"{_where(name, shape)}: too large to be checked: the sets of contributing ranks of its {pieces} pieces "
+            f"would take {needed / 2**30:.3g} GiB, more than {MOST_BYTES / 2**30:g}: check it on fewer ranks"
+        )
+
+
+def _sizes(name: str, shape: Shape) -> tuple[int, int, int]:
+    """(ranks, pieces, words of a set)."""
+    return prod(shape), int(collectives.get(name).pieces(shape)), -(-prod(shape) // 64)
+
+
+def patterns(state: State, rank: int) -> tuple[str, ...]:
+    """A server of BCube(n, k) under BML as the paper writes it, a text a thread: `<0,*,1>([0,*])` (Fig. 4).
+
+    Before the brackets are the pieces of the thread that hold most contributions, inside them whose these are; `*`
+    stands for all n digits. Raises ValueError where they are no such pattern.
+    """
+    shape, names = state.shape, bml.piece_ids(state.shape)
+    found = []
+    for thread in range(len(shape)):
+        pieces = np.flatnonzero(names[:, 0] == thread)
+        counts = _size(state.bits[rank, pieces])
+        fullest = pieces[counts == counts.max()]
+        sets = np.unique(state.bits[rank, fullest], axis=0)
+        if len(sets) > 1:
+            raise ValueError(f"rank {rank}, thread {thread}: pieces with equally many contributors have different ones")
+        servers = np.stack(np.unravel_index(_ranks(sets[0]), shape[::-1]), axis=1)  # the last digit is level 0
+        pattern = ",".join([str(thread), *_compressed(names[fullest, 1:], shape[::-1])])
+        found.append(f"<{pattern}>([{','.join(_compressed(servers, shape[::-1]))}])")
+    return tuple(found)
+
+
+def _compressed(ids: np.ndarray, sizes: Shape) -> list[str]:
+    """Digits that all ids share, `*` where they have all digits.  # ids: (ids, digits)"""
+    one = (ids == ids[0]).all(axis=0)
+    if len(ids) != prod(size for size, same in zip(sizes, one, strict=True) if not same):
+        raise ValueError(f"{len(ids)} ids are no pattern of digits and *: {ids[:4].tolist()} ...")
+    return [str(digit) if same else "*" for digit, same in zip(ids[0], one, strict=True)]
+
+
+def _ranks(words: np.ndarray) -> list[int]:
+    return np.flatnonzero(np.unpackbits(words.astype("<u8").view(np.uint8), bitorder="little")).tolist()
+
+
+def _some(ranks: list[int]) -> str:
+    """At most five of them by number."""
+    more = f" and {len(ranks) - 5} more" if len(ranks) > 5 else ""
+    return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks[:5]))}{more}"
+
+
+def _where(name: str, shape: Shape) -> str:
+    return f"collective {name!r} on {' x '.join(map(str, shape))} ranks"
+
+
+def _run(name: str, shape: Shape, root: int) -> Iterator[tuple[int, Round | None, State]]:
+    """(0, None, first state), then (number, round, state after it): one state, which changes."""
+    refuse_size(name, shape)
+    ranks, pieces, words = _sizes(name, shape)
+    rank = np.arange(ranks)
+    bits = np.zeros((ranks, pieces, words), np.uint64)
+    bits[rank, :, rank // 64] = np.left_shift(np.uint64(1), (rank % 64).astype(np.uint64))[:, None]
+    state = State(shape, bits)
+    yield 0, None, state
+    for number, step in enumerate(collectives.rounds(name, shape, root), start=1):
+        _play(step, bits, f"{_where(name, shape)}: round {number}")
+        yield number, step, state
+
+
+class _Rows(NamedTuple):
+    """A row for each piece of each transfer of a round, sorted by where it goes."""
+
+    sender: np.ndarray
+    receiver: np.ndarray
+    piece: np.ndarray  # these three: (rows,)
+    sent: np.ndarray  # what the sender had before the round (rows, words)
+
+
+def _play(step: Round, bits: np.ndarray, where: str) -> None:
+    """Change `bits` as the round does; raises RunError."""
+    _refuse_transfers(step, bits, where)
+    rows = _rows(step, bits)
+    if not len(rows.piece):
+        return
+    new = np.ones(len(rows.piece), bool)  # the first row of those that go to one piece of one rank
+    new[1:] = (rows.receiver[1:] != rows.receiver[:-1]) | (rows.piece[1:] != rows.piece[:-1])
+    starts = np.flatnonzero(new)
+    at = rows.receiver[starts], rows.piece[starts]
+    if not step.adds:
+        if not new.all():
+            second = int(new.argmin())
+            raise RunError(
+                f"{where}: ranks {rows.sender[second - 1]} and {rows.sender[second]} both replace piece "
+                f"{rows.piece[second]} of rank {rows.receiver[second]}: which of them comes last is left to chance"
+            )
+        bits[at] = rows.sent
+        return
+    together = np.bitwise_or.reduceat(rows.sent, starts, axis=0) | bits[at]
+    summed = np.add.reduceat(_size(rows.sent), starts) + _size(bits[at])
+    if (twice := summed != _size(together)).any():
+        _refuse_twice(_Rows(*(np.split(each, starts[1:])[int(twice.argmax())] for each in rows)), bits, where)
+    bits[at] = together
+
+
+def _size(sets: np.ndarray) -> np.ndarray:
+    """Ranks in each set.  # (..., words) -> (...)"""
+    return np.bitwise_count(sets).sum(axis=-1, dtype=np.int64)
+
+
+def _rows(step: Round, bits: np.ndarray) -> _Rows:
+    count = np.asarray(step.pieces, np.int64)
+    before = np.repeat(np.cumsum(count) - count, count)  # rows of the transfers before each row's
+    piece = np.repeat(step.first, count) + np.arange(len(before)) - before
+    receiver = np.repeat(step.destination, count)
+    order = np.argsort(receiver * np.int64(bits.shape[1]) + piece, kind="stable")
+    sender, piece = np.repeat(step.source, count)[order], piece[order]
+    return _Rows(sender, receiver[order], piece, bits[sender, piece])
+
+
+def _refuse_transfers(step: Round, bits: np.ndarray, where: str) -> None:
+    """Raises RunError for a transfer between ranks, or of pieces, that there are not."""
+    ranks, pieces, _ = bits.shape
+    source, destination, first, count = step[:4]
+    lowest, highest = np.minimum(source, destination), np.maximum(source, destination)
+    faults = (
+        ((lowest < 0) | (highest >= ranks), f"there are ranks 0 to {ranks - 1}"),
+        (source == destination, "a rank doesn't send to itself"),
+        ((count < 1) | (first < 0) | (first + count > pieces), f"there are pieces 0 to {pieces - 1}"),
+    )
+    for wrong, why in faults:
+        if wrong.any():
+            i = int(wrong.argmax())
+            raise RunError(
+                f"{where}: rank {source[i]} sends {count[i]} piece(s) from piece {first[i]} on to rank "
+                f"{destination[i]}: {why}"
+            )
+
+
+def _refuse_twice(rows: _Rows, bits: np.ndarray, where: str) -> None:
+    """Raises RunError that names the contributions which some of these rows, to one piece of one rank, add again."""
+    held = bits[rows.receiver[0], rows.piece[0]].copy()
+    for sender, receiver, piece, sent in zip(*rows, strict=True):
+        if (again := held & sent).any():
+            raise RunError(
+                f"{where}: rank {receiver} adds the contribution of {_some(_ranks(again))} to piece {piece} a second "
+                f"time, from rank {sender}"
+            )
+        held |= sent
