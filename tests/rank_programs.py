@@ -205,7 +205,7 @@ def tiny_cases(ranks: int) -> dict[str, Plan]:
         cases["in groups"] = tiny.in_groups(2, ranks // 2)
     for algorithm in collectives.names():
         try:
-            plan = tiny.synchronous(ranks, algorithm=algorithm)
+            plan = tiny.synchronous(ranks, algorithm=algorithm, shape=tiny.levels(algorithm, ranks))
             cases[f"{algorithm} spelled out"] = lowered(plan)
             cases[f"{algorithm} lowered when executed"] = plan
         except InputError:

@@ -66,8 +66,10 @@ def fork(program: str, folder: str, device: str, ranks: int) -> None:
     import rank_programs  # noqa: F401  before the ranks part ways
 
     listens = int(os.environ["GRADSYNC_LISTEN_FD"])
+    number = {}
     for rank in range(ranks):
-        if os.fork() == 0:
+        number[child := os.fork()] = rank
+        if child == 0:
             os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank)}
             if rank:
                 del os.environ["GRADSYNC_LISTEN_FD"]
@@ -78,9 +80,9 @@ def fork(program: str, folder: str, device: str, ranks: int) -> None:
             return main(program, folder, device)
     os.close(listens)
     for _ in range(ranks):
-        _, status = os.wait()
+        child, status = os.wait()
         if status:
-            raise SystemExit(1)
+            raise SystemExit(f"{program}: rank {number[child]} ended first, with {os.waitstatus_to_exitcode(status)}")
 
 
 def main(program: str, folder: str, device: str = "cpu") -> None:

@@ -121,7 +121,7 @@ def columns(points: Sequence[Point]) -> str:
         )
         for p in points
     ]
-    own = ["", "", *(p.collective for p in points)]
+    own = ["collective" if any(p.collective for p in points) else "", "", *(p.collective for p in points)]
     return "\n".join(
         ("".join(f"{cell:>12}" for cell in row) + f"  {name}").rstrip()
         for row, name in zip((names, units, *rows), own, strict=True)

@@ -37,14 +37,14 @@ Link = tuple[int, int]  # peer, rail
 class Action(NamedTuple):
     """One thing that a rank does; `number` is that of a transfer of this rank.
 
-    send, receive: post elements [low, high) of the buffer, or of the scratch where `staged`. wait: for a posted one.
+    send, receive: post elements [low, high) of the buffer, or the scratch from `slot` on. wait: for one that is posted.
     add, copy: the scratch from `slot` on, to elements [low, high) of the buffer.
     """
 
     kind: Literal["send", "receive", "wait", "add", "copy"]
     number: int
     part: Range
-    slot: int | None = None  # first element of the scratch; None: in place
+    slot: int | None = None  # None: in place
 
 
 @dataclass
