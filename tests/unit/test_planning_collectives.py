@@ -11,6 +11,7 @@ import pytest
 
 from gradsync.cli import main
 from gradsync.plan import Plan
+from gradsync.trace import Trace
 
 ROOT = Path(__file__).parents[2]
 ALPHA, BANDWIDTH = 1e-4, 1e9
@@ -134,3 +135,16 @@ def test_ranks_that_are_not_where_the_topology_has_them_are_named(topology, node
     plan = Plan("p", 4, (), (), (), {"topology": topology} if topology else {})
     said = misplaced(plan, list(nodes))
     assert said == [] if well else (len(said) == 1 and f"topology {topology} has " in said[0])
+
+
+@pytest.mark.parametrize("scheme", ["bml", "ps_p2p", "ring"])
+def test_transfers_one_by_one_take_what_rounds_in_step_do(plan, tmp_path, scheme):
+    file = tmp_path / "plan.json"
+    plan("--schedule", scheme, "--ranks", 9, "--allreduce", LINKS, "--statistics", "local", "--output", file)
+    whole = plan("--plan", file, "--allreduce", LINKS, command="simulate")
+    trace = tmp_path / "trace.json"
+    single = plan("--plan", file, "--allreduce", LINKS, "--transfers", "--output", trace, command="simulate")
+    assert single["iteration_seconds"] == pytest.approx(whole["iteration_seconds"], rel=1e-6)
+    assert len(Trace.from_json(trace.read_text()).of(0)) > 10 * single["turns"]  # sends and receives
+    refused = plan("--plan", file, "--allreduce", "a=1e-4,b=1e-9", "--transfers", command="simulate")
+    assert "give alpha=SECONDS,bandwidth=BYTES_PER_SECOND" in refused

@@ -89,6 +89,11 @@ def _parser() -> argparse.ArgumentParser:
     simulate.add_argument("--plan", required=True, metavar="PLAN.json")
     _workload_and_cost(simulate, ranks=False)
     simulate.add_argument(
+        "--transfers",
+        action="store_true",
+        help="every transfer of the plan's collective on the links of its topology (--allreduce alpha=..,bandwidth=..)",
+    )
+    simulate.add_argument(
         "--point-to-point", metavar="a=SECONDS,b=SECONDS_PER_BYTE", help="cost of a send (default: a ring's)"
     )
     simulate.add_argument("--turns", type=int, help="iterations (default: until the period is steady)")

@@ -8,7 +8,7 @@ nearest first; their product is the number of ranks) of a message that is cut in
     TOPOLOGY, POSTCONDITION     the topology it is made for, and what holds on every rank at the end
     refuse(shape)               optional: raises InputError for levels that it can't serve
     LEVELS_AT_ONCE              optional, True: needs a topology whose levels have links of their own
-    server(message, ranks)      optional: which rank is the root of the so-manieth message
+    server(message, ranks)      optional: which rank is the root of message number `message` of an iteration
 
 A round is arrays of transfers, so that a round of many ranks is a few vectorised operations. Ranks run the rounds in
 step: what a rank sends is what it had before the round. `native` (the backend's own) has no rounds and no file.
@@ -100,7 +100,7 @@ def refuse(name: str, shape: Shape) -> None:
 
 
 def server(name: str, message: int, ranks: int) -> int:
-    """The root of the so-manieth message."""
+    """The root of message number `message` of an iteration."""
     chosen = None if name == NATIVE else getattr(get(name), "server", None)
     return 0 if chosen is None else int(chosen(message, ranks))
 

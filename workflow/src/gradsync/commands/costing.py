@@ -44,6 +44,15 @@ def cost_of(text: str, option: str = "--allreduce", ranks: int | None = None, co
     return Linear(*_two_numbers(text, option, pairs, ("a", "b"), LINE), "given")
 
 
+def speeds_of(text: str | None) -> Any:
+    """Start-up and bandwidth of links; raises InputError where nothing is said of links."""
+    from gradsync.topologies import Speeds
+
+    pairs = _pairs(text) if text else None
+    alpha, bandwidth = _two_numbers(text or "", "--allreduce", pairs or {}, ("alpha", "bandwidth"), LINKS)
+    return Speeds(alpha=alpha, bandwidth=bandwidth)
+
+
 def costs(options: argparse.Namespace, ranks: int, scheme: Any) -> tuple[Any, Costs]:
     """(workload, costs of a scheme's messages) from files, from the links of a topology, or from a measured cluster."""
     from gradsync import clusters
@@ -92,13 +101,11 @@ def _on_links(text: str, scheme: Any, ranks: int) -> Costs:
     from gradsync import flow_level
     from gradsync.collectives import NATIVE
     from gradsync.costs import Network, alpha_beta
-    from gradsync.topologies import Speeds
 
-    alpha, bandwidth = _two_numbers(text, "--allreduce", _pairs(text) or {}, ("alpha", "bandwidth"), LINKS)
-    speeds = Speeds(alpha=alpha, bandwidth=bandwidth)
+    speeds = speeds_of(text)
     collective = "ring" if scheme.collective == NATIVE else scheme.collective
     cost = flow_level.cost(collective, scheme.network(ranks), speeds, ranks).line
-    others = alpha_beta.network(ranks, alpha, 1 / bandwidth)
+    others = alpha_beta.network(ranks, speeds.alpha, 1 / speeds.bandwidth)
     return Costs(cost, Network({**others.costs, "all_reduce": cost}), [])
 
 

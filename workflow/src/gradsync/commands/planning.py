@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from gradsync.commands.costing import Costs, cost_of, costs, scheme_of
+from gradsync.commands.costing import Costs, cost_of, costs, scheme_of, speeds_of
 from gradsync.errors import InputError
 
 
@@ -146,7 +146,7 @@ def read(path: str | Path, what: str) -> str:
 
 
 def simulate(options: argparse.Namespace) -> dict[str, Any]:
-    """Time a plan on a workload and a network."""
+    """Time a plan on a workload and a network, its messages as a whole or every transfer on the links it crosses."""
     from gradsync.check import check
     from gradsync.costs import Network
     from gradsync.plan import Plan
@@ -161,7 +161,10 @@ def simulate(options: argparse.Namespace) -> dict[str, Any]:
     if options.turns is not None and options.turns < 2:
         raise InputError(f"--turns {options.turns}: a period needs at least 2")
     check(plan)
-    trace = simulate(plan, workload, network, turns=options.turns, interference=interference)
+    links = {}
+    if options.transfers:
+        links = {"topology": scheme_of(plan).network(plan.ranks), "speeds": speeds_of(options.allreduce)}
+    trace = simulate(plan, workload, network, turns=options.turns, interference=interference, **links)
     if options.output:
         write_whole(options.output, trace.to_json() + "\n")
     if options.chrome:
