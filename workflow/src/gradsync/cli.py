@@ -198,6 +198,7 @@ def _parser() -> argparse.ArgumentParser:
     _cluster(command(commands.cluster))
 
     _slurm(command(commands.slurm))
+    _testbed(command(commands.testbed))
 
     for run in (
         commands.estimate,
@@ -319,6 +320,14 @@ def _cluster(parser: argparse.ArgumentParser) -> None:
     )
     for added in (measure, assemble):
         added.add_argument("--output", type=Path, metavar="FILE.yaml", help="(default: config/clusters/NAME.yaml)")
+
+
+def _testbed(parser: argparse.ArgumentParser) -> None:
+    action = _actions(parser, "check|clean")
+    check = action("check", "Make hosts and limited links, measure them, remove them; says where that can't be.")
+    check.add_argument("--rate", type=float, default=4e8, metavar="BITS_PER_SECOND", help="of a link")
+    check.add_argument("--output", type=Path, metavar="FILE.json", help="write what is printed with --json")
+    action("clean", "Remove networks that killed runs have left behind; nothing else is touched.")
 
 
 def _slurm(parser: argparse.ArgumentParser) -> None:

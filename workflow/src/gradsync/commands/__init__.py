@@ -11,6 +11,7 @@ from gradsync.commands.images import image
 from gradsync.commands.measuring import measure
 from gradsync.commands.planning import plan, simulate
 from gradsync.commands.slurm import slurm
+from gradsync.commands.testbed import testbed
 from gradsync.commands.training import train
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "simulate",
     "slurm",
     "table",
+    "testbed",
     "track",
     "train",
 ]

@@ -1,0 +1,31 @@
+"""`gradsync testbed`: whether this machine can hold an emulated network, and what killed runs have left of one."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+
+
+def testbed(options: argparse.Namespace) -> dict[str, Any]:
+    """Check that this machine can emulate a network of hosts, or remove what a killed run has left behind."""
+    actions = {"check": _check, "clean": _clean}
+    return actions[options.action](options)
+
+
+def _check(options: argparse.Namespace) -> dict[str, Any]:
+    from gradsync.results import machine, write_whole
+    from gradsync.testbed.check import check
+
+    found = check(options.rate) | {"machine": machine()}
+    if options.output:
+        write_whole(options.output, json.dumps(found, indent=1) + "\n")
+    return found
+
+
+def _clean(options: argparse.Namespace) -> dict[str, Any]:
+    from gradsync.testbed import namespaces
+
+    found = namespaces.left_behind()
+    namespaces.remove(found)
+    return {"removed": found}

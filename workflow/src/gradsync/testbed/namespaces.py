@@ -1,0 +1,176 @@
+"""Hosts, switches and shaped links of a testbed in the kernel: made, and removed by name.
+
+All switches lie in one namespace, each host in one of its own. Nothing is connected to the machine's own network, so
+that addresses can't collide with any; two testbeds at a time don't meet either. Names tell who made them: what a killed
+run has left behind is known by its process being gone.
+
+Shaping: a token bucket on both ends of each cable, whose queue never drops, and CUBIC by route, which fills it. Queues
+that drop, or BBR, lose a third of the line rate and drift from run to run.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+
+from gradsync.errors import InputError, RunError
+from gradsync.testbed.wiring import Cable
+
+PREFIX = "gradsync"
+NAME = re.compile(rf"{PREFIX}-(\d+)-(\d+)-(\d+)-(switches|h\d+)")  # process, its start, testbed, part
+BURST, QUEUE = "128kb", "32mb"
+LEAST_BITS, MOST_BITS = 1e5, 1e11  # a second
+GONE_SECONDS = 10.0
+_numbers = count()
+
+
+@dataclass(frozen=True)
+class Testbed:
+    """A testbed that is there. `run(host, command)` gives the command that runs `command` on a host."""
+
+    name: str
+    cables: tuple[Cable, ...]
+    bits_per_second: float
+
+    def namespace(self, host: int) -> str:
+        """The network namespace of a host."""
+        return f"{self.name}-h{host}"
+
+    def on(self, host: int, command: Sequence[str]) -> list[str]:
+        """The command that runs `command` on a host."""
+        return ["ip", "netns", "exec", self.namespace(host), *command]
+
+    def address(self, host: int, rail: int | None) -> str:
+        """Of a host's interface; rail None is the control network."""
+        return next(cable.address for cable in self.cables if (cable.host, cable.rail) == (host, rail))
+
+
+@contextmanager
+def testbed(cables: Sequence[Cable], bits_per_second: float) -> Iterator[Testbed]:
+    """Make the hosts, switches and links; remove them at the end, with every process in them.
+
+    Raises InputError for a rate that makes no sense or where commands or privileges are missing, RunError where the
+    kernel refuses.
+    """
+    refuse_rate(bits_per_second)
+    refuse_commands()
+    pid = os.getpid()
+    made = Testbed(f"{PREFIX}-{pid}-{_started(pid)}-{next(_numbers)}", tuple(cables), bits_per_second)
+    try:
+        _make(made)
+        yield made
+    finally:
+        remove([name for name in _present() if name.startswith(f"{made.name}-")])
+
+
+def refuse_rate(bits_per_second: float) -> None:
+    """Raises InputError for a rate that a link can't be given."""
+    if not LEAST_BITS <= bits_per_second <= MOST_BITS:
+        raise InputError(f"rate {bits_per_second:g} bit/s: a link takes {LEAST_BITS:g} to {MOST_BITS:g}")
+
+
+def refuse_commands() -> None:
+    """Raises InputError where a command is missing."""
+    for command in ("ip", "tc"):
+        if not shutil.which(command):
+            raise InputError(f"the command {command!r} is missing: install iproute2")
+
+
+def left_behind() -> list[str]:
+    """Namespaces of testbeds whose process is gone."""
+    return [name for name in _present() if (found := NAME.fullmatch(name)) and not _lives(*found.groups()[:2])]
+
+
+def remove(names: Sequence[str]) -> None:
+    """End every process in these namespaces, then remove them; what is gone already is no fault."""
+    for name in names:
+        _end_processes(name)
+    for name in names:
+        with suppress(RunError):
+            _ip("netns", "del", name)
+
+
+def _make(made: Testbed) -> None:
+    switches = f"{made.name}-switches"
+    hosts = sorted({cable.host for cable in made.cables})
+    bridges = {switch: f"s{i}" for i, switch in enumerate(dict.fromkeys(cable.switch for cable in made.cables))}
+    for name in (switches, *map(made.namespace, hosts)):
+        _ip("netns", "add", name)
+    # commands of each namespace; the switches' come first, since they make both ends of a cable
+    inside: dict[str, list[str]] = {switches: [], **{made.namespace(host): ["link set lo up"] for host in hosts}}
+    shaping: dict[str, list[str]] = defaultdict(list)
+    for bridge in bridges.values():
+        inside[switches] += [f"link add {bridge} type bridge", f"link set {bridge} up"]
+    for i, cable in enumerate(made.cables):
+        at, port, end = made.namespace(cable.host), f"p{i}", cable.interface
+        inside[switches] += [
+            f"link add {port} type veth peer name {end} netns {at}",
+            f"link set {port} master {bridges[cable.switch]} up",
+        ]
+        inside[at] += [
+            f"addr add {cable.address}/24 dev {end}",
+            f"link set {end} up",
+            f"route change {cable.network} dev {end} proto kernel scope link src {cable.address} congctl cubic",
+        ]
+        if cable.rail is not None:
+            bucket = f"root tbf rate {made.bits_per_second:.0f}bit burst {BURST} limit {QUEUE}"
+            shaping[switches].append(f"qdisc add dev {port} {bucket}")
+            shaping[at].append(f"qdisc add dev {end} {bucket}")
+    for tool, commands in (("ip", inside), ("tc", shaping)):
+        for name, lines in commands.items():
+            _called(tool, "-n", name, "-batch", "-", text="\n".join(lines))
+
+
+def _present() -> list[str]:
+    if not shutil.which("ip"):
+        return []
+    return [line.split()[0] for line in _ip("netns", "list").splitlines() if NAME.fullmatch(line.split()[0])]
+
+
+def _end_processes(name: str) -> None:
+    deadline = time.monotonic() + GONE_SECONDS
+    while time.monotonic() < deadline:
+        try:
+            pids = [int(pid) for pid in _ip("netns", "pids", name).split()]
+        except RunError:  # the namespace is gone
+            return
+        if not pids:
+            return
+        for pid in pids:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.02)
+
+
+def _started(pid: int) -> str:
+    """When a process has started, in ticks since the machine did: tells it from a later one of the same number."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+
+
+def _lives(pid: str, started: str) -> bool:
+    try:
+        return _started(int(pid)) == started
+    except OSError:
+        return False
+
+
+def _ip(*arguments: str, text: str = "") -> str:
+    return _called("ip", *arguments, text=text)
+
+
+def _called(*command: str, text: str = "") -> str:
+    ended = subprocess.run(command, input=text, capture_output=True, text=True, check=False, timeout=60)
+    if ended.returncode:
+        said = ended.stderr.strip().splitlines() or [f"exit status {ended.returncode}"]
+        raise RunError(f"testbed: {' '.join(command[:6])}: {said[0]}")
+    return ended.stdout
