@@ -211,7 +211,8 @@ def test_measured_rows_are_those_of_the_launches_and_decide_nothing(made):
         frame = table(made, name)
         measured = frame[(frame.rung == "measured") & frame.iteration_seconds.notna()]
         assert set(measured.model) == {model}
-        assert set(measured.batch) == batches
+        assert set(measured.batch_here) == batches
+        assert measured.batch.isna().all()
         assert measured.jct_seconds.isna().all()
         assert measured.note.str.contains("9 ranks share 2 cores; .*not decidable on this machine").all()
         bml = measured[measured.scheme == "bml"]
@@ -221,6 +222,22 @@ def test_measured_rows_are_those_of_the_launches_and_decide_nothing(made):
     verdicts = claims.evaluate(PAPER, made[1] / "tables")
     measured_verdicts = {v.verdict for v in verdicts if v.rung == "measured"}
     assert measured_verdicts == {claims.UNDECIDED}
+
+
+def test_a_launch_of_the_papers_own_size_is_shown_and_decides_nothing(tmp_path, monkeypatch):
+    monkeypatch.setitem(LAUNCHES[0], "batch", 128)
+    results = write_inputs(tmp_path / "results")
+    content = yaml.safe_load(BENCH.read_text())
+    bands = {"share_of_link_rate": {"value": [1.0]}, "alpha_seconds": {"value": [0.0]}}
+    (tmp_path / "bench.yaml").write_text(yaml.safe_dump(content | bands))
+    wanted = chosen(training=LAUNCHES[:2], bml_testbed=str(tmp_path / "bench.yaml"))
+    found = papers.compute("bml_bcube", "fig6", wanted, results)
+    shown = found.display[found.display.rung == "measured"]
+    assert shown["sub-minibatch"].tolist() == [128, 16]
+    tables.write(found, results / "tables" / "bml_bcube", "fig6")
+    of_fig6 = [v for v in claims.evaluate(PAPER, results / "tables") if v.table == "fig6" and v.rung == "measured"]
+    assert {v.verdict for v in of_fig6} == {claims.UNDECIDED}
+    assert all(v.reason == completion.ONE_NETWORK for v in of_fig6)  # 128 is run: not that it is missing
 
 
 def test_bands_of_the_testbed_are_what_the_claims_go_over(made):
@@ -285,7 +302,7 @@ def test_figures_are_written_and_say_what_differs(made):
         expected = {
             "fig4": "(b) after aggregation step 1: 6",
             "fig5": "BCube(32,2), Fat-Tree(16)",
-            "fig6": "9 ranks share 2 cores, one loopback: undecidable",
+            "fig6": "9 ranks share 2 cores, one network for all: undecidable",
             "fig7": "VGG-19 at an eighth of its channels",
             "training": "lenet5 on 9 ranks (batch4)",
         }[name]

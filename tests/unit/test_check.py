@@ -200,6 +200,10 @@ FAULTS = {
         r"postcondition of all_gather is 'gather', not 'sum'",
     ),
     "collective of other ranks": (changed(PLAN, setting("message0", ranks=(0,))), r"'message0' is for ranks \(0,\)"),
+    "levels of other ranks": (
+        changed(PLAN, setting("message0", algorithm="ring", shape=(2, 2))),
+        r"'message0' is for 2 ranks, not for levels of 2 x 2",
+    ),
     "root that is not there": (
         changed(GROUPS, setting("message0", kind="broadcast", postcondition="copy", root=2)),
         r"'message0' is for ranks \(0, 1\): its root",
@@ -217,6 +221,7 @@ FAULTS = {
         r"each of its 3 ranks \(0 to 2\) one role",
     ),
     "a rank without a role": (dataclasses.replace(PLAN, ranks=3), r"each of its 3 ranks \(0 to 2\) one role"),
+    "a role that does nothing": (changed(PLAN, list.clear), r"role 'worker' has no operations"),
     "no ranks": (dataclasses.replace(PLAN, ranks=0, roles=()), r"0 ranks"),
     "send to a rank that is not there": (
         changed(SWEEP, setting("push", to=9), role=1),

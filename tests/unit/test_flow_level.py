@@ -12,7 +12,7 @@ from gradsync.costs.interference import Interference, Slowdown
 from gradsync.errors import InputError, RunError
 from gradsync.measure import collective_scaling
 from gradsync.schedules import Message
-from gradsync.simulate import simulate
+from gradsync.simulate import links_lower_bound_seconds, lower_bound_seconds, simulate
 from gradsync.topologies import Speeds, parse
 from gradsync.updates import ssgd
 from tiny_workloads import workload
@@ -193,6 +193,23 @@ def test_messages_on_two_lanes_share_their_links():
         plan = ssgd.plan("lanes", load, messages, 2, algorithm="ring")
         trace = simulate(plan, load, Network({}), topology=parse("switch:2"), speeds=SPEEDS)
         assert trace.iteration_seconds() == pytest.approx(1.0 + seconds, rel=EXACT)
+
+
+def test_servers_of_their_own_are_bounded_by_the_links_that_each_uses():
+    """Three messages of 16 B to three servers at once: each rank's 32 B to two others and 32 B back share no link."""
+    load = workload([16] * 3, [1.0, 0.0, 0.0], dtype="float64", names=["layer3", "layer2", "layer1"])
+    plan = ssgd.plan("servers", load, tuple(Message(i, i, f"lane{i}") for i in range(3)), 3, algorithm="ps_tensor")
+    links = {"topology": parse("switch:3"), "speeds": Speeds(0.0, 1.0)}
+    trace = simulate(plan, load, Network({}), **links)
+    assert trace.iteration_seconds() == pytest.approx(1.0 + 64.0, rel=EXACT)
+    assert links_lower_bound_seconds(plan, load, **links) == pytest.approx(1.0 + 64.0, rel=EXACT)
+    one_after_another = Network({"all_reduce": flow_level.cost("ps_tensor", **links).line})
+    assert lower_bound_seconds(load, one_after_another) == pytest.approx(1.0 + 3 * 64.0)
+
+
+def test_a_server_may_have_more_sends_in_a_row_than_calls_can_nest():
+    seconds, size = one_by_one("ps_central", parse("switch:400"), SPEEDS)
+    assert seconds == pytest.approx(2 * (0.5 + 399 * size), rel=1e-9)
 
 
 def test_a_native_collective_takes_its_cost_alone_and_shares_the_links_of_a_ring():

@@ -298,7 +298,7 @@ def test_interference_is_measured_from_the_smallest_gradient_to_all(alone, cross
         (["allreduce", "--ranks", "2", "100000"], "100000 ranks are more than this machine can hold"),
         (
             ["allreduce", "--ranks", "2", "--smallest", "100", "--largest", "50"],
-            "--smallest 100: more than --largest 50",
+            "--smallest 100: must be less than --largest 50",
         ),
         (["interference", "--ranks", "2"], "--workload is needed"),
         (["interference", "--ranks", "2", "--workload", "nosuch.json"], "nosuch.json: can't be read"),

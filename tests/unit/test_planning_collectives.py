@@ -78,6 +78,23 @@ def test_measured_points_of_the_very_collective_are_taken(plan, tmp_path):
     )
 
 
+def test_a_plan_is_drawn_with_the_points_of_its_own_collective(plan, tmp_path, capsys):
+    points, file = tmp_path / "points.csv", tmp_path / "plan.json"
+    points.write_text("ranks,bytes,seconds,collective\n" + "".join(f"9,{m},0.5,bml-3x3\n" for m in (4, SIZE)))
+    plan("--schedule", "bml", "--ranks", 9, "--allreduce", LINKS, "--output", file)
+    given = ("draw", file, "--allreduce", points, "--output", tmp_path / "plan.svg", "--json")
+    assert main([str(argument) for argument in given]) == 0
+    assert json.loads(capsys.readouterr().out)["spans"] > 0
+
+
+@pytest.mark.parametrize("roles", [[], [{"name": "worker", "ranks": list(range(9)), "body": []}]])
+def test_a_plan_without_operations_is_refused_in_one_line(plan, tmp_path, roles):
+    file = tmp_path / "plan.json"
+    plan("--schedule", "bml", "--ranks", 9, "--allreduce", LINKS, "--output", file)
+    file.write_text(json.dumps({**json.loads(file.read_text()), "roles": roles}))
+    assert main(["simulate", "--plan", str(file), "--workload", str(tmp_path / "workload.json"), "--allreduce", LINKS])
+
+
 @pytest.mark.parametrize(("native", "seconds"), [("", 2.5), ("9,4,16,\n9,8,16,\n", 4.5)])
 def test_other_messages_follow_from_the_backends_own_all_reduce(plan, tmp_path, native, seconds):
     """A broadcast of log2(9) steps, each a 16th of the start-up of the all-reduce: 16 s make it end after backward."""
@@ -93,7 +110,7 @@ def test_other_messages_follow_from_the_backends_own_all_reduce(plan, tmp_path, 
     [
         (["bml", "--allreduce", "alpha=1"], "give alpha=SECONDS,bandwidth=BYTES_PER_SECOND"),
         (["bml", "--allreduce", "bandwidth=1,a=2"], "give alpha=SECONDS,bandwidth=BYTES_PER_SECOND"),
-        (["bml", "--allreduce", "alpha=1,bandwidth=fast"], "alpha and bandwidth must be numbers"),
+        (["bml", "--allreduce", "alpha=1,bandwidth=fast"], "must be a number"),
         (["bml", "--allreduce", "alpha=1,bandwidth=0"], "bandwidth 0 B/s: must be finite and above 0"),
         (["bml", "--allreduce", "alpha=nan,bandwidth=1"], "alpha nan s: must be finite and not negative"),
         (["bml", "--allreduce", LINKS, "--topology", "switch"], "scheme 'bml': collective 'bml' sends on all levels"),
@@ -145,6 +162,20 @@ def test_transfers_one_by_one_take_what_rounds_in_step_do(plan, tmp_path, scheme
     trace = tmp_path / "trace.json"
     single = plan("--plan", file, "--allreduce", LINKS, "--transfers", "--output", trace, command="simulate")
     assert single["iteration_seconds"] == pytest.approx(whole["iteration_seconds"], rel=1e-6)
+    assert single["lower_bound_seconds"] <= single["iteration_seconds"] * (1 + 1e-9)
     assert len(Trace.from_json(trace.read_text()).of(0)) > 10 * single["turns"]  # sends and receives
     refused = plan("--plan", file, "--allreduce", "a=1e-4,b=1e-9", "--transfers", command="simulate")
     assert "give alpha=SECONDS,bandwidth=BYTES_PER_SECOND" in refused
+
+
+def test_each_kind_of_links_may_have_its_own_bandwidth(plan):
+    told = ("--schedule", "hierarchical", "--ranks", 16, "--topology", "dense_gpu:2,8", "--statistics", "local")
+    answer = plan(*told, "--allreduce", "alpha=0,inside=1e11,between=1e9")
+    inside = 2 * 7 / 8 * SIZE / 1e11
+    between = SIZE / 1e9  # a node's link carries the eighths of all its GPUs, each way half of each
+    assert answer["exposed_communication_seconds"] == pytest.approx(inside + between, rel=1e-9)
+    assert "has no 'middle' links, whose bandwidth is given; it has: inside, between" in plan(
+        *told, "--allreduce", "alpha=0,middle=1"
+    )
+    assert "needs the bandwidth of its 'between' links too" in plan(*told, "--allreduce", "alpha=0,inside=1e11")
+    assert "between must be a number" in plan(*told, "--allreduce", "alpha=0,inside=1,between=x")

@@ -106,6 +106,9 @@ def exchange(*transfers, adds=True):
 
 MADE_UP = {
     "ranges that overlap in part": [exchange((0, 1, 0, 20), (1, 0, 10, 30)), exchange((1, 0, 0, 30), adds=False)],
+    "two exchanges, each rank beginning with the other one": [
+        exchange((1, 0, 8, 12, 1), (0, 1, 16, 24, 2), (0, 1, 8, 12, 2), (1, 0, 16, 24, 1))
+    ],
     "ranges that change places": [exchange((0, 1, 0, 20), (1, 0, 0, 20), adds=False)],
     "several ranges between two ranks": [
         exchange((0, 1, 0, 7), (0, 1, 10, 20), (0, 1, 7, 10), (0, 1, 20, 30, 1), (1, 0, 0, 30)),

@@ -272,6 +272,7 @@ RUNNING = (
     *(
         "plan.py",
         "progress.py",
+        "role_graph.py",
         "kernels.py",
         "oracle.py",
         "trace.py",

@@ -21,6 +21,6 @@ rule plan:
         code=code(*PLANNING),
     shell:
         "python -m gradsync plan --workload {input.workload} --allreduce {input.points}"
-        " {params.nodes} --interference {input.interference} --schemes {input.schemes} --schedule {wildcards.scheme} {params.training}"
-        " --output {output.plan} --prediction {output.prediction}"
+        " {params.nodes} --interference {input.interference} --schemes {input.schemes}"
+        " --schedule {wildcards.scheme} {params.training} --output {output.plan} --prediction {output.prediction}"
         " >{log} 2>&1 || {{ cat {log} >&2; exit 1; }}"

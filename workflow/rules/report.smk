@@ -26,7 +26,8 @@ rule table:
             "render/tables.py",
         ),
     shell:
-        "python -m gradsync table {wildcards.paper} {wildcards.id} --config {params.config} >{log} 2>&1 || {{ cat {log} >&2; exit 1; }}"
+        "python -m gradsync table {wildcards.paper} {wildcards.id} --config {params.config}"
+        " >{log} 2>&1 || {{ cat {log} >&2; exit 1; }}"
 
 
 rule figure:
@@ -54,7 +55,8 @@ rule figure:
             f"render/{wildcards.paper}",
         ),
     shell:
-        "python -m gradsync figure {wildcards.paper} {wildcards.id} --config {params.config} >{log} 2>&1 || {{ cat {log} >&2; exit 1; }}"
+        "python -m gradsync figure {wildcards.paper} {wildcards.id} --config {params.config}"
+        " >{log} 2>&1 || {{ cat {log} >&2; exit 1; }}"
 
 
 rule claims:

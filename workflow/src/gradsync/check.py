@@ -6,6 +6,7 @@ Every problem is reported with the plan's rank x step grid, the operation at fau
 from __future__ import annotations
 
 from collections import defaultdict
+from math import prod
 from typing import Any
 
 from gradsync.contributions import LostError, verify
@@ -93,6 +94,8 @@ def _form(plan: Plan) -> None:
             _fail(plan, f"tensor {tensor.name!r}: tensors must follow one another without gap from element 0")
         position = tensor.stop
     for role in plan.roles:
+        if not role.flat:
+            _fail(plan, f"role {role.name!r} has no operations")
         names: set[str] = set()
         for step, op in enumerate(role.flat):
             if op.name in names:
@@ -113,7 +116,7 @@ def _form(plan: Plan) -> None:
 
 
 def _lane_and_collective(plan: Plan, role: Role, step: int) -> None:
-    """What the executor takes for granted of an operation's lane and of a collective's ranks and ranges."""
+    """What the executor takes for granted of an operation's lane and of a collective's ranks, levels and ranges."""
     op = role.flat[step]
     if op.verb not in ANYWHERE and (op.lane == COMPUTE) != (op.verb in ("need", "ready")):
         where = f"only lane {COMPUTE!r} does" if op.lane != COMPUTE else "only the other lanes do"
@@ -131,6 +134,9 @@ def _lane_and_collective(plan: Plan, role: Role, step: int) -> None:
     if op.ranks and not members <= set(op.ranks):
         problem = f"{op.name!r} is for ranks {op.ranks}: its root and the ranks of its role must be among them"
         _fail(plan, problem, role, (step,))
+    n = len(op.ranks) or plan.ranks
+    if op.shape and (min(op.shape) < 1 or prod(op.shape) != n):
+        _fail(plan, f"{op.name!r} is for {n} ranks, not for levels of {' x '.join(map(str, op.shape))}", role, (step,))
     sizes = [[ref.stop - ref.start for ref in refs] for refs in (op.reads, op.writes)]
     if sizes[0] != sizes[1] or any(ref.mine for ref in (*op.reads, *op.writes)):
         _fail(plan, f"{op.name!r}: a collective reads and writes whole ranges of equal lengths", role, (step,))

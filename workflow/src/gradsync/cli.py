@@ -181,6 +181,14 @@ def _parser() -> argparse.ArgumentParser:
         help="allreduce: native, the backend's own; bml, bml@bcube:3,2",
     )
     measure.add_argument(
+        "--testbed",
+        metavar="NAME[:N,..]",
+        help="allreduce: on hosts of their own, wired as this topology on this machine (root): switch, bcube:3,2",
+    )
+    measure.add_argument(
+        "--rate", type=float, default=4e8, metavar="BITS_PER_SECOND", help="--testbed: of a link, each way"
+    )
+    measure.add_argument(
         "--workload",
         metavar="W.json",
         help="allreduce, interference: from its smallest gradient to all of them in one message",

@@ -226,7 +226,7 @@ class Role:
         Inside a repeat, `after_previous` means the previous pass of that body (in its first pass: the last pass
         of the previous turn). From outside, the name of a repeated operation means its last pass.
         """
-        first = self.body[0]
+        first = self.body[0] if self.body else None
         if isinstance(first, Repeat) and self.until_stopped:
             return first.body
         for op in self.body:

@@ -20,6 +20,8 @@ from typing import Any, NamedTuple
 from gradsync.plan import Collective, Plan, RecvAny, Reply, SharedAdd
 from gradsync.role_graph import RoleGraph
 
+DEEPEST = 64  # starts of operations within one another
+
 
 class Cost(NamedTuple):
     """One message: start-up latency in seconds, then transfer that shares the link, in what a side carries a second."""
@@ -135,7 +137,7 @@ class Progress:
         self.started: dict[tuple[int, int, int], float] = {}
         self.events: list[Event] = []
         self.heap: list[tuple[float, int, Callable[[float], None]]] = []
-        self.sequence = 0
+        self.sequence = self.nested = 0
         self.arrived: dict[tuple[str, int, tuple[int, ...]], list[tuple[int, int]]] = defaultdict(list)
         # (source, to, tag) -> the operations (rank, turn, index) that sent what is there
         self.inbox: dict[tuple[int, int, int], deque[tuple[int, int, int]]] = defaultdict(deque)
@@ -203,8 +205,12 @@ class Progress:
         lane = self.graph[rank].lane
         if self.handover and lane[done] != lane[index]:
             self._at(now + self.handover, lambda time: self._start(rank, turn, index, time))
-        else:
+        elif self.nested < DEEPEST:
+            self.nested += 1
             self._start(rank, turn, index, now)
+            self.nested -= 1
+        else:  # through the heap: a row of sends would otherwise nest as deep as it is long
+            self._at(now, lambda time: self._start(rank, turn, index, time))
 
     def _finish(self, rank: int, turn: int, index: int, now: float, source: int | None = None) -> None:
         graph = self.graph[rank]

@@ -4,8 +4,9 @@ Shared links are shared (see `progress.py`), so no simulated time lies below `lo
 interference, computation and messages slow one another down too (see `interfering.py`).
 
 Where a topology is given, collectives that are described by rounds are spelled out for all ranks and every message goes
-over the links of its route; ranks are no longer in step, and alpha counts a message. That is for few ranks; of many,
-`flow_level.py` gives the cost of a collective as one message.
+over the links of its route; ranks are no longer in step, and alpha counts a message: their bound is
+`links_lower_bound_seconds`. That is for few ranks; of many, `flow_level.py` gives the cost of a collective as one
+message.
 """
 
 from __future__ import annotations
@@ -13,15 +14,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from gradsync.clocks import LinksClock, NetworkClock
 from gradsync.costs import Network
 from gradsync.costs.interference import Interference
 from gradsync.errors import InputError
 from gradsync.interfering import InterferingProgress
 from gradsync.lowering import lowered
-from gradsync.plan import Plan
+from gradsync.plan import Plan, Send
 from gradsync.progress import Progress
-from gradsync.topologies import Speeds, Topology
+from gradsync.topologies import NO_LINK, Speeds, Topology
 from gradsync.trace import Span, Trace
 from gradsync.workload import Workload
 
@@ -94,3 +97,29 @@ def lower_bound_seconds(workload: Workload, network: Network) -> float:
     wire = cost.seconds(total) - cost.startup_seconds(total)
     computed = workload.forward_seconds + workload.backward_seconds
     return max(computed, float(workload.ready_seconds()[0]) + wire) + workload.update_seconds
+
+
+def links_lower_bound_seconds(plan: Plan, workload: Workload, topology: Topology, speeds: Speeds) -> float:
+    """The same where messages are spelled out over links: those of several servers, say, use different ones at once.
+
+    What a rank sends leaves on its own links between its first ready gradient and its update; no other link is busy for
+    longer than an iteration.
+    """
+    plan = lowered(plan)
+    sends = [
+        (rank, op.to, op.rail, plan.bytes_of(op.reads))
+        for rank, role in plan.role_of.items()
+        for op in role.flat
+        if isinstance(op, Send)
+    ]
+    source, destination, rail, size = np.array(sends, np.int64).reshape(-1, 4).T
+    route = topology.route(source, destination, rail)  # (sends, hops)
+    used = route != NO_LINK
+    own = used & (used.cumsum(axis=1) == 1)  # the first link of each send
+    sizes, (bandwidth, _) = np.broadcast_to(size[:, None], route.shape), speeds.of(topology)
+    wire, busy = (
+        float((np.bincount(route[at], sizes[at], len(bandwidth)) / bandwidth).max(initial=0.0)) for at in (own, used)
+    )
+    computed = workload.forward_seconds + workload.backward_seconds
+    first_ready = float(workload.ready_seconds()[0])
+    return max(max(computed, first_ready + wire) + workload.update_seconds, busy)

@@ -20,6 +20,7 @@ import importlib
 import pkgutil
 from collections.abc import Iterator
 from math import prod
+from operator import gt
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -78,13 +79,22 @@ def shape_on(name: str, topology: Topology, ranks: int) -> Shape:
     if name != NATIVE:
         refuse_links(name, topology.name)
         refuse(name, shape)
+        if _levels_at_once(name) and any(map(gt, shape, topology.shape)):
+            raise InputError(
+                f"collective {name!r} sends on all levels at once, and {ranks} ranks fill no whole levels of topology "
+                f"{topology.name!r}: use all of its hosts, or fewer of its levels"
+            )
     return shape
+
+
+def _levels_at_once(name: str) -> bool:
+    return bool(getattr(get(name), "LEVELS_AT_ONCE", False))
 
 
 def refuse_links(name: str, topology: str) -> None:
     """Raises InputError where a topology (`bcube`, or `bcube:3,2`) lacks links that a collective needs."""
     kind = topologies.get(topology.partition(":")[0])
-    if name != NATIVE and getattr(get(name), "LEVELS_AT_ONCE", False) and not kind.own_links:
+    if name != NATIVE and _levels_at_once(name) and not kind.own_links:
         able = [kind for kind in topologies.names() if topologies.get(kind).own_links]
         raise InputError(
             f"collective {name!r} sends on all levels at once, and topology {topology!r} has no links of their own "

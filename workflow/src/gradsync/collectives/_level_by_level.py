@@ -17,8 +17,18 @@ from math import prod
 import numpy as np
 
 from gradsync.collectives import Shape
+from gradsync.errors import InputError
 
 Exchange = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+MOST_TRANSFERS = 1 << 26  # of a round, about 8 GB
+
+
+def refuse_transfers(name: str, shape: Shape, threads: int = 1) -> None:
+    """Raises InputError where a round of so many threads has too many transfers to be described."""
+    if (most := threads * prod(shape) * (max(shape) - 1)) > MOST_TRANSFERS:
+        raise InputError(
+            f"collective {name!r} sends {most} messages a round: at most {MOST_TRANSFERS} can be described"
+        )
 
 
 def digits(shape: Shape) -> np.ndarray:

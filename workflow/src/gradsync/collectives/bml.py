@@ -17,7 +17,7 @@ from math import prod
 import numpy as np
 
 from gradsync.collectives import Round, Shape
-from gradsync.collectives._level_by_level import owner_digits, transfers
+from gradsync.collectives._level_by_level import owner_digits, refuse_transfers, transfers
 from gradsync.errors import InputError
 
 TOPOLOGY, POSTCONDITION, LEVELS_AT_ONCE = "bcube", "sum", True
@@ -29,12 +29,13 @@ def pieces(shape: Shape) -> int:
 
 
 def refuse(shape: Shape) -> None:
-    """Raises InputError where the levels are not equal: some links would wait for others."""
+    """Raises InputError where the levels are not equal: some links would wait for others. And for too many servers."""
     if len(set(shape)) > 1:
         raise InputError(
             f"collective 'bml' needs levels of one size, not {' x '.join(map(str, shape))}: use all n^k hosts of a "
             "BCube(n, k), or fewer of its levels"
         )
+    refuse_transfers("bml", shape, threads=len(shape))
 
 
 def order(thread: int, k: int) -> list[int]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from math import prod
 
 from gradsync.collectives import Round, Shape, on_one_rail
-from gradsync.collectives._level_by_level import transfers
+from gradsync.collectives._level_by_level import refuse_transfers, transfers
 
 TOPOLOGY, POSTCONDITION = "dense_gpu", "sum"
 
@@ -18,6 +18,11 @@ TOPOLOGY, POSTCONDITION = "dense_gpu", "sum"
 def pieces(shape: Shape) -> int:
     """One piece a rank."""
     return prod(shape)
+
+
+def refuse(shape: Shape) -> None:
+    """Raises InputError where a level has too many neighbours."""
+    refuse_transfers("hierarchical", shape)
 
 
 def rounds(shape: Shape, root: int = 0) -> Iterator[Round]:

@@ -1,4 +1,4 @@
-"""Peer-to-peer parameter servers: every rank is the server of one piece (BML paper, Section 2.2).
+"""Peer-to-peer parameter servers: every rank is the server of one piece (BML paper, Section 2).
 
 All push to all, owners add, all pull from all: 2 (N-1)/N T_F on a network that does not block. Links of a topology
 with relaying hosts carry more: a message crosses one a hop.

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from gradsync.errors import InputError
 
 LINE = "a=SECONDS,b=SECONDS_PER_BYTE, or a CSV file of bytes,seconds"
-LINKS = "alpha=SECONDS,bandwidth=BYTES_PER_SECOND"
+LINKS = "alpha=SECONDS,bandwidth=BYTES_PER_SECOND (or by kind of links: alpha=..,inside=..,between=..)"
 
 
 class Costs(NamedTuple):
@@ -28,7 +28,8 @@ def scheme_of(plan: Any) -> Any:
     from gradsync.plan import Collective
     from gradsync.schemes import Scheme
 
-    sums = (op.algorithm for op in plan.communications() if isinstance(op, Collective) and op.kind == "all_reduce")
+    every = (op for role in plan.roles for op in role.flat)
+    sums = (op.algorithm for op in every if isinstance(op, Collective) and op.kind == "all_reduce")
     topology = plan.provenance.get("topology", "")
     return Scheme(name=plan.name, collective=next(sums, collectives.NATIVE), topology=topology)
 
@@ -45,12 +46,16 @@ def cost_of(text: str, option: str = "--allreduce", ranks: int | None = None, co
 
 
 def speeds_of(text: str | None) -> Any:
-    """Start-up and bandwidth of links; raises InputError where nothing is said of links."""
+    """Start-up and bandwidths of links; raises InputError where nothing is said of links."""
     from gradsync.topologies import Speeds
 
-    pairs = _pairs(text) if text else None
-    alpha, bandwidth = _two_numbers(text or "", "--allreduce", pairs or {}, ("alpha", "bandwidth"), LINKS)
-    return Speeds(alpha=alpha, bandwidth=bandwidth)
+    pairs = (_pairs(text) if text else None) or {}
+    kinds = sorted(pairs.keys() - {"alpha"})
+    if "alpha" not in pairs or not kinds or ("bandwidth" in kinds and len(kinds) > 1) or _twice(text or "", pairs):
+        raise InputError(f"--allreduce {text}: give {LINKS}")
+    values = {key: _number(text, key, value) for key, value in pairs.items()}
+    alpha = values.pop("alpha")
+    return Speeds(alpha=alpha, bandwidth=values.get("bandwidth", values))
 
 
 def costs(options: argparse.Namespace, ranks: int, scheme: Any) -> tuple[Any, Costs]:
@@ -65,7 +70,7 @@ def costs(options: argparse.Namespace, ranks: int, scheme: Any) -> tuple[Any, Co
             if getattr(options, key):
                 raise InputError(f"--{key}: only with --cluster, whose all-reduces it chooses from")
         workload = Workload.load(options.workload)
-        if {"alpha", "bandwidth"} & set(_pairs(options.allreduce) or {}):
+        if {"alpha", "bandwidth"} & (_pairs(options.allreduce) or {}).keys():
             return workload, _on_links(options.allreduce, scheme, ranks)
         return workload, _measured(options.allreduce, scheme, ranks)
     if scheme.collective != NATIVE:
@@ -105,7 +110,8 @@ def _on_links(text: str, scheme: Any, ranks: int) -> Costs:
     speeds = speeds_of(text)
     collective = "ring" if scheme.collective == NATIVE else scheme.collective
     cost = flow_level.cost(collective, scheme.network(ranks), speeds, ranks).line
-    others = alpha_beta.network(ranks, speeds.alpha, 1 / speeds.bandwidth)
+    slowest = min(speeds.bandwidth.values()) if isinstance(speeds.bandwidth, dict) else speeds.bandwidth
+    others = alpha_beta.network(ranks, speeds.alpha, 1 / slowest)
     return Costs(cost, Network({**others.costs, "all_reduce": cost}), [])
 
 
@@ -124,9 +130,21 @@ def _pairs(text: str) -> dict[str, str] | None:
 def _two_numbers(
     text: str, option: str, pairs: dict[str, str], names: tuple[str, str], form: str
 ) -> tuple[float, float]:
-    if set(pairs) != {*names} or text.count("=") != 2:
+    if set(pairs) != {*names} or _twice(text, pairs):
         raise InputError(f"{option} {text}: give {form}")
     try:
         return float(pairs[names[0]]), float(pairs[names[1]])
     except ValueError:
         raise InputError(f"{option} {text}: {names[0]} and {names[1]} must be numbers") from None
+
+
+def _twice(text: str, pairs: dict[str, str]) -> bool:
+    """Whether a key is there more than once, or something else than KEY=VALUE."""
+    return text.count("=") != len(pairs)
+
+
+def _number(text: str | None, key: str, value: str) -> float:
+    try:
+        return float(value)
+    except ValueError:
+        raise InputError(f"--allreduce {text}: {key} must be a number") from None

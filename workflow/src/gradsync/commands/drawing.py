@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import argparse
-import json
 from typing import Any
 
-from gradsync.commands.costing import cost_of
+from gradsync.commands.costing import cost_of, scheme_of
 from gradsync.commands.planning import read
+from gradsync.errors import InputError
 
 
-def _ranks_of(text: str) -> int | None:
-    """Ranks of a plan's JSON; None where it is none (which whoever reads it says)."""
+def _messages_of(text: str) -> tuple[int | None, str]:
+    """Ranks of a plan's JSON and what its messages are measured as; nothing where it is none (its reader says so)."""
+    from gradsync.plan import Plan
+
     try:
-        content = json.loads(text)
-    except ValueError:
-        return None
-    ranks = content.get("ranks") if isinstance(content, dict) else None
-    return ranks if isinstance(ranks, int) else None
+        plan = Plan.from_json(text)
+    except InputError:
+        return None, ""
+    return plan.ranks, scheme_of(plan).measured_as(plan.ranks)
 
 
 def draw(options: argparse.Namespace) -> dict[str, Any]:
@@ -25,7 +26,10 @@ def draw(options: argparse.Namespace) -> dict[str, Any]:
     from gradsync.render import timeline
 
     text = read(options.input, "input")
-    cost = cost_of(options.allreduce, ranks=_ranks_of(text)) if options.allreduce else None
+    cost = None
+    if options.allreduce:
+        ranks, collective = _messages_of(text)
+        cost = cost_of(options.allreduce, ranks=ranks, collective=collective)
     trace = timeline.load(text, str(options.input), options.workload, cost)
     timeline.draw(trace, options.output, ranks=options.rank, turn=options.turn)
     return {"drawn": str(options.output), "ranks": len(trace.ranks), "spans": len(trace.spans)}

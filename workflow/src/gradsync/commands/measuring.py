@@ -61,6 +61,7 @@ def _refuse_measurement(options: argparse.Namespace) -> None:
             raise InputError(f"--{key} {getattr(options, key)}: at least 1")
     if options.what == "allreduce":
         _refuse_collectives(options)
+        _refuse_testbed(options)
     else:
         models.shape(options.model, options.size, options.batch)
     if options.workload:
@@ -68,8 +69,8 @@ def _refuse_measurement(options: argparse.Namespace) -> None:
         options.smallest, options.largest = min(layer.bytes for layer in workload.layers), workload.bytes
     elif options.what == "interference":
         raise InputError("measure interference: --workload is needed: its sizes are those of the messages")
-    elif options.smallest > options.largest:
-        raise InputError(f"--smallest {options.smallest}: more than --largest {options.largest}")
+    elif options.smallest >= options.largest:
+        raise InputError(f"--smallest {options.smallest}: must be less than --largest {options.largest}")
 
 
 def _refuse_collectives(options: argparse.Namespace) -> None:
@@ -79,6 +80,20 @@ def _refuse_collectives(options: argparse.Namespace) -> None:
         scheme.refuse_device(options.device)
         for ranks in options.ranks:
             scheme.refuse_ranks(ranks)
+
+
+def _refuse_testbed(options: argparse.Namespace) -> None:
+    from gradsync import topologies
+    from gradsync.testbed.namespaces import refuse_commands, refuse_rate
+    from gradsync.testbed.wiring import cables
+
+    if getattr(options, "testbed", None):
+        if options.device != "cpu":
+            raise InputError("--testbed: hosts of a testbed have no GPUs: leave --device out")
+        refuse_rate(options.rate)
+        refuse_commands()
+        for ranks in options.ranks:
+            cables(topologies.parse(options.testbed, ranks), ranks)
 
 
 def _measured_model(options: argparse.Namespace) -> dict[str, Any]:
@@ -111,6 +126,8 @@ def _measured_allreduce(options: argparse.Namespace) -> dict[str, Any]:
                 points += [allreduce.point(ranks, int(size), each, collective) for size, each in times.items()]
             made_with[f"threads, {ranks} ranks"] = content["provenance"].pop("threads")
             made_with |= content["provenance"]
+            if getattr(options, "testbed", None):
+                made_with["testbed"] = f"{options.testbed}, {options.rate:g} bit/s a link"
             if options.device == "cpu" and ranks > made_with["cores"]:
                 notes.append(f"{ranks} ranks share {made_with['cores']} cores")
     write_whole(options.output, allreduce.to_csv(points, {**made_with, "notes": notes}))
@@ -122,14 +139,21 @@ def _measured_allreduce(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _launch_measurement(options: argparse.Namespace, ranks: int, output: Path) -> None:
+    from gradsync import topologies
     from gradsync.runtime.launch import launch
+    from gradsync.testbed.namespaces import testbed
+    from gradsync.testbed.wiring import cables
 
     keys = ("model", "size", "batch", "iterations", "smallest", "largest", "workload", "device")
     given = {key: getattr(options, key) for key in keys} | {"ranks": ranks, "output": output}
     told = [part for key, value in given.items() if value is not None for part in (f"--{key}", str(value))]
     if options.what == "allreduce":
         told += ["--collective", *options.collective]
-    launch(["measure", options.what, *told], ranks)
+    if not getattr(options, "testbed", None):
+        launch(["measure", options.what, *told], ranks)
+        return
+    with testbed(cables(topologies.parse(options.testbed, ranks), ranks), options.rate) as hosts:
+        launch(["measure", options.what, *told], ranks, hosts)
 
 
 def _measure_rank(options: argparse.Namespace) -> None:

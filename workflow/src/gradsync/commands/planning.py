@@ -148,10 +148,11 @@ def read(path: str | Path, what: str) -> str:
 def simulate(options: argparse.Namespace) -> dict[str, Any]:
     """Time a plan on a workload and a network, its messages as a whole or every transfer on the links it crosses."""
     from gradsync.check import check
+    from gradsync.collectives import NATIVE
     from gradsync.costs import Network
     from gradsync.plan import Plan
     from gradsync.results import write_whole
-    from gradsync.simulate import lower_bound_seconds, simulate
+    from gradsync.simulate import links_lower_bound_seconds, lower_bound_seconds, simulate
 
     plan = Plan.from_json(read(options.plan, "plan"), options.plan)
     workload, (cost, network, warnings) = costs(options, plan.ranks, scheme_of(plan))
@@ -161,9 +162,13 @@ def simulate(options: argparse.Namespace) -> dict[str, Any]:
     if options.turns is not None and options.turns < 2:
         raise InputError(f"--turns {options.turns}: a period needs at least 2")
     check(plan)
-    links = {}
+    bound = lower_bound_seconds(workload, network)
+    links: dict[str, Any] = {}
     if options.transfers:
-        links = {"topology": scheme_of(plan).network(plan.ranks), "speeds": speeds_of(options.allreduce)}
+        scheme = scheme_of(plan)
+        links = {"topology": scheme.network(plan.ranks), "speeds": speeds_of(options.allreduce)}
+        if scheme.collective != NATIVE:
+            bound = links_lower_bound_seconds(plan, workload, **links)
     trace = simulate(plan, workload, network, turns=options.turns, interference=interference, **links)
     if options.output:
         write_whole(options.output, trace.to_json() + "\n")
@@ -176,7 +181,7 @@ def simulate(options: argparse.Namespace) -> dict[str, Any]:
         "turns": trace.turns,
         "iteration_seconds": trace.iteration_seconds(plan.pace),
         "exposed_communication_seconds": trace.exposed_communication_seconds(plan.pace),
-        "lower_bound_seconds": lower_bound_seconds(workload, network),
+        "lower_bound_seconds": bound,
         "allreduce": cost.describe(),
         "warnings": warnings,
     }

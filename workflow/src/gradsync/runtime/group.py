@@ -26,6 +26,7 @@ from gradsync.lowering import rails, shape_of
 from gradsync.plan import COMPUTE, Collective, Plan
 from gradsync.runtime import devices
 from gradsync.runtime.devices import Device
+from gradsync.runtime.fabric import fabric
 from gradsync.runtime.failures import leave_at_once, told
 from gradsync.runtime.launch import BAD_INPUT, VARIABLES
 
@@ -117,9 +118,24 @@ def _refuse_devices(kind: str) -> None:
         )
 
 
-def own_group(device: Device, ranks: Sequence[int] | None = None) -> dist.ProcessGroup:
-    """A group of `ranks` (None: all) over the backend of `device`, with connections of its own. Collective over all."""
-    group = dist.new_group(None if ranks is None else list(ranks), backend=device.backend)
+def own_group(device: Device, ranks: Sequence[int] | None = None, rail: int = 0) -> dist.ProcessGroup:
+    """A group of `ranks` (None: all) over the backend of `device`, with connections of its own. Collective over all.
+
+    Raises InputError where a testbed has no switch that joins them on that rail.
+    """
+    members = None if ranks is None else list(ranks)
+    known = fabric()
+    if known is None:
+        group = dist.new_group(members, backend=device.backend)
+    else:
+        everyone = tuple(range(dist.get_world_size()) if ranks is None else ranks)
+        if len(everyone) > 1 and everyone not in known.parts(everyone, rail):
+            raise InputError(
+                f"a message between ranks {everyone[0]} to {everyone[-1]}: no switch of the testbed joins all of them; "
+                "collectives of the backend's own need topology switch"
+            )
+        with known.on(rail):
+            group = dist.new_group(members, backend=device.backend)
     if device.queued:  # NCCL connects with the first message, which shall be none that is timed
         if dist.get_rank(group) >= 0:
             dist.all_reduce(torch.zeros(1, device=device.torch_device), group=group)
@@ -162,13 +178,32 @@ class Groups:
             self.add(lane, ranks, rail)
 
     def add(self, lane: str, ranks: tuple[int, ...], rail: int = 0) -> None:
-        """Make one, where it is not there yet."""
-        if (lane, ranks, rail) not in self.groups:
-            self.groups[lane, ranks, rail] = own_group(self.device, ranks)
+        """Make one, where it is not there yet; on a testbed one for each switch that joins some of the ranks."""
+        known = fabric()
+        for part in [ranks] if known is None else known.parts(ranks, rail):
+            if (lane, part, rail) not in self.groups:
+                self.groups[lane, part, rail] = own_group(self.device, part, rail)
 
     def of(self, lane: str, ranks: tuple[int, ...], rail: int = 0) -> dist.ProcessGroup:
-        """The group of `ranks` on a rail of `lane`."""
+        """The group of `ranks` on a rail of `lane`; raises InputError where a testbed has no switch that joins them."""
+        if (lane, ranks, rail) not in self.groups:
+            own_group(self.device, ranks, rail)  # says what is missing
         return self.groups[lane, ranks, rail]
+
+    def between(
+        self, lane: str, ranks: tuple[int, ...], rail: int, rank: int, peer: int
+    ) -> tuple[dist.ProcessGroup, int]:
+        """(the group of `ranks`, or on a testbed of those in a switch, in which two of them speak; the peer's place).
+
+        Raises InputError where no switch of that rail joins the two.
+        """
+        known = fabric()
+        for part in [ranks] if known is None else known.parts(ranks, rail):
+            if rank in part and peer in part:
+                return self.groups[lane, part, rail], part.index(peer)
+        raise InputError(
+            f"ranks {rank} and {peer} are in no switch of rail {rail}: the testbed's topology is not the plan's"
+        )
 
     def queue(self, lane: str) -> Any:
         """The queue of `lane` (None on a processor)."""

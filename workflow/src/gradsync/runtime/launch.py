@@ -19,7 +19,10 @@ from contextlib import suppress
 from typing import Any
 
 from gradsync.errors import InputError, RunError
+from gradsync.runtime import fabric
 from gradsync.slurm.launch import LAUNCH, RANKS_A_NODE, filled
+from gradsync.testbed.namespaces import Testbed
+from gradsync.testbed.wiring import CONTROL
 
 VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 MOST_RANKS_A_CORE = 16
@@ -27,6 +30,7 @@ MEMORY_A_RANK = 500e6  # bytes: torch and its libraries alone take some 300 MB
 GRACE_SECONDS = 5.0
 STEP_GRACE_SECONDS = 40.0  # srun gives its tasks Slurm's KillWait, 30 s by default
 BAD_INPUT = 2  # exit status
+TESTBED_PORT = 29500  # of the rendezvous, on a network that is ours alone
 OUT_OF_MEMORY = " (where nobody killed it, memory ran out: take fewer ranks or contenders, or a smaller batch)"
 
 
@@ -60,14 +64,18 @@ def room_for(ranks: int, where: str) -> None:
         )
 
 
-def launch(arguments: list[str], ranks: int) -> None:
+def launch(arguments: list[str], ranks: int, testbed: Testbed | None = None) -> None:
     """Run `python -m gradsync ARGUMENTS` as `ranks` ranks, here or on a cluster's nodes, and wait for all of them.
+
+    With a testbed, rank r runs on its host r.
 
     Raises RunError that names the first rank that failed; the others have ended by then.
     """
     before = signal.signal(signal.SIGTERM, _leave)
     try:
-        if elsewhere():
+        if testbed is not None:
+            _on_hosts(arguments, ranks, testbed)
+        elif elsewhere():
             _by_command(arguments, ranks)
         else:
             _here(arguments, ranks)
@@ -143,6 +151,29 @@ def _here(arguments: list[str], ranks: int) -> None:
                 handed = (listener.fileno(),)
             children.append(subprocess.Popen(command, env=own, pass_fds=handed))
         listener.close()
+        _watch(children)
+    finally:
+        _end(children)
+
+
+def _on_hosts(arguments: list[str], ranks: int, testbed: Testbed) -> None:
+    """Ranks meet over the control network; nobody else is there to take the port."""
+    environment = {
+        **os.environ,
+        "WORLD_SIZE": str(ranks),
+        "MASTER_ADDR": testbed.address(0, None),
+        "MASTER_PORT": str(TESTBED_PORT),
+        fabric.INTERFACE: CONTROL,
+        **fabric.told(testbed.switches(), testbed.interfaces()),
+        **dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1"),
+        "TORCH_CPP_LOG_LEVEL": "ERROR",  # that hosts have no names
+    }
+    command = [sys.executable, "-m", "gradsync", *arguments]
+    children: list[subprocess.Popen[bytes]] = []
+    try:
+        for rank in range(ranks):
+            own = {**environment, "RANK": str(rank), "LOCAL_RANK": str(rank)}
+            children.append(subprocess.Popen(testbed.on(rank, command), env=own))
         _watch(children)
     finally:
         _end(children)

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -70,15 +71,19 @@ class _Receive:
 def actions(rounds: Sequence[Exchange], longest: int, slots: int = SLOTS) -> tuple[list[Action], int]:
     """(what a rank does, elements of its scratch), for chunks of at most `longest` elements."""
     sends, receives = _chunks(rounds, longest)
-    if any(_cross(one, other) for each in rounds for one in each.sends for other in each.receives):
+    if any(map(_cross, rounds)):
         slots = len(receives)  # a rank that waits for its send can't go on receiving: let all be posted by then
     return _Writer(sends, receives, slots).write()
 
 
-def _cross(one: Range, other: Range) -> bool:
-    """Whether two ranges share some elements but are not the same."""
-    same = (one.low, one.high) == (other.low, other.high)
-    return one.low < other.high and other.low < one.high and not same
+def _cross(found: Exchange) -> bool:
+    """Whether elements are sent and received in a round that exchanges more than one range.
+
+    Ranks may then take its ranges in different orders, each waiting for a send that the other has not come to.
+    """
+    ranges = {(each.low, each.high) for each in (*found.sends, *found.receives)}
+    both = any(one.low < other.high and other.low < one.high for one in found.sends for other in found.receives)
+    return both and len(ranges) > 1
 
 
 def _cut(ranges: Iterable[Range], longest: int) -> list[Range]:
@@ -250,15 +255,15 @@ class Transfers:
         found, elements = actions(list(exchanges(op, rank, ranks)), max(1, CHUNK_BYTES // buffer.dtype.itemsize))
         memory = (scratch or Scratch()).of(op.lane, buffer, elements)
         everyone = tuple(range(ranks))
-        self.tag = tag
         self.transfers = sum(action.kind in ("send", "receive") for action in found)
         self.actions: list[tuple[int, int, Callable[..., Any] | None, Any, int]] = []
         for kind, number, (peer, low, high, rail), slot in found:
             part = buffer[low:high] if slot is None or kind in ("add", "copy") else memory[slot : slot + high - low]
             match kind:
                 case "send" | "receive":
-                    group = groups.of(op.lane, everyone, rail)
-                    self.actions.append((_POST, number, group.send if kind == "send" else group.recv, [part], peer))
+                    group, place = groups.between(op.lane, everyone, rail, rank, peer)
+                    post = group.send if kind == "send" else group.recv
+                    self.actions.append((_POST, number, partial(post, [part], place, tag), None, peer))
                 case "wait":
                     self.actions.append((_WAIT, number, None, None, peer))
                 case _:
@@ -269,14 +274,13 @@ class Transfers:
     def run(self) -> None:
         """Blocks until the sum is there and all that this rank sends has left; RunError names the peer that failed."""
         works: list[Any] = [None] * self.transfers
-        tag = self.tag
         peer = 0
         try:
-            for code, number, call, what, peer in self.actions:
+            for code, number, call, what, peer in self.actions:  # noqa: B007  the last peer is told
                 if code == _WAIT:
                     works[number].wait()
                 elif code == _POST:
-                    works[number] = call(what, peer, tag)  # type: ignore[misc]
+                    works[number] = call()  # type: ignore[misc]
                 else:
                     call(what)  # type: ignore[misc]
         except RuntimeError as error:

@@ -50,6 +50,18 @@ class Testbed:
         """The command that runs `command` on a host."""
         return ["ip", "netns", "exec", self.namespace(host), *command]
 
+    def switches(self) -> list[list[list[int]]]:
+        """By rail, the hosts in each switch."""
+        found: dict[int, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+        for cable in self.cables:
+            if cable.rail is not None:
+                found[cable.rail][cable.switch].append(cable.host)
+        return [[sorted(hosts) for hosts in found[rail].values()] for rail in sorted(found)]
+
+    def interfaces(self) -> list[str]:
+        """By rail, what it is called on every host."""
+        return list(dict.fromkeys(cable.interface for cable in self.cables if cable.rail is not None))
+
     def address(self, host: int, rail: int | None) -> str:
         """Of a host's interface; rail None is the control network."""
         return next(cable.address for cable in self.cables if (cable.host, cable.rail) == (host, rail))

@@ -22,7 +22,8 @@ import numpy as np
 from gradsync.errors import InputError
 
 NO_LINK = -1
-MOST_HOSTS = 1 << 24  # whose links fit into memory
+MOST_HOSTS = 1 << 24  # whose links fit into memory, a few to each
+MOST_LINKS = 1 << 27
 
 
 class Equipment(NamedTuple):
@@ -105,7 +106,7 @@ class Topology(ABC):
                 ranks = 1
             elif ranks % size:
                 # whole groups of the levels below are needed where a collective works level by level
-                return ((prod(filled) or 1) * ranks,)
+                return (prod(filled) * ranks,)
             else:
                 filled.append(size)
                 ranks //= size

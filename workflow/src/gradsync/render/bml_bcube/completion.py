@@ -92,9 +92,9 @@ def _measured(axes: Axes, measured: pd.DataFrame) -> None:
     if measured.empty:
         panels.say(axes, "measured: nothing of this model in this configuration")
         return
-    batches = sorted(measured.batch.unique())
+    batches = sorted(measured.batch_here.unique())
     for number, scheme in enumerate(SERIES):
-        at = measured[measured.scheme == scheme].set_index("batch")
+        at = measured[measured.scheme == scheme].set_index("batch_here")
         places = np.array([batches.index(batch) for batch in at.index]) + WIDTH * (number - 1)
         ends = [at.iteration_seconds - at.iteration_seconds_low, at.iteration_seconds_high - at.iteration_seconds]
         axes.bar(
@@ -102,8 +102,9 @@ def _measured(axes: Axes, measured: pd.DataFrame) -> None:
         )
     axes.set_ylabel("iteration [ms]")
     names = ", ".join(NAMES[model] for model in measured.model.unique())
-    note = "; ".join(measured.note.iloc[0].split("; ")[:1])
-    axes.set_title(f"measured here: {names}\n{note}, one loopback: undecidable", loc="left", fontsize=8.5)
+    notes = [note for note in measured.note.iloc[0].split("; ") if note != completion.ONE_NETWORK][:1]
+    why = ", ".join([*notes, "one network for all: undecidable"])
+    axes.set_title(f"measured here: {names}\n{why}", loc="left", fontsize=8.5)
     _sizes(axes, batches)
 
 

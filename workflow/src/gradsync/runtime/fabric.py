@@ -1,0 +1,65 @@
+"""Which ranks a rank reaches on each of its rails, where every rail is a network interface of its own.
+
+On an ordinary machine there is one network and nothing to know. On a testbed the launcher tells: on each rail, which
+ranks are in one switch. A process group of Gloo takes the interface that is named when the group is made, and connects
+all its members, so that it must be within one switch.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from typing import NamedTuple
+
+from gradsync.errors import InputError
+
+VARIABLE = "GRADSYNC_FABRIC"
+INTERFACE = "GLOO_SOCKET_IFNAME"
+
+Ranks = tuple[int, ...]
+
+
+class Fabric(NamedTuple):
+    """`switches[rail]`: the ranks in each switch of a rail; `interfaces[rail]`: what a rail is called on every host."""
+
+    switches: tuple[tuple[Ranks, ...], ...]
+    interfaces: tuple[str, ...]
+
+    def parts(self, ranks: Ranks, rail: int) -> list[Ranks]:
+        """Those of `ranks` that reach one another on a rail, group by group; raises InputError for no such rail."""
+        if rail >= len(self.switches):
+            raise InputError(
+                f"a message on rail {rail}, hosts here have {len(self.switches)}: "
+                "the testbed's topology is not the plan's"
+            )
+        found = [tuple(rank for rank in ranks if rank in switch) for switch in self.switches[rail]]
+        return [part for part in found if len(part) > 1]
+
+    @contextmanager
+    def on(self, rail: int) -> Iterator[None]:
+        """Groups that are made meanwhile connect over a rail."""
+        before = os.environ[INTERFACE]
+        os.environ[INTERFACE] = self.interfaces[rail]
+        try:
+            yield
+        finally:
+            os.environ[INTERFACE] = before
+
+
+@cache
+def fabric() -> Fabric | None:
+    """What the launcher has told; None where all ranks share one network."""
+    told = os.environ.get(VARIABLE)
+    if not told:
+        return None
+    content = json.loads(told)
+    switches = tuple(tuple(tuple(ranks) for ranks in rail) for rail in content["switches"])
+    return Fabric(switches, tuple(content["interfaces"]))
+
+
+def told(switches: Sequence[Sequence[Sequence[int]]], interfaces: Sequence[str]) -> dict[str, str]:
+    """The environment that tells ranks so."""
+    return {VARIABLE: json.dumps({"switches": switches, "interfaces": interfaces})}
