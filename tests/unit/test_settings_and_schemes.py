@@ -336,6 +336,9 @@ def test_picking_keeps_the_order_asked_for():
     assert [scheme.name for scheme in schemes.pick(known, ["wfbp", "naive"], "here")] == ["wfbp", "naive"]
     assert schemes.pick(known, None, "here") == list(known.values())
     assert schemes.pick(known, [], "here") == []
+    native = schemes.pick(known, "native", "here")
+    assert {scheme.name for scheme in native} >= set(schedules.names())
+    assert not {scheme.name for scheme in native} & set(collectives.names())
     with pytest.raises(InputError, match="here: scheme 'nosuch' does not exist; there are: naive, wfbp"):
         schemes.pick(known, ["nosuch"], "here")
 

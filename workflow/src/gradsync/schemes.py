@@ -125,23 +125,31 @@ def load(path: str | Path) -> dict[str, Scheme]:
 
 
 def pick(
-    known: dict[str, Scheme], names: list[str] | None, where: str, ranks: int | None = None, device: str = "cpu"
+    known: dict[str, Scheme],
+    names: list[str] | Literal["native"] | None,
+    where: str,
+    ranks: int | None = None,
+    device: str = "cpu",
 ) -> list[Scheme]:
     """The schemes of these names; None: all that can run on so many ranks and that device.
 
+    `native`: those of them that sum by the backend's own collective, so that their schedules are what differs.
+
     Raises InputError for a name that does not exist or can't run there.
     """
-    for name in names or ():
+    every = [scheme for scheme in known.values() if names is None or scheme.collective == NATIVE]
+    named = names if isinstance(names, list) else None
+    for name in named or ():
         if name not in known:
             raise InputError(f"{where}: scheme {name!r} does not exist; there are: {', '.join(known)}")
     found = []
-    for scheme in known.values() if names is None else map(known.__getitem__, names):
+    for scheme in every if named is None else map(known.__getitem__, named):
         try:
             if ranks is not None:
                 scheme.refuse_ranks(ranks)
             scheme.refuse_device(device)
         except InputError as error:
-            if names is None:
+            if named is None:
                 continue
             raise InputError(f"{where}: {error}") from None
         found.append(scheme)

@@ -41,7 +41,9 @@ class Training(_Closed):
     precision: Literal["float32", "bfloat16", "float16"] = "float32"
     statistics: Literal["broadcast", "local"] = "broadcast"
     seeds: list[int] = Field(default=[0], min_length=1)
-    schemes: list[str] | None = Field(default=None, description="null: all that can run on so many ranks")
+    schemes: list[str] | Literal["native"] | None = Field(
+        default=None, description="null: all that can run on so many ranks; native: by the backend's own collective"
+    )
     peers: list[str] | None = Field(default=[], description="variants of stock DDP; null: all")
     references: bool = Field(default=True, description="also without communication, and on one rank alone")
     conformance: int = Field(default=3, ge=0, description="steps that plans are held against the oracle")

@@ -16,6 +16,7 @@ from typing import Any
 
 import pandas as pd
 
+from gradsync.collectives import NATIVE
 from gradsync.papers.bml_bcube.testbed import BML, EVEN, TENSORS, Bench, Point, bench
 from gradsync.papers.table import Table
 from gradsync.results import Result
@@ -107,7 +108,7 @@ def _measured(model: str, settings: Settings, results: Path) -> Iterator[dict[st
     for job in settings.of("bml_bcube"):
         if job.model not in REDUCED[model]:
             continue
-        found = {name: _result(results, job, name) for name in (BML, EVEN, TENSORS) if name in (job.schemes or ())}
+        found = {name: _result(results, job, name) for name in (BML, EVEN, TENSORS) if _trained(job, name)}
         for name, result in found.items():
             row = {"rung": "measured", "model": job.model, "nodes": job.ranks, "batch_here": job.batch, "scheme": name}
             row |= {key: result.summary.get(key) for key in COLUMNS if key.startswith("iteration_seconds")}
@@ -116,6 +117,10 @@ def _measured(model: str, settings: Settings, results: Path) -> Iterator[dict[st
             if name == BML:
                 row |= _reductions(result, found)
             yield row
+
+
+def _trained(job: Training, name: str) -> bool:
+    return job.schemes is None or (job.schemes != NATIVE and name in job.schemes)
 
 
 def _reductions(bml: Result, found: dict[str, Result]) -> dict[str, float]:
