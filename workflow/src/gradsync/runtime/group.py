@@ -130,10 +130,7 @@ def own_group(device: Device, ranks: Sequence[int] | None = None, rail: int = 0)
     else:
         everyone = tuple(range(dist.get_world_size()) if ranks is None else ranks)
         if len(everyone) > 1 and everyone not in known.parts(everyone, rail):
-            raise InputError(
-                f"a message between ranks {everyone[0]} to {everyone[-1]}: no switch of the testbed joins all of them; "
-                "collectives of the backend's own need topology switch"
-            )
+            raise InputError(_apart(everyone))
         with known.on(rail):
             group = dist.new_group(members, backend=device.backend)
     if device.queued:  # NCCL connects with the first message, which shall be none that is timed
@@ -186,9 +183,10 @@ class Groups:
 
     def of(self, lane: str, ranks: tuple[int, ...], rail: int = 0) -> dist.ProcessGroup:
         """The group of `ranks` on a rail of `lane`; raises InputError where a testbed has no switch that joins them."""
-        if (lane, ranks, rail) not in self.groups:
-            own_group(self.device, ranks, rail)  # says what is missing
-        return self.groups[lane, ranks, rail]
+        found = self.groups.get((lane, ranks, rail))
+        if found is None:
+            raise InputError(_apart(ranks))
+        return found
 
     def between(
         self, lane: str, ranks: tuple[int, ...], rail: int, rank: int, peer: int
@@ -223,6 +221,13 @@ class Groups:
             dist.destroy_process_group(group)
         self.groups.clear()
         self._stock = None
+
+
+def _apart(ranks: Sequence[int]) -> str:
+    return (
+        f"a message between ranks {ranks[0]} to {ranks[-1]}: no switch of the testbed joins all of them; collectives "
+        "of the backend's own need topology switch"
+    )
 
 
 def _rails(op: Any, ranks: int) -> int:
