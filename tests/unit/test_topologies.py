@@ -224,7 +224,7 @@ def test_levels_that_are_filled_hold_the_ranks(name, data):
         ("fat_tree:0", None, "N = 0: at least 2"),
         ("torus2d:3,0", None, "COLUMNS = 0: at least 1"),
         ("dense_gpu:0,3", None, "M = 0: at least 1"),
-        ("numa:0", None, "PARTS = 0: at least 1"),
+        ("numa:0", None, "N = 0: at least 1"),
         ("hypercube:3", None, "'hypercube' does not exist; there are: bcube, dense_gpu"),
     ],
 )
