@@ -110,7 +110,7 @@ def test_hosts_reach_their_neighbours_on_each_level_and_nobody_else():
             assert "unreachable" in reached(made, 0, made.address(3, rail))
         assert "refused" in reached(other, 1, other.address(0, 0))
         shaped = subprocess.run(made.on(0, ["tc", "qdisc", "show"]), capture_output=True, text=True).stdout
-        assert shaped.count("tbf") == 2
+        assert shaped.count("htb") == 2
         assert "dev control root tbf" not in shaped
     assert netns() == before
 

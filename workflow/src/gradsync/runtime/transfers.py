@@ -9,14 +9,18 @@ No rank waits for ever, given that every send of a round has its receive in that
 order of rounds and chunks, sends depend on earlier rounds only, and a send is waited for only when all receives of the
 rounds before have come (for an exchange of one range, those of the chunks before). So of all ranks that wait, the one
 furthest behind waits for something that its peer has posted.
+
+At one link, receives are posted before sends: that a receive is there is told to the peer on the same connection, where
+it would wait behind the data.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from math import inf
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -141,6 +145,7 @@ class _Writer:
             length = -(-length // ALIGNED) * ALIGNED
             self.slot[link] = self.scratch, length
             self.scratch += length * min(slots, len(numbers))
+        self.crowded = _crowded(sends)
         self.posted = dict.fromkeys((*self.out, *self.into), 0)
         self.next_send = dict.fromkeys(self.out, 0)
 
@@ -155,8 +160,8 @@ class _Writer:
             if receive.then:
                 self._wait_for_sends(receive)
                 self._do(receive.then, receive.number, receive.part, receive.slot)
-            self._send(number)
             self._receive_ahead(number)
+            self._send(number)
         for send in self.sends:
             self._sent(send)
         return self.found, self.scratch
@@ -166,17 +171,39 @@ class _Writer:
         self.found.append(Action(kind, number, part, slot))
 
     def _send(self, done: int) -> None:
-        """Post, link by link in order, what is final once the receive `done` is."""
+        """Post, round by round and link by link in order, what is final once the receive `done` is."""
+        while ready := list(self._ready(done)):
+            first = min(send.round for send in ready)
+            for send in ready:
+                if send.round == first:
+                    self._leave(send)
+                    send.number, self.transfers = self.transfers, self.transfers + 1
+                    self._do("send", send.number, send.part)
+                    self.next_send[send.part.peer, send.part.rail] += 1
+
+    def _ready(self, done: int) -> Iterator[_Send]:
+        """The next one on each link, where it may go.
+
+        After a round that sends to several peers over one rail, the next on that rail waits until all receives of that
+        round have come: it would take its share of the link from what others still wait for.
+        """
+        front = self._front(done)
         for link, numbers in self.out.items():
-            while (at := self.next_send[link]) < len(numbers) and self.sends[numbers[at]].after <= done:
+            if (at := self.next_send[link]) < len(numbers):
                 send = self.sends[numbers[at]]
-                send.number, self.transfers = self.transfers, self.transfers + 1
-                self._do("send", send.number, send.part)
-                self.next_send[link] += 1
+                crowds = (each.round for each in self.crowded[link[1]])
+                if send.after <= done and not any(front <= crowd < send.round for crowd in crowds):
+                    yield send
+
+    def _leave(self, send: _Send) -> None:
+        """Wait for what the crowds of earlier rounds have sent over the rail."""
+        crowd = self.crowded[send.part.rail]
+        while crowd and crowd[0].round < send.round:
+            self._sent(crowd.popleft())
 
     def _receive_ahead(self, done: int) -> None:
         """Post, link by link in order, receives whose memory is free once the receive `done` is."""
-        front = self.receives[done + 1].round if done + 1 < len(self.receives) else 0
+        front = self._front(done)
         for link, numbers in self.into.items():
             while (at := self.posted[link]) < len(numbers):
                 receive = self.receives[numbers[at]]
@@ -185,7 +212,11 @@ class _Writer:
                     break
                 self._post(receive)
 
-    def _free(self, receive: _Receive, done: int, front: int) -> bool:
+    def _front(self, done: int) -> float:
+        """The round of the first receive after `done`: those of all rounds before it have come."""
+        return self.receives[done + 1].round if done + 1 < len(self.receives) else inf
+
+    def _free(self, receive: _Receive, done: int, front: float) -> bool:
         sends = [self.sends[i] for i in receive.sends]
         return receive.after <= done and all(send.number is not None and send.round < front for send in sends)
 
@@ -208,6 +239,18 @@ class _Writer:
         if not send.waited:
             send.waited = True
             self._do("wait", send.number, send.part)
+
+
+def _crowded(sends: Sequence[_Send]) -> dict[int, deque[_Send]]:
+    """By rail the sends of rounds that send to several peers over it, in order."""
+    peers: dict[tuple[int, int], set[int]] = defaultdict(set)
+    for send in sends:
+        peers[send.part.rail, send.round].add(send.part.peer)
+    found: dict[int, deque[_Send]] = defaultdict(deque)
+    for send in sends:
+        if len(peers[send.part.rail, send.round]) > 1:
+            found[send.part.rail].append(send)
+    return found
 
 
 def _by_link(chunks: Sequence[Any]) -> dict[Link, list[int]]:

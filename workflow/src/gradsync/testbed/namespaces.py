@@ -4,8 +4,9 @@ All switches lie in one namespace, each host in one of its own. Nothing is conne
 that addresses can't collide with any; two testbeds at a time don't meet either. Names tell who made them: what a killed
 run has left behind is known by its process being gone.
 
-Shaping: a token bucket on both ends of each cable, whose queue never drops, and CUBIC by route, which fills it. Queues
-that drop, or BBR, lose a third of the line rate and drift from run to run.
+Shaping, on both ends of each cable: a token bucket in which the connections to each peer have a queue of their own that
+never drops and take turns, and CUBIC by route, which fills it. Queues that drop, or BBR, lose a third of the line rate
+and drift from run to run; in one queue for all, a connection that starts late is starved by those that have filled it.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ from gradsync.testbed.wiring import Cable
 PREFIX = "gradsync"
 NAME = re.compile(rf"{PREFIX}-(\d+)-(\d+)-(\d+)-(switches|h\d+)")  # process, its start, testbed, part
 BURST, QUEUE = "128kb", "32mb"
+QUANTUM = 6000  # bytes that a connection sends before the next has its turn
+GUARANTEED = "100kbit"  # of each connection; the rest is lent in turn
 LEAST_BITS, MOST_BITS = 1e5, 1e11  # a second
 GONE_SECONDS = 10.0
 _numbers = count()
@@ -41,6 +44,7 @@ class Testbed:
     name: str
     cables: tuple[Cable, ...]
     bits_per_second: float
+    flow_bits_per_second: float | None = None
 
     def namespace(self, host: int) -> str:
         """The network namespace of a host."""
@@ -68,16 +72,24 @@ class Testbed:
 
 
 @contextmanager
-def testbed(cables: Sequence[Cable], bits_per_second: float) -> Iterator[Testbed]:
+def testbed(
+    cables: Sequence[Cable],
+    bits_per_second: float,
+    flow_bits_per_second: float | None = None,  # noqa: PT028  no test, whatever its name
+) -> Iterator[Testbed]:
     """Make the hosts, switches and links; remove them at the end, with every process in them.
+
+    `flow_bits_per_second`: the most that two hosts send each other over a link, as a single connection often gets less
+    than the link has; None: all of it.
 
     Raises InputError for a rate that makes no sense or where commands or privileges are missing, RunError where the
     kernel refuses.
     """
-    refuse_rate(bits_per_second)
+    refuse_rate(bits_per_second, flow_bits_per_second)
     refuse_commands()
     pid = os.getpid()
-    made = Testbed(f"{PREFIX}-{pid}-{_started(pid)}-{next(_numbers)}", tuple(cables), bits_per_second)
+    name = f"{PREFIX}-{pid}-{_started(pid)}-{next(_numbers)}"
+    made = Testbed(name, tuple(cables), bits_per_second, flow_bits_per_second)
     try:
         _make(made)
         yield made
@@ -85,10 +97,15 @@ def testbed(cables: Sequence[Cable], bits_per_second: float) -> Iterator[Testbed
         remove([name for name in _present() if name.startswith(f"{made.name}-")])
 
 
-def refuse_rate(bits_per_second: float) -> None:
-    """Raises InputError for a rate that a link can't be given."""
+def refuse_rate(bits_per_second: float, flow_bits_per_second: float | None = None) -> None:
+    """Raises InputError for a rate that a link, or a connection on it, can't be given."""
     if not LEAST_BITS <= bits_per_second <= MOST_BITS:
         raise InputError(f"rate {bits_per_second:g} bit/s: a link takes {LEAST_BITS:g} to {MOST_BITS:g}")
+    if flow_bits_per_second is not None and not LEAST_BITS <= flow_bits_per_second <= bits_per_second:
+        raise InputError(
+            f"flow rate {flow_bits_per_second:g} bit/s: a connection takes {LEAST_BITS:g} to the {bits_per_second:g} "
+            "of its link"
+        )
 
 
 def refuse_commands() -> None:
@@ -135,12 +152,30 @@ def _make(made: Testbed) -> None:
             f"route change {cable.network} dev {end} proto kernel scope link src {cable.address} congctl cubic",
         ]
         if cable.rail is not None:
-            bucket = f"root tbf rate {made.bits_per_second:.0f}bit burst {BURST} limit {QUEUE}"
-            shaping[switches].append(f"qdisc add dev {port} {bucket}")
-            shaping[at].append(f"qdisc add dev {end} {bucket}")
+            peers = [mate.address for mate in made.cables if mate.switch == cable.switch and mate.host != cable.host]
+            shaping[at] += _shaped(end, "dst", peers, made)
+            shaping[switches] += _shaped(port, "src", peers, made)
     for tool, commands in (("ip", inside), ("tc", shaping)):
         for name, lines in commands.items():
             _called(tool, "-n", name, "-batch", "-", text="\n".join(lines))
+
+
+def _shaped(device: str, way: str, peers: Sequence[str], made: Testbed) -> Iterator[str]:
+    """Commands of tc for what leaves `device`: a class for each peer, and a first one for the rest.
+
+    `way`: src or dst, where packets carry the peer's address.
+    """
+    link = f"{made.bits_per_second:.0f}bit"
+    most = link if made.flow_bits_per_second is None else f"{made.flow_bits_per_second:.0f}bit"
+    yield f"qdisc add dev {device} root handle 1: htb default 2"
+    yield f"class add dev {device} parent 1: classid 1:1 htb rate {link} ceil {link} burst {BURST} cburst {BURST}"
+    for number, peer in enumerate(["", *peers], 2):
+        own = f"rate {GUARANTEED} ceil {most} burst {BURST} cburst {BURST} quantum {QUANTUM}"
+        yield f"class add dev {device} parent 1:1 classid 1:{number:x} htb {own}"
+        yield f"qdisc add dev {device} parent 1:{number:x} bfifo limit {QUEUE}"
+        if peer:
+            match = f"u32 match ip {way} {peer}/32"
+            yield f"filter add dev {device} parent 1: protocol ip prio 1 {match} flowid 1:{number:x}"
 
 
 def _present() -> list[str]:
