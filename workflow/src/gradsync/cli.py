@@ -145,13 +145,14 @@ def _parser() -> argparse.ArgumentParser:
         "--checkpoint-seconds", type=float, default=120.0, metavar="S", help="seconds between checkpoints"
     )
     train.add_argument("--paper", default="", metavar="KEY", help="the paper whose tables will show the runs")
+    machine_options.on_testbed(train)
     train.add_argument("--output", type=Path, required=True, metavar="FOLDER")
 
     export = command(commands.export)
     export.add_argument("plan", metavar="PLAN.json")
 
     measure = command(commands.measure)
-    measure.add_argument("what", choices=["layers", "allreduce", "interference", "operations"])
+    measure.add_argument("what", choices=["layers", "allreduce", "interference", "operations", "replay"])
     measure.add_argument(
         "--ranks",
         type=int,
@@ -179,25 +180,19 @@ def _parser() -> argparse.ArgumentParser:
         metavar="NAME[@TOPOLOGY]",
         help="allreduce: native, the backend's own; bml, bml@bcube:3,2",
     )
-    measure.add_argument(
-        "--testbed",
-        metavar="NAME[:N,..]",
-        help="allreduce: on hosts of their own, wired as this topology on this machine (root): switch, bcube:3,2",
-    )
-    measure.add_argument(
-        "--rate", type=float, default=4e8, metavar="BITS_PER_SECOND", help="--testbed: of a link, each way"
-    )
+    machine_options.on_testbed(measure)
     measure.add_argument(
         "--workload",
         metavar="W.json",
-        help="allreduce, interference: from its smallest gradient to all of them in one message",
+        help="allreduce, interference: from its smallest gradient to all of them in one message; replay: what to replay",
     )
     measure.add_argument(
         "--output",
         type=Path,
         required=True,
         metavar="FILE",
-        help="layers: the workload; allreduce: its points, CSV; interference: the factors, JSON",
+        help="layers: the workload; allreduce: its points, CSV; interference: the factors, JSON; replay: the workload "
+        "with the time of its update",
     )
 
     machine_options.image(command(commands.image))
@@ -222,7 +217,7 @@ def _parser() -> argparse.ArgumentParser:
             "--results", type=Path, metavar="FOLDER", help="(default: results/NAME of the configuration)"
         )
         if run is commands.benchmark:
-            added.add_argument("what", choices=["planning", "training", "collectives", "workflow"])
+            added.add_argument("what", choices=["planning", "training", "collectives", "workflow", "testbed"])
         if run in (commands.table, commands.figure):
             added.add_argument("paper", help="mgwfbp, bml_bcube, ...")
             added.add_argument("id", help="as in the paper: table2, fig9a, ...")

@@ -100,6 +100,25 @@ def testbed(parser: argparse.ArgumentParser) -> None:
     action("clean", "Remove networks that killed runs have left behind; nothing else is touched.")
 
 
+def on_testbed(parser: argparse.ArgumentParser) -> None:
+    """Options of commands whose ranks may run on hosts of a testbed."""
+    parser.add_argument(
+        "--testbed",
+        metavar="NAME[:N,..]|FILE.json",
+        help="ranks on hosts of their own on this machine (Linux, root), wired as a topology: switch, bcube:3,2; or as "
+        "a file says, with its rates",
+    )
+    parser.add_argument(
+        "--rate", type=float, default=4e8, metavar="BITS_PER_SECOND", help="--testbed NAME: of a link, each way"
+    )
+    parser.add_argument(
+        "--flow-rate",
+        type=float,
+        metavar="BITS_PER_SECOND",
+        help="--testbed NAME: the most that two hosts send each other over a link (default: all of it)",
+    )
+
+
 def slurm(parser: argparse.ArgumentParser) -> None:
     """Options of `gradsync slurm`."""
     action = _actions(parser, "start|stop|status|check|why")

@@ -84,16 +84,17 @@ def track(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def benchmark(options: argparse.Namespace) -> dict[str, Any] | None:
-    """Time planning, training beside stock DDP, collectives, or the workflow, and hold them against their targets."""
+    """Time planning, training beside stock DDP, collectives, the workflow or the testbed; hold them against targets."""
     import tempfile
 
-    from gradsync.measure import collectives_speed, planning_speed, training_speed, workflow_speed
+    from gradsync.measure import collectives_speed, planning_speed, testbed_speed, training_speed, workflow_speed
     from gradsync.results import write_whole
     from gradsync.runtime.launch import is_rank
 
     loaded, results = _configured(options)
-    if options.what == "collectives" and is_rank():
-        collectives_speed.on_a_rank(results)
+    of_ranks = {"collectives": collectives_speed.on_a_rank, "testbed": testbed_speed.on_a_rank}
+    if options.what in of_ranks and is_rank():
+        of_ranks[options.what](results)
         return None
     with tempfile.TemporaryDirectory(prefix="gradsync-") as folder:
         match options.what:
@@ -103,6 +104,8 @@ def benchmark(options: argparse.Namespace) -> dict[str, Any] | None:
                 answer = training_speed.measure(Path(folder), loaded.peers)
             case "collectives":
                 answer = collectives_speed.measure(Path(folder), options.config)
+            case "testbed":
+                answer = testbed_speed.measure(Path(folder), options.config, results)
             case _:
                 answer = workflow_speed.measure(Path(), Path(folder))
     path = results / "benchmarks" / f"{options.what}.json"

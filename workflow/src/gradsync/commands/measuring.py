@@ -8,13 +8,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from gradsync.commands.hosts import described, hosts
 from gradsync.errors import InputError
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any] | None:
     """Measure this machine: layer times of a model, all-reduce times, or how much the two slow one another down.
 
-    Or count the operations of a model, which runs nothing.
+    Or count the operations of a model, which runs nothing; or time what a replayed workload really computes.
     """
     from gradsync.runtime.launch import is_rank
 
@@ -46,6 +47,7 @@ def _refuse_measurement(options: argparse.Namespace) -> None:
     """What can be refused is refused before anything starts. Sets the sizes that a workload asks for."""
     from gradsync.runtime import devices, models
     from gradsync.runtime.launch import elsewhere, room_for
+    from gradsync.runtime.replay import PREFIX
     from gradsync.workload import Workload
 
     for ranks in options.ranks:
@@ -61,9 +63,14 @@ def _refuse_measurement(options: argparse.Namespace) -> None:
             raise InputError(f"--{key} {getattr(options, key)}: at least 1")
     if options.what == "allreduce":
         _refuse_collectives(options)
-        _refuse_testbed(options)
-    else:
+    elif options.what != "replay":
         models.shape(options.model, options.size, options.batch)
+    if options.what == "replay":
+        if not options.workload:
+            raise InputError("measure replay: --workload is needed: what is replayed")
+        options.model = f"{PREFIX}{options.workload}"
+        models.build(options.model, 0)
+    described(options, options.ranks)
     if options.workload:
         workload = Workload.load(options.workload)
         options.smallest, options.largest = min(layer.bytes for layer in workload.layers), workload.bytes
@@ -80,20 +87,6 @@ def _refuse_collectives(options: argparse.Namespace) -> None:
         scheme.refuse_device(options.device)
         for ranks in options.ranks:
             scheme.refuse_ranks(ranks)
-
-
-def _refuse_testbed(options: argparse.Namespace) -> None:
-    from gradsync import topologies
-    from gradsync.testbed.namespaces import refuse_commands, refuse_rate
-    from gradsync.testbed.wiring import cables
-
-    if getattr(options, "testbed", None):
-        if options.device != "cpu":
-            raise InputError("--testbed: hosts of a testbed have no GPUs: leave --device out")
-        refuse_rate(options.rate)
-        refuse_commands()
-        for ranks in options.ranks:
-            cables(topologies.parse(options.testbed, ranks), ranks)
 
 
 def _measured_model(options: argparse.Namespace) -> dict[str, Any]:
@@ -126,8 +119,8 @@ def _measured_allreduce(options: argparse.Namespace) -> dict[str, Any]:
                 points += [allreduce.point(ranks, int(size), each, collective) for size, each in times.items()]
             made_with[f"threads, {ranks} ranks"] = content["provenance"].pop("threads")
             made_with |= content["provenance"]
-            if getattr(options, "testbed", None):
-                made_with["testbed"] = f"{options.testbed}, {options.rate:g} bit/s a link"
+            if testbed := described(options, [ranks]):
+                made_with["testbed"] = testbed.describe()
             if options.device == "cpu" and ranks > made_with["cores"]:
                 notes.append(f"{ranks} ranks share {made_with['cores']} cores")
     write_whole(options.output, allreduce.to_csv(points, {**made_with, "notes": notes}))
@@ -139,21 +132,15 @@ def _measured_allreduce(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _launch_measurement(options: argparse.Namespace, ranks: int, output: Path) -> None:
-    from gradsync import topologies
     from gradsync.runtime.launch import launch
-    from gradsync.testbed.namespaces import testbed
-    from gradsync.testbed.wiring import cables
 
     keys = ("model", "size", "batch", "iterations", "smallest", "largest", "workload", "device")
     given = {key: getattr(options, key) for key in keys} | {"ranks": ranks, "output": output}
     told = [part for key, value in given.items() if value is not None for part in (f"--{key}", str(value))]
     if options.what == "allreduce":
         told += ["--collective", *options.collective]
-    if not getattr(options, "testbed", None):
-        launch(["measure", options.what, *told], ranks)
-        return
-    with testbed(cables(topologies.parse(options.testbed, ranks), ranks), options.rate) as hosts:
-        launch(["measure", options.what, *told], ranks, hosts)
+    with hosts(described(options, [ranks]), ranks) as testbed:
+        launch(["measure", options.what, *told], ranks, testbed)
 
 
 def _measure_rank(options: argparse.Namespace) -> None:
@@ -175,6 +162,10 @@ def _measure_rank(options: argparse.Namespace) -> None:
                 text = layers.measure(
                     options.model, options.batch, options.iterations, size=options.size, device=device
                 ).to_json()
+            case "replay":
+                from gradsync.measure import replayed
+
+                text = replayed.measure(options.model, options.iterations).to_json()
             case _:
                 from gradsync.measure import interference
 

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from gradsync.commands.hosts import described, hosts
 from gradsync.commands.measuring import measure
 from gradsync.commands.planning import plan as make_plan
 from gradsync.commands.planning import read, refuse_rates
@@ -17,7 +18,7 @@ from gradsync.slurm.launch import ranks_a_node
 TRAIN_KEYS = (
     *("model", "size", "batch", "data", "data_folder", "ranks", "peers", "epochs", "iterations", "block", "lr"),
     *("momentum", "precision", "statistics", "reference", "conformance", "checkpoint_seconds", "device", "output"),
-    "paper",
+    *("paper", "testbed", "rate", "flow_rate"),
 )
 
 
@@ -45,7 +46,8 @@ def train(options: argparse.Namespace) -> dict[str, Any] | None:
         command = ["train", *(str(part) for pair in told if pair[1] is not None for part in pair)]
         command += ["--seed", *map(str, options.seed)]
         command += ["--references" if options.references and plans else "--no-references"]
-        launch(command, options.ranks)
+        with hosts(described(options, [options.ranks]), options.ranks) as testbed:
+            launch(command, options.ranks, testbed)
     names = json.loads((options.output / "schemes.json").read_text())
     return {name: Result.load(options.output / name / "result.json").summary for name in names}
 
@@ -78,6 +80,8 @@ def _refuse_training(options: argparse.Namespace) -> None:
         seed=options.seed[0],
         folder=options.data_folder,
     )
+    if described(options, [options.ranks]) and options.schedule:
+        raise InputError("--testbed: give --plan (files): what was measured on this machine is no cost of a testbed")
     if options.plan and options.schedule:
         raise InputError("give either --plan (files) or --schedule (names; measured and planned first), not both")
     if not (options.plan or options.schedule or options.peer):
@@ -158,7 +162,10 @@ def _train_rank(options: argparse.Namespace) -> None:
 
     plans = [Plan.from_json(read(path, "plan"), str(path)) for path in options.plan or ()]
     chosen = peers.pick(peers.load(options.peers), options.peer, "--peer") if options.peer else []
-    told = {key: getattr(options, key) for key in TRAIN_KEYS if key not in ("ranks", "peers", "output")}
+    others = ("ranks", "peers", "output", "testbed", "rate", "flow_rate")
+    told = {key: getattr(options, key) for key in TRAIN_KEYS if key not in others}
+    testbed = described(options, [options.ranks])
+    told["testbed"] = testbed.model_dump(exclude_none=True) if testbed else None
     told |= {"seeds": tuple(options.seed), "references": options.references}
     told["statistics"] = options.statistics == "broadcast"
     with process_group(device=options.device) as (rank, ranks):

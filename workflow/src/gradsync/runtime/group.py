@@ -210,8 +210,11 @@ class Groups:
         return self.queues[lane]
 
     def stock(self) -> dist.ProcessGroup | None:
-        """What all stock DDP of a launch sends over; None: the default group. Collective over all ranks."""
-        if self.device.queued and self._stock is None:
+        """What all stock DDP of a launch sends over; None: the default group. Collective over all ranks.
+
+        Raises InputError on a testbed without a switch that joins all ranks.
+        """
+        if (self.device.queued or fabric() is not None) and self._stock is None:
             self._stock = own_group(self.device)
         return self._stock
 

@@ -16,6 +16,7 @@ import torch
 from torch import nn
 
 from gradsync.errors import InputError
+from gradsync.runtime import replay
 from gradsync.runtime.torchvision_operators import torchvision
 
 AUXILIARY_WEIGHT = 0.3
@@ -112,10 +113,27 @@ MODELS: dict[str, Model] = {
 
 
 def get(name: str) -> Model:
-    """The model of that name; raises InputError that lists the known ones."""
+    """The model of that name, or `replay:FILE`, a workload of which is replayed (see `replay.py`).
+
+    Raises InputError that lists the known ones.
+    """
+    if replay.is_replay(name):
+        workload = replay.workload_of(name)
+        return Model(
+            lambda: replay.Replayed(workload), (1, 1, 1), 2, smallest=1, smallest_alone=1, fixed=True, loss=_as_it_is
+        )
     if name not in MODELS:
         raise InputError(f"model {name!r} does not exist; there are: {', '.join(MODELS)}")
     return MODELS[name]
+
+
+def _as_it_is(output: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    return output
+
+
+def title(name: str) -> str:
+    """What results call the model: that of a workload by the workload's name."""
+    return replay.workload_of(name).name if replay.is_replay(name) else name
 
 
 def build(name: str, seed: int) -> nn.Module:

@@ -1,0 +1,42 @@
+"""The testbed that the ranks of a command run on: what is refused, and its hosts while they are needed."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from gradsync.errors import InputError
+
+if TYPE_CHECKING:
+    from gradsync.testbed.description import Description
+    from gradsync.testbed.namespaces import Testbed
+
+
+def described(options: argparse.Namespace, numbers_of_ranks: Sequence[int]) -> Description | None:
+    """The testbed that so many ranks run on, where one is asked for; raises InputError where they can't."""
+    from gradsync.testbed import description
+    from gradsync.testbed.namespaces import refuse_commands
+
+    if not getattr(options, "testbed", None):
+        return None
+    if options.device != "cpu":
+        raise InputError("--testbed: hosts of a testbed have no GPUs: leave --device out")
+    found = description.read(options.testbed, options.rate, options.flow_rate)
+    refuse_commands()
+    for ranks in numbers_of_ranks:
+        found.cables(ranks)
+    return found
+
+
+@contextmanager
+def hosts(described: Description | None, ranks: int) -> Iterator[Testbed | None]:
+    """The testbed, while it is needed; None on an ordinary machine."""
+    from gradsync.testbed.namespaces import testbed
+
+    if described is None:
+        yield None
+        return
+    with testbed(described.cables(ranks), described.bits_per_second, described.flow_bits_per_second) as made:
+        yield made

@@ -1,0 +1,142 @@
+"""How emulated training holds against what was predicted of it, and against stock DDP: from the files of finished runs.
+
+Targets, where computation is replayed: predicted iteration times are off by at most 5 % in the mean and 10 % at worst;
+mgwfbp and optimal take at most 1.02 times as long as stock DDP with the best bucket of a sweep, in each launch, and at
+most 0.8 times as long as DDP as it comes for GoogLeNet. Runs that really compute share the cores of this machine: they
+are shown, not bound. Ratios are those of neighbouring blocks of a launch.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from gradsync.errors import InputError
+from gradsync.intervals import median_interval
+from gradsync.results import Result
+from gradsync.runtime.replay import is_replay
+
+MEAN_ERROR, WORST_ERROR = 0.05, 0.10
+BOUND = ("mgwfbp", "optimal")
+STOCK, BEST = "ddp", "ddp_best"
+RATIO_TO_BEST, RATIO_TO_STOCK = 1.02, 0.8
+FAR_BEHIND = "googlenet"  # where stock DDP has one bucket and loses most
+
+
+def rows(results: Path) -> tuple[list[dict[str, Any]], list[str]]:
+    """(a row a plan and a pair of contenders, what there was none of) from `results` of a configuration.
+
+    Raises InputError for a file that can't be read.
+    """
+    launches: dict[str, dict[str, Result]] = {}
+    for path in sorted((results / "runs" / "emulated").glob("*/*/result.json")):
+        launches.setdefault(path.parts[-3], {})[path.parts[-2]] = Result.load(path)
+    if not launches:
+        return [], [
+            f"no emulated training in {results / 'runs' / 'emulated'}: predictions and stock DDP were not compared; "
+            "run `snakemake emulated` first"
+        ]
+    planned = [row for job, launch in launches.items() for row in _predicted(job, launch, results)]
+    paired = [row for job, launch in launches.items() for row in _paired(job, launch, results)]
+    notes = [
+        f"{job}: no {BEST} beside {', '.join(named)}: not compared with stock DDP"
+        for job, launch in launches.items()
+        if (named := [name for name in BOUND if name in launch]) and BEST not in launch
+    ]
+    errors = [row["error"] for row in planned if row["target_error"] is not None]
+    if not errors:
+        return [*planned, *paired], [*notes, "no emulated run of a plan with replayed computation: no mean error"]
+    mean = {
+        "task": f"mean error of {len(errors)} predictions, replayed computation",
+        "ratio": float(np.mean(errors)),
+        "worst": max(errors),
+        "target_ratio": MEAN_ERROR,
+        "met": float(np.mean(errors)) <= MEAN_ERROR,
+    }
+    return [*planned, mean, *paired], notes
+
+
+def _predicted(job: str, launch: Mapping[str, Result], results: Path) -> Iterator[dict[str, Any]]:
+    """A row for each run that has a prediction."""
+    for name, result in launch.items():
+        path = results / "plans" / "emulated" / job / f"{name}.prediction.json"
+        if not path.is_file():
+            continue
+        prediction, emulated = _prediction(path), result.summary["iteration_seconds"]
+        ratio = prediction["iteration_seconds"] / emulated
+        replayed = _is_replayed(result)
+        yield {
+            "task": f"{job}, {name}: predicted / emulated",
+            "ratio": ratio,
+            "error": abs(ratio - 1),
+            "emulated_seconds": emulated,
+            "emulated_seconds_low": result.summary.get("iteration_seconds_low"),
+            "emulated_seconds_high": result.summary.get("iteration_seconds_high"),
+            "predicted_seconds": prediction["iteration_seconds"],
+            "lower_bound_seconds": prediction.get("lower_bound_seconds"),
+            "computation": "replayed" if replayed else "real",
+            **_network(result),
+            **_conformance(result),
+            "target_error": WORST_ERROR if replayed else None,
+            "met": not replayed or abs(ratio - 1) <= WORST_ERROR,
+        }
+
+
+def _paired(job: str, launch: Mapping[str, Result], results: Path) -> Iterator[dict[str, Any]]:
+    """A row for each plan that is bound, beside each stock DDP of its launch."""
+    for name in BOUND:
+        for stock in (BEST, STOCK):
+            if name not in launch or stock not in launch:
+                continue
+            ratios = (_blocks(results, job, name) / _blocks(results, job, stock)).dropna()
+            low, middle, high = median_interval(ratios)
+            target = RATIO_TO_BEST if stock == BEST else RATIO_TO_STOCK
+            bound = _is_replayed(launch[name]) and (stock == BEST or launch[name].model == FAR_BEHIND)
+            yield {
+                "task": f"{job}, {name} / {stock}",
+                "ratio": middle,
+                "ratio_low": low,
+                "ratio_high": high,
+                "pairs": len(ratios),
+                **_network(launch[name]),
+                **_conformance(launch[name]),
+                "target_ratio": target if bound else None,
+                "met": not bound or middle <= target,
+            }
+
+
+def _is_replayed(result: Result) -> bool:
+    return is_replay(str(result.settings.get("model", "")))
+
+
+def _network(result: Result) -> dict[str, Any]:
+    told = result.settings.get("testbed") or {}
+    return {key: told[key] for key in ("topology", "bits_per_second", "dilation") if key in told}
+
+
+def _conformance(result: Result) -> dict[str, Any]:
+    told = ("oracle_difference", "difference_to_first")
+    return {key: result.conformance[key] for key in told if key in result.conformance}
+
+
+def _blocks(results: Path, job: str, name: str) -> pd.Series:
+    """Median iteration seconds of each block."""
+    path = results / "runs" / "emulated" / job / name / "metrics.csv"
+    try:
+        return pd.read_csv(path).groupby("block")["iteration_seconds"].median()
+    except (OSError, ValueError, KeyError) as error:
+        raise InputError(f"{path}: no blocks can be read: {error}: delete the run and run it again") from None
+
+
+def _prediction(path: Path) -> dict[str, Any]:
+    try:
+        found = dict(json.loads(path.read_text()))
+        found["iteration_seconds"] = float(found["iteration_seconds"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{path}: not a prediction: {error!r}: delete it and run again") from None
+    return found

@@ -1,0 +1,34 @@
+"""What a replayed workload takes beyond its waits: the update, which ranks really compute, all at the same time.
+
+Gradients are made while a wait lasts and cost nothing; the update has no wait to hide behind.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+from gradsync.measure.passes import Pass
+from gradsync.runtime import replay
+from gradsync.runtime.hosts import machines
+from gradsync.workload import Workload
+
+WARM_UP = 1
+
+
+def measure(model: str, iterations: int) -> Workload:
+    """The workload of `replay:FILE` with its update as measured, seconds of the slowest rank; collective."""
+    workload = replay.workload_of(model)
+    one = Pass(model, None, 1)
+    one.model = replay.without_waiting(one.model)
+    updates = []
+    for _ in range(iterations + WARM_UP):
+        dist.barrier()
+        updates.append(one.times(one()).update)
+    mine = torch.tensor(updates[WARM_UP:], dtype=torch.float64)
+    dist.all_reduce(mine, op=dist.ReduceOp.MAX)
+    update = float(np.median(mine.numpy()))
+    told = f"seconds of an update on {dist.get_world_size()} ranks at the same time: {update:.4g}"
+    provenance = {**workload.provenance, "update": told, **machines()}
+    return workload.model_copy(update={"update_seconds": workload.update_seconds + update, "provenance": provenance})

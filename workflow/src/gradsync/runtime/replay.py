@@ -1,0 +1,123 @@
+"""Computation replayed: a model whose forward and backward wait as long as those of a workload took.
+
+An ordinary `nn.Module` with the workload's gradients, in its order and of its sizes, so that plans and stock DDP train
+it like any other; and it waits instead of computing, so that more ranks than cores don't slow one another down. What it
+learns is simple but real: each parameter is drawn to a number that the samples of a rank have, so that a gradient which
+is lost, or summed twice, shows.
+
+    loss = sum_j (w_j - s)^2 / 2,  s = mean of the rank's samples;  gradient = w - s
+
+Differs: the value that is returned as the loss sums the first element of each tensor alone, which costs nothing.
+"""
+
+from __future__ import annotations
+
+import copy
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from gradsync.errors import InputError
+from gradsync.workload import Workload
+
+PREFIX = "replay:"
+
+
+class _Clock:
+    """Waits follow one another without a gap: what a wait was late, the next makes up for."""
+
+    def __init__(self) -> None:
+        self.until = 0.0
+
+    def start(self) -> None:
+        self.until = time.perf_counter()
+
+    def wait(self, seconds: float) -> None:
+        self.until += seconds
+        if (left := self.until - time.perf_counter()) > 0:
+            time.sleep(left)
+
+
+class _Layer(torch.autograd.Function):
+    """One gradient tensor of the workload."""
+
+    @staticmethod
+    def forward(
+        context: Any, x: torch.Tensor, weight: torch.Tensor, sample: torch.Tensor, replayed: Replayed, number: int
+    ) -> torch.Tensor:
+        replayed.clock.wait(replayed.pace * replayed.forward_seconds[number])
+        context.save_for_backward(weight, sample)
+        context.replayed, context.number = replayed, number
+        return x + (weight[0] - sample) ** 2 / 2
+
+    @staticmethod
+    def backward(context: Any, gradient: torch.Tensor) -> tuple[Any, ...]:
+        weight, sample = context.saved_tensors
+        replayed: Replayed = context.replayed
+        if context.number == 0:
+            replayed.clock.start()
+        found = (weight - sample).mul_(gradient)
+        replayed.clock.wait(replayed.pace * replayed.backward_seconds[context.number])
+        return gradient, found, None, None, None
+
+
+class Replayed(nn.Module):
+    """Parameters (elements,) named as the workload's layers; samples of any shape in, the loss (a scalar) out.
+
+    `pace`: how many seconds it waits for one of the workload's; 0 waits for nothing.
+    """
+
+    def __init__(self, workload: Workload, pace: float = 1.0):
+        super().__init__()
+        if workload.unit != "float32":
+            raise InputError(f"workload {workload.name!r}: only float32 gradients can be replayed, not {workload.unit}")
+        layers = workload.layers
+        self.pace, self.clock = pace, _Clock()
+        self.backward_seconds = [layer.backward_seconds for layer in layers]
+        known = [layer.forward_seconds for layer in layers]
+        told = all(seconds is not None for seconds in known)
+        self.forward_seconds = [seconds or 0.0 for seconds in known] if told else self._even(workload)
+        self.names = [layer.name for layer in layers]
+        for layer in reversed(layers):
+            *path, name = layer.name.split(".")
+            module: nn.Module = self
+            for part in path:
+                if part not in module._modules:
+                    module.add_module(part, nn.Module())
+                module = module.get_submodule(part)
+            module.register_parameter(name, nn.Parameter(torch.zeros(int(layer.parameters))))
+
+    @staticmethod
+    def _even(workload: Workload) -> list[float]:
+        return [workload.forward_seconds / len(workload.layers)] * len(workload.layers)
+
+    def forward(self, samples: torch.Tensor) -> torch.Tensor:
+        """The loss; waits for forward here, for backward in backward."""
+        self.clock.start()
+        sample = samples.mean()
+        x = torch.zeros_like(sample)
+        for number in reversed(range(len(self.names))):  # layers are in backward order
+            x = _Layer.apply(x, self.get_parameter(self.names[number]), sample, self, number)
+        return x
+
+
+def is_replay(model: str) -> bool:
+    """Whether the name of a model means the workload of a file, replayed."""
+    return model.startswith(PREFIX)
+
+
+def workload_of(model: str) -> Workload:
+    """The workload of `replay:FILE`; raises InputError where the file holds none."""
+    return Workload.load(Path(model.removeprefix(PREFIX)))
+
+
+def without_waiting(model: nn.Module) -> nn.Module:
+    """A copy that computes the same and waits for nothing; any other model as it is."""
+    if not isinstance(model, Replayed):
+        return model
+    copied = copy.deepcopy(model)
+    copied.pace = 0.0
+    return copied

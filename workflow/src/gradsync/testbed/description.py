@@ -1,0 +1,65 @@
+"""What a testbed shall be: topology, rates and the factor by which it is slower than what it stands for. JSON.
+
+Time dilation: a testbed of links D times slower, on which computation is replayed D times slower, keeps the ratios of
+computation and transfer. Start-up is this machine's own: D is chosen so that start-up / D is the network's.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from gradsync import topologies
+from gradsync.errors import InputError
+from gradsync.plan import first_problem
+from gradsync.testbed.namespaces import refuse_rate
+from gradsync.testbed.wiring import Cable, cables
+
+VERSION = 1
+
+
+class Description(BaseModel):
+    """Rates are those of the testbed, in its own seconds; a second of what it stands for lasts `dilation` of them."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    version: int = VERSION
+    topology: str
+    bits_per_second: float = Field(gt=0, description="of a link, each way")
+    flow_bits_per_second: float | None = Field(default=None, gt=0, description="most that two hosts send each other")
+    dilation: float = Field(default=1.0, gt=0, allow_inf_nan=False)
+    source: str = ""
+
+    def cables(self, ranks: int) -> list[Cable]:
+        """Raises InputError where so many ranks can't be on it, or its rates make no sense."""
+        if self.version != VERSION:
+            raise InputError(f"testbed of version {self.version}; this gradsync reads version {VERSION}")
+        refuse_rate(self.bits_per_second, self.flow_bits_per_second)
+        return cables(topologies.parse(self.topology, ranks), ranks)
+
+    def describe(self) -> str:
+        """Topology and rates, in words."""
+        flow = "" if self.flow_bits_per_second is None else f", {self.flow_bits_per_second:g} a connection"
+        slower = "" if self.dilation == 1 else f", time {self.dilation:g} times slower"
+        return f"{self.topology}, {self.bits_per_second:g} bit/s a link{flow}{slower}"
+
+    def to_json(self) -> str:
+        """One line, fields that are not given left out."""
+        return json.dumps(self.model_dump(exclude_none=True)) + "\n"
+
+
+def read(text: str, bits_per_second: float, flow_bits_per_second: float | None = None) -> Description:
+    """The testbed in a file (its name ends with .json), or of a topology with these rates.
+
+    Raises InputError where the file is missing or describes none.
+    """
+    if not text.endswith(".json"):
+        refuse_rate(bits_per_second, flow_bits_per_second)
+        return Description(topology=text, bits_per_second=bits_per_second, flow_bits_per_second=flow_bits_per_second)
+    try:
+        return Description.model_validate_json(Path(text).read_text())
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"testbed {text}: can't be read: {error}") from None
+    except ValidationError as error:
+        raise InputError(f"testbed {text}: not a testbed: {first_problem(error)}") from None
