@@ -1,9 +1,22 @@
+from gradsync.testbed import privileges
+
+
+@cache
+def benchmarked():
+    """What is timed here; where no testbed can be made, that is told and the others are timed."""
+    found = ["planning", "training", "collectives", "workflow"]
+    reason = privileges.impossible()
+    if not reason:
+        return [*found, "testbed"]
+    print(f"no benchmark of the testbed: {reason}", file=sys.stderr, flush=True)
+    return found
+
+
 rule benchmark:
     # Not part of `all`: timed alone, against its targets.
     input:
-        expand(
-            f"{RESULTS}/benchmarks/{{what}}.json",
-            what=["planning", "training", "collectives", "workflow"],
+        lambda wildcards: expand(
+            f"{RESULTS}/benchmarks/{{what}}.json", what=benchmarked()
         ),
     localrule: True
 
@@ -37,3 +50,30 @@ rule benchmark_one:
         ),
     shell:
         "python -m gradsync benchmark {wildcards.what} --config {params.config} 2>&1 | tee {log}; exit ${{PIPESTATUS[0]}}"
+
+
+rule benchmark_testbed:
+    # Of emulated launches it reads what is there, and runs none.
+    output:
+        f"{RESULTS}/benchmarks/testbed.json",
+    log:
+        f"{RESULTS}/logs/benchmark/testbed.log",
+    localrule: True  # hosts are namespaces of the machine at hand
+    container:
+        None
+    threads: cores_a_rank()
+    params:
+        config=CONFIG,
+        emulated=lambda wildcards: [
+            (str(file), file.stat().st_mtime)
+            for file in sorted(Path(RESULTS).glob("runs/emulated/*/*/result.json"))
+        ],
+        code=code(
+            *RUNNING,
+            *("testbed", "flow_level.py", "intervals.py"),
+            *("measure/testbed_speed.py", "measure/emulated_runs.py"),
+        ),
+    run:
+        shell(
+            "python -m gradsync benchmark testbed --config {params.config} 2>&1 | tee {log}; exit ${{PIPESTATUS[0]}}"
+        )

@@ -78,6 +78,7 @@ LAUNCH = CLUSTER.exported(*EACH_RANK) if CLUSTER else ""
 RANKS_A_NODE = CLUSTER.ranks_per_node if CLUSTER else None
 COLLECTIVES = ("collectives", "topologies", "lowering.py")
 JOBS = {training.job: training for training in SETTINGS.training}
+EMULATED = {launch.job: launch for launch in SETTINGS.emulated}
 # The cluster at hand, measured; where the configuration asks for it.
 CLUSTER_FILE = (
     [f"config/clusters/{SETTINGS.cluster_profile.name}.yaml"]
@@ -113,6 +114,14 @@ def figure_file(paper, id):
     return f"{RESULTS}/figures/{paper}/{id}.svg"
 
 
+def emulated(paper):
+    """What the emulated launches that a paper shows leave behind."""
+    return [
+        f"{RESULTS}/runs/emulated/{launch.job}/status.json"
+        for launch in SETTINGS.emulated_of(paper)
+    ]
+
+
 LOGS = f"{RESULTS}/external/status.json"
 RESNET50 = f"{RESULTS}/profile/resnet50/workload.json"
 GOOGLENET = f"{RESULTS}/profile/googlenet/workload.json"
@@ -128,6 +137,7 @@ class Paper(NamedTuple):
     """What the tables and figures of a paper are made from; one file each in rules/papers."""
 
     inputs: list  # files that every table reads
+    replayed: list  # files that emulated launches are made from, beside the logs
     settings: object  # the part of the configuration that is this paper's own
     tables: dict  # table: the files it comes from
     figures: dict  # figure: the tables it is drawn from
@@ -207,6 +217,7 @@ def explain_failures(log):
 
 
 wildcard_constraints:
+    launch="|".join(EMULATED) or "none",
     job="|".join(JOBS) or "none",
     model="|".join(SETTINGS.profiles) or "none",
     paper="|".join(Path(file).stem for file in SETTINGS.papers) or "none",
@@ -254,11 +265,17 @@ MEASURING = (
 # What the papers share: every table, and every figure.
 COMMON_TO_PAPERS = (
     *("papers/__init__.py", "papers/table.py", "papers/testbed.py"),
+    *("papers/emulation.py", "papers/emulated.py"),
     *("papers/training.py", "papers/slowdown.py"),
 )
 COMMON_TO_FIGURES = (
     *("render/figures.py", "render/panels.py", "render/style.py"),
     *("render/timeline.py", "render/training.py"),
+)
+EMULATING = (
+    *("testbed", "papers/emulation.py", "papers/mgwfbp/emulation.py"),
+    *("papers/bml_bcube/emulation.py", "commands/emulating.py"),
+    *("measure/replayed.py", "measure/allreduce.py"),
 )
 CLUSTERS = (
     *("clusters", "costs/line.py", "measure/beside.py", "measure/cluster.py"),

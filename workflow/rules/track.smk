@@ -3,6 +3,9 @@ rule track:
     input:
         IMAGE_INPUT,
         runs(JOBS),
+        expand(
+            f"{RESULTS}/runs/emulated/{{launch}}/status.json", launch=list(EMULATED)
+        ),
         [figure_file(*figure) for figure in all_figures()],
     output:
         f"{RESULTS}/tracked.json",

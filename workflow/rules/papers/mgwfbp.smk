@@ -2,6 +2,7 @@
 
 PAPERS["mgwfbp"] = Paper(
     inputs=[SETTINGS.cluster],
+    replayed=[SETTINGS.cluster, RESNET50],
     settings=SETTINGS.figure9,
     tables={
         "table2": [],
@@ -10,9 +11,15 @@ PAPERS["mgwfbp"] = Paper(
         "fig5a_tensors": [GOOGLENET, RESNET50],
         "fig5b": [LOGS, NETWORK],
         "fig5b_points": [LOGS, NETWORK],
-        "fig6": [LOGS, *runs(launches("mgwfbp", "googlenet"))],
+        "fig6": [LOGS, *runs(launches("mgwfbp", "googlenet")), *emulated("mgwfbp")],
         "fig6b": runs(launches("mgwfbp", "googlenet")),
-        "fig7": [LOGS, RESNET50, *runs(launches("mgwfbp", "resnet50"))],
+        "fig7": [
+            LOGS,
+            RESNET50,
+            *runs(launches("mgwfbp", "resnet50")),
+            *emulated("mgwfbp"),
+        ],
+        "emulated": emulated("mgwfbp"),
         "fig7b": runs(launches("mgwfbp", "resnet50")),
         "fig8": [table_file("mgwfbp", "fig6"), table_file("mgwfbp", "fig7")],
         "fig9a": [table_file("mgwfbp", "gap")],

@@ -184,7 +184,7 @@ def _parser() -> argparse.ArgumentParser:
     measure.add_argument(
         "--workload",
         metavar="W.json",
-        help="allreduce, interference: from its smallest gradient to all of them in one message; replay: what to replay",
+        help="allreduce, interference: from its smallest gradient to all of them at once; replay: what is replayed",
     )
     measure.add_argument(
         "--output",
@@ -205,6 +205,7 @@ def _parser() -> argparse.ArgumentParser:
     for run in (
         commands.estimate,
         commands.external,
+        commands.emulate,
         commands.table,
         commands.figure,
         commands.claims,
@@ -218,6 +219,8 @@ def _parser() -> argparse.ArgumentParser:
         )
         if run is commands.benchmark:
             added.add_argument("what", choices=["planning", "training", "collectives", "workflow", "testbed"])
+        if run is commands.emulate:
+            added.add_argument("job", metavar="LAUNCH", help="of `emulated` in the configuration: googlenet-8, say")
         if run in (commands.table, commands.figure):
             added.add_argument("paper", help="mgwfbp, bml_bcube, ...")
             added.add_argument("id", help="as in the paper: table2, fig9a, ...")

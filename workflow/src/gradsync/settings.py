@@ -8,7 +8,7 @@ from typing import Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from gradsync import peers, schemes
+from gradsync import peers, schemes, topologies
 from gradsync.errors import InputError
 from gradsync.plan import first_problem
 
@@ -58,6 +58,28 @@ class Training(_Closed):
         if count == 1:
             raise ValueError("at least 2, since the first is not timed; or 0, for no profile")
         return count
+
+    @property
+    def job(self) -> str:
+        """Name of the launch in paths."""
+        return f"{self.model}-{self.ranks}" + (f"-{self.name}" if self.name else "")
+
+
+class Emulation(_Closed):
+    """One launch on an emulated testbed: computation replayed, messages between real processes over limited links."""
+
+    model: str
+    ranks: int = Field(ge=2, description="hosts")
+    name: str = Field(default="", pattern=r"^[a-z0-9_]*$", description="tells launches of a model and ranks apart")
+    paper: str = Field(default="mgwfbp", description="whose testbed it stands for, and whose tables show it")
+    batch: int | None = Field(default=None, ge=1, description="samples a host, where the paper has several sizes")
+    topology: str = "switch"
+    dilation: float = Field(gt=0, allow_inf_nan=False, description="how many times slower than the paper's testbed")
+    schemes: list[str] = Field(min_length=1)
+    peers: list[str] = Field(default=[], description="variants of stock DDP")
+    iterations: int = Field(default=6, ge=2)
+    block: int = Field(default=3, ge=2, description="iterations before the next contender has its turn")
+    conformance: int = Field(default=1, ge=0, description="steps that plans are held against the oracle, without waits")
 
     @property
     def job(self) -> str:
@@ -139,6 +161,7 @@ class Settings(_Closed):
     device: Literal["cpu", "cuda"] = "cpu"
     container: str | None = Field(default=None, description="image of all jobs; null: containers/DEVICE.sif, built")
     training: list[Training] = []
+    emulated: list[Emulation] = Field(default=[], description="launches on an emulated testbed (Linux)")
     cluster_profile: ClusterProfile | None = None
     estimate: Estimate = Estimate()
     profiles: dict[str, Profile] = {"resnet50": Profile(batch=4), "googlenet": Profile(batch=4)}
@@ -150,7 +173,11 @@ class Settings(_Closed):
         """The launches that a paper shows."""
         return [training for training in self.training if training.paper == paper]
 
-    @field_validator("training", mode="before")
+    def emulated_of(self, paper: str) -> list[Emulation]:
+        """The emulated launches that a paper shows."""
+        return [launch for launch in self.emulated if launch.paper == paper]
+
+    @field_validator("training", "emulated", mode="before")
     @classmethod
     def _one_launch_each(cls, entries: object) -> object:
         """`ranks: [2, 4]` is two launches that are alike otherwise."""
@@ -194,6 +221,7 @@ def parse(content: object, where: str) -> Settings:
             raise InputError(f"configuration {where}: {file} does not exist")
     known, stock = schemes.load(settings.schemes), peers.load(settings.peers)
     jobs: set[str] = set()
+    shown = [Path(file).stem for file in settings.papers]
     for i, training in enumerate(settings.training):
         place = f"configuration {where}: training.{i}"
         if training.job in jobs:
@@ -201,7 +229,6 @@ def parse(content: object, where: str) -> Settings:
                 f"{place}: {training.model} on {training.ranks} ranks is there already: one entry each, or a `name`"
             )
         jobs.add(training.job)
-        shown = [Path(file).stem for file in settings.papers]
         if training.paper not in shown:
             raise InputError(f"{place}.paper: {training.paper!r} is not one of this configuration: {', '.join(shown)}")
         picked = schemes.pick(known, training.schemes, f"{place}.schemes", training.ranks, settings.device)
@@ -213,9 +240,34 @@ def parse(content: object, where: str) -> Settings:
                 raise InputError(
                     f"{place}.peers: {peer.name} needs the scheme {peer.plan!r}, which is not trained here"
                 )
+    jobs.clear()
+    for i, launch in enumerate(settings.emulated):
+        place = f"configuration {where}: emulated.{i}"
+        if launch.job in jobs:
+            raise InputError(f"{place}: {launch.job} is there already: one entry each, or a `name`")
+        jobs.add(launch.job)
+        _refuse_emulation(launch, known, stock, shown, place)
     for model, why in PROFILED.items():
         if model not in settings.profiles:
             raise InputError(f"configuration {where}: profiles: needs {model}, which {why}")
     if settings.external_data is not None and not Path(settings.external_data).is_dir():
         raise InputError(f"configuration {where}: external_data: folder {settings.external_data} does not exist")
     return settings
+
+
+def _refuse_emulation(
+    launch: Emulation, known: dict[str, schemes.Scheme], stock: dict[str, peers.Peer], papers: list[str], place: str
+) -> None:
+    try:
+        network = topologies.parse(launch.topology, launch.ranks).name
+    except InputError as error:
+        raise InputError(f"{place}.topology: {error}") from None
+    if launch.paper not in papers:
+        raise InputError(f"{place}.paper: {launch.paper!r} is not one of this configuration: {', '.join(papers)}")
+    for scheme in schemes.pick(known, launch.schemes, f"{place}.schemes", launch.ranks):
+        needed = scheme.network(launch.ranks).name
+        if needed != network:
+            raise InputError(f"{place}.schemes: {scheme.name} sends over {needed}, the testbed is {network}")
+    for peer in peers.pick(stock, launch.peers, f"{place}.peers"):
+        if peer.plan and peer.plan not in launch.schemes:
+            raise InputError(f"{place}.peers: {peer.name} needs the scheme {peer.plan!r}, which is not in the launch")

@@ -7,6 +7,7 @@ from gradsync.commands.cluster import cluster
 from gradsync.commands.collective import collective
 from gradsync.commands.configured import benchmark, claims, estimate, external, figure, table, track
 from gradsync.commands.drawing import draw, export
+from gradsync.commands.emulating import emulate
 from gradsync.commands.images import image
 from gradsync.commands.measuring import measure
 from gradsync.commands.planning import plan, simulate
@@ -20,6 +21,7 @@ __all__ = [
     "cluster",
     "collective",
     "draw",
+    "emulate",
     "estimate",
     "export",
     "external",

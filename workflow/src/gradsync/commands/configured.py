@@ -11,7 +11,8 @@ from typing import Any
 from gradsync.errors import RunError
 
 
-def _configured(options: argparse.Namespace) -> tuple[Any, Path]:
+def configured(options: argparse.Namespace) -> tuple[Any, Path]:
+    """The configuration that a command names, and the folder of its results."""
     from gradsync import settings
 
     loaded = settings.load(options.config)
@@ -22,7 +23,7 @@ def estimate(options: argparse.Namespace) -> dict[str, Any] | None:
     """Estimate what a configuration will cost on a cluster, from its models and stated assumptions: GPU hours."""
     from gradsync.measure import gpu_hours
 
-    loaded, _ = _configured(options)
+    loaded, _ = configured(options)
     launches = gpu_hours.estimate(loaded)
     if options.json:
         total = sum(launch.gpu_hours for launch in launches)
@@ -41,7 +42,7 @@ def external(options: argparse.Namespace) -> dict[str, Any]:
     """Obtain the third-party logs of a configuration and check their SHA-256."""
     from gradsync.measure import third_party
 
-    loaded, results = _configured(options)
+    loaded, results = configured(options)
     return third_party.obtain(loaded.external_data, results / "external")
 
 
@@ -50,7 +51,7 @@ def table(options: argparse.Namespace) -> dict[str, Any]:
     from gradsync.papers import compute
     from gradsync.render import tables
 
-    loaded, results = _configured(options)
+    loaded, results = configured(options)
     table = compute(options.paper, options.id, loaded, results)
     return {"rows": len(table.frame), "written": tables.write(table, results / "tables" / options.paper, options.id)}
 
@@ -59,7 +60,7 @@ def figure(options: argparse.Namespace) -> dict[str, Any]:
     """Draw a figure of a paper from its table, as SVG and PDF, with its data as CSV."""
     from gradsync.render import figures
 
-    loaded, results = _configured(options)
+    loaded, results = configured(options)
     return {"written": figures.write(options.paper, options.id, loaded, results)}
 
 
@@ -68,7 +69,7 @@ def claims(options: argparse.Namespace) -> dict[str, Any]:
     from gradsync import claims as ledger
     from gradsync.results import write_whole
 
-    loaded, results = _configured(options)
+    loaded, results = configured(options)
     verdicts = [verdict for paper in loaded.papers for verdict in ledger.evaluate(Path(paper), results / "tables")]
     write_whole(results / "claims.json", ledger.ledger_json(verdicts))
     write_whole(results / "claims.md", ledger.ledger_markdown(verdicts))
@@ -79,7 +80,7 @@ def track(options: argparse.Namespace) -> dict[str, Any]:
     """Import all results into MLflow; what is there already stays as it is."""
     from gradsync.record.tracking import import_results
 
-    loaded, results = _configured(options)
+    loaded, results = configured(options)
     return import_results(loaded.mlflow, results)
 
 
@@ -91,7 +92,7 @@ def benchmark(options: argparse.Namespace) -> dict[str, Any] | None:
     from gradsync.results import write_whole
     from gradsync.runtime.launch import is_rank
 
-    loaded, results = _configured(options)
+    loaded, results = configured(options)
     of_ranks = {"collectives": collectives_speed.on_a_rank, "testbed": testbed_speed.on_a_rank}
     if options.what in of_ranks and is_rank():
         of_ranks[options.what](results)

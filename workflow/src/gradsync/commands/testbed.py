@@ -6,6 +6,8 @@ import argparse
 import json
 from typing import Any
 
+from gradsync.errors import RunError
+
 
 def testbed(options: argparse.Namespace) -> dict[str, Any]:
     """Check that this machine can emulate a network of hosts, or remove what a killed run has left behind."""
@@ -28,4 +30,8 @@ def _clean(options: argparse.Namespace) -> dict[str, Any]:
 
     found = namespaces.left_behind()
     namespaces.remove(found)
+    if still := sorted({*found} & {*namespaces.left_behind()}):
+        raise RunError(
+            f"testbed clean: {len(still)} namespaces stay, {still[0]} first: run it as who made them, or root"
+        )
     return {"removed": found}

@@ -33,13 +33,13 @@ def rows(results: Path) -> tuple[list[dict[str, Any]], list[str]]:
 
     Raises InputError for a file that can't be read.
     """
+    runs = results / "runs" / "emulated"
     launches: dict[str, dict[str, Result]] = {}
-    for path in sorted((results / "runs" / "emulated").glob("*/*/result.json")):
+    for path in sorted(runs.glob("*/*/result.json")):
         launches.setdefault(path.parts[-3], {})[path.parts[-2]] = Result.load(path)
     if not launches:
         return [], [
-            f"no emulated training in {results / 'runs' / 'emulated'}: predictions and stock DDP were not compared; "
-            "run `snakemake emulated` first"
+            f"no emulated runs in {runs}: no prediction and no stock DDP to compare: run snakemake emulated first"
         ]
     planned = [row for job, launch in launches.items() for row in _predicted(job, launch, results)]
     paired = [row for job, launch in launches.items() for row in _paired(job, launch, results)]

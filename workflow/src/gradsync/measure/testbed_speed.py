@@ -10,7 +10,6 @@ where the timed messages themselves have summed right. What emulated training ha
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -22,7 +21,7 @@ import torch
 import torch.distributed as dist
 
 from gradsync import collectives, flow_level, topologies
-from gradsync.errors import InputError, RunError
+from gradsync.errors import RunError
 from gradsync.intervals import median_interval
 from gradsync.lowering import rails
 from gradsync.measure import emulated_runs
@@ -31,6 +30,7 @@ from gradsync.results import machine, write_whole
 from gradsync.runtime.group import Groups, process_group
 from gradsync.runtime.launch import launch, room_for
 from gradsync.runtime.transfers import Scratch, Transfers
+from gradsync.testbed import privileges
 from gradsync.testbed.check import TARGET_SHARE, check
 from gradsync.testbed.namespaces import testbed
 from gradsync.testbed.wiring import cables
@@ -70,8 +70,10 @@ Times = dict[int, list[float]]
 def measure(folder: Path, config: str, results: Path) -> dict[str, Any]:
     """Rows of links, of BML beside a parameter server and of the emulated runs in `results`, and whether all met.
 
-    Ranks write to `folder`. Raises InputError where no testbed can be made, or the machine can't hold nine ranks.
+    Ranks write to `folder`. Raises InputError where no testbed can be made, or the machine can't hold nine ranks, and
+    SystemExit where the command has run again (`privileges.enter`).
     """
+    privileges.enter()
     room_for(topologies.parse(SERVER.topology).hosts, "benchmark testbed")
     rows = links()
     times = in_turn(folder, config)
@@ -97,21 +99,13 @@ def links() -> list[dict[str, Any]]:
     for number in range(TESTBEDS):
         for rate in LINK_RATES:
             found = check(rate)
-            _refuse(found)
+            if not found["possible"]:
+                raise RunError(f"benchmark testbed: {found['reason']}")
             shares = [link["share_of_rate"] for link in found["links"]]
             told = " and ".join(f"{share:.4f}" for share in shares)
             _say(f"links of {rate / 1e6:g} Mbit/s, testbed {number + 1} of {TESTBEDS}: {told} of their rate")
             medians[rate] += shares
     return [row for rate, shares in medians.items() for row in link_rows(rate, shares)]
-
-
-def _refuse(found: Mapping[str, Any]) -> None:
-    if not found["possible"]:
-        raise InputError(f"benchmark testbed: this machine can't hold a testbed: {found['reason']}")
-    if found["how"] != "root" and os.geteuid() != 0:
-        raise InputError(
-            "benchmark testbed: ranks in hosts need root; what links carry is told without: gradsync testbed check"
-        )
 
 
 def link_rows(bits_per_second: float, shares: Sequence[float]) -> list[dict[str, Any]]:
@@ -143,11 +137,12 @@ def in_turn(folder: Path, config: str, sizes: Sequence[int] = SIZES) -> dict[Con
     found: dict[Contender, list[Times]] = {BML: [], SERVER: []}
     for number, contender in enumerate((BML, SERVER, SERVER, BML), 1):
         _say(f"{contender.collective} on {contender.topology}, {RATE / 1e6:g} Mbit/s a link: launch {number} of 4")
-        found[contender].append(_launched(contender, folder, config, sizes))
+        found[contender].append(launched(contender, folder, config, sizes))
     return found
 
 
-def _launched(contender: Contender, folder: Path, config: str, sizes: Sequence[int]) -> Times:
+def launched(contender: Contender, folder: Path, config: str, sizes: Sequence[int]) -> Times:
+    """What the messages of one launch take, on a testbed that is made for it; ranks write to `folder`."""
     topology = topologies.parse(contender.topology)
     shape = collectives.shape_on(contender.collective, topology, topology.hosts)
     asked = {"collective": contender.collective, "shape": shape, "sizes": sizes}
@@ -162,7 +157,7 @@ def comparison(times: Mapping[Contender, Sequence[Times]]) -> list[dict[str, Any
     """A row a size: seconds of both and their ratio, each with its 95 % interval, and what the links alone take."""
     rows = []
     for size in times[BML][0]:
-        bml, server = ([s for launched in times[which] for s in launched[size]] for which in (BML, SERVER))
+        bml, server = ([s for one in times[which] for s in one[size]] for which in (BML, SERVER))
         low, ratio, high = ratio_interval(server, bml)
         bound = size >= TARGET_FROM
         row: dict[str, Any] = {
@@ -176,6 +171,7 @@ def comparison(times: Mapping[Contender, Sequence[Times]]) -> list[dict[str, Any
             name = contender.collective
             bottom, middle, top = median_interval(seconds, CONFIDENCE)
             row |= {f"{name}_seconds": middle, f"{name}_seconds_low": bottom, f"{name}_seconds_high": top}
+            row[f"{name}_launch_seconds"] = [float(np.median(one[size])) for one in times[contender]]
             row[f"{name}_line_rate_seconds"] = line_rate_seconds(contender, size)
             row[f"{name}_messages"] = len(seconds)
         row |= {

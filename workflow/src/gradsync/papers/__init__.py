@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import pkgutil
 from pathlib import Path
 
 from gradsync.errors import InputError
+from gradsync.papers.emulation import MODULE, StandIn
 from gradsync.papers.table import Table
-from gradsync.settings import Settings
+from gradsync.settings import Emulation, Settings
 
 
 def names() -> list[str]:
@@ -20,6 +22,19 @@ def refuse_unknown(paper: str) -> None:
     """Raises InputError for a paper that does not exist."""
     if paper not in names():
         raise InputError(f"paper {paper!r} does not exist; there are: {', '.join(names())}")
+
+
+def stand_in(job: Emulation, settings: Settings, results: Path) -> StandIn:
+    """What an emulated launch stands for.
+
+    Raises InputError where its paper emulates nothing, NotHereError where what it needs is not here.
+    """
+    refuse_unknown(job.paper)
+    package = f"{__name__}.{job.paper}"
+    if importlib.util.find_spec(f"{package}.{MODULE}") is None:
+        raise InputError(f"paper {job.paper!r} has nothing that is emulated")
+    found: StandIn = importlib.import_module(f"{package}.{MODULE}").stand_in(job, settings, results)
+    return found
 
 
 def compute(paper: str, table: str, settings: Settings, results: Path) -> Table:

@@ -149,16 +149,19 @@ def _bytes(model: torch.nn.Module) -> int:
 _POWER_TENSORS = ("error_dict", "p_memory_dict", "q_memory_dict")
 
 
-def best_bucket_mib(model: torch.nn.Module, make: Callable[[torch.nn.Module, float], StockDDP]) -> float:
+def best_bucket_mib(
+    model: torch.nn.Module, make: Callable[[torch.nn.Module, float], StockDDP], *, steady: bool = False
+) -> float:
     """The bucket size of `SWEEP_MIB` with which DDP is fastest on rank 0; all ranks get the same. Collective.
 
-    `make` gives a contender on a copy of the model. Sizes take turns twice, there and back.
+    `make` gives a contender on a copy of the model. Sizes take turns twice, there and back; where times are `steady`,
+    once.
     """
     total = _bytes(model)
     # more than the model is one bucket, whatever the size
     sizes = [size for i, size in enumerate(SWEEP_MIB) if not i or SWEEP_MIB[i - 1] * MIB < total]
     seconds: dict[float, list[float]] = {size: [] for size in sizes}
-    for order in (sizes, sizes[::-1]):
+    for order in (sizes,) if steady else (sizes, sizes[::-1]):
         for size in order:
             ends = make(copy.deepcopy(model), size).run(SWEEP_TURNS)
             seconds[size] += np.diff(ends[1:]).tolist()

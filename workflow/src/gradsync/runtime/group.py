@@ -29,6 +29,7 @@ from gradsync.runtime.devices import Device
 from gradsync.runtime.fabric import fabric
 from gradsync.runtime.failures import leave_at_once, told
 from gradsync.runtime.launch import BAD_INPUT, VARIABLES
+from gradsync.runtime.links import watched
 
 # On GPUs ranks meet at the end of every block, where rank 0 may have test samples to label first: NCCL's own default.
 QUEUED_TIMEOUT_SECONDS = 600.0
@@ -44,8 +45,14 @@ def process_group(
     (None: `timeout_seconds`, or longer where work is queued on GPUs).
 
     Raises InputError for a bad environment or a rank without a GPU where `device` is cuda, and RunError where the
-    others can't be reached in time.
+    others can't be reached in time. On a testbed, a link that is cut meanwhile ends the process.
     """
+    with watched(), _joined(timeout_seconds, device, wait_seconds) as place:
+        yield place
+
+
+@contextmanager
+def _joined(timeout_seconds: float, device: str, wait_seconds: float | None) -> Iterator[tuple[int, int]]:
     try:
         rank, ranks, port = (int(os.environ[name]) for name in ("RANK", "WORLD_SIZE", "MASTER_PORT"))
         host = os.environ["MASTER_ADDR"]

@@ -19,7 +19,7 @@ from contextlib import suppress
 from typing import Any
 
 from gradsync.errors import InputError, RunError
-from gradsync.runtime import fabric
+from gradsync.runtime import fabric, links
 from gradsync.slurm.launch import LAUNCH, RANKS_A_NODE, filled
 from gradsync.testbed.namespaces import Testbed
 from gradsync.testbed.wiring import CONTROL
@@ -67,7 +67,7 @@ def room_for(ranks: int, where: str) -> None:
 def launch(arguments: list[str], ranks: int, testbed: Testbed | None = None) -> None:
     """Run `python -m gradsync ARGUMENTS` as `ranks` ranks, here or on a cluster's nodes, and wait for all of them.
 
-    With a testbed, rank r runs on its host r.
+    With a testbed, each rank runs on its host there.
 
     Raises RunError that names the first rank that failed; the others have ended by then.
     """
@@ -158,28 +158,33 @@ def _here(arguments: list[str], ranks: int) -> None:
 
 def _on_hosts(arguments: list[str], ranks: int, testbed: Testbed) -> None:
     """Ranks meet over the control network; nobody else is there to take the port."""
+    places = testbed.places()
+    if ranks > len(places):
+        raise InputError(f"testbed: {ranks} ranks, its hosts hold {len(places)}")
+    rails = testbed.interfaces()
     environment = {
         **os.environ,
         "WORLD_SIZE": str(ranks),
         "MASTER_ADDR": testbed.address(0, None),
         "MASTER_PORT": str(TESTBED_PORT),
         fabric.INTERFACE: CONTROL,
-        **fabric.told(testbed.switches(), testbed.interfaces()),
+        **fabric.told(testbed.switches(), rails),
         **dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1"),
         "TORCH_CPP_LOG_LEVEL": "ERROR",  # that hosts have no names
     }
     command = [sys.executable, "-m", "gradsync", *arguments]
     children: list[subprocess.Popen[bytes]] = []
     try:
-        for rank in range(ranks):
-            own = {**environment, "RANK": str(rank), "LOCAL_RANK": str(rank)}
-            children.append(subprocess.Popen(testbed.on(rank, command), env=own))
-        _watch(children)
+        for rank, (host, place) in enumerate(places[:ranks]):
+            own = {**environment, "RANK": str(rank), "LOCAL_RANK": str(place)}
+            children.append(subprocess.Popen(testbed.on(host, command), env=own))
+        _watch(children, [CONTROL, *rails])
     finally:
         _end(children)
 
 
-def _watch(children: list[subprocess.Popen[bytes]]) -> None:
+def _watch(children: list[subprocess.Popen[bytes]], interfaces: Sequence[str] = ()) -> None:
+    """`interfaces`: those of a host, which its ranks watch."""
     running = dict(enumerate(children))
     while running:
         for rank, child in list(running.items()):
@@ -193,12 +198,10 @@ def _watch(children: list[subprocess.Popen[bytes]]) -> None:
             if status:
                 # a rank that lost a peer fails too: give the one that died by itself the blame
                 time.sleep(0.2)
-                killed = [r for r, c in running.items() if (c.poll() or 0) < 0]
-                rank, status = (
-                    (rank, status) if status < 0 or not killed else (killed[0], children[killed[0]].returncode)
-                )
-                hint = OUT_OF_MEMORY if status == -signal.SIGKILL else ""
-                raise RunError(f"rank {rank} {_how(status)}; the other ranks were ended{hint}")
+                ended = {rank: status, **{r: c.returncode for r, c in running.items() if c.poll() is not None}}
+                rank = next((r for r, s in ended.items() if s < 0 or links.lost(s, interfaces)), rank)
+                hint = OUT_OF_MEMORY if ended[rank] == -signal.SIGKILL else ""
+                raise RunError(f"rank {rank} {_how(ended[rank], interfaces)}; the other ranks were ended{hint}")
         time.sleep(0.02)
 
 
@@ -207,9 +210,11 @@ def _await(child: subprocess.Popen[Any], seconds: float) -> None:
         child.wait(seconds)
 
 
-def _how(status: int) -> str:
+def _how(status: int, interfaces: Sequence[str]) -> str:
     if status < 0:
         return f"was killed by {signal.Signals(-status).name}"
+    if lost := links.lost(status, interfaces):
+        return f"ended: link down, interface {lost} of its host"
     return f"ended with status {status}"
 
 

@@ -37,7 +37,8 @@ def all_reduce_seconds(
 ) -> dict[int, list[float]]:
     """bytes -> seconds of each repeat, float32 sums, the mean of the ranks'; collective over all ranks.
 
-    As many of each size as fit into `seconds_a_size`, at least a fifteenth of `repeats` and at most all of them.
+    As many of each size as fit into `seconds_a_size`, at least a fifteenth of `repeats` (two, where one takes more than
+    a second) and at most all of them.
     Sizes take turns, so that a slow moment of the machine does not fall on one. Each wait is part of some message, so
     the times of all of them add up to what they took together.
 
@@ -95,8 +96,7 @@ def _among(
         in_a_thread([1] * len(sizes))
     alone = torch.tensor([np.mean(times) for times in in_a_thread([WARM_UP] * len(sizes))])
     dist.all_reduce(alone, op=dist.ReduceOp.MAX, group=control)
-    few = max(1, repeats // 15)
-    counts = [int(np.clip(seconds_a_size / seconds, few, repeats)) for seconds in alone.numpy()]
+    counts = [_count(seconds, repeats, seconds_a_size) for seconds in alone.tolist()]
     every = [torch.tensor(times, dtype=torch.float64) for times in in_a_thread(counts)]
     for times in every:
         dist.all_reduce(times, group=control)
@@ -129,8 +129,7 @@ def collective_seconds(
 
     alone = torch.tensor([np.mean(times) for times in in_turn([WARM_UP] * len(sizes))])
     dist.all_reduce(alone, op=dist.ReduceOp.MAX)
-    few = max(1, repeats // 15)
-    counts = [int(np.clip(seconds_a_size / seconds, few, repeats)) for seconds in alone.numpy()]
+    counts = [_count(seconds, repeats, seconds_a_size) for seconds in alone.tolist()]
     # in several passes, so that a slow moment of the machine does not fall on one size
     parts = [[len(part) for part in np.array_split(np.arange(count), PASSES)] for count in counts]
     times: list[list[float]] = [[] for _ in sizes]
@@ -143,6 +142,12 @@ def collective_seconds(
         dist.all_reduce(every_rank)
     ranks = dist.get_world_size()
     return {4 * max(1, size // 4): (every / ranks).tolist() for size, every in zip(sizes, ours, strict=True)}
+
+
+def _count(seconds: float, repeats: int, seconds_a_size: float) -> int:
+    """How often a message that takes so long is timed; one of more than a second varies little."""
+    few = max(1, repeats // 15) if seconds < 1 else 2
+    return int(np.clip(seconds_a_size / seconds, few, max(few, repeats)))
 
 
 def _alone(algorithm: str, shape: tuple[int, ...], elements: int) -> Plan:

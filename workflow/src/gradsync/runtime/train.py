@@ -214,7 +214,7 @@ class _Launch:
                 forward = Forward(model, self.spec.loss, self.rank, seed, self.options.precision)
                 return StockDDP(tried, forward, feed, {}, self.groups, **self._rates())
 
-            self.progress.bucket_mib = best_bucket_mib(first, make)
+            self.progress.bucket_mib = best_bucket_mib(first, make, steady=replay.is_replay(self.options.model))
             self._say(f"{peer.name}: buckets of {self.progress.bucket_mib:g} MiB are the fastest")
         return peer.model_copy(update={"bucket_mib": self.progress.bucket_mib})
 

@@ -1,13 +1,8 @@
-"""Whether this machine can hold a testbed, and what its links measure: the probe of the emulated rung.
-
-As root, else in a user namespace, where an ordinary user may make networks of his own if the kernel lets him.
-"""
+"""Whether this machine can hold a testbed, and what its links measure: the probe of the emulated rung."""
 
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import subprocess
 import sys
 from typing import Any
@@ -15,54 +10,27 @@ from typing import Any
 from gradsync import topologies
 from gradsync.errors import InputError, RunError
 from gradsync.intervals import median_interval
-from gradsync.testbed.namespaces import Testbed, refuse_commands, refuse_rate, testbed
+from gradsync.testbed import privileges
+from gradsync.testbed.namespaces import Testbed, refuse_rate, testbed
 from gradsync.testbed.wiring import cables
 
 TRANSFER_BYTES = 16 * 1024 * 1024
 REPEATS = 5
 TARGET_SHARE = 0.93  # of the configured rate, of which the headers of packets take 4.5 %
 PROBED = "bcube:2,2"  # the smallest with several links a host
-# Who enters is root of a network, a view of the file system and a /run of his own; `ip` keeps its names there.
-ENTER = ("unshare", "--user", "--map-root-user", "--net", "--mount", "--kill-child", "--fork")
-MOUNT = 'mount -t tmpfs none /run && exec "$@"'
 
 
 def check(bits_per_second: float) -> dict[str, Any]:
     """`possible`, `how` (root, user namespace) and `reason`, and per link what 16 MiB transfers and round trips took.
 
-    Raises InputError for a rate that makes no sense.
+    Raises InputError for a rate that makes no sense, and SystemExit where the command has run again (`enter`).
     """
     refuse_rate(bits_per_second)
     try:
-        refuse_commands()
-        return {"possible": True, "how": _who(), "reason": "", "links": _probed(bits_per_second)}
-    except InputError as error:
+        privileges.enter()
+        return {"possible": True, "how": privileges.who(), "reason": "", "links": _probed(bits_per_second)}
+    except (InputError, RunError) as error:
         return {"possible": False, "how": "", "reason": str(error), "links": []}
-    except RunError as error:
-        if _who() != "root" or os.geteuid() == 0:
-            return {"possible": False, "how": "", "reason": str(error), "links": []}
-        return _in_a_user_namespace(bits_per_second, str(error))
-
-
-def _who() -> str:
-    """Root of the machine, or of a user namespace alone."""
-    with open("/proc/self/uid_map") as file:
-        mapped = file.read().split()
-    return "root" if mapped[:2] == ["0", "0"] else "user namespace"
-
-
-def _in_a_user_namespace(bits_per_second: float, reason: str) -> dict[str, Any]:
-    impossible = {"possible": False, "how": "", "links": []}
-    if not shutil.which(ENTER[0]):
-        return impossible | {"reason": f"{reason}; not root, and no command {ENTER[0]!r} to make a user namespace with"}
-    again = [sys.executable, "-m", "gradsync", "testbed", "check", "--json", "--rate", str(bits_per_second)]
-    ended = subprocess.run(
-        [*ENTER, "sh", "-c", MOUNT, "sh", *again], capture_output=True, text=True, check=False, timeout=300
-    )
-    if ended.returncode and not ended.stdout:
-        said = ended.stderr.strip().splitlines() or [f"exit status {ended.returncode}"]
-        return impossible | {"reason": f"{reason}; nor in a user namespace: {said[-1]}"}
-    return dict(json.loads(ended.stdout))
 
 
 def _probed(bits_per_second: float) -> list[dict[str, Any]]:

@@ -16,11 +16,13 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
 from itertools import count
 from pathlib import Path
 
@@ -33,18 +35,22 @@ BURST, QUEUE = "128kb", "32mb"
 QUANTUM = 6000  # bytes that a connection sends before the next has its turn
 GUARANTEED = "100kbit"  # of each connection; the rest is lent in turn
 LEAST_BITS, MOST_BITS = 1e5, 1e11  # a second
+LEAST_LATENCY, MOST_LATENCY = 1e-6, 1.0  # seconds
+DELAYED = 500_000  # packets that a queue with a delay holds: of the smallest, as many bytes as one without
+ALLOWED = Path("/proc/sys/user/max_net_namespaces")
 GONE_SECONDS = 10.0
 _numbers = count()
 
 
 @dataclass(frozen=True)
 class Testbed:
-    """A testbed that is there. `run(host, command)` gives the command that runs `command` on a host."""
+    """A testbed that is there. `on(host, command)` gives the command that runs `command` on a host."""
 
     name: str
     cables: tuple[Cable, ...]
     bits_per_second: float
     flow_bits_per_second: float | None = None
+    latency_seconds: float = 0.0
 
     def namespace(self, host: int) -> str:
         """The network namespace of a host."""
@@ -54,21 +60,29 @@ class Testbed:
         """The command that runs `command` on a host."""
         return ["ip", "netns", "exec", self.namespace(host), *command]
 
+    def places(self) -> list[tuple[int, int]]:
+        """By rank, its host and which of the ranks there it is."""
+        there = {cable.host: cable.ranks for cable in self.cables}
+        found = {rank: (host, place) for host, ranks in there.items() for place, rank in enumerate(ranks)}
+        return [found[rank] for rank in sorted(found)]
+
     def switches(self) -> list[list[list[int]]]:
-        """By rail, the hosts in each switch."""
+        """By rail, the ranks in each switch."""
         found: dict[int, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
         for cable in self.cables:
-            if cable.rail is not None:
-                found[cable.rail][cable.switch].append(cable.host)
-        return [[sorted(hosts) for hosts in found[rail].values()] for rail in sorted(found)]
+            for rail in cable.rails:
+                found[rail][cable.switch] += cable.ranks
+        return [[sorted(ranks) for ranks in found[rail].values()] for rail in sorted(found)]
 
     def interfaces(self) -> list[str]:
         """By rail, what it is called on every host."""
-        return list(dict.fromkeys(cable.interface for cable in self.cables if cable.rail is not None))
+        found = {rail: cable.interface for cable in self.cables for rail in cable.rails}
+        return [found[rail] for rail in sorted(found)]
 
     def address(self, host: int, rail: int | None) -> str:
         """Of a host's interface; rail None is the control network."""
-        return next(cable.address for cable in self.cables if (cable.host, cable.rail) == (host, rail))
+        own = (cable for cable in self.cables if cable.host == host)
+        return next(cable.address for cable in own if (rail in cable.rails if rail is not None else not cable.rails))
 
 
 @contextmanager
@@ -76,25 +90,41 @@ def testbed(
     cables: Sequence[Cable],
     bits_per_second: float,
     flow_bits_per_second: float | None = None,  # noqa: PT028  no test, whatever its name
+    latency_seconds: float = 0.0,  # noqa: PT028
 ) -> Iterator[Testbed]:
     """Make the hosts, switches and links; remove them at the end, with every process in them.
 
     `flow_bits_per_second`: the most that two hosts send each other over a link, as a single connection often gets less
-    than the link has; None: all of it.
+    than the link has; None: all of it. `latency_seconds`: of each link, one way; a message crosses one up to the switch
+    and one down.
 
-    Raises InputError for a rate that makes no sense or where commands or privileges are missing, RunError where the
-    kernel refuses.
+    Raises InputError for a rate or latency that makes no sense, or where commands, privileges or a part of the kernel
+    are missing, RunError where the kernel refuses.
     """
     refuse_rate(bits_per_second, flow_bits_per_second)
+    refuse_latency(latency_seconds)
     refuse_commands()
-    pid = os.getpid()
-    name = f"{PREFIX}-{pid}-{_started(pid)}-{next(_numbers)}"
-    made = Testbed(name, tuple(cables), bits_per_second, flow_bits_per_second)
+    _refuse_number(1 + len({cable.host for cable in cables}))
+    _tell_of(tuple(left_behind()))
+    made = Testbed(new_name(), tuple(cables), bits_per_second, flow_bits_per_second, latency_seconds)
+    before = signal.signal(signal.SIGTERM, _leave)
     try:
         _make(made)
         yield made
     finally:
         remove([name for name in _present() if name.startswith(f"{made.name}-")])
+        signal.signal(signal.SIGTERM, before)
+
+
+def new_name() -> str:
+    """Of a testbed of this process: no other has it."""
+    pid = os.getpid()
+    return f"{PREFIX}-{pid}-{_started(pid)}-{next(_numbers)}"
+
+
+def _leave(*_: object) -> None:
+    """Ended from outside: all is removed on the way out."""
+    raise SystemExit(128 + signal.SIGTERM)
 
 
 def refuse_rate(bits_per_second: float, flow_bits_per_second: float | None = None) -> None:
@@ -108,11 +138,39 @@ def refuse_rate(bits_per_second: float, flow_bits_per_second: float | None = Non
         )
 
 
+def refuse_latency(seconds: float) -> None:
+    """Raises InputError for a latency that a link can't be given."""
+    if seconds and not LEAST_LATENCY <= seconds <= MOST_LATENCY:
+        raise InputError(f"latency {seconds:g} s: a link takes none, or {LEAST_LATENCY:g} to {MOST_LATENCY:g}")
+
+
 def refuse_commands() -> None:
     """Raises InputError where a command is missing."""
     for command in ("ip", "tc"):
         if not shutil.which(command):
             raise InputError(f"the command {command!r} is missing: install iproute2")
+
+
+def _refuse_number(namespaces: int) -> None:
+    """Raises InputError for more than the kernel allows this user."""
+    allowed = int(ALLOWED.read_text()) if ALLOWED.exists() else namespaces
+    if namespaces > allowed:
+        raise InputError(
+            f"testbed: {namespaces - 1} hosts and their switches are {namespaces} network namespaces, this machine "
+            f"allows {allowed}: take fewer hosts, or raise user.max_net_namespaces with sysctl"
+        )
+
+
+@cache
+def _tell_of(left: tuple[str, ...]) -> None:
+    """Once in a process: what killed runs have left is in nobody's way, but it stays until somebody removes it."""
+    if left:
+        found = ", ".join(dict.fromkeys(each.rpartition("-")[0] for each in left))
+        print(
+            f"gradsync: killed runs have left testbeds behind ({found}): gradsync testbed clean removes them",
+            file=sys.stderr,
+            flush=True,
+        )
 
 
 def left_behind() -> list[str]:
@@ -135,6 +193,8 @@ def _make(made: Testbed) -> None:
     bridges = {switch: f"s{i}" for i, switch in enumerate(dict.fromkeys(cable.switch for cable in made.cables))}
     for name in (switches, *map(made.namespace, hosts)):
         _ip("netns", "add", name)
+    if made.latency_seconds:
+        _refuse_delay(switches, made)
     # commands of each namespace; the switches' come first, since they make both ends of a cable
     inside: dict[str, list[str]] = {switches: [], **{made.namespace(host): ["link set lo up"] for host in hosts}}
     shaping: dict[str, list[str]] = defaultdict(list)
@@ -151,7 +211,7 @@ def _make(made: Testbed) -> None:
             f"link set {end} up",
             f"route change {cable.network} dev {end} proto kernel scope link src {cable.address} congctl cubic",
         ]
-        if cable.rail is not None:
+        if cable.rails:
             peers = [mate.address for mate in made.cables if mate.switch == cable.switch and mate.host != cable.host]
             shaping[at] += _shaped(end, "dst", peers, made)
             shaping[switches] += _shaped(port, "src", peers, made)
@@ -172,10 +232,29 @@ def _shaped(device: str, way: str, peers: Sequence[str], made: Testbed) -> Itera
     for number, peer in enumerate(["", *peers], 2):
         own = f"rate {GUARANTEED} ceil {most} burst {BURST} cburst {BURST} quantum {QUANTUM}"
         yield f"class add dev {device} parent 1:1 classid 1:{number:x} htb {own}"
-        yield f"qdisc add dev {device} parent 1:{number:x} bfifo limit {QUEUE}"
+        yield f"qdisc add dev {device} parent 1:{number:x} {_queue(made)}"
         if peer:
             match = f"u32 match ip {way} {peer}/32"
             yield f"filter add dev {device} parent 1: protocol ip prio 1 {match} flowid 1:{number:x}"
+
+
+def _queue(made: Testbed) -> str:
+    """What the packets of a class wait in."""
+    if made.latency_seconds:
+        return f"netem limit {DELAYED} delay {made.latency_seconds * 1e6:.0f}us"
+    return f"bfifo limit {QUEUE}"
+
+
+def _refuse_delay(namespace: str, made: Testbed) -> None:
+    """Raises InputError where no link can be given a latency; the namespace has nothing but its loopback yet."""
+    try:
+        _called("tc", "-n", namespace, "qdisc", "add", "dev", "lo", "root", *_queue(made).split())
+        _called("tc", "-n", namespace, "qdisc", "del", "dev", "lo", "root")
+    except RunError as error:
+        raise InputError(
+            f"latency {made.latency_seconds:g} s: this kernel can't delay packets (sch_netem is missing): leave the "
+            f"latency out ({error})"
+        ) from None
 
 
 def _present() -> list[str]:
@@ -194,7 +273,7 @@ def _end_processes(name: str) -> None:
         if not pids:
             return
         for pid in pids:
-            with suppress(ProcessLookupError):
+            with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
         time.sleep(0.02)
 

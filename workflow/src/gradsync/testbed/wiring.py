@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from gradsync.errors import InputError
 from gradsync.topologies import Topology
 from gradsync.topologies.bcube import BCube
+from gradsync.topologies.dense_gpu import DenseGpu
 from gradsync.topologies.fat_tree import FatTree
 from gradsync.topologies.switch import Switch
 
@@ -17,16 +18,18 @@ MOST_ON_A_NETWORK = 250  # addresses of a /24
 
 @dataclass(frozen=True)
 class Cable:
-    """A host's interface, in a switch. `rail`: which of the host's links; None: the control network.
+    """A host's interface, in a switch.
 
-    `address` is IPv4 in a network of 24 bits that all cables of the switch share.
+    `ranks`: all that run on the host, side by side without a limit. `rails`: what plans call this link; none: it is the
+    control network's. `address` is IPv4 in a network of 24 bits that all cables of the switch share.
     """
 
     host: int
     interface: str
     switch: str
     address: str
-    rail: int | None
+    rails: tuple[int, ...]
+    ranks: tuple[int, ...]
 
     @property
     def network(self) -> str:
@@ -34,40 +37,54 @@ class Cable:
         return f"{self.address.rpartition('.')[0]}.0/24"
 
 
-def cables(topology: Topology, hosts: int | None = None) -> list[Cable]:
-    """Every cable of the first `hosts` hosts (None: of all), control network first.
+Hosts = list[tuple[int, ...]]  # the ranks on each
 
-    Raises InputError for a topology that can't be wired on one machine, or too many hosts.
+
+def cables(topology: Topology, ranks: int | None = None) -> list[Cable]:
+    """Every cable of the hosts that hold the first `ranks` ranks (None: all), control network first.
+
+    Raises InputError for a topology that can't be wired on one machine, or too many ranks.
     """
-    hosts = topology.hosts if hosts is None else hosts
+    ranks = topology.hosts if ranks is None else ranks
     wire = WIRED.get(type(topology))
     if wire is None:
         known = ", ".join(sorted(kind.__module__.rpartition(".")[2] for kind in WIRED))
         raise InputError(f"topology {topology.name!r} can't be emulated: known are {known}")
-    if not 1 <= hosts <= topology.hosts:
-        raise InputError(f"topology {topology.name!r} holds 1 to {topology.hosts} hosts, not {hosts}")
-    if hosts > MOST_ON_A_NETWORK:
-        raise InputError(f"topology {topology.name!r}: {hosts} hosts, a testbed has {MOST_ON_A_NETWORK} at most")
-    control = [Cable(host, CONTROL, CONTROL, f"10.0.0.{host + 1}", None) for host in range(hosts)]
-    return control + [cable for cable in wire(topology) if cable.host < hosts]
+    if not 1 <= ranks <= topology.hosts:
+        raise InputError(f"topology {topology.name!r} holds 1 to {topology.hosts} ranks, not {ranks}")
+    together = topology.ranks_a_node or 1
+    if (needed := -(-ranks // together)) > MOST_ON_A_NETWORK:
+        raise InputError(f"topology {topology.name!r}: {needed} hosts, a testbed has {MOST_ON_A_NETWORK} at most")
+    hosts = [tuple(range(first, min(first + together, ranks))) for first in range(0, ranks, together)]
+    control = [Cable(host, CONTROL, CONTROL, f"10.0.0.{host + 1}", (), there) for host, there in enumerate(hosts)]
+    return control + wire(topology, hosts)
 
 
-def _one_switch(topology: Topology) -> list[Cable]:
-    """Also for a Fat-Tree, which never blocks: its hosts have one interface each, and that is their limit."""
-    return [Cable(host, "rail0", "switch", f"10.1.0.{host + 1}", 0) for host in range(topology.hosts)]
+def _one_switch(topology: Topology, hosts: Hosts) -> list[Cable]:
+    """A link a host. Also for a Fat-Tree, which never blocks: its hosts have one interface each, that is their limit.
+
+    Dense nodes have one as well: whatever leaves a node, on either level of a collective, leaves on it.
+    """
+    rails = tuple(range(len(topology.shape))) if isinstance(topology, DenseGpu) else (0,)
+    return [Cable(host, "rail0", "switch", f"10.1.0.{host + 1}", rails, there) for host, there in enumerate(hosts)]
 
 
-def _bcube(topology: BCube) -> list[Cable]:
+def _bcube(topology: BCube, hosts: Hosts) -> list[Cable]:
     """Switch s of level l joins the hosts that differ in digit l alone."""
     found = []
-    for host in range(topology.hosts):
+    for host, there in enumerate(hosts):
         for level in range(topology.k):
             unit = topology.n**level
             digit = host // unit % topology.n
             switch = host // (unit * topology.n) * unit + host % unit
             address = f"10.{level + 1}.{switch}.{digit + 1}"
-            found.append(Cable(host, f"rail{level}", f"level{level}-{switch}", address, level))
+            found.append(Cable(host, f"rail{level}", f"level{level}-{switch}", address, (level,), there))
     return found
 
 
-WIRED: dict[type, Callable[..., list[Cable]]] = {Switch: _one_switch, FatTree: _one_switch, BCube: _bcube}
+WIRED: dict[type, Callable[..., list[Cable]]] = {
+    Switch: _one_switch,
+    FatTree: _one_switch,
+    DenseGpu: _one_switch,
+    BCube: _bcube,
+}

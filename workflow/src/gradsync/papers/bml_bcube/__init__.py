@@ -10,6 +10,7 @@ from gradsync.papers.bml_bcube.completion import fig6, fig7
 from gradsync.papers.bml_bcube.equipment import switches
 from gradsync.papers.bml_bcube.states import fig4, fig4_steps
 from gradsync.papers.bml_bcube.synchronisation import fig5
+from gradsync.papers.emulated import emulated
 from gradsync.papers.table import Table
 from gradsync.papers.training import training
 from gradsync.settings import Settings
@@ -21,5 +22,6 @@ TABLES: dict[str, Callable[[Settings, Path], Table]] = {
     "switches": switches,
     "fig6": fig6,
     "fig7": fig7,
+    "emulated": partial(emulated, "bml_bcube"),
     "training": partial(training, "bml_bcube"),
 }

@@ -18,6 +18,7 @@ import pandas as pd
 
 from gradsync.collectives import NATIVE
 from gradsync.papers.bml_bcube.testbed import BML, EVEN, TENSORS, Bench, Point, bench
+from gradsync.papers.emulated import NONE_HERE, Run, runs
 from gradsync.papers.table import Table
 from gradsync.results import Result
 from gradsync.settings import Settings, Training
@@ -58,6 +59,7 @@ def _completion(place: str, model: str, settings: Settings, results: Path) -> Ta
         [
             *_simulated(testbed, model, Workload.load(results / "counted" / model / "workload.json")),
             *_undecided(testbed, model, settings),
+            *_emulated(testbed, model, settings, results),
             *_measured(model, settings, results),
         ],
         columns=COLUMNS,
@@ -89,6 +91,34 @@ def _simulated(testbed: Bench, model: str, counted: Workload) -> Iterator[dict[s
                     row["reduction_of_ps"] = 1 - iteration / seconds[EVEN][0]
                     row["reduction_of_tf_ps"] = 1 - iteration / seconds[TENSORS][0]
                 yield row
+
+
+def _emulated(testbed: Bench, model: str, settings: Settings, results: Path) -> Iterator[dict[str, Any]]:
+    """Schemes on networks of their own are different launches; a row that says why where there is none."""
+    found: dict[tuple[int | None, str], Run] = {}
+    reasons: dict[tuple[int | None, str], str] = {}
+    for launch in settings.emulated_of("bml_bcube"):
+        if (launch.model, launch.ranks) == (model, testbed.servers):
+            here, reason = runs(launch, results)
+            found |= {(launch.batch, run.name): run for run in here}
+            reasons |= {(launch.batch, name): reason for name in launch.schemes}
+    for batch, scheme in product(testbed.batches, (EVEN, TENSORS, BML)):
+        row = {"rung": "emulated", "model": model, "nodes": testbed.servers, "batch": batch, "scheme": scheme}
+        run = found.get((batch, scheme))
+        if run is None:
+            yield row | {"assumption": "", "note": reasons.get((batch, scheme)) or NONE_HERE}
+            continue
+        seconds = run.interval()
+        row |= {"assumption": "", "computation_seconds": run.computation_seconds, **seconds}
+        row |= {"exposed_communication_seconds": run.seconds("exposed_communication_seconds")}
+        row |= {"jct_seconds": testbed.iterations * seconds["iteration_seconds"]}
+        row |= {"oracle_difference": run.result.conformance.get("oracle_difference")}
+        row["note"] = "; ".join([*run.result.notes, f"time {run.launch.dilation:g} times slower"])
+        if scheme == BML:
+            for other, column in ((EVEN, "reduction_of_ps"), (TENSORS, "reduction_of_tf_ps")):
+                if (batch, other) in found:
+                    row[column] = 1 - seconds["iteration_seconds"] / found[batch, other].seconds("iteration_seconds")
+        yield row
 
 
 def _undecided(testbed: Bench, model: str, settings: Settings) -> Iterator[dict[str, Any]]:
@@ -147,7 +177,7 @@ def _display(frame: pd.DataFrame, testbed: Bench) -> pd.DataFrame:
     known = known.assign(batch=known.batch.fillna(known.batch_here).astype(int))
     for keys, at in known.groupby(["rung", "model", "nodes", "batch"], sort=False):
         row = dict(zip(("rung", "model", "ranks", "sub-minibatch"), keys, strict=True))
-        column, scale = ("jct_seconds", 1.0) if row["rung"] == "simulated" else ("iteration_seconds", 1e3)
+        column, scale = ("iteration_seconds", 1e3) if row["rung"] == "measured" else ("jct_seconds", 1.0)
         for scheme, title in ((EVEN, "PS"), (TENSORS, "PS, tensors"), (BML, "BML")):
             row[title] = _band(at[at.scheme == scheme], column, testbed.centre(), scale, "{:.3g}")
         for reduced, title in (("reduction_of_ps", "reduction of ps %"), ("reduction_of_tf_ps", "of tensors %")):

@@ -58,15 +58,19 @@ class Bench(NamedTuple):
         bands = (self.shares_of_peak, self.shares_of_link, self.alphas)
         return Point(*(sorted(band)[len(band) // 2] for band in bands))
 
-    def seconds(self, point: Point, counted: Workload, batch: int) -> dict[str, tuple[float, float]]:
-        """Of an iteration and its exposed communication, by scheme."""
+    def computation(self, point: Point, counted: Workload, batch: int) -> Workload:
+        """What a server computes in an iteration."""
         slower = batch * COUNTED_RATE / (self.operations_per_second * point.share_of_peak)
-        workload = counted.scaled(
+        return counted.scaled(
             forward_seconds=slower * counted.forward_seconds,
             backward_seconds=slower * counted.backward_seconds,
             update_seconds=0.0,
             note=str(point),
         )
+
+    def seconds(self, point: Point, counted: Workload, batch: int) -> dict[str, tuple[float, float]]:
+        """Of an iteration and its exposed communication, by scheme."""
+        workload = self.computation(point, counted, batch)
         speeds = Speeds(alpha=point.alpha, bandwidth=self.bytes_per_second * point.share_of_link)
         found = {}
         for name, topology in ((BML, self.cube), (EVEN, self.switch)):

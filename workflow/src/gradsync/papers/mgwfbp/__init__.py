@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from gradsync.papers.emulated import emulated
 from gradsync.papers.mgwfbp.allreduce_times import fig5b, fig5b_points
 from gradsync.papers.mgwfbp.convergence import fig6b, fig7b
 from gradsync.papers.mgwfbp.examples import table2, timelines
@@ -32,6 +33,7 @@ TABLES: dict[str, Callable[[Settings, Path], Table]] = {
     "fig9a": fig9a,
     "fig9b": fig9b,
     "gap": gap,
+    "emulated": partial(emulated, "mgwfbp"),
     "training": partial(training, "mgwfbp"),
     "slowdown": partial(slowdown, "mgwfbp"),
 }

@@ -102,7 +102,7 @@ def _unlimited(scheme: schemes.Scheme, workload: Workload) -> schemes.Scheme:
 def _points(model: str, settings: Settings, results: Path) -> Iterator[Point]:
     """The band of a model."""
     state = third_party.status(results / "external")
-    for prefix, workload in _workloads(model, settings, results, state["available"]):
+    for prefix, workload in workloads(model, settings, results, state["available"]):
         for label, costs in _costs(settings, results, state["available"]):
             if workload is None or not costs:
                 yield Point(prefix + label, None, {}, state["reason"])
@@ -110,7 +110,8 @@ def _points(model: str, settings: Settings, results: Path) -> Iterator[Point]:
                 yield Point(prefix + label, workload, costs)
 
 
-def _workloads(model: str, settings: Settings, results: Path, logs: bool) -> Iterator[tuple[str, Workload | None]]:
+def workloads(model: str, settings: Settings, results: Path, logs: bool) -> Iterator[tuple[str, Workload | None]]:
+    """The workload of a node at each point of the band, None where it needs logs that are missing."""
     alone = testbed.throughput(settings, model).alone_seconds
     note = f"t_f + t_b = {alone:.4g} s, the published throughput of one node"
     if model == "googlenet":
@@ -147,12 +148,17 @@ def _costs(settings: Settings, results: Path, logs: bool) -> Iterator[tuple[str,
         two = fit(*third_party.osu_log(external / "allreduce2.log"), source="allreduce2.log")
         eight = fit(*third_party.osu_log(external / "allreduce8.log"), source="allreduce8.log")
         logged[BENCHMARK] = {2: two, 4: as_ring(eight, LARGEST, 4), 8: eight}
-        layers = fit(*third_party.layer_allreduces(external / "tmp8comm.log"), source="all-reduces of tmp8comm.log")
-        logged[IN_TRAINING] = {n: as_ring(layers, LARGEST, n) for n in testbed.NODES}
+        logged[IN_TRAINING] = {n: in_training(results, n) for n in testbed.NODES}
     yield from logged.items()
     startups = testbed.startups(settings)
     beta = 8 / testbed.cluster(settings)["link_bits_per_second"]["value"]
     yield LINE_RATE, {n: Linear(startups[n], 2 * (n - 1) / n * beta, f"ring of {n} at line rate") for n in startups}
+
+
+def in_training(results: Path, n: int) -> Fitted:
+    """The all-reduces of the layer log, on `n` nodes."""
+    points = third_party.layer_allreduces(results / "external" / "tmp8comm.log")
+    return as_ring(fit(*points, source="all-reduces of tmp8comm.log"), LARGEST, n)
 
 
 def as_ring(cost: Fitted, measured: int, n: int) -> Fitted:

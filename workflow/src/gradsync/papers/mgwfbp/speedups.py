@@ -14,6 +14,7 @@ from typing import Any
 import pandas as pd
 
 from gradsync.errors import InputError
+from gradsync.papers.emulated import NONE_HERE, runs
 from gradsync.papers.mgwfbp import simulated_testbed, testbed
 from gradsync.papers.mgwfbp.simulated_testbed import PARAMETER_SERVER
 from gradsync.papers.table import Table, file, read
@@ -66,7 +67,8 @@ def fig8(settings: Settings, results: Path) -> Table:
         "Fig. 8: computation (t_f + t_b) + exposed communication of an iteration in ms; in brackets the band of the "
         "latter over what the paper does not give. Published: from the throughputs that the figures are drawn from, "
         "computation being the iteration of one node, as the authors have it. Measured: computation is the iteration "
-        "without any communication; beside messages on the same cores it takes longer (column busy)."
+        "without any communication; beside messages on the same cores it takes longer (column busy). Emulated: "
+        "computation is what is replayed."
     )
     return Table(frame, _display(frame, _composition), caption + _reasons(frame))
 
@@ -76,6 +78,7 @@ def _speedups(place: str, model: str, settings: Settings, results: Path, assumed
         *_published(model, settings),
         *_drawn_without_numbers(model),
         *simulated_testbed.rows(model, settings, results),
+        *_emulated(model, settings, results),
         *_measured(model, settings, results),
     ]
     frame = pd.DataFrame(rows, columns=COLUMNS)
@@ -86,6 +89,8 @@ def _speedups(place: str, model: str, settings: Settings, results: Path, assumed
         f"{simulated_testbed.CENTRES[model == 'resnet50']} and in brackets over the band: {assumed}; messages longer "
         "than any in a log are extrapolated (column note). Of the parameter servers (one a node, whole tensors in "
         "turn, any number on their way) the transfers alone are simulated, nothing of TensorFlow's own time. "
+        "Emulated: real messages over limited links on this machine at that point, computation replayed (table "
+        "emulated). "
         "Measured: ranks on this machine on small images, with 95 % intervals; not the paper's cluster."
     )
     return Table(frame, _display(frame, _speedup), caption + _reasons(frame))
@@ -132,6 +137,34 @@ def _measured(model: str, settings: Settings, results: Path) -> Iterator[dict[st
                 yield {**row, "note": f"{n} ranks share {cores} cores: a speed-up is not decidable on this machine"}
             else:
                 yield row | {column: result.summary.get(column) for column in FROM_RESULT}
+
+
+def _emulated(model: str, settings: Settings, results: Path) -> Iterator[dict[str, Any]]:
+    """The emulated launches; a row that says why where there is none."""
+    launches = {launch.ranks: launch for launch in settings.emulated_of("mgwfbp") if launch.model == model}
+    for n in sorted({*testbed.NODES, *launches}):
+        base = {"rung": "emulated", "model": model, "nodes": n, "assumption": ""}
+        found, reason = runs(launches[n], results) if n in launches else ([], NONE_HERE)
+        compared = [scheme.name for scheme in simulated_testbed.compared(settings)]
+        for name in compared if reason else {PARAMETER_SERVER} - {run.name for run in found}:
+            yield {**base, "scheme": name, "note": reason or f"{name} is not in the launches"}
+        for run in found:
+            seconds, alone = run.interval(), run.computation_seconds
+            exposed = run.seconds("exposed_communication_seconds")
+            yield {
+                **base,
+                **seconds,
+                "scheme": run.name,
+                "computation_seconds": alone,
+                "busy_computation_seconds": run.seconds("busy_computation_seconds"),
+                # DDP does not tell when its messages travel
+                "exposed_communication_seconds": seconds["iteration_seconds"] - alone if pd.isna(exposed) else exposed,
+                "speedup": n * alone / seconds["iteration_seconds"],
+                "speedup_low": n * alone / seconds["iteration_seconds_high"],
+                "speedup_high": n * alone / seconds["iteration_seconds_low"],
+                "efficiency": alone / seconds["iteration_seconds"],
+                "note": "; ".join([*run.result.notes, f"time {run.launch.dilation:g} times slower"]),
+            }
 
 
 def _drawn_without_numbers(model: str) -> Iterator[dict[str, Any]]:

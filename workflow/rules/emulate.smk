@@ -1,0 +1,24 @@
+rule emulate:
+    # One launch on an emulated testbed: measured, planned, run. Where this machine can't, the result says why.
+    input:
+        logs=LOGS,
+        replayed=lambda wildcards: PAPERS[EMULATED[wildcards.launch].paper].replayed,
+        schemes=SETTINGS.schemes,
+        peers=SETTINGS.peers,
+    output:
+        f"{RESULTS}/runs/emulated/{{launch}}/status.json",
+    log:
+        f"{RESULTS}/logs/emulate/{{launch}}.log",
+    localrule: True  # hosts are namespaces of the machine at hand
+    container:
+        None
+    threads: cores_a_rank()  # a measurement has the machine to itself
+    params:
+        config=CONFIG,
+        launch=lambda wildcards: EMULATED[wildcards.launch],
+        code=code(*RUNNING, *PLANNING, *EMULATING),
+    run:
+        shell(
+            "python -m gradsync emulate {wildcards.launch} --config {params.config}"
+            " 2>&1 | tee {log}; exit ${{PIPESTATUS[0]}}"
+        )

@@ -1,0 +1,63 @@
+"""What a paper's testbed is on an emulated one: the workload in the paper's seconds, and the rates of its links."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from gradsync.errors import InputError
+from gradsync.settings import Emulation
+from gradsync.testbed.description import Description
+from gradsync.workload import Layer, Workload
+
+MODULE = "emulation"  # of a paper's package, with `stand_in(job, settings, results)`
+
+
+@dataclasses.dataclass(frozen=True)
+class StandIn:
+    """One launch as the paper had it, at one point of what it does not publish. Seconds and rates are the paper's."""
+
+    workload: Workload
+    bits_per_second: float
+    flow_bits_per_second: float | None
+    assumption: str
+    startup_seconds: float | None = None  # of an all-reduce between so many hosts, where the paper's network has one
+
+    def testbed(self, job: Emulation) -> Description:
+        """All links slower by the dilation of the launch."""
+        flow = self.flow_bits_per_second
+        return Description(
+            topology=job.topology,
+            bits_per_second=self.bits_per_second / job.dilation,
+            flow_bits_per_second=None if flow is None else flow / job.dilation,
+            dilation=job.dilation,
+            source=self.assumption,
+        )
+
+    def replayed(self, job: Emulation) -> Workload:
+        """All computation slower by it."""
+        slower = job.dilation
+
+        def dilated(layer: Layer) -> Layer:
+            ahead = None if layer.forward_seconds is None else slower * layer.forward_seconds
+            times = {"backward_seconds": slower * layer.backward_seconds, "forward_seconds": ahead}
+            return layer.model_copy(update=times)
+
+        changed: dict[str, Any] = {
+            "name": job.model,
+            "forward_seconds": slower * self.workload.forward_seconds,
+            "update_seconds": 0.0,
+            "layers": tuple(map(dilated, self.workload.layers)),
+            "statistics": 0,
+            "provenance": {
+                **self.workload.provenance,
+                "assumed": self.assumption,
+                "dilation": slower,
+                "startup_seconds": self.startup_seconds,
+            },
+        }
+        return self.workload.model_copy(update=changed)
+
+
+class NotHereError(InputError):
+    """What a launch stands for is not available here; its rows say why, and the workflow goes on."""

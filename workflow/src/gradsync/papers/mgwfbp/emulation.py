@@ -1,0 +1,34 @@
+"""Fig. 6 to 8 on an emulated testbed, at the point that is drawn as a line: all-reduces as the layer log has them.
+
+A link has the paper's 10 Gbit/s; a connection gets less of it, as much as the all-reduces in the authors' log of
+training did (`flow_bits_per_second` in the file of the testbed).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from gradsync.measure import third_party
+from gradsync.papers.emulation import NotHereError, StandIn
+from gradsync.papers.mgwfbp import simulated_testbed
+from gradsync.papers.testbed import Testbed
+from gradsync.settings import Emulation, Settings
+
+
+def stand_in(job: Emulation, settings: Settings, results: Path) -> StandIn:
+    """Raises NotHereError where the authors' log of the model is missing."""
+    state = third_party.status(results / "external")
+    found = dict(simulated_testbed.workloads(job.model, settings, results, state["available"]))
+    prefix = simulated_testbed.CENTRES[1].removesuffix(simulated_testbed.IN_TRAINING) if "" not in found else ""
+    workload = found[prefix]
+    if workload is None or not state["available"]:
+        raise NotHereError(state["reason"])
+    cost = simulated_testbed.in_training(results, job.ranks)
+    file = Testbed(settings.cluster)
+    return StandIn(
+        workload,
+        file.number("link_bits_per_second", "value"),
+        file.number("flow_bits_per_second", "value"),
+        f"{prefix}{simulated_testbed.IN_TRAINING}",
+        cost.startup_seconds(min(layer.bytes for layer in workload.layers)),
+    )

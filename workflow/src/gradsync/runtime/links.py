@@ -1,0 +1,60 @@
+"""The links of a rank's host, watched: a cable that is cut ends the rank. TCP alone would wait for minutes.
+
+The rank ends with a status that tells its launcher which interface it was, and says nothing itself: on a host of
+several ranks all of them notice.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import socket
+import struct
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+
+from gradsync.runtime.fabric import INTERFACE, fabric
+
+DOWN = 64  # exit status of a rank whose control network is cut; one more: its first rail; and so on
+SECONDS = 1.0  # between two looks; a link is down if it is twice in a row, as it may be for a moment once it is made
+SIOCGIFFLAGS, IFF_RUNNING = 0x8913, 0x40  # of linux/sockios.h and linux/if.h
+
+
+@contextmanager
+def watched() -> Iterator[None]:
+    """On a testbed, end this process meanwhile if a link of its host is down."""
+    known = fabric()
+    if known is None:
+        yield
+        return
+    over = threading.Event()
+    names = [os.environ[INTERFACE], *known.interfaces]
+    threading.Thread(target=_watch, args=(names, over), name="links", daemon=True).start()
+    try:
+        yield
+    finally:
+        over.set()
+
+
+def lost(status: int, interfaces: Sequence[str]) -> str:
+    """Which of a host's interfaces the exit status of a rank tells of; empty where it ended otherwise."""
+    return interfaces[status - DOWN] if DOWN <= status < DOWN + len(interfaces) else ""
+
+
+def _watch(names: Sequence[str], over: threading.Event) -> None:
+    down: set[str] = set()
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+        while not over.wait(SECONDS):
+            before, down = down, {name for name in names if not running(name, asking)}
+            if both := down & before:
+                os._exit(DOWN + min(map(names.index, both)))  # other threads wait for ranks that can't answer
+
+
+def running(interface: str, asking: socket.socket) -> bool:
+    """Whether an interface is there, up, and so is the other end of its cable."""
+    flags = 0
+    with suppress(OSError):
+        answer = fcntl.ioctl(asking, SIOCGIFFLAGS, struct.pack("16s16x", interface.encode()))
+        (flags,) = struct.unpack("16xH14x", answer)
+    return bool(flags & IFF_RUNNING)
