@@ -9,10 +9,18 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
-from test_testbed import netns, real
+from test_testbed import made_of, netns, real
 
+from gradsync import topologies
 from gradsync.cli import main
+from gradsync.collectives import rounds
+from gradsync.runtime.launch import launch
+from gradsync.runtime.timing import PASSES, WARM_UP
+from gradsync.testbed import namespaces
+from gradsync.testbed.wiring import cables
+from gradsync.topologies import NO_LINK
 
 MEASURE = ["measure", "allreduce", "--json", "--smallest", "500000", "--largest", "1000000"]
 
@@ -23,6 +31,7 @@ MEASURE = ["measure", "allreduce", "--json", "--smallest", "500000", "--largest"
     [
         ("bcube:2,2", "bml", 2 * 3 / (2 * 4)),  # both links of a host together: half of what one could
         ("switch", "native", 2 * 3 / 4),
+        ("dense_gpu:2,2", "torus2d@dense_gpu:2,2", 1),  # of a node, that both of its ranks share
     ],
 )
 def test_no_message_is_faster_than_the_links_of_its_topology(tmp_path, capfd, testbed, collective, loads):
@@ -58,25 +67,85 @@ def test_what_a_testbed_cannot_carry_is_refused(tmp_path, capfd, arguments, said
     assert netns() == before
 
 
+def sent_bytes(made: namespaces.Testbed, host: int) -> int:
+    """By a host, over its first rail."""
+    told = subprocess.check_output(made.on(host, ["ip", "-s", "-j", "link", "show", made.interfaces()[0]]))
+    return int(json.loads(told)[0]["stats64"]["tx"]["bytes"])
+
+
 @real
-def test_a_rank_that_is_killed_ends_the_launch_and_leaves_nothing(tmp_path):
-    before = netns()
-    told = ["--ranks", "4", "--testbed", "bcube:2,2", "--collective", "bml", "--rate", "1e6"]  # would take minutes
-    running = subprocess.Popen(
+def test_a_hierarchical_message_loads_the_link_of_a_node_as_its_topology_says(tmp_path):
+    topology, size, name = topologies.parse("dense_gpu:2,2"), 400_000, "hierarchical@dense_gpu:2,2"
+    command = ["measure", "allreduce", "--smallest", str(size), "--largest", str(size), "--collective", name]
+    with made_of(cables(topology), 1e9) as made:
+        before = [sent_bytes(made, host) for host in (0, 1)]
+        launch([*command, "--output", str(tmp_path / "found.json")], 4, made)
+        sent = [sent_bytes(made, host) - there for host, there in zip((0, 1), before, strict=True)]
+    ((repeats,),) = (each.values() for each in json.loads((tmp_path / "found.json").read_text())["seconds"].values())
+    messages = 1 + WARM_UP + PASSES + len(repeats)
+    expected = np.zeros(len(topology.link_kind()))
+    for step in rounds("hierarchical", topology.shape):
+        used = topology.route(step.source, step.destination, step.rail)
+        np.add.at(expected, used[used != NO_LINK], np.broadcast_to(step.pieces[:, None], used.shape)[used != NO_LINK])
+    (load,) = set(expected[topology.link_kind() == topology.kinds.index("between")] / 4)
+    for each in sent:  # in packets, whose headers take 5 % at most
+        assert messages * load * size < each < 1.05 * messages * load * size + 50_000
+
+
+def measuring(tmp_path, ranks: int, testbed: str, collective: str) -> subprocess.Popen[str]:
+    """A measurement that would take minutes."""
+    told = ["--ranks", str(ranks), "--testbed", testbed, "--collective", collective, "--rate", "1e6"]
+    return subprocess.Popen(
         [sys.executable, "-m", "gradsync", *MEASURE, *told, "--output", str(tmp_path / "points.csv")],
         stderr=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         text=True,
     )
-    deadline, victims = time.monotonic() + 60, []
-    while not victims and time.monotonic() < deadline:
+
+
+def namespace_in_messages(running: subprocess.Popen[str], part: str) -> str:
+    """The namespace of a host, or of the switches, of a testbed whose ranks have begun to send each other messages."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
         time.sleep(0.2)
-        hosts = sorted(name for name in netns() - before if name.endswith("-h2"))
-        pids = [subprocess.run(["ip", "netns", "pids", name], capture_output=True, text=True).stdout for name in hosts]
-        victims = [int(pid) for each in pids for pid in each.split()]
-    time.sleep(8)  # until they are in their messages
-    os.kill(victims[0], signal.SIGKILL)
+        for name in netns():
+            if name.startswith(f"gradsync-{running.pid}-") and name.endswith(f"-{part}"):
+                told = subprocess.run(["ip", "-n", name, "-s", "-j", "link"], capture_output=True, text=True).stdout
+                links = json.loads(told or "[]")
+                if any(each["stats64"]["tx"]["bytes"] > 300_000 for each in links):
+                    return name
+    raise AssertionError("no messages within a minute")
+
+
+@real
+def test_a_rank_that_is_killed_ends_the_launch_and_leaves_nothing(tmp_path):
+    running = measuring(tmp_path, 4, "bcube:2,2", "bml")
+    host = namespace_in_messages(running, "h2")
+    victim, *_ = subprocess.check_output(["ip", "netns", "pids", host], text=True).split()
+    os.kill(int(victim), signal.SIGKILL)
     _, err = running.communicate(timeout=30)
     assert running.returncode == 1
     assert "rank 2 was killed by SIGKILL; the other ranks were ended" in err
-    assert netns() == before
+    assert not [name for name in netns() if name.startswith(f"gradsync-{running.pid}-")]
+
+
+@real
+@pytest.mark.parametrize(
+    ("ranks", "testbed", "collective", "part", "device", "said"),
+    [
+        (4, "bcube:2,2", "bml", "h2", "rail1", "rank 2 ended: link down, interface rail1 of its host"),
+        # the other end of the last cable that is made
+        (2, "switch", "native", "switches", "p3", "rank 1 ended: link down, interface rail0 of its host"),
+    ],
+)
+def test_a_link_that_is_cut_ends_the_launch_and_leaves_nothing(
+    tmp_path, ranks, testbed, collective, part, device, said
+):
+    running = measuring(tmp_path, ranks, testbed, collective)
+    name = namespace_in_messages(running, part)
+    subprocess.run(["ip", "-n", name, "link", "set", device, "down"], check=True)
+    _, err = running.communicate(timeout=30)
+    assert running.returncode == 1
+    assert err.splitlines()[-1] == f"gradsync: {said}; the other ranks were ended"
+    assert "Traceback" not in err
+    assert not [name for name in netns() if name.startswith(f"gradsync-{running.pid}-")]

@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from itertools import combinations
 
 import pytest
@@ -48,14 +49,14 @@ def reached(made, host: int, address: str) -> str:
 
 
 def test_each_switch_of_a_bcube_joins_the_hosts_that_differ_in_its_digit_alone():
-    found = [cable for cable in wired("bcube:3,2") if cable.rail is not None]
+    found = [cable for cable in wired("bcube:3,2") if cable.rails]
     assert len(found) == 18
     together = {
-        (a.host, b.host): a.rail for a, b in combinations(found, 2) if a.switch == b.switch and a.host != b.host
+        (a.host, b.host): a.rails for a, b in combinations(found, 2) if a.switch == b.switch and a.host != b.host
     }
     for a, b in combinations(range(9), 2):
         differing = [level for level in range(2) if a // 3**level % 3 != b // 3**level % 3]
-        assert together.get((a, b)) == (differing[0] if len(differing) == 1 else None)
+        assert together.get((a, b)) == (tuple(differing) if len(differing) == 1 else None)
     for switch in {cable.switch for cable in found}:
         assert len({cable.network for cable in found if cable.switch == switch}) == 1
 
@@ -68,13 +69,35 @@ def test_addresses_are_all_different_and_every_host_is_in_the_control_network(te
     assert [cable.host for cable in found if cable.switch == CONTROL] == list(range(hosts))
 
 
+def test_ranks_of_a_dense_node_share_a_host_and_its_one_link():
+    found = namespaces.Testbed("dense", tuple(wired("dense_gpu:3,2", 5)), RATE)  # the last node is half full
+    assert found.places() == [(0, 0), (0, 1), (1, 0), (1, 1), (2, 0)]
+    assert len(found.cables) == 2 * 3  # a link a host, and that of the control network
+    # whichever level of a collective a message belongs to, it leaves on that link
+    assert found.interfaces() == ["rail0", "rail0"]
+    assert found.switches() == [[[0, 1, 2, 3, 4]], [[0, 1, 2, 3, 4]]]
+    assert found.address(1, 0) == found.address(1, 1) != found.address(1, None)
+
+
+def test_a_rank_a_host_is_told_by_rail_and_switch():
+    found = namespaces.Testbed("bcube", tuple(wired("bcube:2,2")), RATE)
+    assert found.places() == [(rank, 0) for rank in range(4)]
+    assert found.switches() == [[[0, 1], [2, 3]], [[0, 2], [1, 3]]]
+    assert found.interfaces() == ["rail0", "rail1"]
+
+
+def test_only_hosts_that_are_asked_for_are_wired():
+    assert len(wired("switch:16777216", 3)) == len(wired("bcube:4096,2", 3)) - 3 == 6
+
+
 @pytest.mark.parametrize(
     ("text", "hosts", "said"),
     [
-        ("torus2d:2,2", None, "can't be emulated: known are bcube, fat_tree, switch"),
-        ("switch:4", 5, "holds 1 to 4 hosts, not 5"),
-        ("switch:4", 0, "holds 1 to 4 hosts, not 0"),
+        ("torus2d:2,2", None, "can't be emulated: known are bcube, dense_gpu, fat_tree, switch"),
+        ("switch:4", 5, "holds 1 to 4 ranks, not 5"),
+        ("switch:4", 0, "holds 1 to 4 ranks, not 0"),
         ("switch:300", None, "300 hosts, a testbed has 250 at most"),
+        ("dense_gpu:300,8", 2001, "251 hosts, a testbed has 250 at most"),
     ],
 )
 def test_what_cannot_be_wired_is_refused_by_name(text, hosts, said):
@@ -96,6 +119,36 @@ def test_a_missing_command_is_named(monkeypatch, capsys):
     assert "install iproute2" in answer["reason"]
 
 
+def test_more_ranks_than_the_machine_holds_are_refused_with_the_limit(tmp_path, capsys):
+    told = ["measure", "allreduce", "--ranks", "1000", "--testbed", "switch", "--output", str(tmp_path / "p.csv")]
+    assert main(told) == 2
+    (said,) = capsys.readouterr().err.splitlines()
+    assert "1000 ranks are more than this machine can hold" in said
+    assert said.rpartition(" at most ")[2].isdigit()
+
+
+# Shaping
+
+
+def test_a_link_with_latency_delays_what_waits_in_each_of_its_queues():
+    cables = tuple(wired("switch:3"))
+    with_one = "\n".join(
+        namespaces._shaped("rail0", "dst", ["10.1.0.2", "10.1.0.3"], namespaces.Testbed("t", cables, RATE, None, 25e-5))
+    )
+    without = "\n".join(
+        namespaces._shaped("rail0", "dst", ["10.1.0.2", "10.1.0.3"], namespaces.Testbed("t", cables, RATE))
+    )
+    # a queue a peer, one for the rest; as many of the smallest packets as the 32 MB of the other kind
+    assert with_one.count("netem limit 500000 delay 250us") == 3 == without.count("bfifo limit 32mb")
+    assert with_one.replace("netem limit 500000 delay 250us", "bfifo limit 32mb") == without
+
+
+@pytest.mark.parametrize("latency", [-1e-3, 1e-9, 2.0, float("nan")])
+def test_latencies_that_make_no_sense_are_refused(latency):
+    with pytest.raises(InputError, match="a link takes none, or 1e-06 to 1"), made_of([], RATE, None, latency):
+        pass
+
+
 # In the kernel
 
 
@@ -113,6 +166,81 @@ def test_hosts_reach_their_neighbours_on_each_level_and_nobody_else():
         assert shaped.count("htb") == 2
         assert "dev control root tbf" not in shaped
     assert netns() == before
+
+
+@real
+def test_latency_is_kept_or_refused_where_the_kernel_can_not():
+    before, latency = netns(), 0.05
+    delay = ["unshare", "--net", "tc", "qdisc", "add", "dev", "lo", "root", "netem", "delay", "1ms"]
+    if subprocess.run(delay, capture_output=True).returncode:
+        with pytest.raises(InputError, match="latency 0.05 s: this kernel can't delay packets \\(sch_netem is missing"):
+            with_latency(latency)
+    else:
+        assert with_latency(latency) > 4 * latency  # up and down, there and back
+    assert netns() == before
+
+
+def with_latency(latency: float) -> float:
+    """Seconds that a host takes to learn from another that nobody listens."""
+    with made_of(wired("switch:2"), RATE, None, latency) as made:
+        reached(made, 0, made.address(1, 0))  # each knows the other's place from here on
+        start = time.perf_counter()
+        reached(made, 0, made.address(1, 0))
+        return time.perf_counter() - start
+
+
+@real
+def test_addresses_that_the_machine_has_are_in_nobodys_way():
+    # a network of its own stands in for the machine's
+    own = "ip link add own type veth peer name far && ip addr add 10.1.0.1/24 dev own && ip link set own up"
+    held = "mount -t tmpfs none /run && " + own + ' && ip link set far up && exec "$@"'
+    program = (
+        "import subprocess, sys; sys.path.insert(0, sys.argv[1])\n"
+        "from test_testbed import RATE, made_of, reached, wired\n"
+        "def state(): return [subprocess.check_output(['ip', '-o', what]) for what in ('link', 'addr', 'route')]\n"
+        "before = state()\n"
+        "with made_of(wired('switch:2'), RATE) as made:\n"
+        "    assert [made.address(host, 0) for host in (0, 1)] == ['10.1.0.1', '10.1.0.2']\n"
+        "    print(reached(made, 0, '10.1.0.2'), state() == before)\n"
+        "print(state() == before)\n"
+    )
+    command = ["unshare", "--net", "--mount", "sh", "-c", held, "sh", sys.executable, "-c", program]
+    ended = subprocess.run([*command, os.path.dirname(__file__)], capture_output=True, text=True, check=True)
+    assert ended.stdout == "ConnectionRefusedError: [Errno 111] Connection refused True\nTrue\n", ended.stderr
+
+
+@real
+def test_five_testbeds_in_a_row_leave_the_machine_as_it_was():
+    def state():
+        return [subprocess.check_output(["ip", *what.split()]) for what in ("-o link", "-o addr", "route")]
+
+    program = (
+        "import subprocess, sys; sys.path.insert(0, sys.argv[1])\n"
+        "from test_testbed import RATE, made_of, wired\n"
+        "for _ in range(5):\n"
+        "    with made_of(wired('bcube:2,2'), RATE) as made:\n"
+        "        [subprocess.Popen(made.on(host, ['sleep', '1000'])) for host in range(4)]\n"
+    )
+    before = state()
+    running = subprocess.Popen([sys.executable, "-c", program, os.path.dirname(__file__)], start_new_session=True)
+    assert running.wait(60) == 0
+    assert state() == before
+    assert not [name for name in netns() if name.startswith(f"gradsync-{running.pid}-")]
+    with pytest.raises(ProcessLookupError):  # nobody is left of its session
+        os.killpg(running.pid, 0)
+
+
+@real
+def test_more_hosts_than_namespaces_are_allowed_are_refused_with_the_limit():
+    # in a user namespace, whose limits are ours to set; the first of them is the one that it has already
+    limited = 'mount -t tmpfs none /run && echo 4 >/proc/sys/user/max_net_namespaces && exec "$@"'
+    way = ["unshare", "--user", "--map-root-user", "--net", "--mount", "sh", "-c", limited, "sh"]
+    ended = subprocess.run(
+        [*way, sys.executable, "-m", "gradsync", "testbed", "check", "--json"], capture_output=True, text=True
+    )
+    answer = json.loads(ended.stdout)
+    assert not answer["possible"]
+    assert "4 hosts and their switches are 5 network namespaces, this machine allows 4" in answer["reason"]
 
 
 @real
@@ -148,7 +276,10 @@ def test_what_a_killed_run_has_left_is_removed_and_what_lives_is_kept(capsys):
     assert not left & set(namespaces.left_behind())  # its process lives
     running.kill()
     running.communicate()
-    with made_of(wired("switch:2"), RATE) as made:
+    capsys.readouterr()
+    with made_of(wired("switch:2"), RATE) as made, made_of(wired("switch:2"), RATE):
+        told = capsys.readouterr().err
+        assert told.count(f"gradsync-{running.pid}-") == told.count("gradsync testbed clean removes them") == 1
         assert main(["testbed", "clean", "--json"]) == 0
         assert set(json.loads(capsys.readouterr().out)["removed"]) >= left
         assert made.namespace(0) in netns()

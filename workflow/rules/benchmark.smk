@@ -71,7 +71,8 @@ rule benchmark_testbed:
         code=code(
             *RUNNING,
             *("testbed", "flow_level.py", "intervals.py"),
-            *("measure/testbed_speed.py", "measure/emulated_runs.py"),
+            *("measure/testbed_speed.py", "measure/bml_speed.py"),
+            "measure/emulated_runs.py",
         ),
     run:
         shell(

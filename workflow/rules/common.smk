@@ -270,7 +270,7 @@ COMMON_TO_PAPERS = (
 )
 COMMON_TO_FIGURES = (
     *("render/figures.py", "render/panels.py", "render/style.py"),
-    *("render/timeline.py", "render/training.py"),
+    *("render/timeline.py", "render/training.py", "render/emulated.py"),
 )
 EMULATING = (
     *("testbed", "papers/emulation.py", "papers/mgwfbp/emulation.py"),

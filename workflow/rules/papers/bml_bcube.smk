@@ -27,6 +27,7 @@ PAPERS["bml_bcube"] = Paper(
         "fig5": ["fig5"],
         "fig6": ["fig6"],
         "fig7": ["fig7"],
+        "emulated": ["emulated"],
         "training": ["training"],
     },
 )

@@ -45,6 +45,7 @@ PAPERS["mgwfbp"] = Paper(
         "fig9a": ["fig9a"],
         "fig9b": ["fig9b"],
         "gap": ["gap"],
+        "emulated": ["emulated"],
         "training": ["training"],
     },
 )

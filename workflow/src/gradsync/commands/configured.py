@@ -88,12 +88,19 @@ def benchmark(options: argparse.Namespace) -> dict[str, Any] | None:
     """Time planning, training beside stock DDP, collectives, the workflow or the testbed; hold them against targets."""
     import tempfile
 
-    from gradsync.measure import collectives_speed, planning_speed, testbed_speed, training_speed, workflow_speed
+    from gradsync.measure import (
+        bml_speed,
+        collectives_speed,
+        planning_speed,
+        testbed_speed,
+        training_speed,
+        workflow_speed,
+    )
     from gradsync.results import write_whole
     from gradsync.runtime.launch import is_rank
 
     loaded, results = configured(options)
-    of_ranks = {"collectives": collectives_speed.on_a_rank, "testbed": testbed_speed.on_a_rank}
+    of_ranks = {"collectives": collectives_speed.on_a_rank, "testbed": bml_speed.on_a_rank}
     if options.what in of_ranks and is_rank():
         of_ranks[options.what](results)
         return None

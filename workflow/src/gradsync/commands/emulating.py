@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gradsync.commands.configured import configured
-from gradsync.commands.hosts import hosts
 from gradsync.errors import InputError, RunError
 
 if TYPE_CHECKING:
@@ -50,28 +49,18 @@ def _reason(launch: Emulation, settings: Settings, results: Path) -> str:
     from gradsync import papers
     from gradsync.papers.emulation import NotHereError
     from gradsync.results import write_whole
+    from gradsync.testbed import privileges
 
     try:
         stand_in = papers.stand_in(launch, settings, results)
     except NotHereError as error:
         return str(error)
-    if reason := _no_testbed():
+    if reason := privileges.impossible():
         return f"no testbed on this machine: {reason}"
     folder = results / "emulated" / launch.job
     write_whole(folder / "testbed.json", stand_in.testbed(launch).to_json())
     write_whole(folder / "replay.json", stand_in.replayed(launch).to_json())
     return ""
-
-
-def _no_testbed() -> str:
-    """Why this machine can't have one; empty where it can."""
-    from gradsync.testbed.description import Description
-
-    try:
-        with hosts(Description(topology="switch:2", bits_per_second=1e8), 2):
-            return ""
-    except (InputError, RunError) as error:
-        return str(error)
 
 
 def _launched(options: argparse.Namespace, launch: Emulation, results: Path, runs: Path) -> None:

@@ -30,6 +30,17 @@ def described(options: argparse.Namespace, numbers_of_ranks: Sequence[int]) -> D
     return found
 
 
+def enter(options: argparse.Namespace) -> None:
+    """Comes back where a testbed can be made, if one is asked for; else runs the command again where it can.
+
+    Raises InputError where it can't be made anywhere here.
+    """
+    from gradsync.testbed import privileges
+
+    if getattr(options, "testbed", None):
+        privileges.enter()
+
+
 @contextmanager
 def hosts(described: Description | None, ranks: int) -> Iterator[Testbed | None]:
     """The testbed, while it is needed; None on an ordinary machine."""
@@ -38,5 +49,6 @@ def hosts(described: Description | None, ranks: int) -> Iterator[Testbed | None]
     if described is None:
         yield None
         return
-    with testbed(described.cables(ranks), described.bits_per_second, described.flow_bits_per_second) as made:
+    rates = described.bits_per_second, described.flow_bits_per_second
+    with testbed(described.cables(ranks), *rates, latency_seconds=described.latency_seconds) as made:
         yield made

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from gradsync.commands.hosts import described, hosts
+from gradsync.commands.hosts import described, enter, hosts
 from gradsync.errors import InputError
 
 
@@ -25,6 +25,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any] | None:
         _measure_rank(options)
         return None
     _refuse_measurement(options)
+    enter(options)
     return _measured_allreduce(options) if options.what == "allreduce" else _measured_model(options)
 
 

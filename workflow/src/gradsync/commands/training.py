@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from gradsync.commands.hosts import described, hosts
+from gradsync.commands.hosts import described, enter, hosts
 from gradsync.commands.measuring import measure
 from gradsync.commands.planning import plan as make_plan
 from gradsync.commands.planning import read, refuse_rates
@@ -33,6 +33,7 @@ def train(options: argparse.Namespace) -> dict[str, Any] | None:
         _train_rank(options)
         return None
     _refuse_training(options)  # what can be refused is refused before anything is measured or started
+    enter(options)
     shared = None
     if elsewhere():  # all nodes must see the plans that are made here
         shared = options.output.parent

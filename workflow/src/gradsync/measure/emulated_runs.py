@@ -38,12 +38,12 @@ def rows(results: Path) -> tuple[list[dict[str, Any]], list[str]]:
     for path in sorted(runs.glob("*/*/result.json")):
         launches.setdefault(path.parts[-3], {})[path.parts[-2]] = Result.load(path)
     if not launches:
-        return [], [
-            f"no emulated runs in {runs}: no prediction and no stock DDP to compare: run snakemake emulated first"
-        ]
+        none = f"no emulated runs in {runs}: no prediction and no stock DDP to compare: run snakemake emulated first"
+        return [], [none, *_missing(runs)]
     planned = [row for job, launch in launches.items() for row in _predicted(job, launch, results)]
     paired = [row for job, launch in launches.items() for row in _paired(job, launch, results)]
-    notes = [
+    notes = list(_missing(runs))
+    notes += [
         f"{job}: no {BEST} beside {', '.join(named)}: not compared with stock DDP"
         for job, launch in launches.items()
         if (named := [name for name in BOUND if name in launch]) and BEST not in launch
@@ -59,6 +59,14 @@ def rows(results: Path) -> tuple[list[dict[str, Any]], list[str]]:
         "met": float(np.mean(errors)) <= MEAN_ERROR,
     }
     return [*planned, mean, *paired], notes
+
+
+def _missing(runs: Path) -> Iterator[str]:
+    """Launches that were tried where they can't be emulated."""
+    for path in sorted(runs.glob("*/status.json")):
+        status = _json(path)
+        if not status.get("possible"):
+            yield f"{path.parts[-2]}: not emulated: {status.get('reason')}"
 
 
 def _predicted(job: str, launch: Mapping[str, Result], results: Path) -> Iterator[dict[str, Any]]:
@@ -134,9 +142,14 @@ def _blocks(results: Path, job: str, name: str) -> pd.Series:
 
 
 def _prediction(path: Path) -> dict[str, Any]:
-    try:
-        found = dict(json.loads(path.read_text()))
-        found["iteration_seconds"] = float(found["iteration_seconds"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{path}: not a prediction: {error!r}: delete it and run again") from None
+    found = _json(path)
+    if not isinstance(found.get("iteration_seconds"), float):
+        raise InputError(f"{path}: not a prediction: no iteration_seconds: delete it and run again")
     return found
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        return dict(json.loads(path.read_text()))
+    except (OSError, ValueError, TypeError) as error:
+        raise InputError(f"{path}: can't be read: {error}: delete it and run again") from None

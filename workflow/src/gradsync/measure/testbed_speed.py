@@ -1,70 +1,30 @@
-"""What emulated links carry, and how much faster BML sums on them than a parameter server; a program of nine ranks.
+"""What emulated links carry, how much BML gains on them, and how near predictions come; a program of its own.
 
-Targets. Links: transfers of 16 MiB get at least 0.93 of the configured rate (the headers of packets leave 0.956), and
-what they get in several testbeds lies within 2 %. BML on BCube(3,2) sums at least 1.9 times as fast (theory: 2) from
-4 MB up as a peer-to-peer parameter server on a switch, with links of the same rate; the size from which BML is the
-faster one is shown. Each has a testbed of its own, in turn (A B B A), since the networks differ; a number is only taken
-where the timed messages themselves have summed right. What emulated training has left is in `emulated_runs.py`.
+Targets of the links: transfers of 16 MiB get at least 0.93 of the configured rate (the headers of packets leave 0.956),
+and what they get in several testbeds lies within 2 %. Those of BML and of emulated training: `bml_speed.py` and
+`emulated_runs.py`.
 """
 
 from __future__ import annotations
 
-import json
 import sys
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-import torch
-import torch.distributed as dist
 
-from gradsync import collectives, flow_level, topologies
+from gradsync import topologies
 from gradsync.errors import RunError
-from gradsync.intervals import median_interval
-from gradsync.lowering import rails
-from gradsync.measure import emulated_runs
-from gradsync.plan import Collective, Ref
-from gradsync.results import machine, write_whole
-from gradsync.runtime.group import Groups, process_group
-from gradsync.runtime.launch import launch, room_for
-from gradsync.runtime.transfers import Scratch, Transfers
+from gradsync.measure import bml_speed, emulated_runs
+from gradsync.results import machine
+from gradsync.runtime.launch import room_for
 from gradsync.testbed import privileges
 from gradsync.testbed.check import TARGET_SHARE, check
-from gradsync.testbed.namespaces import testbed
-from gradsync.testbed.wiring import cables
-from gradsync.topologies import Speeds
 
 LINK_RATES = (2e8, 4e8)  # bits per second
 TESTBEDS = 3  # of each rate, in turn
 TARGET_SPREAD = 1.02  # largest median over the smallest
-
-RATE = 2e8  # bits per second, of every link of both networks
-LENET5 = 13_098_536  # bytes of its gradients
-SIZES = (*(2**exponent for exponent in range(14, 22)), 4_000_000, 2**23, LENET5)
-TARGET, TARGET_FROM = 1.9, 4e6  # from so many bytes on
-CONFIDENCE = 0.95
-
-MESSAGES = 6  # of a block; sums of nine ranks grow ninefold with each and stay exact so far: 9 * 9 * 9**5 < 2**24
-LARGEST_DRAWN = 9
-SECONDS_A_SIZE = 0.6  # of a launch
-FEWEST, MOST = 2, 12  # blocks of a size in a launch
-LANE = "network"
-ASKED, FOUND = "asked.json", "found.json"
-
-
-class Contender(NamedTuple):
-    """A collective on the network that it is made for."""
-
-    collective: str
-    topology: str
-
-
-BML, SERVER = Contender("bml", "bcube:3,2"), Contender("ps_p2p", "switch:9")
-
-Times = dict[int, list[float]]
-"""bytes -> seconds of each message."""
 
 
 def measure(folder: Path, config: str, results: Path) -> dict[str, Any]:
@@ -74,23 +34,19 @@ def measure(folder: Path, config: str, results: Path) -> dict[str, Any]:
     SystemExit where the command has run again (`privileges.enter`).
     """
     privileges.enter()
-    room_for(topologies.parse(SERVER.topology).hosts, "benchmark testbed")
-    rows = links()
-    times = in_turn(folder, config)
-    compared = comparison(times)
-    print(table(compared), file=sys.stderr, flush=True)
-    trained, notes = emulated_runs.rows(results)
+    room_for(topologies.parse(bml_speed.SERVER.topology).hosts, "benchmark testbed")
+    trained, notes = emulated_runs.rows(results)  # first: a broken file is told before minutes of work
     for note in notes:
         _say(note)
-    rows += [*compared, crossing(compared), *trained]
+    carried = links()
+    compared = bml_speed.comparison(bml_speed.in_turn(folder, config))
+    print(bml_speed.table(compared), file=sys.stderr, flush=True)
+    rows = [*carried, *compared, bml_speed.crossing(compared), *trained]
     return {"rows": rows, "notes": notes, "met": all(row["met"] for row in rows), "machine": machine()}
 
 
 def _say(text: str) -> None:
     print(f"benchmark testbed: {text}", file=sys.stderr, flush=True)
-
-
-# Links
 
 
 def links() -> list[dict[str, Any]]:
@@ -127,171 +83,3 @@ def link_rows(bits_per_second: float, shares: Sequence[float]) -> list[dict[str,
             "met": most / least <= TARGET_SPREAD,
         },
     ]
-
-
-# BML beside a parameter server
-
-
-def in_turn(folder: Path, config: str, sizes: Sequence[int] = SIZES) -> dict[Contender, list[Times]]:
-    """Of each contender the times of two launches, each on a testbed of its own."""
-    found: dict[Contender, list[Times]] = {BML: [], SERVER: []}
-    for number, contender in enumerate((BML, SERVER, SERVER, BML), 1):
-        _say(f"{contender.collective} on {contender.topology}, {RATE / 1e6:g} Mbit/s a link: launch {number} of 4")
-        found[contender].append(launched(contender, folder, config, sizes))
-    return found
-
-
-def launched(contender: Contender, folder: Path, config: str, sizes: Sequence[int]) -> Times:
-    """What the messages of one launch take, on a testbed that is made for it; ranks write to `folder`."""
-    topology = topologies.parse(contender.topology)
-    shape = collectives.shape_on(contender.collective, topology, topology.hosts)
-    asked = {"collective": contender.collective, "shape": shape, "sizes": sizes}
-    write_whole(folder / ASKED, json.dumps(asked))
-    with testbed(cables(topology), RATE) as hosts:
-        launch(["benchmark", "testbed", "--config", config, "--results", str(folder)], topology.hosts, hosts)
-    found = json.loads((folder / FOUND).read_text())
-    return {int(size): seconds for size, seconds in found.items()}
-
-
-def comparison(times: Mapping[Contender, Sequence[Times]]) -> list[dict[str, Any]]:
-    """A row a size: seconds of both and their ratio, each with its 95 % interval, and what the links alone take."""
-    rows = []
-    for size in times[BML][0]:
-        bml, server = ([s for one in times[which] for s in one[size]] for which in (BML, SERVER))
-        low, ratio, high = ratio_interval(server, bml)
-        bound = size >= TARGET_FROM
-        row: dict[str, Any] = {
-            "task": f"{SERVER.collective} on {SERVER.topology} / {BML.collective} on {BML.topology}, {size} B",
-            "bytes": size,
-            "ratio": ratio,
-            "ratio_low": low,
-            "ratio_high": high,
-        }
-        for contender, seconds in ((BML, bml), (SERVER, server)):
-            name = contender.collective
-            bottom, middle, top = median_interval(seconds, CONFIDENCE)
-            row |= {f"{name}_seconds": middle, f"{name}_seconds_low": bottom, f"{name}_seconds_high": top}
-            row[f"{name}_launch_seconds"] = [float(np.median(one[size])) for one in times[contender]]
-            row[f"{name}_line_rate_seconds"] = line_rate_seconds(contender, size)
-            row[f"{name}_messages"] = len(seconds)
-        row |= {
-            "bits_per_second": RATE,
-            "conformance": "the sums of all timed messages are exact",
-            "target_ratio": TARGET if bound else None,
-            "met": not bound or ratio >= TARGET,
-        }
-        rows.append(row)
-    return rows
-
-
-def ratio_interval(above: Sequence[float], below: Sequence[float]) -> tuple[float, float, float]:
-    """(low, ratio, high) of two medians whose samples are no pairs: both lie in their intervals with 95 % at least."""
-    each = 1 - (1 - CONFIDENCE) / 2
-    (least, middle, most), (under, base, over) = (median_interval(values, each) for values in (above, below))
-    return least / over, middle / base, most / under
-
-
-def line_rate_seconds(contender: Contender, size: int) -> float:
-    """Of a message, where the link that carries most is all that it takes: 2(N-1)/N M/R, and a k-th of it for BML."""
-    load = flow_level.cost(contender.collective, topologies.parse(contender.topology), Speeds()).link_load
-    return load * size * 8 / RATE
-
-
-def crossing(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The size from which on BML is the faster one: between two that were measured, even in the logarithm of sizes."""
-    sizes, ratios = ([row[key] for row in rows] for key in ("bytes", "ratio"))
-    slower = [i for i, ratio in enumerate(ratios) if ratio < 1]
-    row: dict[str, Any] = {"task": "BML is the faster one from this size on", "bytes": None, "met": True}
-    if not slower:
-        return row | {"task": f"BML is the faster one at every size from {sizes[0]} B on"}
-    last = slower[-1]
-    if last + 1 == len(sizes):
-        return row | {"task": f"BML is not the faster one up to {sizes[-1]} B"}
-    found = np.interp(1.0, ratios[last : last + 2], np.log(sizes[last : last + 2]))
-    return row | {"bytes": round(float(np.exp(found)))}
-
-
-def table(rows: Sequence[Mapping[str, Any]]) -> str:
-    """What people read: a line a size, milliseconds with their intervals, and of the links alone."""
-
-    def cell(row: Mapping[str, Any], key: str, scale: float, form: str) -> str:
-        middle, low, high = (format(scale * row[f"{key}{end}"], form) for end in ("", "_low", "_high"))
-        return f"{middle} ({low} .. {high})"
-
-    lines = [("bytes", "BML ms", "at line rate", "PS ms", "at line rate", "PS / BML")]
-    for row in rows:
-        cells = [str(row["bytes"])]
-        for name in (BML.collective, SERVER.collective):
-            cells.append(cell(row, f"{name}_seconds", 1e3, ".1f"))
-            cells.append(f"{1e3 * row[f'{name}_line_rate_seconds']:.1f}")
-        lines.append((*cells, cell(row, "ratio", 1, ".2f")))  # type: ignore[arg-type]
-    return "\n".join(
-        "".join(f"{text:>{width}}" for text, width in zip(line, (9, 26, 14, 26, 14, 22), strict=True)) for line in lines
-    )
-
-
-# What each of the ranks runs
-
-
-def on_a_rank(folder: Path) -> None:
-    """Time the messages that are asked for in `folder`; rank 0 writes what was found there."""
-    asked = json.loads((folder / ASKED).read_text())
-    with process_group() as (rank, ranks):
-        found = message_seconds(asked["collective"], tuple(asked["shape"]), asked["sizes"], rank, ranks)
-        if rank == 0:
-            write_whole(folder / FOUND, json.dumps(found))
-
-
-def message_seconds(algorithm: str, shape: tuple[int, ...], sizes: Sequence[int], rank: int, ranks: int) -> Times:
-    """From the end of a message to the end of the next, mean of the ranks; collective over all of at most nine.
-
-    Raises RunError where a sum is wrong.
-    """
-    groups, everyone = Groups(), tuple(range(ranks))
-    for rail in range(rails(algorithm, shape, 0)):
-        groups.add(LANE, everyone, rail)
-    mine, total = _drawn(max(sizes) // 4, rank, ranks)
-    buffers = [torch.empty(size // 4) for size in sizes]
-    scratch, senders = Scratch(), []
-    for tag, buffer in enumerate(buffers):
-        ref = (Ref("gradient", 0, len(buffer)),)
-        op = Collective(name="message", lane=LANE, algorithm=algorithm, shape=shape, reads=ref, writes=ref)
-        senders.append(Transfers(op, rank, ranks, buffer, groups, tag=tag, scratch=scratch))
-
-    def block(number: int) -> list[float]:
-        buffer = buffers[number]
-        buffer.copy_(mine[: len(buffer)])
-        dist.barrier()
-        ends = []
-        for _ in range(MESSAGES):
-            senders[number].run()
-            ends.append(time.perf_counter())
-        # every message after the first sums what is alike everywhere
-        if not torch.equal(buffer, total[: len(buffer)] * float(ranks) ** (MESSAGES - 1)):
-            raise RunError(f"rank {rank}: benchmark: {algorithm} gave a wrong sum of {sizes[number]} B")
-        return list(np.diff(ends))
-
-    found = [block(number) for number in range(len(sizes))[::-1]][::-1]  # the largest first: connections have grown
-    typical = torch.tensor([float(np.median(seconds)) for seconds in found])
-    dist.all_reduce(typical, op=dist.ReduceOp.MAX)
-    blocks = np.clip(SECONDS_A_SIZE / (MESSAGES - 1) / typical.numpy(), FEWEST, MOST).astype(int)
-    for turn in range(1, MOST):
-        for number in np.flatnonzero(blocks > turn).tolist():
-            found[number] += block(number)
-    groups.close()
-    every = [torch.tensor(seconds, dtype=torch.float64) for seconds in found]
-    for seconds in every:
-        dist.all_reduce(seconds)
-    return {size: (seconds / ranks).tolist() for size, seconds in zip(sizes, every, strict=True)}
-
-
-def _drawn(elements: int, rank: int, ranks: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """(what this rank gives, the sum of what all give): whole numbers."""
-    total = torch.zeros(elements)
-    for peer in range(ranks):
-        generator = torch.Generator().manual_seed(peer)
-        drawn = torch.randint(-LARGEST_DRAWN, LARGEST_DRAWN + 1, (elements,), generator=generator).float()
-        total += drawn
-        if peer == rank:
-            mine = drawn
-    return mine, total

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from gradsync.costs.fitted import load_points
+from gradsync.collectives import NATIVE
 from gradsync.errors import InputError
 from gradsync.papers.table import BY_SCHEME, Table
 from gradsync.results import Result
@@ -77,18 +77,22 @@ def _rows(launch: Emulation, results: Path) -> Iterator[dict[str, Any]]:
     found, reason = runs(launch, results)
     base = {"rung": "emulated", "model": launch.model, "nodes": launch.ranks, "assumption": "", "launch": launch.job}
     base |= {"batch": launch.batch, "topology": launch.topology, "dilation": launch.dilation}
+    base |= {"stated_startup_seconds": _stated_startup(launch, results)}
     if reason:
         for name in [*launch.schemes, *launch.peers]:
             yield {**base, "scheme": name, "iteration_seconds": np.nan, "note": reason}
         return
-    base |= _startups(launch, results)
-    bound = np.nanmax([run.lower_bound_seconds for run in found])
+    startups = _startups(launch, results)
+    # of the backend's own all-reduce, which stock DDP has too
+    own = min((run.lower_bound_seconds for run in found if _collective(run) == NATIVE), default=np.nan)
     stock = {run.name: run.seconds("iteration_seconds") for run in found if run.name in (DDP, DDP_BEST)}
     for run in found:
         seconds = run.seconds("iteration_seconds")
         testbed = run.result.settings["testbed"]
+        bound = own if pd.isna(run.lower_bound_seconds) else run.lower_bound_seconds
         yield {
             **base,
+            "startup_seconds": startups.get(_collective(run), np.nan),
             "scheme": run.name,
             **run.interval(),
             "own_iteration_seconds": run.result.summary["iteration_seconds"],
@@ -108,17 +112,24 @@ def _rows(launch: Emulation, results: Path) -> Iterator[dict[str, Any]]:
         }
 
 
+def _stated_startup(launch: Emulation, results: Path) -> float:
+    file = results / "emulated" / launch.job / "replay.json"
+    stated = Workload.load(file).provenance.get("startup_seconds") if file.is_file() else None
+    return float(stated) if isinstance(stated, int | float) else np.nan
+
+
+def _collective(run: Run) -> str:
+    """Stock DDP, which has no plan, sums by the backend's own."""
+    return str(run.result.settings.get("collective", NATIVE))
+
+
 def _startups(launch: Emulation, results: Path) -> dict[str, float]:
-    """Of the smallest message, on the testbed and on what it stands for."""
-    folder = results / "emulated" / launch.job
-    stated = Workload.load(folder / "replay.json").provenance.get("startup_seconds")
-    found = {"stated_startup_seconds": float(stated) if isinstance(stated, int | float) else np.nan}
-    try:
-        _, times = load_points(folder / "allreduce.csv", launch.ranks)
-        found["startup_seconds"] = float(times.min()) / launch.dilation
-    except InputError:  # of other collectives alone
-        found["startup_seconds"] = np.nan
-    return found
+    """By collective, the smallest message's time on the testbed."""
+    points = pd.read_csv(results / "emulated" / launch.job / "allreduce.csv", comment="#", keep_default_na=False)
+    # as ps_p2p-9; the backend's own has no name
+    kinds = points.collective.map(lambda measured: measured.rpartition("-")[0] or NATIVE)
+    smallest = points.loc[points.groupby(kinds).bytes.idxmin()]
+    return dict(zip(kinds[smallest.index], smallest.mean_seconds / launch.dilation, strict=True))
 
 
 def _display(row: Any) -> dict[str, Any]:

@@ -28,6 +28,7 @@ class Description(BaseModel):
     topology: str
     bits_per_second: float = Field(gt=0, description="of a link, each way")
     flow_bits_per_second: float | None = Field(default=None, gt=0, description="most that two hosts send each other")
+    latency_seconds: float = Field(default=0.0, ge=0, description="of a link, one way; not every kernel can")
     dilation: float = Field(default=1.0, gt=0, allow_inf_nan=False)
     source: str = ""
 

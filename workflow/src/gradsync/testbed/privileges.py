@@ -85,7 +85,7 @@ def _refuse_inside(reason: str) -> None:
 def _inside(command: Sequence[str]) -> int:
     """The exit status of a command that runs there; interrupted or terminated, it is ended with all that it started."""
     told: list[int] = []
-    before = {
+    before: dict[int, Any] = {
         number: signal.signal(number, lambda got, _: told.append(got)) for number in (signal.SIGINT, signal.SIGTERM)
     }
     # a group of its own: what a terminal interrupts is this process, which then tells the other, once

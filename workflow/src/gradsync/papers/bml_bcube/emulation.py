@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from gradsync import topologies
 from gradsync.errors import InputError
 from gradsync.papers.bml_bcube.testbed import bench
 from gradsync.papers.emulation import StandIn
@@ -23,4 +24,6 @@ def stand_in(job: Emulation, settings: Settings, results: Path) -> StandIn:
         8 * testbed.bytes_per_second * centre.share_of_link,
         None,
         f"{centre.share_of_peak:g} of peak, {centre.share_of_link:g} of link",
+        # a round to the servers and one back; BML has both on each level
+        2 * len(topologies.parse(job.topology, job.ranks).shape) * centre.alpha,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -40,6 +41,8 @@ def jobs(name: str, title: str, model: str) -> Callable[[Settings, Path], Drawn]
         simulated = frame[frame.rung == "simulated"]
         figure, (left, middle, right) = plt.subplots(1, 3, figsize=(12.5, 4.3))
         _times(left, simulated, centre)
+        emulated = frame[(frame.rung == "emulated") & frame.iteration_seconds.notna()]
+        _emulated(left, middle, emulated, sorted(simulated.batch.unique()))
         left.axhline(AXIS_TOP[model], color="black", linewidth=1.0, linestyle="--")
         left.set_ylabel(f"time of {testbed.iterations:g} iterations [s]")
         left.set_title(f"{title} {NAMES[model]}, simulated\nbar: {centre}", loc="left")
@@ -53,6 +56,9 @@ def jobs(name: str, title: str, model: str) -> Callable[[Settings, Path], Drawn]
             Patch(color="#999999", alpha=0.3, label="range that the paper publishes"),
             Line2D([], [], color="black", linestyle=":", label="50 %, the most that half the transfer time can save"),
         ]
+        if not emulated.empty:
+            mark: dict[str, Any] = {"marker": "^", "linestyle": "", "color": "white", "markeredgecolor": "black"}
+            handles.append(Line2D([], [], label="emulated on this machine", **mark))
         figure.legend(handles=handles, loc="outside lower center", ncols=4)
         return figure, frame
 
@@ -69,6 +75,17 @@ def _times(axes: Axes, simulated: pd.DataFrame, centre: str) -> None:
             axes.bar(place + WIDTH * (number - 1), middle, 0.9 * WIDTH, color=f"C{number}", yerr=whisker, capsize=2)
     axes.set_yscale("log")
     _sizes(axes, batches)
+
+
+def _emulated(times: Axes, reductions: Axes, emulated: pd.DataFrame, batches: list[int]) -> None:
+    for number, scheme in enumerate(SERIES):
+        at = emulated[emulated.scheme == scheme]
+        places = [batches.index(batch) + WIDTH * (number - 1) for batch in at.batch]
+        times.plot(places, at.jct_seconds, "^", color="white", markeredgecolor=f"C{number}", zorder=5)
+    bml = emulated[emulated.scheme == BML]
+    for column, (number, _) in REDUCTIONS.items():
+        places = [batches.index(batch) for batch in bml.batch]
+        reductions.plot(places, 100 * bml[column], "^", color="white", markeredgecolor=f"C{number}", zorder=5)
 
 
 def _reductions(axes: Axes, simulated: pd.DataFrame, centre: str, published: tuple[float, float]) -> None:

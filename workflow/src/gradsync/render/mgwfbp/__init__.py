@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from gradsync.render.emulated import emulated
 from gradsync.render.mgwfbp import evaluation
 from gradsync.render.mgwfbp.examples import timelines
 from gradsync.render.mgwfbp.scaling import fig9, gap
@@ -33,5 +34,6 @@ FIGURES: dict[str, Callable[[Settings, Path], Drawn]] = {
     "fig9a": fig9("fig9a", "Fig. 9(a) GoogLeNet"),
     "fig9b": fig9("fig9b", "Fig. 9(b) ResNet-50"),
     "gap": gap,
+    "emulated": partial(emulated, "mgwfbp"),
     "training": partial(training, "mgwfbp"),
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -127,6 +128,10 @@ def _speedup_panel(axes: Axes, frame: pd.DataFrame, settings: Settings) -> None:
         axes.errorbar(
             measured.nodes * offset, measured.speedup, yerr=np.array([low, high]), fmt="o", capsize=3, color=colour
         )
+        emulated = _known(frame, "emulated", scheme)
+        axes.plot(emulated.nodes * offset, emulated.speedup, "^", color=colour, markeredgecolor="black")
+    stock = _known(frame, "emulated", "ddp")
+    axes.plot(stock.nodes, stock.speedup, "^", color="white", markeredgecolor="black")
     nodes = np.unique(frame.nodes)
     axes.plot(nodes, nodes, color="black", linewidth=0.8, linestyle=":")
     panels.nodes_axis(axes, nodes)
@@ -144,6 +149,11 @@ def _speedup_panel(axes: Axes, frame: pd.DataFrame, settings: Settings) -> None:
     ]
     if not frame[(frame.rung == "measured") & frame.speedup.notna()].empty:
         handles.append(Line2D([], [], color="black", marker="o", linestyle="", label="measured here, 95 %"))
+    if not frame[(frame.rung == "emulated") & frame.speedup.notna()].empty:
+        colours = {"#bbbbbb": "emulated here", "white": "PyTorch DDP, emulated"}
+        for face, label in colours.items():
+            mark: dict[str, Any] = {"marker": "^", "linestyle": "", "color": face, "markeredgecolor": "black"}
+            handles.append(Line2D([], [], label=label, **mark))
     axes.legend(handles=handles, fontsize=7, loc="lower right")
 
 
@@ -192,7 +202,7 @@ def fig8(settings: Settings, results: Path) -> tuple[Figure, pd.DataFrame]:
     """Stacked bars of computation and exposed communication, a row a rung, a column a model."""
     frame = _table(results, "fig8", speedups.COLUMNS)
     known = frame[frame.exposed_communication_seconds.notna() & frame.scheme.isin(SHORT)]
-    rungs = [rung for rung in ("published", "simulated", "measured") if rung in set(known.rung)]
+    rungs = [rung for rung in ("published", "simulated", "emulated", "measured") if rung in set(known.rung)]
     models = list(dict.fromkeys(frame.model))
     figure, grid = plt.subplots(
         len(rungs), len(models), figsize=(4.3 * len(models), 0.7 + 2.2 * len(rungs)), squeeze=False

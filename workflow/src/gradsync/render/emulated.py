@@ -1,0 +1,72 @@
+"""The emulated launches of a paper: iterations on limited links beside what was predicted of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
+
+from gradsync.papers.table import file, read
+from gradsync.render import panels
+from gradsync.render.style import Drawn
+from gradsync.settings import Settings
+
+COLUMNS = 3
+
+
+def emulated(paper: str, settings: Settings, results: Path) -> Drawn:
+    """A panel a launch, a row a contender: emulated and predicted iteration, computation alone, lower bound."""
+    frame = read(file(results, paper, "emulated"))
+    known = frame[frame.iteration_seconds.notna()]
+    if known.empty:
+        figure, axes = plt.subplots(figsize=(5, 3))
+        why = frame.note.iloc[0] if len(frame) else f"No emulated launch for {paper} in this configuration."
+        panels.say(axes, why)
+        return figure, frame
+    launches = list(known.groupby("launch", sort=False))
+    columns = min(COLUMNS, len(launches))
+    lines = -(-len(launches) // columns)
+    figure, grid = plt.subplots(lines, columns, figsize=(4.2 * columns, 0.6 + 2.1 * lines), squeeze=False)
+    for axes in grid.flat[len(launches) :]:
+        axes.set_axis_off()
+    for axes, (_, part) in zip(grid.flat, launches, strict=False):
+        _launch(axes, part)
+    handles, labels = grid[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=3)
+    return figure, frame
+
+
+def _launch(axes: Axes, part: pd.DataFrame) -> None:
+    places, row = np.arange(len(part))[::-1], part.iloc[0]
+    alone, whole = 1e3 * part.computation_seconds, 1e3 * part.iteration_seconds
+    error = [whole - 1e3 * part.iteration_seconds_low, 1e3 * part.iteration_seconds_high - whole]
+    axes.barh(places, alone, height=0.55, color="C0", label="computation, replayed")
+    rest = np.maximum(whole - alone, 0)
+    axes.barh(places, rest, height=0.55, left=alone, color="C1", label="the rest of the iteration")
+    axes.errorbar(whole, places, xerr=np.array(error), fmt="none", ecolor="black", capsize=2, label="95 %")
+    bounds: dict[str, Any] = {
+        "marker": "|",
+        "linestyle": "",
+        "color": "black",
+        "markersize": 13,
+        "markeredgewidth": 1.5,
+    }
+    axes.plot(1e3 * part.lower_bound_seconds, places, **bounds, label="lower bound of any plan")
+    mark: dict[str, Any] = {
+        "marker": "D",
+        "linestyle": "",
+        "color": "white",
+        "markeredgecolor": "black",
+        "markersize": 5,
+    }
+    axes.plot(1e3 * part.predicted_seconds, places, **mark, label="predicted from its parts")
+    axes.set_yticks(places, part.scheme)
+    axes.set_ylim(-0.6, len(part) - 0.4)
+    axes.grid(visible=False, axis="y")
+    axes.set_xlabel(f"iteration [ms]; {row.dilation:g} times as long here")
+    batch = "" if pd.isna(row.batch) else f", {row.batch:.0f} samples each"
+    axes.set_title(f"{row.model} on {row.nodes} hosts, {row.topology}{batch}", loc="left", fontsize=9)
