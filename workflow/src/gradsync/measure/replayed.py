@@ -21,7 +21,8 @@ def measure(model: str, iterations: int) -> Workload:
     """The workload of `replay:FILE` with its update as measured, seconds of the slowest rank; collective."""
     workload = replay.workload_of(model)
     one = Pass(model, None, 1)
-    one.model = replay.without_waiting(one.model)
+    assert isinstance(one.model, replay.Replayed)
+    one.model.pace = 0.0
     updates = []
     for _ in range(iterations + WARM_UP):
         dist.barrier()

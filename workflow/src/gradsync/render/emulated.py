@@ -48,22 +48,10 @@ def _launch(axes: Axes, part: pd.DataFrame) -> None:
     rest = np.maximum(whole - alone, 0)
     axes.barh(places, rest, height=0.55, left=alone, color="C1", label="the rest of the iteration")
     axes.errorbar(whole, places, xerr=np.array(error), fmt="none", ecolor="black", capsize=2, label="95 %")
-    bounds: dict[str, Any] = {
-        "marker": "|",
-        "linestyle": "",
-        "color": "black",
-        "markersize": 13,
-        "markeredgewidth": 1.5,
-    }
-    axes.plot(1e3 * part.lower_bound_seconds, places, **bounds, label="lower bound of any plan")
-    mark: dict[str, Any] = {
-        "marker": "D",
-        "linestyle": "",
-        "color": "white",
-        "markeredgecolor": "black",
-        "markersize": 5,
-    }
-    axes.plot(1e3 * part.predicted_seconds, places, **mark, label="predicted from its parts")
+    line: dict[str, Any] = {"linestyle": "", "color": "black", "markersize": 13, "markeredgewidth": 1.5}
+    axes.plot(1e3 * part.lower_bound_seconds, places, marker="|", **line, label="lower bound of any plan")
+    mark: dict[str, Any] = {"linestyle": "", "color": "white", "markeredgecolor": "black", "markersize": 5}
+    axes.plot(1e3 * part.predicted_seconds, places, marker="D", **mark, label="predicted from its parts")
     axes.set_yticks(places, part.scheme)
     axes.set_ylim(-0.6, len(part) - 0.4)
     axes.grid(visible=False, axis="y")

@@ -1,0 +1,135 @@
+"""Replayed computation: waits as long as a workload says, gradients of its sizes in its order, a model that learns."""
+
+from __future__ import annotations
+
+import time
+from itertools import pairwise
+
+import pytest
+import torch
+
+from gradsync.errors import InputError
+from gradsync.measure.passes import Pass
+from gradsync.runtime import models, replay
+from gradsync.runtime.replay import Replayed, without_waiting
+from gradsync.workload import Layer, Workload
+
+LAYERS = (("head.weight", 40, 0.06), ("body.0.bias", 4, 0.02), ("body.0.weight", 400, 0.04))
+SAMPLES = torch.full((2, 1, 1, 1), 3.0)
+
+
+def workload(**changes):
+    layers = tuple(Layer(name=name, bytes=4 * elements, backward_seconds=seconds) for name, elements, seconds in LAYERS)
+    return Workload(name="toy", forward_seconds=0.09, layers=layers).model_copy(update=changes)
+
+
+def backward(model):
+    """When forward began and ended, and when each gradient was there."""
+    ready = {}
+    for name, parameter in model.named_parameters():
+        parameter.register_post_accumulate_grad_hook(lambda _, name=name: ready.update({name: time.perf_counter()}))
+    start = time.perf_counter()
+    loss = model(SAMPLES)
+    middle = time.perf_counter()
+    loss.backward()
+    return start, middle, ready
+
+
+def test_gradients_come_in_the_order_and_with_the_sizes_of_the_workload():
+    model = Replayed(workload(), pace=0.0)
+    *_, ready = backward(model)
+    assert list(ready) == [name for name, *_ in LAYERS]
+    assert {name: parameter.numel() for name, parameter in model.named_parameters()} == {
+        name: elements for name, elements, _ in LAYERS
+    }
+
+
+def test_it_waits_as_long_as_the_workload_says_and_no_wait_is_lost_on_the_next():
+    start, middle, ready = backward(Replayed(workload()))
+    forward = middle - start
+    # never sooner; how much later is the machine's business
+    assert forward >= 0.09
+    ends = [middle, *ready.values()]
+    assert ends[-1] - middle >= sum(seconds for *_, seconds in LAYERS)
+    assert all(after > before for before, after in pairwise(ends))
+
+
+def test_a_late_wait_is_made_up_for_by_the_next():
+    clock = replay._Clock()
+    clock.start()
+    time.sleep(0.05)  # something takes longer than its wait
+    clock.wait(0.01)
+    before = time.perf_counter()
+    clock.wait(0.03)
+    assert time.perf_counter() - before < 0.03
+    clock.wait(0.1)
+    assert time.perf_counter() - before >= 0.05  # 0.14 of waits from the start, of which 0.05 had passed
+
+
+def test_forward_waits_layer_by_layer_where_the_workload_knows_how_long():
+    layers = tuple(layer.model_copy(update={"forward_seconds": 0.01}) for layer in workload().layers)
+    assert Replayed(workload(layers=layers)).forward_seconds == [0.01] * 3
+    assert Replayed(workload()).forward_seconds == pytest.approx([0.03] * 3)
+
+
+def test_each_parameter_is_drawn_to_the_mean_of_the_samples():
+    model = Replayed(workload(), pace=0.0)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
+    for _ in range(20):
+        optimizer.zero_grad()
+        model(SAMPLES).backward()
+        optimizer.step()
+    for parameter in model.parameters():
+        torch.testing.assert_close(parameter.detach(), torch.full_like(parameter, 3.0), rtol=1e-5, atol=1e-4)
+
+
+def test_the_gradient_is_that_of_the_loss_it_states():
+    model = Replayed(workload(), pace=0.0).double()
+    with torch.no_grad():
+        for number, parameter in enumerate(model.parameters()):
+            parameter.copy_(torch.linspace(-1, number, parameter.numel(), dtype=torch.float64))
+    (2 * model(SAMPLES.double())).backward()
+    for parameter in model.parameters():
+        torch.testing.assert_close(parameter.grad, 2 * (parameter.detach() - 3.0))
+
+
+def test_a_copy_without_waits_computes_the_same_and_other_models_stay():
+    model = Replayed(workload(), pace=50.0)
+    start, _, ready = backward(without_waiting(model))
+    assert max(ready.values()) - start < 5  # 50 times 0.21 s otherwise
+    assert model.pace == 50.0
+    other = torch.nn.Linear(1, 1)
+    assert without_waiting(other) is other
+
+
+def test_a_file_is_a_model_of_the_registry(tmp_path):
+    path = tmp_path / "toy.json"
+    path.write_text(workload().to_json())
+    name = f"replay:{path}"
+    assert models.title(name) == "toy"
+    assert models.title("lenet5") == "lenet5"
+    assert models.shape(name) == (1, 1, 1)
+    one = Pass(name, None, 2)
+    one.model.pace = 0.0
+    assert list(one.times(one()).backward) == [layer for layer, *_ in LAYERS]
+
+
+@pytest.mark.parametrize(
+    ("write", "said"),
+    [
+        (lambda path: None, "can't be read"),
+        (lambda path: path.write_text("{}"), "not a workload"),
+        (lambda path: path.write_text(halves().to_json()), "only float32 gradients can be replayed, not float16"),
+    ],
+    ids=["missing", "no workload", "float16"],
+)
+def test_what_cannot_be_replayed_is_refused(tmp_path, write, said):
+    path = tmp_path / "toy.json"
+    write(path)
+    with pytest.raises(InputError, match=said):
+        models.build(f"replay:{path}", 0)
+
+
+def halves():
+    layer = Layer(name="half", bytes=8, backward_seconds=0.0, dtype="float16")
+    return Workload(name="toy", forward_seconds=0.0, layers=(layer,))
