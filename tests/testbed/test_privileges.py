@@ -14,9 +14,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from test_testbed import real
+from test_testbed import netns, real
 
 import gradsync
+from gradsync.cli import main
 
 USER = 61234  # nobody's
 GRADSYNC = [sys.executable, "-m", "gradsync"]
@@ -136,3 +137,15 @@ def test_where_user_namespaces_are_refused_too_the_reason_is_told():
     assert "not root of the network (" in answer["reason"]
     assert "nor in a user namespace (unshare: unshare failed: No space left on device)" in answer["reason"]
     assert "run it as root, or let users make user namespaces" in answer["reason"]
+
+
+@real
+def test_what_only_root_can_remove_is_told(user, own, capsys):
+    left = "gradsync-999999999-1-0-switches"  # of a process that there can't be
+    subprocess.run(["ip", "netns", "add", left], check=True)
+    ended = subprocess.run([*user, *GRADSYNC, "testbed", "clean"], cwd=own, capture_output=True, text=True)
+    assert ended.returncode == 1
+    assert f"{left} first: run it as who made them, or root" in ended.stderr
+    assert main(["testbed", "clean", "--json"]) == 0
+    assert left in json.loads(capsys.readouterr().out)["removed"]
+    assert left not in netns()

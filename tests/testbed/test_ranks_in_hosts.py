@@ -16,6 +16,7 @@ from test_testbed import made_of, netns, real
 from gradsync import topologies
 from gradsync.cli import main
 from gradsync.collectives import rounds
+from gradsync.errors import InputError
 from gradsync.runtime.launch import launch
 from gradsync.runtime.timing import PASSES, WARM_UP
 from gradsync.testbed import namespaces
@@ -78,6 +79,12 @@ def sent_bytes(made: namespaces.Testbed, host: int) -> int:
     return int(json.loads(told)[0]["stats64"]["tx"]["bytes"])
 
 
+def test_more_ranks_than_its_hosts_hold_are_not_started():
+    made = namespaces.Testbed("none", tuple(cables(topologies.parse("dense_gpu:2,2"), 3)), 1e8)
+    with pytest.raises(InputError, match="4 ranks, its hosts hold 3"):
+        launch(["measure"], 4, made)
+
+
 @real
 def test_a_hierarchical_message_loads_the_link_of_a_node_as_its_topology_says(tmp_path):
     topology, size, name = topologies.parse("dense_gpu:2,2"), 400_000, "hierarchical@dense_gpu:2,2"
@@ -108,8 +115,8 @@ def measuring(tmp_path, ranks: int, testbed: str, collective: str) -> subprocess
     )
 
 
-def namespace_in_messages(running: subprocess.Popen[str], part: str) -> str:
-    """The namespace of a host, or of the switches, of a testbed whose ranks have begun to send each other messages."""
+def namespace_of(running: subprocess.Popen[str], part: str, sent: int = 300_000) -> str:
+    """The namespace of a host, or of the switches, of a testbed, once so many bytes have gone over a link there."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         time.sleep(0.2)
@@ -117,7 +124,7 @@ def namespace_in_messages(running: subprocess.Popen[str], part: str) -> str:
             if name.startswith(f"gradsync-{running.pid}-") and name.endswith(f"-{part}"):
                 told = subprocess.run(["ip", "-n", name, "-s", "-j", "link"], capture_output=True, text=True).stdout
                 links = json.loads(told or "[]")
-                if any(each["stats64"]["tx"]["bytes"] > 300_000 for each in links):
+                if any(each["stats64"]["tx"]["bytes"] >= sent for each in links):
                     return name
     raise AssertionError("no messages within a minute")
 
@@ -125,7 +132,7 @@ def namespace_in_messages(running: subprocess.Popen[str], part: str) -> str:
 @real
 def test_a_rank_that_is_killed_ends_the_launch_and_leaves_nothing(tmp_path):
     running = measuring(tmp_path, 4, "bcube:2,2", "bml")
-    host = namespace_in_messages(running, "h2")
+    host = namespace_of(running, "h2")
     victim, *_ = subprocess.check_output(["ip", "netns", "pids", host], text=True).split()
     os.kill(int(victim), signal.SIGKILL)
     _, err = running.communicate(timeout=30)
@@ -136,18 +143,20 @@ def test_a_rank_that_is_killed_ends_the_launch_and_leaves_nothing(tmp_path):
 
 @real
 @pytest.mark.parametrize(
-    ("ranks", "testbed", "collective", "part", "device", "said"),
+    ("ranks", "testbed", "collective", "sent", "part", "device", "said"),
     [
-        (4, "bcube:2,2", "bml", "h2", "rail1", "rank 2 ended: link down, interface rail1 of its host"),
+        (4, "bcube:2,2", "bml", 300_000, "h2", "rail1", "rank 2 ended: link down, interface rail1 of its host"),
         # the other end of the last cable that is made
-        (2, "switch", "native", "switches", "p3", "rank 1 ended: link down, interface rail0 of its host"),
+        (2, "switch", "native", 300_000, "switches", "p3", "rank 1 ended: link down, interface rail0 of its host"),
+        # before they have met: who can't connect fails before anybody has looked
+        (2, "switch", "native", 0, "h1", "rail0", "rank 1 ended: link down, interface rail0 of its host"),
     ],
 )
 def test_a_link_that_is_cut_ends_the_launch_and_leaves_nothing(
-    tmp_path, ranks, testbed, collective, part, device, said
+    tmp_path, ranks, testbed, collective, sent, part, device, said
 ):
     running = measuring(tmp_path, ranks, testbed, collective)
-    name = namespace_in_messages(running, part)
+    name = namespace_of(running, part, sent)
     subprocess.run(["ip", "-n", name, "link", "set", device, "down"], check=True)
     _, err = running.communicate(timeout=30)
     assert running.returncode == 1

@@ -14,7 +14,7 @@ from gradsync import collectives
 from gradsync.lowering import Exchange, Range, exchanges
 from gradsync.plan import Collective, Ref
 from gradsync.runtime import transfers
-from gradsync.runtime.transfers import actions
+from gradsync.runtime.transfers import _cut, actions
 
 
 class Rank:
@@ -183,6 +183,47 @@ def test_receives_are_posted_before_they_are_needed_and_slots_are_few():
     posted, needed = ([i for i, kind in enumerate(kinds) if kind == which] for which in ("receive", "add"))
     ahead = [sum(i < at for i in posted) for at in needed]
     assert all(count > number + 1 for number, count in enumerate(ahead))  # the next one is there already
+
+
+@pytest.mark.parametrize("longest", [1000, 100])
+@pytest.mark.parametrize("algorithm", ["ps_p2p", "bml"])
+def test_a_round_to_several_peers_has_left_a_rail_before_the_next_begins_there(algorithm, longest):
+    """Else data of the next round shares the link with what peers still wait for, and all fall behind."""
+    op = message(algorithm, 9, 9000)
+    rounds = list(exchanges(op, 4, 9))
+    assert any(len({part.peer for part in each.sends}) > 1 for each in rounds)
+    found, _ = actions(rounds, longest)
+    round_of = {
+        (part.peer, part.low): number for number, each in enumerate(rounds) for part in _cut(each.sends, longest)
+    }
+    waited, posted = set(), dict[int, list[tuple[int, int]]]()
+    for action in found:
+        if action.kind == "wait":
+            waited.add(action.number)
+        if action.kind == "send":
+            now = round_of[action.part.peer, action.part.low]
+            earlier = [number for number, before in posted.get(action.part.rail, []) if before < now]
+            assert waited.issuperset(earlier)
+            posted.setdefault(action.part.rail, []).append((action.number, now))
+    assert {len({now for _, now in each}) for each in posted.values()} == {2 if algorithm == "ps_p2p" else 4}
+
+
+def test_a_ring_sends_on_what_has_come_while_the_rest_is_on_its_way():
+    found, _ = actions(list(exchanges(message("ring", 4, 4000), 1, 4)), 100, 2)
+    sent = [number for number, action in enumerate(found) if action.kind == "send"]
+    added = [number for number, action in enumerate(found) if action.kind == "add"]
+    assert sent[10] < added[1]  # the first chunk of the second round, before the second one of the first is added
+
+
+def test_at_each_moment_receives_are_posted_before_sends():
+    """That a receive is there is told to the peer on the connection that its data would fill."""
+    found, _ = actions(list(exchanges(message("ps_p2p", 4, 4000), 1, 4)), 1000)
+    kinds = [action.kind for action in found]
+    first = kinds.index("send")
+    assert kinds[:first] == ["receive"] * 3
+    second = max(number for number, kind in enumerate(kinds) if kind == "receive")
+    later = [number for number, kind in enumerate(kinds) if kind == "send" and number > first + 3]
+    assert second < min(later)
 
 
 def test_messages_of_a_lane_share_their_scratch():

@@ -105,8 +105,8 @@ def on_testbed(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--testbed",
         metavar="NAME[:N,..]|FILE.json",
-        help="ranks on hosts of their own on this machine (Linux, root), wired as a topology: switch, bcube:3,2; or as "
-        "a file says, with its rates",
+        help="ranks on hosts of their own on this machine (Linux; root, or a user namespace), wired as a topology: "
+        "switch, bcube:3,2, dense_gpu:2,4; or as a file says, with its rates",
     )
     parser.add_argument(
         "--rate", type=float, default=4e8, metavar="BITS_PER_SECOND", help="--testbed NAME: of a link, each way"

@@ -14,7 +14,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -196,13 +196,26 @@ def _watch(children: list[subprocess.Popen[bytes]], interfaces: Sequence[str] = 
                 _await(children[0], GRACE_SECONDS)  # the one that says what is wrong
                 raise InputError("the ranks refused their input: see above")
             if status:
-                # a rank that lost a peer fails too: give the one that died by itself the blame
-                time.sleep(0.2)
-                ended = {rank: status, **{r: c.returncode for r, c in running.items() if c.poll() is not None}}
-                rank = next((r for r, s in ended.items() if s < 0 or links.lost(s, interfaces)), rank)
-                hint = OUT_OF_MEMORY if ended[rank] == -signal.SIGKILL else ""
-                raise RunError(f"rank {rank} {_how(ended[rank], interfaces)}; the other ranks were ended{hint}")
+                rank, status = _by_itself(rank, status, running, interfaces)
+                hint = OUT_OF_MEMORY if status == -signal.SIGKILL else ""
+                raise RunError(f"rank {rank} {_how(status, interfaces)}; the other ranks were ended{hint}")
         time.sleep(0.02)
+
+
+def _by_itself(
+    rank: int, status: int, running: Mapping[int, subprocess.Popen[bytes]], interfaces: Sequence[str]
+) -> tuple[int, int]:
+    """The rank that died by itself, and its status: one that lost a peer fails too, and may be the first to do so."""
+    deadline = time.monotonic() + (links.NOTICED_SECONDS if interfaces else 0.2)
+    ended = {rank: status}
+    while True:
+        for each, how in ended.items():
+            if how < 0 or links.lost(how, interfaces):
+                return each, how
+        if time.monotonic() > deadline:
+            return rank, status
+        time.sleep(0.02)
+        ended |= {each: child.returncode for each, child in running.items() if child.poll() is not None}
 
 
 def _await(child: subprocess.Popen[Any], seconds: float) -> None:

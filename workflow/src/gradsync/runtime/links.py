@@ -18,12 +18,13 @@ from gradsync.runtime.fabric import INTERFACE, fabric
 
 DOWN = 64  # exit status of a rank whose control network is cut; one more: its first rail; and so on
 SECONDS = 1.0  # between two looks; a link is down if it is twice in a row, as it may be for a moment once it is made
+NOTICED_SECONDS = 2.5 * SECONDS  # after which the rank has ended
 SIOCGIFFLAGS, IFF_RUNNING = 0x8913, 0x40  # of linux/sockios.h and linux/if.h
 
 
 @contextmanager
 def watched() -> Iterator[None]:
-    """On a testbed, end this process meanwhile if a link of its host is down."""
+    """On a testbed, end this process if a link of its host is down meanwhile."""
     known = fabric()
     if known is None:
         yield
@@ -33,6 +34,9 @@ def watched() -> Iterator[None]:
     threading.Thread(target=_watch, args=(names, over), name="links", daemon=True).start()
     try:
         yield
+    except Exception:
+        _leave(names, _down(names))  # what failed may be the first to notice
+        raise
     finally:
         over.set()
 
@@ -44,17 +48,25 @@ def lost(status: int, interfaces: Sequence[str]) -> str:
 
 def _watch(names: Sequence[str], over: threading.Event) -> None:
     down: set[str] = set()
+    while not over.wait(SECONDS):
+        before, down = down, _down(names)
+        _leave(names, down & before)
+
+
+def _leave(names: Sequence[str], down: set[str]) -> None:
+    """End this process if there are any: its other threads may wait for ranks that can't answer."""
+    if down:
+        os._exit(DOWN + min(map(names.index, down)))
+
+
+def _down(names: Sequence[str]) -> set[str]:
+    """Interfaces that are gone, not up, or at whose other end nothing is."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
-        while not over.wait(SECONDS):
-            before, down = down, {name for name in names if not running(name, asking)}
-            if both := down & before:
-                os._exit(DOWN + min(map(names.index, both)))  # other threads wait for ranks that can't answer
+        return {name for name in names if not _flags(name, asking) & IFF_RUNNING}
 
 
-def running(interface: str, asking: socket.socket) -> bool:
-    """Whether an interface is there, up, and so is the other end of its cable."""
-    flags = 0
+def _flags(interface: str, asking: socket.socket) -> int:
     with suppress(OSError):
         answer = fcntl.ioctl(asking, SIOCGIFFLAGS, struct.pack("16s16x", interface.encode()))
-        (flags,) = struct.unpack("16xH14x", answer)
-    return bool(flags & IFF_RUNNING)
+        return int(struct.unpack("16xH14x", answer)[0])
+    return 0

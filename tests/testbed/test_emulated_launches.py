@@ -1,0 +1,70 @@
+"""Emulated launches through the workflow: measured, planned and run on a real testbed, or a reason why not."""
+
+from __future__ import annotations
+
+import json
+
+import pandas as pd
+import pytest
+from test_testbed import netns, real
+
+from project_copy import Project
+
+SMALL = """\
+version: 1
+name: tiny
+papers: [config/papers/mgwfbp.yaml, config/papers/bml_bcube.yaml]
+emulated:
+  - &cube {paper: bml_bcube, model: lenet5, ranks: 4, batch: 1024, topology: "bcube:2,2", dilation: 8, schemes: [bml],
+           iterations: 4, block: 2}
+  - {<<: *cube, ranks: 2, topology: switch, schemes: [wfbp, optimal], peers: [ddp]}
+"""
+TABLE = "results/tiny/tables/bml_bcube/emulated"
+
+
+@pytest.fixture
+def project(tmp_path) -> Project:
+    copy = Project(tmp_path)
+    copy.write("config/tiny.yaml", SMALL)
+    return copy
+
+
+@real
+def test_a_launch_is_measured_planned_run_and_compared_with_its_prediction(project):
+    before = netns()
+    ended = project.run("snakemake", f"{TABLE}.csv", "--cores", "2", "--configfile", "config/tiny.yaml")
+    assert ended.returncode == 0, ended.stdout
+    assert netns() == before
+    frame = pd.read_csv(project.folder / f"{TABLE}.csv").set_index("scheme")
+    assert list(frame.index) == ["bml", "wfbp", "optimal", "ddp"]
+    assert (frame.rung == "emulated").all()
+    # no plan is faster than its computation, nor much faster than what it was told that messages take
+    assert (frame.own_iteration_seconds >= 0.99 * 8 * frame.computation_seconds).all()
+    assert (frame.predicted_over_emulated.dropna() < 1.5).all()
+    assert (frame.oracle_difference[["bml", "wfbp", "optimal"]] < 1e-9).all()
+    assert (frame.difference_to_first < 1e-6).all()  # DDP too has learnt the same
+    again = project.run("snakemake", "-n", f"{TABLE}.csv", "--cores", "2", "--configfile", "config/tiny.yaml")
+    assert "Nothing to be done" in again.stdout
+
+
+def test_where_there_can_be_no_testbed_the_result_says_so(project, tmp_path):
+    told = project.folder / "results" / "tiny"
+    (told / "counted" / "lenet5").mkdir(parents=True)
+    counted = ["measure", "operations", "--model", "lenet5", "--batch", "1", "--teraflops", "1"]
+    ended = project.run("gradsync", *counted, "--output", str(told / "counted" / "lenet5" / "workload.json"))
+    assert ended.returncode == 0, ended.stdout
+    project.environment["PATH"] = str(tmp_path / "nothing")
+    ended = project.run("gradsync", "emulate", "lenet5-4", "--config", "config/tiny.yaml")
+    assert ended.returncode == 0, ended.stdout
+    status = json.loads((told / "runs" / "emulated" / "lenet5-4" / "status.json").read_text())
+    assert not status["possible"]
+    assert "'ip'" in status["reason"]
+    assert "iproute2" in status["reason"]
+    assert not (told / "emulated").exists()
+
+
+def test_a_launch_that_is_not_in_the_configuration_is_named(project):
+    ended = project.run("gradsync", "emulate", "nosuch", "--config", "config/tiny.yaml")
+    assert ended.returncode == 2
+    assert "has no emulated launch 'nosuch'; there are: lenet5-4, lenet5-2" in ended.stdout
+    assert "Traceback" not in ended.stdout
