@@ -34,7 +34,7 @@ estimate: .venv/.ready ## what CONFIG=FILE would run: number of jobs and estimat
 image: .venv/.ready ## build the image that jobs run in on CPUs (needs Apptainer)
 	snakemake --cores $(CORES) containers/cpu.sif
 
-benchmark: .venv/.ready ## speed of planning, training and collectives against their targets, into results/quick/benchmarks
+benchmark: .venv/.ready ## speed of planning, training, collectives and emulated networks against their targets, into results/quick/benchmarks
 	snakemake --cores 1 benchmark
 
 format: .venv/.checks ## write every file in the project's style

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from itertools import combinations
+from pathlib import Path
 
 import pytest
 
@@ -34,8 +35,19 @@ def wired(text: str, hosts: int | None = None):
 
 
 def netns() -> set[str]:
-    found = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True).stdout
-    return {line.split()[0] for line in found.splitlines()}
+    """All but those of testbeds that others have on this machine meanwhile: not this process, nor one that it started."""
+    told = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True).stdout
+    return {name for name in (line.split()[0] for line in told.splitlines()) if not of_others(name)}
+
+
+def of_others(name: str) -> bool:
+    if not (found := namespaces.NAME.fullmatch(name)) or int(found[1]) == os.getpid():
+        return False
+    try:
+        _, parent, *_ = Path(f"/proc/{found[1]}/stat").read_text().rpartition(")")[2].split()
+    except OSError:  # its process is gone: left behind by somebody
+        return False
+    return int(parent) != os.getpid()
 
 
 def reached(made, host: int, address: str) -> str:

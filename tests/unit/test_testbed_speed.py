@@ -150,7 +150,7 @@ def test_one_row_that_misses_is_a_miss(monkeypatch, tmp_path, capsys):
         monkeypatch.setattr(bml_speed, "in_turn", lambda *_, server=server: times(1.0, server))
         assert main(["benchmark", "testbed", "--results", str(tmp_path)]) == status
         said = capsys.readouterr().err
-        assert "run snakemake emulated first" in said
+        assert "run config/emulated.yaml first" in said
         answer = json.loads((tmp_path / "benchmarks" / "testbed.json").read_text())
         assert answer["met"] is (status == 0)
         assert len(answer["rows"]) == 4

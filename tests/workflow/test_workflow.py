@@ -13,12 +13,13 @@ import pytest
 import yaml
 
 import toy_collective
-from gradsync import papers, schedules, schemes
+from gradsync import papers, schedules, schemes, settings
 from gradsync.costs.interference import Interference, Slowdown
 from gradsync.papers.table import read
 from gradsync.render import figures
 from gradsync.results import Result
 from gradsync.runtime import models
+from gradsync.testbed import privileges
 from gradsync.workload import Layer, Workload
 from project_copy import ROOT, Project
 
@@ -146,7 +147,17 @@ def test_missing_data_is_named_before_anything_runs(own_project):
 
 
 def test_benchmarks_are_made_on_demand_only(project):
-    assert jobs(project.snakemake("-n", "benchmark")) == {"benchmark": 1, "benchmark_one": 4, "total": 5}
+    testbeds = {} if privileges.impossible() else {"benchmark_testbed": 1}
+    wanted = {"benchmark": 1, "benchmark_one": 4, **testbeds}
+    assert jobs(project.snakemake("-n", "benchmark")) == {**wanted, "total": sum(wanted.values())}
+
+
+def test_the_emulated_configuration_adds_its_launches_and_trains_nothing(project):
+    found = jobs(project.run("snakemake", "-n", "--configfile", "config/emulated.yaml"))
+    launches = settings.load(ROOT / "config" / "emulated.yaml").emulated
+    assert found["emulate"] == len(launches)
+    assert {"train", "plan", "profile_job"}.isdisjoint(found)
+    assert found["table"] == sum(len(made) for made in TABLES.values())
 
 
 def test_a_launch_more_is_profiled_planned_and_trained_more(project):

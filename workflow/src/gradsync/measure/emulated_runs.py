@@ -38,7 +38,7 @@ def rows(results: Path) -> tuple[list[dict[str, Any]], list[str]]:
     for path in sorted(runs.glob("*/*/result.json")):
         launches.setdefault(path.parts[-3], {})[path.parts[-2]] = Result.load(path)
     if not launches:
-        none = f"no emulated runs in {runs}: no prediction and no stock DDP to compare: run snakemake emulated first"
+        none = f"no emulated runs in {runs}: no prediction and no stock DDP to compare: run config/emulated.yaml first"
         return [], [none, *_missing(runs)]
     planned = [row for job, launch in launches.items() for row in _predicted(job, launch, results)]
     paired = [row for job, launch in launches.items() for row in _paired(job, launch, results)]
