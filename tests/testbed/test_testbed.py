@@ -35,7 +35,7 @@ def wired(text: str, hosts: int | None = None):
 
 
 def netns() -> set[str]:
-    """All but those of testbeds that others have on this machine meanwhile: not this process, nor one that it started."""
+    """All but those of testbeds that others have meanwhile: neither this process nor one that it has started."""
     told = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True).stdout
     return {name for name in (line.split()[0] for line in told.splitlines()) if not of_others(name)}
 
