@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from gradsync import claims, papers, settings
+from gradsync.costs import Linear
 from gradsync.errors import InputError
 from gradsync.measure.allreduce import point, to_csv
 from gradsync.papers.emulation import NotHereError, StandIn
@@ -267,6 +268,27 @@ def test_speed_ups_are_over_the_computation_that_is_replayed(tmp_path):
     assert emulated.exposed_communication_seconds["ddp"] == pytest.approx(12.0 / SLOWER - alone)  # it does not tell
     assert pd.isna(emulated.speedup["tf_ps"])
     assert emulated.note["tf_ps"] == "tf_ps is not in the launches"
+
+
+def test_all_reduces_of_the_testbed_are_fitted_in_seconds_of_the_paper(tmp_path):
+    external(tmp_path, False)
+    write_launch(tmp_path, GOOGLENET, {"wfbp": 10.0})
+    impossible(tmp_path, {**GOOGLENET, "ranks": 4}, "no root")
+    line = Linear(2e-3, 1e-8)
+    sizes = [1000 * 2**number for number in range(8)]
+    points = [point(2, size, [line.seconds(size)] * 2) for size in sizes]
+    (tmp_path / "emulated" / "googlenet-2" / "allreduce.csv").write_text(to_csv(points, {}))
+    here = tmp_path / "profile" / "network" / "allreduce.csv"
+    here.parent.mkdir(parents=True)
+    here.write_text(to_csv(points, {"cores": 2}))
+    used = chosen({**GOOGLENET, "ranks": [2, 4]})
+    frame = papers.compute("mgwfbp", "fig5b", used, tmp_path).frame
+    (emulated,) = frame[frame.rung == "emulated"].itertuples()
+    assert (emulated.nodes, emulated.source) == (2, "testbed of googlenet-2")
+    assert emulated.a_seconds == pytest.approx(line.a / SLOWER)
+    assert emulated.b_seconds_per_byte == pytest.approx(line.b / SLOWER)
+    full = papers.compute("mgwfbp", "fig5b_points", used, tmp_path).frame
+    assert (full.rung == "emulated").sum() == len(sizes)
 
 
 def test_claims_are_decided_on_emulated_launches(tmp_path):

@@ -1,17 +1,3 @@
-from gradsync.testbed import privileges
-
-
-@cache
-def benchmarked():
-    """What is timed here; where no testbed can be made, that is told and the others are timed."""
-    found = ["planning", "training", "collectives", "workflow"]
-    reason = privileges.impossible()
-    if not reason:
-        return [*found, "testbed"]
-    print(f"no benchmark of the testbed: {reason}", file=sys.stderr, flush=True)
-    return found
-
-
 rule benchmark:
     # Not part of `all`: timed alone, against its targets.
     input:

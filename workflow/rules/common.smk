@@ -14,6 +14,7 @@ from gradsync.errors import InputError
 from gradsync.images.binding import bound
 from gradsync.slurm import patience, preflight, states
 from gradsync.slurm.launch import PROFILE, Cluster
+from gradsync.testbed import privileges
 from snakemake.exceptions import WorkflowError
 
 # A Slurm that does not answer for a while must not make the run wait for ever.
@@ -104,6 +105,17 @@ def profiled(paper):
 def runs(jobs):
     """What these launches leave behind."""
     return expand(f"{RESULTS}/runs/train/{{job}}/schemes.json", job=jobs)
+
+
+@cache
+def benchmarked():
+    """What is timed here; where no testbed can be made, that is told and the others are timed."""
+    found = ["planning", "training", "collectives", "workflow"]
+    reason = privileges.impossible()
+    if not reason:
+        return [*found, "testbed"]
+    print(f"no benchmark of the testbed: {reason}", file=sys.stderr, flush=True)
+    return found
 
 
 def table_file(paper, id):

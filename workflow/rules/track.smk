@@ -3,9 +3,7 @@ rule track:
     input:
         IMAGE_INPUT,
         runs(JOBS),
-        expand(
-            f"{RESULTS}/runs/emulated/{{launch}}/status.json", launch=list(EMULATED)
-        ),
+        expand(f"{RESULTS}/runs/emulated/{{launch}}/status.json", launch=list(EMULATED)),
         [figure_file(*figure) for figure in all_figures()],
     output:
         f"{RESULTS}/tracked.json",

@@ -9,8 +9,8 @@ PAPERS["mgwfbp"] = Paper(
         "timelines": [],
         "fig5a": [GOOGLENET, RESNET50],
         "fig5a_tensors": [GOOGLENET, RESNET50],
-        "fig5b": [LOGS, NETWORK],
-        "fig5b_points": [LOGS, NETWORK],
+        "fig5b": [LOGS, NETWORK, *emulated("mgwfbp")],
+        "fig5b_points": [LOGS, NETWORK, *emulated("mgwfbp")],
         "fig6": [LOGS, *runs(launches("mgwfbp", "googlenet")), *emulated("mgwfbp")],
         "fig6b": runs(launches("mgwfbp", "googlenet")),
         "fig7": [

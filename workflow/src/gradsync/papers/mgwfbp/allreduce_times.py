@@ -16,6 +16,7 @@ import pandas as pd
 from gradsync.costs.fitted import fit, straight_line
 from gradsync.errors import InputError
 from gradsync.measure import third_party
+from gradsync.papers.emulated import runs
 from gradsync.papers.mgwfbp import testbed
 from gradsync.papers.table import Table
 from gradsync.settings import Settings
@@ -49,7 +50,7 @@ class Series(NamedTuple):
 
 def fig5b(settings: Settings, results: Path) -> Table:
     """Fig. 5(b) summed up: a row a source and number of nodes, one line and the fit by pieces."""
-    series = list(_series(results))
+    series = list(_series(settings, results))
     rows: list[dict[str, Any]] = [
         {"rung": "published", "source": PAPER, "nodes": n, "a_seconds": a, "note": "b is only drawn"}
         for n, a in testbed.startups(settings).items()
@@ -80,7 +81,9 @@ def fig5b(settings: Settings, results: Path) -> Table:
     caption = (
         "Fig. 5(b): all-reduce time against size: one line T(M) = a + b M by ordinary least squares, as the paper "
         "models it, and a fit by pieces; errors are mean relative residuals. Measured: this machine's ranks over "
-        "its loopback, not a network. Published: the authors' logs, which decide no claim here."
+        "its loopback, not a network. Emulated: hosts on limited links, which carry long messages at their rate "
+        "whatever the start-up. Published: the authors' logs, which decide no "
+        "claim here."
     )
     return Table(frame, display, caption + _on_the_logs(frame))
 
@@ -88,7 +91,7 @@ def fig5b(settings: Settings, results: Path) -> Table:
 def fig5b_points(settings: Settings, results: Path) -> Table:
     """Fig. 5(b) in full: a row a measured point, with what line and pieces make of it."""
     frames = []
-    for one in _series(results):
+    for one in _series(settings, results):
         sizes, seconds = one.points.bytes.to_numpy(float), one.points.seconds.to_numpy(float)
         pieces = fit(sizes, seconds, source=one.source)  # refuses points that no line goes through
         a, b, _ = straight_line(sizes, seconds)
@@ -154,8 +157,9 @@ def _fits(one: Series) -> dict[str, Any]:
     return row | {"a_seconds": a, "a_seconds_low": low, "a_seconds_high": high}
 
 
-def _series(results: Path) -> Iterator[Series]:
+def _series(settings: Settings, results: Path) -> Iterator[Series]:
     yield from _measured(results / "profile" / "network" / "allreduce.csv")
+    yield from _emulated(settings, results)
     external = results / "external"
     if not third_party.status(external)["available"]:
         return
@@ -184,6 +188,21 @@ def _measured(path: Path) -> Iterator[Series]:
         n = int(str(ranks))
         shared = f"{n} ranks share {cores} cores: not decidable on this machine" if n > cores else ""
         yield Series("measured", HERE, n, points[MEASURED[1:]].reset_index(drop=True), shared)
+
+
+def _emulated(settings: Settings, results: Path) -> Iterator[Series]:
+    """What was timed on the testbed of one launch of each number of hosts, in seconds of what it stands for."""
+    seen = set()
+    for launch in settings.emulated_of("mgwfbp"):
+        path = results / "emulated" / launch.job / "allreduce.csv"
+        if launch.ranks in seen or not runs(launch, results)[0]:
+            continue
+        seen.add(launch.ranks)
+        points = pd.read_csv(path, comment="#", keep_default_na=False)
+        points = points[points.collective == ""][MEASURED[1:]].reset_index(drop=True)
+        for column in MEASURED[2:]:
+            points[column] /= launch.dilation
+        yield Series("emulated", f"testbed of {launch.job}", launch.ranks, points)
 
 
 def _cores(text: str) -> int | None:
