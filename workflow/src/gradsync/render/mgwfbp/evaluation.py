@@ -23,6 +23,10 @@ from gradsync.settings import Settings
 
 SHOWN = ("wfbp", "single", "mgwfbp", "optimal", "tf_ps")
 SHORT = {"wfbp": "WF.", "single": "S.E.", "mgwfbp": "M.W."}  # the paper's own, in Fig. 8
+TRIANGLE: dict[str, Any] = {
+    **{"marker": "^", "linestyle": "", "markersize": 8, "zorder": 5},
+    **{"markeredgecolor": "black", "markeredgewidth": 0.7},
+}
 COMPUTATION, COMMUNICATION = "#0072B2", "#D55E00"
 
 
@@ -129,9 +133,9 @@ def _speedup_panel(axes: Axes, frame: pd.DataFrame, settings: Settings) -> None:
             measured.nodes * offset, measured.speedup, yerr=np.array([low, high]), fmt="o", capsize=3, color=colour
         )
         emulated = _known(frame, "emulated", scheme)
-        axes.plot(emulated.nodes * offset, emulated.speedup, "^", color=colour, markeredgecolor="black")
+        axes.plot(emulated.nodes * offset, emulated.speedup, color=colour, **TRIANGLE)
     stock = _known(frame, "emulated", "ddp")
-    axes.plot(stock.nodes, stock.speedup, "^", color="white", markeredgecolor="black")
+    axes.plot(stock.nodes, stock.speedup, color="white", **TRIANGLE)
     nodes = np.unique(frame.nodes)
     axes.plot(nodes, nodes, color="black", linewidth=0.8, linestyle=":")
     panels.nodes_axis(axes, nodes)
@@ -152,8 +156,7 @@ def _speedup_panel(axes: Axes, frame: pd.DataFrame, settings: Settings) -> None:
     if not frame[(frame.rung == "emulated") & frame.speedup.notna()].empty:
         colours = {"#bbbbbb": "emulated here", "white": "PyTorch DDP, emulated"}
         for face, label in colours.items():
-            mark: dict[str, Any] = {"marker": "^", "linestyle": "", "color": face, "markeredgecolor": "black"}
-            handles.append(Line2D([], [], label=label, **mark))
+            handles.append(Line2D([], [], label=label, color=face, **TRIANGLE))
     axes.legend(handles=handles, fontsize=7, loc="lower right")
 
 
