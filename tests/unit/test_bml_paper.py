@@ -96,7 +96,7 @@ def made(tmp_path_factory) -> tuple[settings.Settings, Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(ROOT)
         wanted = chosen(training=LAUNCHES, bml_testbed=small_bench(folder))
-        for name in ("fig4", "fig4_steps", "fig5", "switches", "fig6", "fig7", "training"):
+        for name in ("fig4", "fig4_steps", "fig5", "switches", "fig6", "fig7", "emulated", "training"):
             tables.write(papers.compute("bml_bcube", name, wanted, results), results / "tables" / "bml_bcube", name)
     return wanted, results
 
@@ -304,6 +304,7 @@ def test_figures_are_written_and_say_what_differs(made):
             "fig5": "BCube(32,2), Fat-Tree(16)",
             "fig6": "9 ranks share 2 cores, one network for all: undecidable",
             "fig7": "VGG-19 at an eighth of its channels",
+            "emulated": "No emulated launch for bml_bcube",
             "training": "lenet5 on 9 ranks (batch4)",
         }[name]
         assert expected in svg

@@ -345,7 +345,7 @@ def test_parameter_servers_are_simulated_and_decide_what_a_lower_bound_can(tmp_p
     assert decided.reason.endswith("TensorFlow's own time comes on top")
     assert decided.points == 3
     display = papers.compute("mgwfbp", "fig6", chosen(), results).display
-    assert list(display[display.scheme == "tf_ps"].rung) == ["published", "simulated", "measured"]
+    assert list(display[display.scheme == "tf_ps"].rung) == ["published", "simulated", "emulated", "measured"]
 
 
 def test_without_logs_the_band_is_not_cut_short_in_silence(tmp_path):

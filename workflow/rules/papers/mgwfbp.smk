@@ -19,12 +19,12 @@ PAPERS["mgwfbp"] = Paper(
             *runs(launches("mgwfbp", "resnet50")),
             *emulated("mgwfbp"),
         ],
-        "emulated": emulated("mgwfbp"),
         "fig7b": runs(launches("mgwfbp", "resnet50")),
         "fig8": [table_file("mgwfbp", "fig6"), table_file("mgwfbp", "fig7")],
         "fig9a": [table_file("mgwfbp", "gap")],
         "fig9b": [table_file("mgwfbp", "gap")],
         "gap": [LOGS, RESNET50],
+        "emulated": emulated("mgwfbp"),
         "training": runs(launches("mgwfbp")),
         "slowdown": expand(
             f"{RESULTS}/profile/{{job}}/interference.json", job=profiled("mgwfbp")

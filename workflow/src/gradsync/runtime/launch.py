@@ -30,6 +30,7 @@ MEMORY_A_RANK = 500e6  # bytes: torch and its libraries alone take some 300 MB
 GRACE_SECONDS = 5.0
 STEP_GRACE_SECONDS = 40.0  # srun gives its tasks Slurm's KillWait, 30 s by default
 BAD_INPUT = 2  # exit status
+SAY_SECONDS = 0.2  # in which ranks that have lost a peer say in which message
 TESTBED_PORT = 29500  # of the rendezvous, on a network that is ours alone
 OUT_OF_MEMORY = " (where nobody killed it, memory ran out: take fewer ranks or contenders, or a smaller batch)"
 
@@ -206,8 +207,9 @@ def _by_itself(
     rank: int, status: int, running: Mapping[int, subprocess.Popen[bytes]], interfaces: Sequence[str]
 ) -> tuple[int, int]:
     """The rank that died by itself, and its status: one that lost a peer fails too, and may be the first to do so."""
-    deadline = time.monotonic() + (links.NOTICED_SECONDS if interfaces else 0.2)
-    ended = {rank: status}
+    deadline = time.monotonic() + (links.NOTICED_SECONDS if interfaces else SAY_SECONDS)
+    time.sleep(SAY_SECONDS)
+    ended = {each: child.returncode for each, child in running.items() if child.poll() is not None} | {rank: status}
     while True:
         for each, how in ended.items():
             if how < 0 or links.lost(how, interfaces):
