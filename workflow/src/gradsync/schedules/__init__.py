@@ -24,12 +24,18 @@ DEFAULT_LANE = "network"
 
 
 class Message(NamedTuple):
-    """Layers first..last (indices in backward order) in one message; `after_backward` holds it until backward ends."""
+    """Layers first..last (indices in backward order) in one message; `after_backward` holds it until backward ends.
+
+    It also waits for the messages that `after` numbers, whatever their lanes. `part` = (index, pieces): only that piece
+    of the layers' range, where a message is split over lanes.
+    """
 
     first: int
     last: int
     lane: str = DEFAULT_LANE
     after_backward: bool = False
+    after: tuple[int, ...] = ()
+    part: tuple[int, int] = (0, 1)
 
 
 Schedule = Callable[..., tuple[Message, ...]]

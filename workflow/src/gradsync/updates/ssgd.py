@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from gradsync import collectives
 from gradsync.collectives import NATIVE
-from gradsync.plan import DTYPE_BYTES, Buffer, Collective, Local, Need, Operation, Plan, Ready, Ref, Role, Tensor
+from gradsync.plan import DTYPE_BYTES, Buffer, Collective, Local, Need, Operation, Plan, Ready, Ref, Role, Tensor, piece
 from gradsync.schedules import DEFAULT_LANE, Message
 from gradsync.workload import Workload
 
@@ -81,10 +81,10 @@ def plan(
         )
         while numbered and (last if numbered[0][1].after_backward else numbered[0][1].last) <= i:
             number, message = numbered.pop(0)
-            start, stop = tensors[message.first].start, tensors[message.last].stop
+            start, stop = piece(tensors[message.first].start, tensors[message.last].stop, *message.part)
             gradient = Ref("gradient", start, stop)
             part = (Ref("wire", start, stop),) if narrow else (gradient,)
-            after: tuple[str, ...] = (f"ready:{tensor.name}",)
+            after: tuple[str, ...] = (f"ready:{tensor.name}", *(f"message{other}" for other in message.after))
             final[message.lane] = f"message{number}"
             if narrow:
                 # divided before it is sent, as a sum of N may leave the range of the narrower type
