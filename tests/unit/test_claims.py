@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from gradsync import claims
 from gradsync.errors import InputError
-from gradsync.expressions import Missing, Walk
+from gradsync.expressions import Missing, Span, Walk
 from gradsync.published import load
 
 PAPER = Path(__file__).parents[2] / "config" / "papers" / "mgwfbp.yaml"
@@ -166,6 +166,42 @@ def test_the_sign_of_the_margin_is_the_truth(x: float, y: float, z: float) -> No
         assert (margin(check) >= 0) is eval(python), check
 
 
+@pytest.mark.parametrize(
+    ("check", "least", "most"),
+    [
+        ('value("x", at=1) <= 2', 0.25, 0.75),
+        ('value("x", at=1) + value("x", at=1) <= 2', -0.5, 0.5),
+        ('1 / value("x", at=1) >= 1', 1 / 1.5 - 1, 1.0),
+        ('-value("x", at=1) <= 0', 1.0, 1.0),
+        ('abs(value("x", at=1) - 1) <= 1', 0.5, 1.0),
+        ('isclose(value("x", at=1), 1, 0.1)', -0.4, 0.1),
+        ('value("x", at=1) == 1', -0.5, 0.0),
+        ('not value("x", at=1) <= 2', -0.75, -0.25),
+        ('value("x", at=1) <= 2 or 1 <= 4', 0.75, 0.75),
+        ('value("x", at=1) <= 2 and 1 <= 1.5', 0.25, 1 / 3),
+    ],
+)
+def test_where_cells_are_intervals_so_is_the_margin(check: str, least: float, most: float) -> None:
+    truth = Walk(lambda column, keys: Span(1.0, 0.5, 1.5)).run(check)
+    assert (truth.least, truth.most) == pytest.approx((least, most))
+    assert truth.known == ((least >= 0) == (most >= 0))
+
+
+@given(*(st.tuples(NUMBERS, NUMBERS, NUMBERS).map(sorted) for _ in range(2)), st.floats(0, 1), st.floats(0, 1))
+def test_what_is_known_holds_at_every_point_of_the_intervals(x: list, y: list, at_x: float, at_y: float) -> None:
+    spans = {"x": x, "y": y}
+    inside = {"x": x[0] + at_x * (x[2] - x[0]), "y": y[0] + at_y * (y[2] - y[0])}
+    for check in ('value("x") <= 2 * value("y") - 1', 'isclose(value("x"), value("y") + 1, 0.2)', 'value("x") != 3'):
+        truth = Walk(lambda column, keys: Span(spans[column][1], spans[column][0], spans[column][2])).run(check)
+        there = Walk(lambda column, keys: inside[column]).run(check)
+        assert not truth.known or abs(there.margin) < 1e-9 or (there.margin >= 0) == (truth.margin >= 0)
+
+
+def test_what_may_divide_by_zero_has_no_value() -> None:
+    with pytest.raises(Missing, match="may be 0"):
+        Walk(lambda column, keys: Span(1.0, -1.0, 2.0)).run('1 / value("x") <= 1')
+
+
 def test_lookups_get_column_and_keys() -> None:
     asked = []
 
@@ -281,6 +317,26 @@ def test_without_its_values_a_claim_is_undecided(tmp_path: Path, rows: list | No
         table(tmp_path, *rows)
     found = verdict(paper(tmp_path), tmp_path)
     assert (found.verdict, found.reason, found.margin) == (claims.UNDECIDED, reason, None)
+
+
+@pytest.mark.parametrize(
+    ("rung", "low", "expected"),
+    [
+        ("emulated", 1.8, claims.UNDECIDED),  # 2.2 against 2, which may be 1.8 against 2.1
+        ("emulated", 2.05, claims.UNDECIDED),
+        ("emulated", 2.11, claims.REFUTED),
+        ("simulated", 1.8, claims.REFUTED),  # a band is not an interval of measurements
+    ],
+)
+def test_noise_decides_nothing(tmp_path: Path, rung: str, low: float, expected: str) -> None:
+    first, second = two(2.2, 2, rung=rung)
+    first |= {"iteration_seconds_low": low, "iteration_seconds_high": 2.5}
+    second |= {"iteration_seconds_low": 1.9, "iteration_seconds_high": 2.1}
+    table(tmp_path, first, second, columns=(*COLUMNS, "iteration_seconds_low", "iteration_seconds_high"))
+    found = verdict(paper(tmp_path, rungs=[rung]), tmp_path)
+    assert found.verdict == expected
+    assert ("95 % intervals" in found.reason) == (expected == claims.UNDECIDED)
+    assert found.margin == pytest.approx(-0.1)
 
 
 def test_a_scheme_without_counterpart_is_undecided(tmp_path: Path) -> None:

@@ -4,6 +4,9 @@ A paper file (`config/papers/*.yaml`) gives each claim a check in the language o
 paper's names there. Tables are `<tables>/<paper>/<id>.csv`, one row a value; a table without a `rung` column is
 simulated. Rows that differ in `assumption` are points of a band: what a paper doesn't publish is assumed, and the
 claim is decided over the whole band. The margin of a verdict is the worst over the band.
+
+What was measured or emulated is known within an interval, where the table has it (columns COLUMN_low, COLUMN_high): a
+verdict that would be another one elsewhere in it is none.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from gradsync.errors import InputError
-from gradsync.expressions import Key, Keys, Missing, Truth, Walk, shown
+from gradsync.expressions import Key, Keys, Missing, Span, Truth, Walk, shown
 from gradsync.published import Claim, Paper, load, naming
 
 VERSION = 1
@@ -66,7 +69,7 @@ class _Cells:
     """The rows of one rung of one table."""
 
     def __init__(self, paper: Paper, claim: Claim, rung: str, rows: list[Row]) -> None:
-        self.schemes, self.what = paper.schemes, f"table {claim.table} has no {rung}"
+        self.schemes, self.what, self.timed = paper.schemes, f"table {claim.table} has no {rung}", rung != "simulated"
         self.rows = [row for row in rows if row.get("rung", "simulated") == rung]
         self.labels: dict[str, None] = {}  # assumptions behind the cells looked up, in order of the table
 
@@ -75,7 +78,7 @@ class _Cells:
         self.labels.update({row["assumption"]: None for row in self._matching(keys) if row.get("assumption")})
         return math.nan
 
-    def cell(self, point: str, column: str, keys: Keys) -> float:
+    def cell(self, point: str, column: str, keys: Keys) -> Span:
         """Lookup of a value at one point of the band; rows without an assumption hold at every point."""
         found = self._matching(keys)
         found = [row for row in found if row.get("assumption", "") == point] or [
@@ -88,13 +91,14 @@ class _Cells:
             raise InputError(f"{len(found)} rows have {wanted}: add a key to the check")
         if column not in found[0]:
             raise InputError(f"the table has no column {column!r} (it has: {', '.join(found[0])})")
-        try:
-            number = float(found[0][column] or "nan")
-        except ValueError:
-            raise InputError(f"{column} of {wanted} is not a number: {found[0][column]!r}") from None
+        number = _number(found[0], column, wanted)
         if not math.isfinite(number):
             raise Missing(found[0].get("note") or f"{self.what} {column} for {wanted}")
-        return number
+        ends = [f"{column}_low", f"{column}_high"]
+        if not self.timed or not found[0].keys() >= {*ends}:
+            return Span.exactly(number)
+        low, high = (_number(found[0], end, wanted) for end in ends)
+        return Span(number, low, high) if low <= number <= high else Span.exactly(number)
 
     def _matching(self, keys: Keys) -> list[Row]:
         if "scheme" in keys:
@@ -105,6 +109,14 @@ class _Cells:
         if self.rows and (unknown := keys.keys() - self.rows[0].keys()):
             raise InputError(f"the table has no column {min(unknown)!r} (it has: {', '.join(self.rows[0])})")
         return [row for row in self.rows if all(_same(row[key], value) for key, value in keys.items())]
+
+
+def _number(row: Row, column: str, wanted: str) -> float:
+    """NaN where the cell is empty."""
+    try:
+        return float(row[column] or "nan")
+    except ValueError:
+        raise InputError(f"{column} of {wanted} is not a number: {row[column]!r}") from None
 
 
 def _same(cell: str, key: Key) -> bool:
@@ -165,10 +177,18 @@ def _verdict(paper: Paper, claim: Claim, rung: str, rows: list[Row] | None) -> V
     if constructed:
         verdict = CONSTRUCTED if holds == points else BROKEN
     reason = f"holds at {holds} of {points} points of the assumed band" if points > 1 else ""
+    worst = min(truths)
+    if not all(truth.known for truth in truths):
+        ends = min(truth.least for truth in truths), min(truth.most for truth in truths)
+        verdict, reason = UNDECIDED, f"within what was measured: {_interval(*ends)} over the 95 % intervals"
     if claim.one_sided and rung == "simulated" and verdict != CONFIRMED:
         verdict, reason = UNDECIDED, "; ".join(filter(None, (reason, claim.one_sided)))
-    compared = _compared(min(truths), walks)
-    return Verdict(*about, verdict, reason, counted, note, min(truths).margin, holds, points, compared)
+    compared = _compared(worst, walks)
+    return Verdict(*about, verdict, reason, counted, note, worst.margin, holds, points, compared)
+
+
+def _interval(least: float, most: float) -> str:
+    return f"a margin of {100 * least:+.1f} to {100 * most:+.1f} %"
 
 
 def _compared(worst: Truth, walks: list[Walk]) -> tuple[Compared, ...]:

@@ -6,7 +6,8 @@
     value("column", key=value, ...)    the cell of a column, in the row that other columns single out
 
 A check has a margin, the relative slack: 0 or more exactly where it holds. `and` and `all` take the smallest of their
-parts, `or` and `any` the largest, `not` turns it round; isclose has rel - |x - y| / |y|.
+parts, `or` and `any` the largest, `not` turns it round; isclose has rel - |x - y| / |y|. Where cells are known within
+intervals only, so is the margin: by interval arithmetic, each cell anywhere in its own.
 """
 
 from __future__ import annotations
@@ -15,14 +16,30 @@ import ast
 import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from itertools import pairwise
-from typing import NamedTuple
+from functools import partial
+from itertools import pairwise, product
+from typing import Any, NamedTuple
 
 from gradsync.errors import InputError
 
 Key = float | str
 Keys = dict[str, Key]
-Lookup = Callable[[str, Keys], float]
+
+
+class Span(NamedTuple):
+    """A number, and the interval that it is known to lie in."""
+
+    value: float
+    low: float
+    high: float
+
+    @classmethod
+    def exactly(cls, value: float) -> Span:
+        """A number without an interval."""
+        return cls(value, value, value)
+
+
+Lookup = Callable[[str, Keys], float | Span]
 
 COLUMN_OF = {
     "iter_time": "iteration_seconds",
@@ -61,10 +78,20 @@ class Comparison(NamedTuple):
 
 
 class Truth(NamedTuple):
-    """A check holds where margin >= 0; `decides` is the comparison that the margin comes from."""
+    """A check holds where margin >= 0; `decides` is the comparison that the margin comes from.
+
+    The margin is `least` to `most` where the cells lie elsewhere in their intervals.
+    """
 
     margin: float
     decides: Comparison
+    least: float
+    most: float
+
+    @property
+    def known(self) -> bool:
+        """Whether the check holds, or does not, all over the intervals of its cells."""
+        return (self.least >= 0) == (self.most >= 0)
 
 
 class Walk:
@@ -87,16 +114,17 @@ class Walk:
                 return self._chain(node, names)
             case ast.BoolOp(op=op, values=values):
                 parts = [self._truth(value, names) for value in values]
-                return min(parts) if isinstance(op, ast.And) else max(parts)
+                return _joined(parts, min if isinstance(op, ast.And) else max)
             case ast.UnaryOp(op=ast.Not(), operand=operand):
-                margin, decides = self._truth(operand, names)
-                return Truth(-margin or TIE, decides)
+                margin, decides, least, most = self._truth(operand, names)
+                return Truth(-margin or TIE, decides, -most or TIE, -least or TIE)
             case ast.Call(func=ast.Name(id="isclose"), args=[left, right, rel], keywords=[]):
                 x, y, tolerance = (self._number(side, names) for side in (left, right, rel))
-                return self._compared(ast.unparse(node), names, x, y, tolerance - _relative(abs(x - y), x, y))
+                bound = tolerance.value
+                return self._compared(ast.unparse(node), names, x, y, lambda x, y: bound - _relative(abs(x - y), x, y))
             case ast.Call(func=ast.Name(id="all" | "any" as how), args=[ast.GeneratorExp() as loop], keywords=[]):
                 parts = [self._truth(loop.elt, bound) for bound in self._bound(loop.generators, names)]
-                return min(parts) if how == "all" else max(parts)
+                return _joined(parts, min if how == "all" else max)
         raise _refused(node, "a comparison, and, or, not, isclose(x, y, rel), all(... for ...) or any(... for ...)")
 
     def _chain(self, node: ast.Compare, names: Keys) -> Truth:
@@ -105,16 +133,24 @@ class Walk:
             if type(op) not in COMPARISONS:
                 raise _refused(node, "a comparison by < <= > >= == !=")
             symbol, slack, strict = COMPARISONS[type(op)]
-            x, y = self._number(left, names), self._number(right, names)
-            margin = _relative(slack(x, y), x, y)
+            margin = partial(_slack, slack, strict)
             comparison = f"{ast.unparse(left)} {symbol} {ast.unparse(right)}"
-            links.append(self._compared(comparison, names, x, y, margin or TIE if strict else margin))
-        return min(links)
+            links.append(
+                self._compared(comparison, names, self._number(left, names), self._number(right, names), margin)
+            )
+        return _joined(links, min)
 
-    def _compared(self, comparison: str, names: Keys, x: float, y: float, margin: float) -> Truth:
+    def _compared(
+        self, comparison: str, names: Keys, x: Span, y: Span, margin: Callable[[float, float], float]
+    ) -> Truth:
         decides = Comparison(comparison, shown(names))
-        self.sides[decides] = (x, y)
-        return Truth(margin, decides)
+        self.sides[decides] = (x.value, y.value)
+        # its sign is monotone in x and y on either side of x = y
+        corners = [margin(a, b) for a in x[1:] for b in y[1:]]
+        low, high = max(x.low, y.low), min(x.high, y.high)
+        meeting = [margin(at, at) for at in (low, high)] if low <= high else []
+        found = margin(x.value, y.value)
+        return Truth(found, decides, min(found, *corners, *meeting), max(found, *corners, *meeting))
 
     def _bound(self, loops: Sequence[ast.comprehension], names: Keys) -> Iterator[Keys]:
         if not loops:
@@ -127,27 +163,31 @@ class Walk:
             case _:
                 raise _refused(loops[0], "`for name in [values]`")
 
-    def _number(self, node: ast.expr, names: Keys) -> float:
+    def _number(self, node: ast.expr, names: Keys) -> Span:
         match node:
             case ast.Constant(value=bool()):
                 pass
             case ast.Constant(value=int() | float() as constant) if abs(constant) <= sys.float_info.max:
-                return float(constant)
+                return Span.exactly(float(constant))
             case ast.Name(id=name) if isinstance(bound := names.get(name), float):
-                return bound
+                return Span.exactly(bound)
             case ast.UnaryOp(op=ast.USub(), operand=operand):
-                return -self._number(operand, names)
+                return _computed(node, lambda x: -x, [self._number(operand, names)])
             case ast.BinOp(left=left, op=op, right=right) if type(op) in ARITHMETIC:
                 return _computed(node, ARITHMETIC[type(op)], [self._number(side, names) for side in (left, right)])
             case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if name in FUNCTIONS:
                 return _computed(node, FUNCTIONS[name], [self._number(arg, names) for arg in args])
             case ast.Call(func=ast.Name(id=name), args=[scheme, model, n], keywords=[]) if name in COLUMN_OF:
                 keys = {"scheme": scheme, "model": model, "nodes": n}
-                return self.lookup(COLUMN_OF[name], {key: self._key(arg, names) for key, arg in keys.items()})
+                return self._cell(COLUMN_OF[name], {key: self._key(arg, names) for key, arg in keys.items()})
             case ast.Call(func=ast.Name(id="value"), args=[ast.Constant(value=str() as column)], keywords=given):
                 if all(keyword.arg for keyword in given):
-                    return self.lookup(column, {str(key.arg): self._key(key.value, names) for key in given})
+                    return self._cell(column, {str(key.arg): self._key(key.value, names) for key in given})
         raise _refused(node, f"a number, + - * /, {', '.join(FUNCTIONS)}, value(...) or {', '.join(COLUMN_OF)}")
+
+    def _cell(self, column: str, keys: Keys) -> Span:
+        found = self.lookup(column, keys)
+        return found if isinstance(found, Span) else Span.exactly(found)
 
     def _key(self, node: ast.expr, names: Keys) -> Key:
         match node:
@@ -155,7 +195,7 @@ class Walk:
                 return text
             case ast.Name(id=name) if isinstance(bound := names.get(name), str):
                 return bound
-        return self._number(node, names)
+        return self._number(node, names).value
 
 
 def shown(keys: Keys) -> str:
@@ -167,9 +207,26 @@ def _relative(difference: float, x: float, y: float) -> float:
     return difference / (abs(y) or abs(x) or 1.0)
 
 
-def _computed(node: ast.expr, function: Callable[..., float], values: list[float]) -> float:
+def _slack(slack: Callable[[float, float], float], strict: bool, x: float, y: float) -> float:
+    margin = _relative(slack(x, y), x, y)
+    return margin or TIE if strict else margin
+
+
+def _joined(parts: Sequence[Truth], choose: Callable[..., Any]) -> Truth:
+    """What holds if all (`choose` is min) or any (max) of the parts do."""
+    margin, decides, *_ = choose(parts)
+    return Truth(margin, decides, choose(part.least for part in parts), choose(part.most for part in parts))
+
+
+def _computed(node: ast.expr, function: Callable[..., float], values: list[Span]) -> Span:
+    """The functions and operators are monotone in each argument, but for abs and division where 0 lies between."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div) and values[1].low < 0 < values[1].high:
+        raise Missing(f"{ast.unparse(node)} has no value: what divides may be 0")
     try:
-        return function(*values)
+        at_ends = [function(*ends) for ends in product(*(value[1:] for value in values))]
+        if function is abs and values[0].low < 0 < values[0].high:
+            at_ends.append(0.0)
+        return Span(function(*(value.value for value in values)), min(at_ends), max(at_ends))
     except TypeError:
         raise _refused(node, "a call with the right number of arguments") from None
     except (ZeroDivisionError, ValueError) as error:
