@@ -180,6 +180,11 @@ def _parser() -> argparse.ArgumentParser:
         metavar="NAME[@TOPOLOGY]",
         help="allreduce: native, the backend's own; bml, bml@bcube:3,2",
     )
+    measure.add_argument(
+        "--by-layer",
+        action="store_true",
+        help="allreduce with --workload: collectives but native carry single gradients, so no longer message is measured",
+    )
     machine_options.on_testbed(measure)
     measure.add_argument(
         "--workload",

@@ -77,7 +77,9 @@ def _launched(options: argparse.Namespace, launch: Emulation, results: Path, run
     _gradsync("measure", "replay", "--workload", replay, "--iterations", UPDATES, *on, "--output", workload)
     own = {each.measured_as(launch.ranks): each for each in chosen}
     sums = [f"{each.collective}@{each.network(launch.ranks).name}" if key else NATIVE for key, each in own.items()]
-    _gradsync("measure", "allreduce", "--workload", workload, "--collective", *sums, *on, "--output", points)
+    by_layer = all(each.schedule == schemes.LAYER_BY_LAYER for each in chosen if each.collective != NATIVE)
+    messages = ["--workload", workload, *(["--by-layer"] if by_layer else [])]
+    _gradsync("measure", "allreduce", *messages, "--collective", *sums, *on, "--output", points)
     made = []
     for name in launch.schemes:
         made += ["--plan", plans / f"{name}.json"]

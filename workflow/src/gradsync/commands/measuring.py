@@ -75,6 +75,8 @@ def _refuse_measurement(options: argparse.Namespace) -> None:
     if options.workload:
         workload = Workload.load(options.workload)
         options.smallest, options.largest = min(layer.bytes for layer in workload.layers), workload.bytes
+        if options.by_layer:
+            options.largest_of_our_own = max(layer.bytes for layer in workload.layers)
     elif options.what == "interference":
         raise InputError("measure interference: --workload is needed: its sizes are those of the messages")
     elif options.what == "allreduce" and options.smallest >= options.largest:
@@ -156,7 +158,15 @@ def _measure_rank(options: argparse.Namespace) -> None:
             case "allreduce":
                 from gradsync.measure import allreduce
 
-                text = json.dumps(allreduce.measure(options.smallest, options.largest, device, options.collective))
+                text = json.dumps(
+                    allreduce.measure(
+                        options.smallest,
+                        options.largest,
+                        device,
+                        options.collective,
+                        getattr(options, "largest_of_our_own", options.largest),
+                    )
+                )
             case "layers":
                 from gradsync.measure import layers
 

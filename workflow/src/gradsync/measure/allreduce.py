@@ -64,18 +64,22 @@ def collective(text: str) -> Scheme:
 
 
 def measure(
-    smallest: int, largest: int, device: Device = PROCESSOR, chosen: Sequence[str] = (NATIVE,)
+    smallest: int,
+    largest: int,
+    device: Device = PROCESSOR,
+    chosen: Sequence[str] = (NATIVE,),
+    largest_of_our_own: int | None = None,
 ) -> dict[str, Any]:
     """Seconds of each repeat by collective and message size, and what they were measured with.
 
-    Collective over the running ranks.
+    `largest_of_our_own`: of collectives that are not the backend's; None: as large. Collective over the running ranks.
     """
     ranks = dist.get_world_size() if dist.is_initialized() else 1
     seconds: dict[str, dict[int, list[float]]] = {}
     for scheme in map(collective, chosen):
         key = scheme.measured_as(ranks)
         if key:
-            few = sizes(smallest, largest, A_DECADE_OF_OUR_OWN)
+            few = sizes(smallest, largest_of_our_own or largest, A_DECADE_OF_OUR_OWN)
             seconds[key] = collective_seconds(scheme.collective, scheme.shape(ranks), few, REPEATS, SECONDS_A_SIZE)
         else:
             seconds[key] = all_reduce_seconds(sizes(smallest, largest), REPEATS, SECONDS_A_SIZE, device=device)
