@@ -22,7 +22,7 @@ from gradsync.cli import main
 from gradsync.errors import InputError, RunError
 from gradsync.testbed import namespaces
 from gradsync.testbed.namespaces import testbed as made_of
-from gradsync.testbed.wiring import CONTROL, cables
+from gradsync.testbed.wiring import CONTROL, MOST_LANES, cables
 
 RATE = 4e8
 MISSING = "" if shutil.which("ip") and shutil.which("tc") else "no iproute2"
@@ -70,7 +70,7 @@ def test_each_switch_of_a_bcube_joins_the_hosts_that_differ_in_its_digit_alone()
         differing = [level for level in range(2) if a // 3**level % 3 != b // 3**level % 3]
         assert together.get((a, b)) == (tuple(differing) if len(differing) == 1 else None)
     for switch in {cable.switch for cable in found}:
-        assert len({cable.network for cable in found if cable.switch == switch}) == 1
+        assert len({cable.address.rpartition(".")[0] for cable in found if cable.switch == switch}) == 1
 
 
 @pytest.mark.parametrize("text", ["switch:4", "fat_tree:4", "bcube:2,3"])
@@ -79,6 +79,28 @@ def test_addresses_are_all_different_and_every_host_is_in_the_control_network(te
     assert len({cable.address for cable in found}) == len(found)
     hosts = topologies.parse(text).hosts
     assert [cable.host for cable in found if cable.switch == CONTROL] == list(range(hosts))
+
+
+@pytest.mark.parametrize("text", ["switch:4", "bcube:3,2"])
+def test_each_lane_has_a_network_of_its_own_on_every_switch(text):
+    found = wired(text)
+    own = [
+        (cable.switch, lane, *cable.on_lane(lane))
+        for cable in found
+        for lane in range(MOST_LANES if cable.rails else 1)
+    ]
+    assert len({address for _, _, address, _ in own}) == len(own)
+    networks = {(switch, lane, address.rpartition(".")[0]) for switch, lane, address, _ in own}
+    assert len({network for *_, network in networks}) == len(networks)  # a network is of one switch and lane
+    assert found[-1].on_lane(0) == (found[-1].address, found[-1].interface)
+    assert max(len(name) for *_, name in own) < 16  # what the kernel takes for a name
+    assert max(int(part) for _, _, address, _ in own for part in address.split(".")) < 256
+
+
+@pytest.mark.parametrize("lanes", [0, MOST_LANES + 1])
+def test_lanes_that_there_are_no_addresses_for_are_refused(lanes):
+    with pytest.raises(InputError, match=rf"{lanes} lanes: a testbed has 1 to {MOST_LANES}"):
+        namespaces.refuse_lanes(lanes)
 
 
 def test_ranks_of_a_dense_node_share_a_host_and_its_one_link():

@@ -91,6 +91,11 @@ class Scheme(BaseModel):
         """The levels that so many ranks fill; raises InputError where topology or collective refuse them."""
         return collectives.shape_on(self.collective, self.network(ranks, ranks_a_node), ranks)
 
+    @property
+    def lanes(self) -> int:
+        """On how many lanes its messages travel."""
+        return schedules.lanes(self.schedule, self.options)
+
     def measured_as(self, ranks: int, ranks_a_node: int | None = None) -> str:
         """What schemes whose messages cost the same have in common: `bml-3x3`; empty for the backend's own."""
         if self.collective == NATIVE:

@@ -46,10 +46,11 @@ def emulate(options: argparse.Namespace) -> dict[str, Any]:
 
 def _reason(launch: Emulation, settings: Settings, results: Path) -> str:
     """Why it can't be done here; empty where it can. Writes what is replayed, and on what."""
-    from gradsync import papers
+    from gradsync import papers, schemes
     from gradsync.papers.emulation import NotHereError
     from gradsync.results import write_whole
     from gradsync.testbed import privileges
+    from gradsync.testbed.wiring import MOST_LANES
 
     try:
         stand_in = papers.stand_in(launch, settings, results)
@@ -58,7 +59,9 @@ def _reason(launch: Emulation, settings: Settings, results: Path) -> str:
     if reason := privileges.impossible():
         return f"no testbed on this machine: {reason}"
     folder = results / "emulated" / launch.job
-    write_whole(folder / "testbed.json", stand_in.testbed(launch).to_json())
+    known = schemes.load(settings.schemes)
+    lanes = min(MOST_LANES, max(known[name].lanes for name in launch.schemes))
+    write_whole(folder / "testbed.json", stand_in.testbed(launch, lanes).to_json())
     write_whole(folder / "replay.json", stand_in.replayed(launch).to_json())
     return ""
 

@@ -49,6 +49,6 @@ def hosts(described: Description | None, ranks: int) -> Iterator[Testbed | None]
     if described is None:
         yield None
         return
-    rates = described.bits_per_second, described.flow_bits_per_second
-    with testbed(described.cables(ranks), *rates, latency_seconds=described.latency_seconds) as made:
+    told = described.bits_per_second, described.flow_bits_per_second, described.latency_seconds, described.lanes
+    with testbed(described.cables(ranks), *told) as made:
         yield made

@@ -23,13 +23,14 @@ class StandIn:
     assumption: str
     startup_seconds: float | None = None  # of an all-reduce between so many hosts, where the paper's network has one
 
-    def testbed(self, job: Emulation) -> Description:
-        """All links slower by the dilation of the launch."""
+    def testbed(self, job: Emulation, lanes: int = 1) -> Description:
+        """All links slower by the dilation of the launch; so many lanes have connections of their own."""
         flow = self.flow_bits_per_second
         return Description(
             topology=job.topology,
             bits_per_second=self.bits_per_second / job.dilation,
             flow_bits_per_second=None if flow is None else flow / job.dilation,
+            lanes=lanes,
             dilation=job.dilation,
             source=self.assumption,
         )

@@ -2,7 +2,8 @@
 
 On an ordinary machine there is one network and nothing to know. On a testbed the launcher tells: on each rail, which
 ranks are in one switch. A process group of Gloo takes the interface that is named when the group is made, and connects
-all its members, so that it must be within one switch.
+all its members, so that it must be within one switch. A lane's connections are told apart by a name of its own of the
+same interface.
 """
 
 from __future__ import annotations
@@ -23,10 +24,14 @@ Ranks = tuple[int, ...]
 
 
 class Fabric(NamedTuple):
-    """`switches[rail]`: the ranks in each switch of a rail; `interfaces[rail]`: what a rail is called on every host."""
+    """`switches[rail]`: the ranks in each switch of a rail; `interfaces[rail]`: what a rail is called on every host.
+
+    `lanes` that have a name of their own there; further ones share them.
+    """
 
     switches: tuple[tuple[Ranks, ...], ...]
     interfaces: tuple[str, ...]
+    lanes: int = 1
 
     def parts(self, ranks: Ranks, rail: int) -> list[Ranks]:
         """Those of `ranks` that reach one another on a rail, group by group; raises InputError for no such rail."""
@@ -39,10 +44,10 @@ class Fabric(NamedTuple):
         return [part for part in found if len(part) > 1]
 
     @contextmanager
-    def on(self, rail: int) -> Iterator[None]:
-        """Groups that are made meanwhile connect over a rail."""
-        before = os.environ[INTERFACE]
-        os.environ[INTERFACE] = self.interfaces[rail]
+    def on(self, rail: int, lane: int = 0) -> Iterator[None]:
+        """Groups that are made meanwhile connect over a rail, as a lane does."""
+        before, alias = os.environ[INTERFACE], lane % self.lanes
+        os.environ[INTERFACE] = f"{self.interfaces[rail]}:{alias}" if alias else self.interfaces[rail]
         try:
             yield
         finally:
@@ -57,9 +62,9 @@ def fabric() -> Fabric | None:
         return None
     content = json.loads(told)
     switches = tuple(tuple(tuple(ranks) for ranks in rail) for rail in content["switches"])
-    return Fabric(switches, tuple(content["interfaces"]))
+    return Fabric(switches, tuple(content["interfaces"]), content["lanes"])
 
 
-def told(switches: Sequence[Sequence[Sequence[int]]], interfaces: Sequence[str]) -> dict[str, str]:
+def told(switches: Sequence[Sequence[Sequence[int]]], interfaces: Sequence[str], lanes: int = 1) -> dict[str, str]:
     """The environment that tells ranks so."""
-    return {VARIABLE: json.dumps({"switches": switches, "interfaces": interfaces})}
+    return {VARIABLE: json.dumps({"switches": switches, "interfaces": interfaces, "lanes": lanes})}

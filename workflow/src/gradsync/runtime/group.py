@@ -125,8 +125,10 @@ def _refuse_devices(kind: str) -> None:
         )
 
 
-def own_group(device: Device, ranks: Sequence[int] | None = None, rail: int = 0) -> dist.ProcessGroup:
+def own_group(device: Device, ranks: Sequence[int] | None = None, rail: int = 0, lane: int = 0) -> dist.ProcessGroup:
     """A group of `ranks` (None: all) over the backend of `device`, with connections of its own. Collective over all.
+
+    `lane`: on a testbed, whose share of the links they have.
 
     Raises InputError where a testbed has no switch that joins them on that rail.
     """
@@ -138,7 +140,7 @@ def own_group(device: Device, ranks: Sequence[int] | None = None, rail: int = 0)
         everyone = tuple(range(dist.get_world_size()) if ranks is None else ranks)
         if len(everyone) > 1 and everyone not in known.parts(everyone, rail):
             raise InputError(_apart(everyone))
-        with known.on(rail):
+        with known.on(rail, lane):
             group = dist.new_group(members, backend=device.backend)
     if device.queued:  # NCCL connects with the first message, which shall be none that is timed
         if dist.get_rank(group) >= 0:
@@ -186,7 +188,7 @@ class Groups:
         known = fabric()
         for part in [ranks] if known is None else known.parts(ranks, rail):
             if (lane, part, rail) not in self.groups:
-                self.groups[lane, part, rail] = own_group(self.device, part, rail)
+                self.groups[lane, part, rail] = own_group(self.device, part, rail, _number(lane))
 
     def of(self, lane: str, ranks: tuple[int, ...], rail: int = 0) -> dist.ProcessGroup:
         """The group of `ranks` on a rail of `lane`; raises InputError where a testbed has no switch that joins them."""
@@ -231,6 +233,11 @@ class Groups:
             dist.destroy_process_group(group)
         self.groups.clear()
         self._stock = None
+
+
+def _number(lane: str) -> int:
+    """network2 is the third of several; one without a number is alone."""
+    return int(lane[len(lane.rstrip("0123456789")) :] or 0)
 
 
 def _apart(ranks: Sequence[int]) -> str:

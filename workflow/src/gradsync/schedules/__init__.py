@@ -59,6 +59,12 @@ def options(name: str) -> dict[str, Any]:
     return {p.name: p.default for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY}
 
 
+def lanes(name: str, chosen: dict[str, Any]) -> int:
+    """On how many lanes a schedule sends: its option of that name, or what its file says (LANES); else 1."""
+    told = {**options(name), **chosen}.get("lanes", getattr(importlib.import_module(f"{__name__}.{name}"), "LANES", 1))
+    return int(told)
+
+
 def refuse_options(name: str, chosen: dict[str, Any]) -> None:
     """Raises InputError for an option that the schedule does not have or whose value is of another type."""
     known = options(name)

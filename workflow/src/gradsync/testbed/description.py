@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from gradsync import topologies
 from gradsync.errors import InputError
 from gradsync.plan import first_problem
-from gradsync.testbed.namespaces import refuse_rate
+from gradsync.testbed.namespaces import refuse_lanes, refuse_rate
 from gradsync.testbed.wiring import Cable, cables
 
 VERSION = 1
@@ -27,7 +27,10 @@ class Description(BaseModel):
     version: int = VERSION
     topology: str
     bits_per_second: float = Field(gt=0, description="of a link, each way")
-    flow_bits_per_second: float | None = Field(default=None, gt=0, description="most that two hosts send each other")
+    flow_bits_per_second: float | None = Field(
+        default=None, gt=0, description="most that two hosts send each other on a lane"
+    )
+    lanes: int = Field(default=1, ge=1, description="that have connections of their own")
     latency_seconds: float = Field(default=0.0, ge=0, description="of a link, one way; not every kernel can")
     dilation: float = Field(default=1.0, gt=0, allow_inf_nan=False)
     source: str = ""
@@ -37,11 +40,13 @@ class Description(BaseModel):
         if self.version != VERSION:
             raise InputError(f"testbed of version {self.version}; this gradsync reads version {VERSION}")
         refuse_rate(self.bits_per_second, self.flow_bits_per_second)
+        refuse_lanes(self.lanes)
         return cables(topologies.parse(self.topology, ranks), ranks)
 
     def describe(self) -> str:
         """Topology and rates, in words."""
-        flow = "" if self.flow_bits_per_second is None else f", {self.flow_bits_per_second:g} a connection"
+        lanes = "" if self.lanes == 1 else f", {self.lanes} lanes"
+        flow = "" if self.flow_bits_per_second is None else f", {self.flow_bits_per_second:g} a connection{lanes}"
         slower = "" if self.dilation == 1 else f", time {self.dilation:g} times slower"
         return f"{self.topology}, {self.bits_per_second:g} bit/s a link{flow}{slower}"
 

@@ -7,6 +7,9 @@ run has left behind is known by its process being gone.
 Shaping, on both ends of each cable: a token bucket in which the connections to each peer have a queue of their own that
 never drops and take turns, and CUBIC by route, which fills it. Queues that drop, or BBR, lose a third of the line rate
 and drift from run to run; in one queue for all, a connection that starts late is starved by those that have filled it.
+
+A lane of messages has addresses of its own, second ones of the same interfaces, so that its connections are told from
+those of other lanes and each has its own limit.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ from itertools import count
 from pathlib import Path
 
 from gradsync.errors import InputError, RunError
-from gradsync.testbed.wiring import Cable
+from gradsync.testbed.wiring import MOST_LANES, Cable
 
 PREFIX = "gradsync"
 NAME = re.compile(rf"{PREFIX}-(\d+)-(\d+)-(\d+)-(switches|h\d+)")  # process, its start, testbed, part
@@ -51,6 +54,7 @@ class Testbed:
     bits_per_second: float
     flow_bits_per_second: float | None = None
     latency_seconds: float = 0.0
+    lanes: int = 1
 
     def namespace(self, host: int) -> str:
         """The network namespace of a host."""
@@ -91,22 +95,24 @@ def testbed(
     bits_per_second: float,
     flow_bits_per_second: float | None = None,  # noqa: PT028  no test, whatever its name
     latency_seconds: float = 0.0,  # noqa: PT028
+    lanes: int = 1,  # noqa: PT028
 ) -> Iterator[Testbed]:
     """Make the hosts, switches and links; remove them at the end, with every process in them.
 
-    `flow_bits_per_second`: the most that two hosts send each other over a link, as a single connection often gets less
-    than the link has; None: all of it. `latency_seconds`: of each link, one way; a message crosses one up to the switch
-    and one down.
+    `flow_bits_per_second`: the most that two hosts send each other over a link on a lane, as a single connection often
+    gets less than the link has; None: all of it. `latency_seconds`: of each link, one way; a message crosses one up to
+    the switch and one down. `lanes` that have their own connections; further ones share them.
 
     Raises InputError for a rate or latency that makes no sense, or where commands, privileges or a part of the kernel
     are missing, RunError where the kernel refuses.
     """
     refuse_rate(bits_per_second, flow_bits_per_second)
     refuse_latency(latency_seconds)
+    refuse_lanes(lanes)
     refuse_commands()
     _refuse_number(1 + len({cable.host for cable in cables}))
     _tell_of(tuple(left_behind()))
-    made = Testbed(new_name(), tuple(cables), bits_per_second, flow_bits_per_second, latency_seconds)
+    made = Testbed(new_name(), tuple(cables), bits_per_second, flow_bits_per_second, latency_seconds, lanes)
     before = signal.signal(signal.SIGTERM, _leave)
     try:
         _make(made)
@@ -142,6 +148,12 @@ def refuse_latency(seconds: float) -> None:
     """Raises InputError for a latency that a link can't be given."""
     if seconds and not LEAST_LATENCY <= seconds <= MOST_LATENCY:
         raise InputError(f"latency {seconds:g} s: a link takes none, or {LEAST_LATENCY:g} to {MOST_LATENCY:g}")
+
+
+def refuse_lanes(lanes: int) -> None:
+    """Raises InputError for a number of lanes that there are no addresses for."""
+    if not 1 <= lanes <= MOST_LANES:
+        raise InputError(f"{lanes} lanes: a testbed has 1 to {MOST_LANES}")
 
 
 def refuse_commands() -> None:
@@ -206,13 +218,16 @@ def _make(made: Testbed) -> None:
             f"link add {port} type veth peer name {end} netns {at}",
             f"link set {port} master {bridges[cable.switch]} up",
         ]
-        inside[at] += [
-            f"addr add {cable.address}/24 dev {end}",
-            f"link set {end} up",
-            f"route change {cable.network} dev {end} proto kernel scope link src {cable.address} congctl cubic",
-        ]
+        lanes = range(made.lanes if cable.rails else 1)
+        addresses = [cable.on_lane(lane) for lane in lanes]
+        inside[at] += [f"addr add {address}/24 dev {end} label {label}" for address, label in addresses]
+        inside[at].append(f"link set {end} up")
+        for address, _ in addresses:
+            network = f"{address.rpartition('.')[0]}.0/24"
+            inside[at].append(f"route change {network} dev {end} proto kernel scope link src {address} congctl cubic")
         if cable.rails:
-            peers = [mate.address for mate in made.cables if mate.switch == cable.switch and mate.host != cable.host]
+            mates = [mate for mate in made.cables if mate.switch == cable.switch and mate.host != cable.host]
+            peers = [mate.on_lane(lane)[0] for mate in mates for lane in lanes]
             shaping[at] += _shaped(end, "dst", peers, made)
             shaping[switches] += _shaped(port, "src", peers, made)
     for tool, commands in (("ip", inside), ("tc", shaping)):
@@ -221,7 +236,7 @@ def _make(made: Testbed) -> None:
 
 
 def _shaped(device: str, way: str, peers: Sequence[str], made: Testbed) -> Iterator[str]:
-    """Commands of tc for what leaves `device`: a class for each peer, and a first one for the rest.
+    """Commands of tc for what leaves `device`: a class for each address of a peer, and a first one for the rest.
 
     `way`: src or dst, where packets carry the peer's address.
     """

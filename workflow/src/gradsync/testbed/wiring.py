@@ -12,6 +12,7 @@ from gradsync.topologies.dense_gpu import DenseGpu
 from gradsync.topologies.fat_tree import FatTree
 from gradsync.topologies.switch import Switch
 
+MOST_LANES = 15
 CONTROL = "control"  # the network that ranks meet over; its links have no limit
 MOST_ON_A_NETWORK = 250  # addresses of a /24
 
@@ -31,10 +32,11 @@ class Cable:
     rails: tuple[int, ...]
     ranks: tuple[int, ...]
 
-    @property
-    def network(self) -> str:
-        """What the interface reaches, as a route names it."""
-        return f"{self.address.rpartition('.')[0]}.0/24"
+    def on_lane(self, lane: int) -> tuple[str, str]:
+        """(the address that a lane has on this interface, what the interface is called there); lane 0 has its own."""
+        first, second, rest = self.address.split(".", 2)
+        name = f"{self.interface}:{lane}" if lane else self.interface
+        return f"{first}.{int(second) + (MOST_LANES + 1) * lane}.{rest}", name
 
 
 Hosts = list[tuple[int, ...]]  # the ranks on each
