@@ -13,6 +13,7 @@ from gradsync.measure import bml_speed, emulated_runs, testbed_speed
 from gradsync.measure.bml_speed import BML, SERVER, Contender
 from gradsync.results import Result
 from gradsync.runtime.transfers import Transfers
+from gradsync.workload import Workload
 
 LARGE, SMALL = 4_000_000, 65536
 
@@ -263,6 +264,18 @@ def test_plans_are_held_against_stock_ddp(runs, name, job, ratio, to_stock, miss
     assert (row["ratio"], row["ratio_low"], row["ratio_high"]) == pytest.approx((ratio,) * 3)
     assert (row["pairs"], row["target_ratio"]) == (4, 1.02)
     assert not notes
+
+
+def test_beside_a_ratio_stands_that_without_the_forward_pass(runs):
+    runs.write("googlenet-8", {"mgwfbp": [3.0], "ddp": [4.0]}, {"mgwfbp": 3.0})
+    layer = {"name": "only", "bytes": 4, "backward_seconds": 0.5}
+    folder = runs.results / "emulated" / "googlenet-8"
+    folder.mkdir(parents=True)
+    told = Workload.model_validate({"name": "googlenet", "forward_seconds": 2.0, "layers": [layer]})
+    (folder / "replay.json").write_text(told.to_json())
+    rows, _ = runs.rows()
+    row = rows["googlenet-8, mgwfbp / ddp"]
+    assert (row["ratio"], row["ratio_without_forward"], row["met"]) == (0.75, 0.5, True)
 
 
 def test_real_computation_on_shared_cores_is_shown_and_not_bound(runs):

@@ -4,6 +4,8 @@ Targets, where computation is replayed: predicted iteration times are off by at 
 mgwfbp and optimal take at most 1.02 times as long as stock DDP with the best bucket of a sweep, in each launch, and at
 most 0.8 times as long as DDP as it comes for GoogLeNet. Runs that really compute share the cores of this machine: they
 are shown, not bound. Ratios are those of neighbouring blocks of a launch.
+
+What of an iteration no schedule can change is its forward pass: beside each ratio stands that of the rest alone.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from gradsync.errors import InputError
 from gradsync.intervals import median_interval
 from gradsync.results import Result
 from gradsync.runtime.replay import is_replay
+from gradsync.workload import Workload
 
 MEAN_ERROR, WORST_ERROR = 0.05, 0.10
 BOUND = ("mgwfbp", "optimal")
@@ -101,8 +104,9 @@ def _paired(job: str, launch: Mapping[str, Result], results: Path) -> Iterator[d
         for stock in (BEST, STOCK):
             if name not in launch or stock not in launch:
                 continue
-            ratios = (_blocks(results, job, name) / _blocks(results, job, stock)).dropna()
-            low, middle, high = median_interval(ratios)
+            mine, other = _blocks(results, job, name), _blocks(results, job, stock)
+            low, middle, high = median_interval((mine / other).dropna())
+            forward = _forward_seconds(results, job)
             target = RATIO_TO_BEST if stock == BEST else RATIO_TO_STOCK
             bound = _is_replayed(launch[name]) and (stock == BEST or launch[name].model == FAR_BEHIND)
             yield {
@@ -110,7 +114,8 @@ def _paired(job: str, launch: Mapping[str, Result], results: Path) -> Iterator[d
                 "ratio": middle,
                 "ratio_low": low,
                 "ratio_high": high,
-                "pairs": len(ratios),
+                "ratio_without_forward": median_interval(((mine - forward) / (other - forward)).dropna())[1],
+                "pairs": len((mine / other).dropna()),
                 **_network(launch[name]),
                 **_conformance(launch[name]),
                 "target_ratio": target if bound else None,
@@ -139,6 +144,12 @@ def _blocks(results: Path, job: str, name: str) -> pd.Series:
         return pd.read_csv(path).groupby("block")["iteration_seconds"].median()
     except (OSError, ValueError, KeyError) as error:
         raise InputError(f"{path}: no blocks can be read: {error}: delete the run and run it again") from None
+
+
+def _forward_seconds(results: Path, job: str) -> float:
+    """That is replayed; none where computation is real."""
+    file = results / "emulated" / job / "replay.json"
+    return Workload.load(file).forward_seconds if file.is_file() else 0.0
 
 
 def _prediction(path: Path) -> dict[str, Any]:
