@@ -186,8 +186,10 @@ class Runs:
     def __init__(self, results):
         self.results = results
 
-    def write(self, job, seconds, predicted=None, model="replay:workload.json"):
+    def write(self, job, seconds, predicted=None, model="replay:workload.json", flow=None):
         """`seconds`: of each block, by contender; `predicted`: by those that have a prediction."""
+        testbed = {"topology": "switch", "bits_per_second": 6e8, "dilation": 16.0}
+        testbed |= {} if flow is None else {"flow_bits_per_second": flow}
         for name, blocks in seconds.items():
             folder = self.results / "runs" / "emulated" / job / name
             Result(
@@ -195,7 +197,7 @@ class Runs:
                 scheme=name,
                 model=job.partition("-")[0],
                 ranks=8,
-                settings={"model": model, "testbed": {"topology": "switch", "bits_per_second": 6e8, "dilation": 16.0}},
+                settings={"model": model, "testbed": testbed},
                 summary={"iteration_seconds": float(np.median(blocks))},
                 conformance={"oracle_difference": 1e-16},
             ).save(folder)
@@ -276,6 +278,24 @@ def test_beside_a_ratio_stands_that_without_the_forward_pass(runs):
     rows, _ = runs.rows()
     row = rows["googlenet-8, mgwfbp / ddp"]
     assert (row["ratio"], row["ratio_without_forward"], row["met"]) == (0.75, 0.5, True)
+
+
+@pytest.mark.parametrize(
+    ("share", "ratio", "met"),
+    [(1.0, 1.01, True), (1.0, 1.03, False), (0.75, 0.84, True), (0.75, 0.9, False), (0.6, 0.76, False), (0.5, 2.0, True)],
+)
+def test_messages_at_once_are_held_against_the_better_of_one_at_a_time(runs, share, ratio, met):
+    seconds = {"optimal": 1.2 * SLOW, "ddp_best": SLOW, "searched": ratio * SLOW, "kway": 3 * SLOW}
+    runs.write("bert_base-4", seconds, {"searched": ratio}, flow=6e8 * share)
+    rows, _ = runs.rows()
+    row = rows["bert_base-4, searched / better of optimal and ddp_best"]
+    assert (row["ratio"], row["better"], row["share_of_link"]) == (
+        pytest.approx(ratio),
+        "ddp_best",
+        pytest.approx(share),
+    )
+    assert row["met"] is met
+    assert rows["bert_base-4, kway / better of optimal and ddp_best"]["met"]  # shown, not bound
 
 
 def test_real_computation_on_shared_cores_is_shown_and_not_bound(runs):

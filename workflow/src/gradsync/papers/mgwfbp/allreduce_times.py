@@ -18,6 +18,7 @@ from gradsync.errors import InputError
 from gradsync.measure import third_party
 from gradsync.papers.emulated import runs
 from gradsync.papers.mgwfbp import testbed
+from gradsync.papers.mgwfbp.emulation import as_on_its_testbed
 from gradsync.papers.table import Table
 from gradsync.settings import Settings
 
@@ -193,7 +194,7 @@ def _measured(path: Path) -> Iterator[Series]:
 def _emulated(settings: Settings, results: Path) -> Iterator[Series]:
     """What was timed on the testbed of one launch of each number of hosts, in seconds of what it stands for."""
     seen = set()
-    for launch in settings.emulated_of("mgwfbp"):
+    for launch in as_on_its_testbed(settings):
         path = results / "emulated" / launch.job / "allreduce.csv"
         if launch.ranks in seen or not runs(launch, results)[0]:
             continue

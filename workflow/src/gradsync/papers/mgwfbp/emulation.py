@@ -15,6 +15,11 @@ from gradsync.papers.testbed import Testbed
 from gradsync.settings import Emulation, Settings
 
 
+def as_on_its_testbed(settings: Settings) -> list[Emulation]:
+    """The launches that the figures show: not those of other shares of a link."""
+    return [launch for launch in settings.emulated_of("mgwfbp") if launch.flow_share is None]
+
+
 def stand_in(job: Emulation, settings: Settings, results: Path) -> StandIn:
     """Raises NotHereError where the authors' log of the model is missing."""
     state = third_party.status(results / "external")

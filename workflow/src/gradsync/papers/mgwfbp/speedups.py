@@ -16,6 +16,7 @@ import pandas as pd
 from gradsync.errors import InputError
 from gradsync.papers.emulated import NONE_HERE, runs
 from gradsync.papers.mgwfbp import simulated_testbed, testbed
+from gradsync.papers.mgwfbp.emulation import as_on_its_testbed
 from gradsync.papers.mgwfbp.simulated_testbed import PARAMETER_SERVER
 from gradsync.papers.table import Table, file, read
 from gradsync.results import Result
@@ -142,7 +143,7 @@ def _measured(model: str, settings: Settings, results: Path) -> Iterator[dict[st
 
 def _emulated(model: str, settings: Settings, results: Path) -> Iterator[dict[str, Any]]:
     """The emulated launches; a row that says why where there is none."""
-    launches = {launch.ranks: launch for launch in settings.emulated_of("mgwfbp") if launch.model == model}
+    launches = {launch.ranks: launch for launch in as_on_its_testbed(settings) if launch.model == model}
     for n in sorted({*testbed.NODES, *launches}):
         base = {"rung": "emulated", "model": model, "nodes": n, "assumption": ""}
         found, reason = runs(launches[n], results) if n in launches else ([], NONE_HERE)
