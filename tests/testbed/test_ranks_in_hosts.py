@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from test_testbed import made_of, netns, real
 from gradsync import topologies
 from gradsync.cli import main
 from gradsync.collectives import rounds
+from gradsync.costs.measured_contention import Contention
 from gradsync.errors import InputError
 from gradsync.runtime.launch import launch
 from gradsync.runtime.timing import PASSES, WARM_UP
@@ -102,6 +104,28 @@ def test_a_hierarchical_message_loads_the_link_of_a_node_as_its_topology_says(tm
     (load,) = set(expected[topology.link_kind() == topology.kinds.index("between")] / 4)
     for each in sent:  # in packets, whose headers take 5 % at most
         assert messages * load * size < each < 1.05 * messages * load * size + 50_000
+
+
+@real
+def test_each_lane_has_connections_of_its_own_with_a_limit_of_their_own(tmp_path):
+    rate, flow, size = 2e8, 1e8, 400_000
+    command = ["measure", "contention", "--lanes", "2", "--smallest", str(size // 2), "--largest", str(size)]
+    with made_of(cables(topologies.parse("switch:2")), rate, flow, lanes=2) as made:
+        launch([*command, "--output", str(tmp_path / "found.json")], 2, made)
+        asked = ["tc", "-n", made.namespace(0), "-s", "class", "show", "dev", "rail0"]
+        told = subprocess.check_output(asked, text=True)
+    sent = [int(found) for found in re.findall(r"class htb 1:\d+ parent 1:1 leaf.*\n Sent (\d+) bytes", told)]
+    alone, together = (
+        [point for point in Contention.load(tmp_path / "found.json").points if point.lanes == k and point.bytes == size]
+        for k in (1, 2)
+    )
+    # two ranks send each other the whole message, of which a full bucket may leave at once
+    limited = (size - int(namespaces.BURST.removesuffix("kb")) * 1024) * 8
+    assert min(alone[0].seconds) > limited / flow
+    assert min(together[0].seconds) > limited / min(flow, rate / 2)
+    # the first lane carries the messages that are alone, and its share of those at once
+    other, second, first = sorted(sent)
+    assert first > second > size * len(together[0].seconds) > other
 
 
 def measuring(tmp_path, ranks: int, testbed: str, collective: str) -> subprocess.Popen[str]:

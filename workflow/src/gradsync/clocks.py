@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 
 from gradsync.costs import Network
+from gradsync.costs.contention import capacity, host_seconds
 from gradsync.costs.interference import Interference
 from gradsync.errors import InputError
 from gradsync.plan import Collective, Local, Need, Plan, Ready
-from gradsync.progress import Clock, Cost, Factors, Side
+from gradsync.progress import Clock, Cost, Factors
+from gradsync.sharing import Side
 from gradsync.topologies import NO_LINK, Speeds, Topology
 from gradsync.workload import Workload
 
@@ -35,6 +37,8 @@ class NetworkClock(Clock):
         self.tables = {rank: tables[id(workload)] for rank, workload in workloads.items()}
         self.messages: dict[int, Cost] = {}
         self.slowdowns: dict[int, Factors] = {}
+        sums = network.costs.get("all_reduce")  # what is known of several messages at once is known of these
+        self.capacity = 1.0 if sums is None else capacity(sums)
 
     def _table(self, workload: Workload) -> tuple[Workload, dict[str, float], dict[str, float]]:
         backward = {layer.name: layer.backward_seconds for layer in workload.layers}
@@ -51,7 +55,7 @@ class NetworkClock(Clock):
         """Forward, backward and update seconds of the workload; adding costs gamma a byte; the rest nothing."""
         workload, forward, backward = self.tables[rank]
         if isinstance(operation, Ready):
-            return backward[operation.tensor]
+            return workload.backward_seconds if operation.tensor is None else backward[operation.tensor]
         if isinstance(operation, Need):
             if operation.layer is None:
                 return workload.forward_seconds
@@ -81,7 +85,13 @@ class NetworkClock(Clock):
         model = self.network.of(operation.kind if isinstance(operation, Collective) else "send")
         size = self._bytes(operation)
         startup = model.startup_seconds(size)
-        return Cost(startup, model.seconds(size) - startup)
+        host = min(host_seconds(model), startup)
+        # what is transferred is seconds of a message alone: it takes no less on a link that could carry several
+        return Cost(startup - host, model.seconds(size) - startup, 1.0, host)
+
+    def side(self, key: Any) -> Side:
+        """A rank's way out or in."""
+        return Side(self.capacity)
 
     def handover(self) -> float:
         """As measured with the interference."""
@@ -105,7 +115,7 @@ class LinksClock(NetworkClock):
     """Messages take the links of their routes; native collectives the time of the network's cost, and a ring's links.
 
     What is transferred is bytes: the capacity of a link is its bandwidth, and the seconds of a native collective are so
-    many bytes of the slowest of its links.
+    many bytes of the slowest of its links, of which it gets 1/capacity at most where its cost has one.
     """
 
     def __init__(
@@ -140,6 +150,7 @@ class LinksClock(NetworkClock):
     def _cost(self, operation: Any) -> Cost:
         if not isinstance(operation, Collective):
             return Cost(self.alpha, self._bytes(operation))
-        startup, seconds = super()._cost(operation)
+        cost = super()._cost(operation)
         links = self.around(operation.ranks or range(self.plan.ranks))
-        return Cost(startup, seconds * min((self.bandwidth[link] for link in links), default=1.0))
+        alone = min((self.bandwidth[link] for link in links), default=1.0) / self.capacity
+        return cost._replace(transfer=cost.transfer * alone, limit=alone)

@@ -11,24 +11,25 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
-from gradsync.progress import Factors, Flow, Progress, Side
+from gradsync.progress import Factors, Progress
+from gradsync.sharing import Flow, Side
 
 
 class _Computation(Flow):
     __slots__ = ("rank",)
 
-    def __init__(self, rank: int, seconds: float, done: Callable[[float], None]):
-        super().__init__(seconds, [], done)
+    def __init__(self, rank: int):
+        super().__init__([])
         self.rank = rank
 
 
 class _Message(Flow):
-    """In flight from its start-up on; it shares its `sides` once the start-up is over."""
+    """A single one, in flight from its start-up on; its `sides` are those of the stage that it is in."""
 
     __slots__ = ("factors", "ranks")
 
-    def __init__(self, ranks: tuple[int, ...], factors: Factors, startup: float, done: Callable[[float], None]):
-        super().__init__(startup, [], done)
+    def __init__(self, ranks: tuple[int, ...], factors: Factors):
+        super().__init__([])
         self.ranks, self.factors = ranks, factors
 
 
@@ -39,21 +40,25 @@ class InterferingProgress(Progress):
         super().__init__(*arguments, **options)
         self.computing: dict[int, dict[Flow, None]] = defaultdict(dict)
         self.in_flight: dict[int, dict[_Message, None]] = defaultdict(dict)
+        self.slowing: set[int] = set()  # ranks that compute: their messages have been told
 
     def _work(self, rank: int, seconds: float, now: float, done: Callable[[float], None]) -> None:
         if seconds <= 0.0:
             self._at(now, done)
             return
-        work = _Computation(rank, seconds, lambda time: self._worked(work, time, done))
-        work.since = now
+        work = _Computation(rank)
         self.computing[rank][work] = None
-        self._pace(work, now)
-        self._pace_all(self.in_flight[rank], now)
+        self._join(work, seconds, now, lambda time: self._worked(work, time, done))
+        if rank not in self.slowing:
+            self.slowing.add(rank)
+            self._pace_all(self.in_flight[rank], now)
 
     def _worked(self, work: _Computation, now: float, done: Callable[[float], None]) -> None:
         del self.computing[work.rank][work]
         done(now)  # what follows at once finds the messages as they were
-        self._pace_all(self.in_flight[work.rank], now)
+        if not self.computing[work.rank]:
+            self.slowing.discard(work.rank)
+            self._pace_all(self.in_flight[work.rank], now)
 
     def _transfer(
         self,
@@ -73,24 +78,34 @@ class InterferingProgress(Progress):
             for rank in ranks:
                 self._pace_all(self.computing[rank], time)
 
-        def started(time: float) -> None:
-            message.remaining, message.since, message.sides, message.done = cost.transfer, time, sides, arrived
-            self._begin(message, time)
+        def sent(time: float) -> None:
+            if cost.transfer <= 0.0:
+                arrived(time)
+                return
+            message.sides, message.limit = sides, cost.limit
+            self._join(message, cost.transfer, time, arrived)
 
-        message = _Message(ranks, self.clock.factors(op), cost.latency + latency, started)
-        message.since = now
+        def started(time: float) -> None:
+            message.sides = []  # a latency is shared with nobody
+            self._join(message, cost.latency + latency, time, sent)
+
+        message = _Message(ranks, self.clock.factors(op))
         for rank in ranks:
             self.in_flight[rank][message] = None
-        self._pace(message, now)
+        if cost.host:
+            message.sides = self._cores(ranks)
+            self._join(message, cost.host, now, started)
+        else:
+            started(now)
         for rank in ranks:
             self._pace_all(self.computing[rank], now)
 
     def _rate(self, flow: Flow) -> float:
         if isinstance(flow, _Computation):
             return 1.0 / max((message.factors.computation for message in self.in_flight[flow.rank]), default=1.0)
-        alone = super()._rate(flow)  # during its start-up it shares nothing
+        alone = super()._rate(flow)
         assert isinstance(flow, _Message)
-        return alone / flow.factors.communication if any(self.computing[rank] for rank in flow.ranks) else alone
+        return alone / flow.factors.communication if not self.slowing.isdisjoint(flow.ranks) else alone
 
     def _pace_all(self, flows: dict[Any, None], now: float) -> None:
         for flow in list(flows):

@@ -4,43 +4,36 @@ The loop knows the plan's rules (order of a lane, waits, matching of messages, a
 and nothing of values. Time comes from a `Clock`; with the zero clock the loop only finds an order or a deadlock.
 
 Transfers in flight at the same time share what they have in common (a rank's sending or receiving side, or the links
-of a network, as the clock says) equally by processor sharing of their transfer part; start-up latencies overlap. So no
-message is ever faster than its link.
+of a network, as the clock says) by processor sharing of their transfer part (`sharing.py`); start-up latencies overlap,
+what start-up costs the cores of a rank (`Cost.host`) is shared by its messages. So no message is ever faster than its
+link.
 """
 
 from __future__ import annotations
 
-import heapq
 from collections import defaultdict, deque
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from math import inf
 from typing import Any, NamedTuple
 
 from gradsync.plan import Collective, Plan, RecvAny, Reply, SharedAdd
 from gradsync.role_graph import RoleGraph
+from gradsync.sharing import Sharing, Side
 
 DEEPEST = 64  # starts of operations within one another
 
 
 class Cost(NamedTuple):
-    """One message: start-up latency in seconds, then transfer that shares the link, in what a side carries a second."""
+    """One message: start-up latency in seconds, then transfer that shares the link, in what a side carries a second.
+
+    No more than `limit` of it a second, on an idle link too. Before all that, `host` seconds of each rank's cores.
+    """
 
     latency: float
     transfer: float
-
-
-class Side:
-    """What messages share: it carries `capacity` of transfer a second and delays each message by `latency` seconds.
-
-    By default a side is a rank's way out or in and carries a second of transfer a second.
-    """
-
-    __slots__ = ("capacity", "flows", "latency")
-
-    def __init__(self, capacity: float = 1.0, latency: float = 0.0):
-        self.capacity, self.latency = capacity, latency
-        self.flows: dict[Flow, None] = {}  # in flight now, in order: ties are told apart alike
+    limit: float = inf
+    host: float = 0.0
 
 
 class Factors(NamedTuple):
@@ -101,17 +94,7 @@ class Outcome:
     stuck: list[tuple[int, int, int]]
 
 
-class Flow:
-    """Work whose rate changes: so much is `remaining`, at `rate` a second; `sides` is what it shares with others."""
-
-    __slots__ = ("done", "rate", "remaining", "sides", "since", "version")
-
-    def __init__(self, work: float, sides: list[Side], done: Callable[[float], None]):
-        self.remaining, self.sides, self.done = work, sides, done
-        self.rate, self.since, self.version = 0.0, 0.0, 0
-
-
-class Progress:
+class Progress(Sharing):
     """Runs `turns` turns of `plan` on `clock`.
 
     `ranks` may name fewer ranks where the plan is symmetric; `arrivals` {(rank, turn, operation): source} resolves
@@ -128,6 +111,7 @@ class Progress:
         arrivals: Mapping[tuple[int, int, str], int] | None = None,
         rendezvous: bool = False,
     ):
+        super().__init__()
         self.plan, self.turns, self.clock, self.arrivals, self.rendezvous = plan, turns, clock, arrivals, rendezvous
         self.ranks, self.handover = ranks or tuple(range(plan.ranks)), clock.handover()
         graphs = {role.name: RoleGraph(role.flat) for role in plan.roles}
@@ -136,8 +120,7 @@ class Progress:
         self.waits: dict[tuple[int, int], list[int]] = {}
         self.started: dict[tuple[int, int, int], float] = {}
         self.events: list[Event] = []
-        self.heap: list[tuple[float, int, Callable[[float], None]]] = []
-        self.sequence = self.nested = 0
+        self.nested = 0
         self.arrived: dict[tuple[str, int, tuple[int, ...]], list[tuple[int, int]]] = defaultdict(list)
         # (source, to, tag) -> the operations (rank, turn, index) that sent what is there
         self.inbox: dict[tuple[int, int, int], deque[tuple[int, int, int]]] = defaultdict(deque)
@@ -147,9 +130,10 @@ class Progress:
         self.source_of: dict[tuple[int, int, str], int] = {}
         self.locks: dict[str, deque[tuple[int, int, int]]] = defaultdict(deque)
         self.sides: dict[Hashable, Side] = {}
-        self.unsettled: dict[Side, None] = {}  # where flows have come or gone at this very time
         self.routes: dict[tuple[int, int, int], list[Side]] = {}
         self.groups: dict[tuple[int, ...], list[Side]] = {}
+        self.hosts: dict[int, Side] = defaultdict(Side)  # the cores of each rank that start its messages
+        self.starting: dict[tuple[int, ...], list[Side]] = {}
 
     def run(self) -> Outcome:
         """The whole run. A plan that is stuck returns with what never finished."""
@@ -157,9 +141,7 @@ class Progress:
             for index, waits in enumerate(self._turn(rank, 0)):
                 if waits == 0 and (rank, 0, index) not in self.started:
                     self._start(rank, 0, index, 0.0)
-        while self.heap:
-            now, _, action = heapq.heappop(self.heap)
-            action(now)
+        self._run()
         return Outcome(self.events, self._stuck())
 
     def _stuck(self) -> list[tuple[int, int, int]]:
@@ -182,10 +164,6 @@ class Progress:
             graph = self.graph[rank]
             waits = self.waits[rank, turn] = list(graph.waits if turn else graph.waits_first)
         return waits
-
-    def _at(self, time: float, action: Callable[[float], None]) -> None:
-        self.sequence += 1
-        heapq.heappush(self.heap, (time, self.sequence, action))
 
     def _release(self, rank: int, turn: int, done: int, same: list[int], following: list[int], now: float) -> None:
         """Operation `done` is over, which `same` of its turn and `following` of the next wait for."""
@@ -335,51 +313,16 @@ class Progress:
     ) -> None:
         """The message of `op` between `ranks` leaves; it needs `latency` more than its start-up."""
         cost = self.clock.message(op)
-        flow = Flow(cost.transfer, sides, done)
-        self._at(now + (cost.latency + latency), lambda time: self._begin(flow, time))
 
-    def _begin(self, flow: Flow, now: float) -> None:
-        if flow.remaining <= 0.0:
-            flow.done(now)
-            return
-        if not flow.sides:
-            self._pace(flow, now)
-            return
-        for side in flow.sides:
-            side.flows[flow] = None
-        self._share(flow, now)
+        def started(time: float) -> None:
+            self._at(time + (cost.latency + latency), sent)
 
-    def _share(self, changed: Flow, now: float) -> None:
-        """`changed` has come or gone: what it met is shared anew, once for all that happens at this time."""
-        if not self.unsettled:
-            self._at(now, self._settle)
-        self.unsettled.update(dict.fromkeys(changed.sides))
+        def sent(time: float) -> None:
+            self._begin(cost.transfer, sides, cost.limit, time, done)
 
-    def _settle(self, now: float) -> None:
-        """Give every flow the smallest of its shares of the sides it uses."""
-        sides, self.unsettled = self.unsettled, {}
-        for flow in dict.fromkeys(flow for side in sides for flow in side.flows):
-            self._pace(flow, now)
+        self._begin(cost.host, self._cores(ranks) if cost.host else [], inf, now, started)
 
-    def _rate(self, flow: Flow) -> float:
-        return min((side.capacity / len(side.flows) for side in flow.sides), default=1.0)
-
-    def _pace(self, flow: Flow, now: float) -> None:
-        """From now on `flow` goes at its new rate."""
-        flow.remaining -= (now - flow.since) * flow.rate
-        flow.since = now
-        flow.rate = self._rate(flow)
-        flow.version += 1
-        self._at(
-            now + max(flow.remaining, 0.0) / flow.rate,
-            partial(self._end, flow, flow.version),
-        )
-
-    def _end(self, flow: Flow, version: int, now: float) -> None:
-        if version != flow.version:
-            return  # its rate has changed since
-        flow.version += 1
-        for side in flow.sides:
-            side.flows.pop(flow, None)
-        self._share(flow, now)
-        flow.done(now)
+    def _cores(self, ranks: tuple[int, ...]) -> list[Side]:
+        if ranks not in self.starting:
+            self.starting[ranks] = [self.hosts[rank] for rank in ranks]
+        return self.starting[ranks]

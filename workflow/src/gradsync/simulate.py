@@ -1,6 +1,6 @@
 """Time a plan on a workload and a network: plan + costs -> trace.
 
-Shared links are shared (see `progress.py`), so no simulated time lies below `lower_bound_seconds`. With an
+Shared links are shared (see `sharing.py`), so no simulated time lies below `lower_bound_seconds`. With an
 interference, computation and messages slow one another down too (see `interfering.py`).
 
 Where a topology is given, collectives that are described by rounds are spelled out for all ranks and every message goes
@@ -18,6 +18,7 @@ import numpy as np
 
 from gradsync.clocks import LinksClock, NetworkClock
 from gradsync.costs import Network
+from gradsync.costs.contention import capacity
 from gradsync.costs.interference import Interference
 from gradsync.errors import InputError
 from gradsync.interfering import InterferingProgress
@@ -91,10 +92,13 @@ def _trace(plan: Plan, events: list[Any], turns: int) -> Trace:
 
 
 def lower_bound_seconds(workload: Workload, network: Network) -> float:
-    """No synchronous iteration is shorter: max(t_f + t_b, first ready + bytes on the wire / link rate) + update."""
+    """No synchronous iteration is shorter: max(t_f + t_b, first ready + bytes on the wire / link rate) + update.
+
+    The link's rate is that of a message alone times the capacity of the all-reduce's cost (`costs/contention.py`).
+    """
     cost = network.of("all_reduce")
     total = workload.bytes
-    wire = cost.seconds(total) - cost.startup_seconds(total)
+    wire = (cost.seconds(total) - cost.startup_seconds(total)) / capacity(cost)
     computed = workload.forward_seconds + workload.backward_seconds
     return max(computed, float(workload.ready_seconds()[0]) + wire) + workload.update_seconds
 

@@ -59,7 +59,39 @@ def speeds_of(text: str | None) -> Any:
 
 
 def costs(options: argparse.Namespace, ranks: int, scheme: Any) -> tuple[Any, Costs]:
-    """(workload, costs of a scheme's messages) from files, from the links of a topology, or from a measured cluster."""
+    """(workload, costs of a scheme's messages) from files, from the links of a topology, or from a measured cluster.
+
+    With --capacity or --contention, of several messages at once too.
+    """
+    workload, known = _costs_alone(options, ranks, scheme)
+    return workload, _at_once(options, ranks, scheme, known)
+
+
+def _at_once(options: argparse.Namespace, ranks: int, scheme: Any, known: Costs) -> Costs:
+    """The same, where --capacity or --contention says what several messages at once do; else as it is."""
+    from gradsync.collectives import NATIVE
+    from gradsync.costs import Network
+    from gradsync.costs.contention import Contended
+    from gradsync.costs.measured_contention import Contention
+
+    alone = known.all_reduce
+    if options.capacity is not None:
+        cost, notes = Contended(alone, options.capacity), []
+    elif options.contention:
+        if scheme.collective != NATIVE:
+            raise InputError(
+                f"--contention: all-reduces of the backend's own were measured, none of {scheme.collective!r}: "
+                "give --capacity"
+            )
+        fit = Contention.load(options.contention, ranks).fit()
+        cost, notes = fit.contended(alone), [f"contention {options.contention}: {note}" for note in fit.notes]
+    else:
+        return known
+    network = Network({**known.network.costs, "all_reduce": cost})
+    return Costs(cost, network, known.warnings + notes)
+
+
+def _costs_alone(options: argparse.Namespace, ranks: int, scheme: Any) -> tuple[Any, Costs]:
     from gradsync import clusters
     from gradsync.clusters import choice
     from gradsync.collectives import NATIVE

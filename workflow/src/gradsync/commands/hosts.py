@@ -23,7 +23,8 @@ def described(options: argparse.Namespace, numbers_of_ranks: Sequence[int]) -> D
         return None
     if options.device != "cpu":
         raise InputError("--testbed: hosts of a testbed have no GPUs: leave --device out")
-    found = description.read(options.testbed, options.rate, options.flow_rate)
+    lanes = options.lanes if getattr(options, "what", "") == "contention" else 1
+    found = description.read(options.testbed, options.rate, options.flow_rate, lanes)
     refuse_commands()
     for ranks in numbers_of_ranks:
         found.cables(ranks)

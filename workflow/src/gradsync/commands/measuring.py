@@ -13,7 +13,7 @@ from gradsync.errors import InputError
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any] | None:
-    """Measure this machine: layer times of a model, all-reduce times, or how much the two slow one another down.
+    """Measure this machine: layer times of a model, all-reduce times, alone or several at once, how much the two slow.
 
     Or count the operations of a model, which runs nothing; or time what a replayed workload really computes.
     """
@@ -26,7 +26,12 @@ def measure(options: argparse.Namespace) -> dict[str, Any] | None:
         return None
     _refuse_measurement(options)
     enter(options)
-    return _measured_allreduce(options) if options.what == "allreduce" else _measured_model(options)
+    match options.what:
+        case "allreduce":
+            return _measured_allreduce(options)
+        case "contention":
+            return _measured_contention(options)
+    return _measured_model(options)
 
 
 def _counted(options: argparse.Namespace) -> dict[str, Any]:
@@ -64,6 +69,9 @@ def _refuse_measurement(options: argparse.Namespace) -> None:
             raise InputError(f"--{key} {getattr(options, key)}: at least 1")
     if options.what == "allreduce":
         _refuse_collectives(options)
+    elif options.what == "contention":
+        if options.lanes < 2:
+            raise InputError(f"--lanes {options.lanes}: at least 2; gradsync measure allreduce measures one message")
     elif options.what != "replay":
         models.shape(options.model, options.size, options.batch)
     if options.what == "replay":
@@ -79,7 +87,7 @@ def _refuse_measurement(options: argparse.Namespace) -> None:
             options.largest_of_our_own = max(layer.bytes for layer in workload.layers)
     elif options.what == "interference":
         raise InputError("measure interference: --workload is needed: its sizes are those of the messages")
-    elif options.what == "allreduce" and options.smallest >= options.largest:
+    elif options.what in ("allreduce", "contention") and options.smallest >= options.largest:
         raise InputError(f"--smallest {options.smallest}: must be less than --largest {options.largest}")
 
 
@@ -134,6 +142,28 @@ def _measured_allreduce(options: argparse.Namespace) -> dict[str, Any]:
     return answer
 
 
+def _measured_contention(options: argparse.Namespace) -> dict[str, Any]:
+    from gradsync.costs.measured_contention import Contention
+    from gradsync.measure import contention
+    from gradsync.results import write_whole
+
+    (ranks,) = options.ranks
+    sizes = f"{options.smallest} to {options.largest} B"
+    print(f"measure contention: {ranks} ranks, 1 to {options.lanes} messages at once, {sizes}", file=sys.stderr)
+    _launch_measurement(options, ranks, options.output)
+    found = Contention.load(options.output)
+    if testbed := described(options, [ranks]):
+        found = found.model_copy(update={"provenance": {**found.provenance, "testbed": testbed.describe()}})
+        write_whole(options.output, found.to_json())
+    fit = found.fit(str(options.output))
+    answer = {**contention.answer(fit), "output": str(options.output)}
+    if options.json:
+        derived = {"gammas": [each._asdict() for each in fit.gammas], "residuals": [r._asdict() for r in fit.residuals]}
+        return {**answer, **derived, "provenance": found.provenance}
+    print(contention.columns(found, fit))
+    return answer
+
+
 def _launch_measurement(options: argparse.Namespace, ranks: int, output: Path) -> None:
     from gradsync.runtime.launch import launch
 
@@ -142,6 +172,8 @@ def _launch_measurement(options: argparse.Namespace, ranks: int, output: Path) -
     told = [part for key, value in given.items() if value is not None for part in (f"--{key}", str(value))]
     if options.what == "allreduce":
         told += ["--collective", *options.collective]
+    if options.what == "contention":
+        told += ["--lanes", str(options.lanes)]
     with hosts(described(options, [ranks]), ranks) as testbed:
         launch(["measure", options.what, *told], ranks, testbed)
 
@@ -167,6 +199,10 @@ def _measure_rank(options: argparse.Namespace) -> None:
                         getattr(options, "largest_of_our_own", options.largest),
                     )
                 )
+            case "contention":
+                from gradsync.measure import contention
+
+                text = contention.measure(options.smallest, options.largest, options.lanes, device).to_json()
             case "layers":
                 from gradsync.measure import layers
 

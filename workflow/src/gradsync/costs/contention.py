@@ -3,34 +3,55 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 from gradsync.costs import MessageCost
+from gradsync.errors import InputError
 
 
 @dataclass(frozen=True)
 class Contended:
     """The cost of a message alone, on a link that carries the transfer of `capacity` messages at full speed at a time.
 
-    1: a message alone fills the link. 1/0.6: a single connection gets 0.6 of it.
+    1: a message alone fills the link. 1/0.6: a single connection gets 0.6 of it. `host_seconds` of its start-up are the
+    cores' of a rank, which start one message after the other; the rest of it is latency, which overlaps.
+
+    Raises InputError for a capacity below 1 (several messages at once can't be slower than in turn by the link's doing)
+    and for negative `host_seconds`.
     """
 
     alone: MessageCost
     capacity: float
+    host_seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.capacity < inf:
+            raise InputError(
+                f"capacity {self.capacity:g}: must be finite and at least 1: a message alone gets no more than the link"
+            )
+        if not 0 <= self.host_seconds < inf:
+            raise InputError(f"host seconds {self.host_seconds:g}: must be finite and not negative")
 
     def seconds(self, size: Any) -> Any:
         """T_1(m)."""
         return self.alone.seconds(size)
 
     def startup_seconds(self, size: Any) -> Any:
-        """The part of T_1(m) that overlaps with other messages."""
+        """The part of T_1(m) that does not occupy the link; of it, `host_seconds` don't overlap with other messages."""
         return self.alone.startup_seconds(size)
 
     def describe(self) -> str:
         """The cost alone, and the capacity."""
-        return f"{self.alone.describe()}; the link carries {self.capacity:.3g} such messages at full speed"
+        host = f", {self.host_seconds:.3g} s of each start on the host" if self.host_seconds else ""
+        return f"{self.alone.describe()}; the link carries {self.capacity:.3g} such messages at full speed{host}"
 
 
 def capacity(cost: MessageCost) -> float:
     """Messages that the link of `cost` carries at full speed at a time; 1 where nothing is known of several."""
     return float(getattr(cost, "capacity", 1.0))
+
+
+def host_seconds(cost: MessageCost) -> float:
+    """Seconds of a rank's cores that each message takes to start; 0 where that is not known apart from its latency."""
+    return float(getattr(cost, "host_seconds", 0.0))

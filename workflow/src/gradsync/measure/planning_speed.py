@@ -1,8 +1,9 @@
 """How fast planning and simulating are, on synthetic networks of the papers' sizes; a program of its own.
 
 Targets (seconds on one core): 604 tensors (DenseNet-201) planned by `optimal` and by `mgwfbp`, 0.05 each; one iteration
-of 64 ranks with 161 tensors (ResNet-50), every rank simulated, 1. Ratios are to a fixed loop of plain Python in the
-same run, so that machines can be compared.
+of 64 ranks with 161 tensors (ResNet-50), every rank simulated, 1; 604 messages over 16 lanes that share a link,
+simulated until the period is steady, 0.1. Ratios are to a fixed loop of plain Python in the same run, so that machines
+can be compared.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from gradsync import schemes
-from gradsync.costs import alpha_beta
+from gradsync.costs import Network, alpha_beta
+from gradsync.costs.contention import Contended
 from gradsync.results import machine
 from gradsync.simulate import simulate
 from gradsync.workload import Layer, Workload
@@ -40,6 +42,8 @@ def measure() -> dict[str, Any]:
     network = alpha_beta.network(64, 45.26e-6, 8e-10)
     cost = network.of("all_reduce")
     plan = schemes.plan(schemes.Scheme(name="wfbp"), small, cost, 64)
+    lanes = schemes.plan(schemes.Scheme(name="wfbp", options={"lanes": 16}), big, cost, 64)
+    shared = Network({**network.costs, "all_reduce": Contended(cost, 1 / 0.6)})
     # workloads that differ by rank, so that no rank stands for the others
     each = {rank: small.model_copy(update={"forward_seconds": 0.1 + 1e-4 * rank}) for rank in range(64)}
 
@@ -50,6 +54,7 @@ def measure() -> dict[str, Any]:
         "optimal, 604 tensors": (planned("optimal"), 0.05),
         "mgwfbp, 604 tensors": (planned("mgwfbp"), 0.05),
         "one iteration of 64 ranks, 161 tensors, wfbp": (lambda: simulate(plan, each, network, turns=1), 1.0),
+        "604 messages over 16 lanes, until steady": (lambda: simulate(lanes, big, shared), 0.1),
         "a million additions in plain Python": (lambda: sum(range(1_000_000)), None),
     }
     seconds: dict[str, list[float]] = {name: [] for name in tasks}

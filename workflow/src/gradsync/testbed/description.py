@@ -55,14 +55,17 @@ class Description(BaseModel):
         return json.dumps(self.model_dump(exclude_none=True)) + "\n"
 
 
-def read(text: str, bits_per_second: float, flow_bits_per_second: float | None = None) -> Description:
-    """The testbed in a file (its name ends with .json), or of a topology with these rates.
+def read(text: str, bits_per_second: float, flow_bits_per_second: float | None = None, lanes: int = 1) -> Description:
+    """The testbed in a file (its name ends with .json), or of a topology with these rates and lanes.
 
     Raises InputError where the file is missing or describes none.
     """
     if not text.endswith(".json"):
         refuse_rate(bits_per_second, flow_bits_per_second)
-        return Description(topology=text, bits_per_second=bits_per_second, flow_bits_per_second=flow_bits_per_second)
+        refuse_lanes(lanes)
+        return Description(
+            topology=text, bits_per_second=bits_per_second, flow_bits_per_second=flow_bits_per_second, lanes=lanes
+        )
     try:
         return Description.model_validate_json(Path(text).read_text())
     except (OSError, UnicodeDecodeError) as error:

@@ -1,0 +1,209 @@
+"""Measure what several all-reduces at once take: the points of `costs/measured_contention.py`.
+
+Each lane has connections of its own, as when a plan is executed: a blocking thread on a processor, a queue on a GPU.
+1, 2, .. K lanes start an all-reduce of one size each at the same moment, and again once all of them are through; what
+counts is how long each takes, from its own start, mean over lanes and ranks. Sizes and numbers of lanes take turns in
+an order that each sweep draws anew, so that what disturbs the machine for a while disturbs no k or size more than
+others.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+from gradsync.costs.contention_fit import Fit
+from gradsync.costs.measured_contention import Contention, Point
+from gradsync.errors import RunError
+from gradsync.measure.allreduce import sizes
+from gradsync.runtime.devices import PROCESSOR, Device
+from gradsync.runtime.group import Groups, settle
+from gradsync.runtime.hosts import machines
+from gradsync.schedules import DEFAULT_LANE
+
+SWEEPS = 7
+SECONDS_A_POINT = 0.06  # and sweep
+REPEATS = (3, 60)  # a point and sweep: fewest and most
+LONG_SECONDS = 0.5  # a message that takes so long is timed once a sweep
+WARM_UP = 2
+
+
+class Side(Protocol):
+    """Lanes of this rank: starts one message of each of the first `lanes` at once, so many times over."""
+
+    def seconds(self, lanes: int, size: int, count: int) -> list[float]:
+        """Of every message."""
+
+
+def measure(smallest: int, largest: int, lanes: int, device: Device = PROCESSOR) -> Contention:
+    """The times of the running ranks, the same on all of them; collective over at least two.
+
+    Raises RunError where the backend gives no connections for a lane.
+    """
+    groups, ranks = Groups(device), dist.get_world_size()
+    names = [f"{DEFAULT_LANE}{number}" for number in range(lanes)]
+    everyone = tuple(range(ranks))
+    for number, name in enumerate(names):
+        try:
+            groups.add(name, everyone)
+        except RuntimeError as error:
+            raise RunError(
+                f"rank {dist.get_rank()}: {device.backend} made connections for {number} lane(s), not for {name!r} of "
+                f"{lanes}: {str(error).splitlines()[0]}: take fewer --lanes"
+            ) from None
+    every = sizes(smallest, largest)
+    connections = [groups.of(name, everyone) for name in names]
+    side: Side = (_Queues if device.queued else _Threads)(
+        device, connections, every[-1], [groups.queue(n) for n in names]
+    )
+    points = [(k, size) for k in range(1, lanes + 1) for size in every]
+    for k, size in points:  # the first ones pay for memory and connections
+        side.seconds(k, size, 1)
+    alone = _of_all_ranks([float(np.mean(side.seconds(k, size, WARM_UP))) for k, size in points])
+    counts = [_count(seconds) for seconds in alone]
+    _say(f"{len(points)} points, {SWEEPS} sweeps of about {sum(np.multiply(counts, alone)):.1f} s")
+    found: list[list[float]] = [[] for _ in points]
+    for sweep in range(SWEEPS):
+        begun = time.perf_counter()
+        ours = [0.0] * len(points)
+        for number in np.random.default_rng(sweep).permutation(len(points)).tolist():
+            settle(device)
+            k, size = points[number]
+            ours[number] = float(np.mean(side.seconds(k, size, counts[number])))
+        for times, seconds in zip(found, _of_all_ranks(ours), strict=True):
+            times.append(seconds)
+        _say(f"sweep {sweep + 1} of {SWEEPS}: {time.perf_counter() - begun:.1f} s")
+    groups.close()
+    return Contention(
+        ranks=ranks,
+        points=tuple(
+            Point(lanes=k, bytes=size, seconds=tuple(times)) for (k, size), times in zip(points, found, strict=True)
+        ),
+        provenance={
+            "measured": f"{SWEEPS} sweeps of {min(counts)} to {max(counts)} repeats a point, points in random order",
+            "threads": torch.get_num_threads(),
+            "torch": torch.__version__,
+            **machines(),
+            **device.provenance(),
+        },
+    )
+
+
+def _count(seconds: float) -> int:
+    return 1 if seconds > LONG_SECONDS else int(np.clip(SECONDS_A_POINT / seconds, *REPEATS))
+
+
+def _of_all_ranks(seconds: Sequence[float]) -> list[float]:
+    """The mean of the ranks'."""
+    total = torch.tensor(seconds, dtype=torch.float64)
+    dist.all_reduce(total)
+    return (total / dist.get_world_size()).tolist()
+
+
+def _say(text: str) -> None:
+    if dist.get_rank() == 0:
+        print(f"measure contention: {text}", file=sys.stderr, flush=True)
+
+
+class _Threads:
+    """A blocking thread a lane; they meet before each message."""
+
+    def __init__(self, device: Device, groups: Sequence[dist.ProcessGroup], largest: int, queues: Sequence[Any]):
+        self.groups = groups
+        self.buffers = [torch.zeros(largest // 4) for _ in groups]
+
+    def seconds(self, lanes: int, size: int, count: int) -> list[float]:
+        meeting = threading.Barrier(lanes)
+
+        def lane(number: int) -> list[float]:
+            buffer, found = self.buffers[number][: size // 4], []
+            try:
+                for _ in range(count):
+                    meeting.wait()
+                    start = time.perf_counter()
+                    dist.all_reduce(buffer, group=self.groups[number])
+                    found.append(time.perf_counter() - start)
+            except BaseException:
+                meeting.abort()  # or the others would wait for this one
+                raise
+            return found
+
+        with ThreadPoolExecutor(lanes) as pool:
+            running = [pool.submit(lane, number) for number in range(lanes)]
+        with suppress(StopIteration):  # a lane that failed, before those that only waited for it
+            raise next(e for e in (each.exception() for each in running) if e and not _broken(e))
+        return [seconds for each in running for seconds in each.result()]
+
+
+def _broken(error: BaseException) -> bool:
+    return isinstance(error, threading.BrokenBarrierError)
+
+
+class _Queues:
+    """A queue a lane; all wait for one mark before each message, and the next mark for all of them."""
+
+    def __init__(self, device: Device, groups: Sequence[dist.ProcessGroup], largest: int, queues: Sequence[Any]):
+        self.device, self.groups, self.queues = device, groups, queues
+        self.buffers = [torch.zeros(largest // 4, device=device.torch_device) for _ in groups]
+
+    def seconds(self, lanes: int, size: int, count: int) -> list[float]:
+        stamps = []
+        for _ in range(count):
+            begin, ends = self.device.mark(), []
+            for number in range(lanes):
+                with self.device.on(self.queues[number]):
+                    self.device.wait(begin)
+                    start = self.device.mark()
+                    dist.all_reduce(self.buffers[number][: size // 4], group=self.groups[number])
+                    ends.append(self.device.mark())
+                    stamps.append((start, ends[-1]))
+            for end in ends:
+                self.device.wait(end)
+        settle(self.device)
+        return [self.device.seconds(start, end) for start, end in stamps]
+
+
+def columns(found: Contention, fit: Fit) -> str:
+    """What people read: a message's time by size and number at once, bandwidth of all together, gamma, the model."""
+    rows: list[tuple[str, ...]] = [
+        ("size", "at once", "time", "algbw of all", "gamma", "95 % low", "high", "model"),
+        ("(B)", "", "(us)", "(GB/s)", "", "", "", "error"),
+    ]
+    gammas = {(each.lanes, each.bytes): each for each in fit.gammas}
+    errors = {(each.lanes, each.bytes): each.relative for each in fit.residuals}
+    for point in sorted(found.points, key=lambda point: (point.bytes, point.lanes)):
+        gamma = gammas.get((point.lanes, point.bytes))
+        derived: tuple[str, ...] = ("", "", "")
+        if gamma:
+            value = gamma.gamma
+            cells = value or ("none", None, None)
+            derived = tuple(f"{cell:.3f}" if isinstance(cell, float) else cell or "" for cell in cells)
+        rows.append(
+            (
+                *(f"{point.bytes}", f"{point.lanes}", f"{point.mean * 1e6:.1f}"),
+                f"{point.lanes * point.bytes / point.mean / 1e9:.3f}",
+                *derived,
+                f"{errors[point.lanes, point.bytes]:+.1%}" if gamma else "",
+            )
+        )
+    return "\n".join("".join(f"{cell:>14}" for cell in row) for row in rows)
+
+
+def answer(fit: Fit) -> dict[str, Any]:
+    """What the points say, for the result of the command."""
+    return {
+        "capacity": fit.capacity._asdict(),
+        "host_seconds": fit.host_seconds._asdict(),
+        "alone": fit.alone.describe(),
+        "model_mean_residual": fit.mean_residual,
+        "notes": list(fit.notes),
+    }
