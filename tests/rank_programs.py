@@ -107,6 +107,52 @@ def gpu_schedules(rank: int, ranks: int) -> dict[str, Any]:
     return found
 
 
+MICRO_BATCHES: list[dict[str, Any]] = [
+    {"accumulate": accumulate, "clip_norm": clip} for accumulate in (1, 3) for clip in (None, 0.3)
+]
+
+
+def micro_batches(rank: int, ranks: int) -> dict[tuple[str, int], Any]:
+    """(schedule or DDP, number of the case) -> parameters after steps of several micro-batches, clipped and not."""
+    groups, queued = Groups(), Groups(QueuedProcessor())
+    found: dict[tuple[str, int], Any] = {}
+    for number, case in enumerate(MICRO_BATCHES):
+        for name in ("wfbp", "mgwfbp", "single"):
+            found[name, number] = _train(small_model.plan(name, ranks, **case), rank, groups)
+        found["ring", number] = _train(small_model.plan("mgwfbp", ranks, "ring", **case), rank, groups)
+        found["queued", number] = _train(small_model.plan("mgwfbp", ranks, **case), rank, queued)
+        model = small_model.build()
+        forward = small_model.forward(model, rank)
+        peer = StockDDP(
+            *(Peer(name="ddp"), forward, lambda turn: small_model.sample(rank, turn), {}, groups),
+            lr=small_model.LR,
+            momentum=small_model.MOMENTUM,
+            **case,
+        )
+        peer.run(small_model.TURNS)
+        plan = small_model.plan("wfbp", ranks)
+        found["ddp", number] = torch.cat([peer.parameters()[tensor.name] for tensor in plan.tensors]).numpy().copy()
+        found["losses", number] = list(peer.losses)
+    case = {"accumulate": 3, "clip_norm": 0.5}  # batch normalisation: its statistics are sent once a step
+    plan = real.plan("mgwfbp", "resnet8", ranks, **case)
+    found["resnet8", 0] = _train_real(plan, "resnet8", rank, groups, torch.float64, real.TURNS)
+    network = real.build("resnet8")
+    peer = StockDDP(
+        *(Peer(name="ddp"), real.forward(network, rank), lambda number: real.sample("resnet8", rank, number)),
+        *({}, groups),
+        lr=real.LR,
+        momentum=real.MOMENTUM,
+        **case,
+    )
+    syncs, sync = [], peer.ddp._sync_buffers
+    peer.ddp._sync_buffers = lambda: (syncs.append(peer.turn), sync())
+    peer.run(real.TURNS)
+    found["resnet8 of ddp", 0], found["resnet8 of ddp", 1] = real.trained(network), len(syncs)
+    groups.close()
+    queued.close()
+    return found
+
+
 def _train(plan: Plan, rank: int, groups: Groups) -> np.ndarray:
     executor, device = prepare(plan, rank, groups), groups.device
     model = small_model.build().to(device.torch_device)
@@ -116,7 +162,7 @@ def _train(plan: Plan, rank: int, groups: Groups) -> np.ndarray:
         images, labels = small_model.sample(rank, turn)
         return device.put(images), device.put(labels)
 
-    compute = ModelCompute(small_model.forward(model, rank), sample, queued=device.queued)
+    compute = ModelCompute(small_model.forward(model, rank), sample, queued=device.queued, passes=plan.passes)
     executor.run(small_model.TURNS, compute)
     compute.settle()
     compute.close()
@@ -179,7 +225,9 @@ def _train_real(
     bind(model, plan, executor.buffers["parameter"])
     if "statistics" in executor.buffers:
         bind_statistics(model, executor.buffers["statistics"])
-    compute = ModelCompute(real.forward(model, rank), lambda turn: real.sample(name, rank, turn, dtype))
+    compute = ModelCompute(
+        *(real.forward(model, rank), lambda number: real.sample(name, rank, number, dtype)), passes=plan.passes
+    )
     executor.run(turns, compute)
     compute.close()
     return real.trained(model)

@@ -80,10 +80,10 @@ def options(schedule: str, name: str) -> dict[str, Any]:
     return {key: small for key in schedules.options(schedule) if key.endswith("_bytes")}
 
 
-def plan(schedule: str, name: str, ranks: int, dtype: str = "float32") -> Plan:
+def plan(schedule: str, name: str, ranks: int, dtype: str = "float32", **how: Any) -> Plan:
     workload = load(name, dtype)
     chosen = schedules.messages(schedule, workload, COST, options(schedule, name))
-    return ssgd.plan(schedule, workload, chosen, ranks, lr=LR, momentum=MOMENTUM)
+    return ssgd.plan(schedule, workload, chosen, ranks, lr=LR, momentum=MOMENTUM, **how)
 
 
 def reference(name: str, ranks: int, turns: int, dtype: torch.dtype) -> dict[str, np.ndarray]:

@@ -62,9 +62,9 @@ def options(schedule: str) -> dict[str, Any]:
     return {key: small for key in schedules.options(schedule) if key.endswith("_bytes")}
 
 
-def plan(schedule: str, ranks: int, algorithm: str = NATIVE) -> Plan:
+def plan(schedule: str, ranks: int, algorithm: str = NATIVE, **how: Any) -> Plan:
     chosen = schedules.messages(schedule, load(), COST, options(schedule))
-    return ssgd.plan(schedule, load(), chosen, ranks, algorithm=algorithm, lr=LR, momentum=MOMENTUM)
+    return ssgd.plan(schedule, load(), chosen, ranks, algorithm=algorithm, lr=LR, momentum=MOMENTUM, **how)
 
 
 def composed() -> dict[str, schemes.Scheme]:
@@ -99,16 +99,24 @@ def first(plan: Plan) -> np.ndarray:
     return np.concatenate([parameters[tensor.name].detach().reshape(-1).numpy() for tensor in plan.tensors])
 
 
-def reference(ranks: int, *, whole_batch: bool = False) -> dict[str, np.ndarray]:
-    """Plain torch: gradients of the shards in turn, averaged (or of all samples at once), then SGD with momentum."""
+def reference(
+    ranks: int, *, whole_batch: bool = False, accumulate: int = 1, clip: float | None = None
+) -> dict[str, np.ndarray]:
+    """Plain torch: gradients of the shards in turn, averaged (or of all samples at once), then SGD with momentum.
+
+    With `accumulate` a turn has so many shards of each rank.
+    """
     model = build()
     optimizer = torch.optim.SGD(model.parameters(), lr=LR, momentum=MOMENTUM)
     for turn in range(TURNS):
-        shards = [sample(rank, turn) for rank in range(ranks)]
+        numbers = range(turn * accumulate, (turn + 1) * accumulate)
+        shards = [sample(rank, number) for rank in range(ranks) for number in numbers]
         if whole_batch:
             shards = [(torch.cat([x for x, _ in shards]), torch.cat([y for _, y in shards]))]
         optimizer.zero_grad()
         for x, y in shards:
             (nn.functional.cross_entropy(model(x), y) / len(shards)).backward()
+        if clip is not None:
+            nn.utils.clip_grad_norm_(model.parameters(), clip)
         optimizer.step()
     return {name: parameter.detach().numpy() for name, parameter in model.named_parameters()}

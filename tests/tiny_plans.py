@@ -446,8 +446,8 @@ def synchronous_reference(
     parameter = start(elements)
     members = range(first_rank, first_rank + ranks)
     for turn in range(turns):
-        for _ in range(steps_a_turn):
-            parameter = parameter - LR * np.mean([pull(rank, turn, parameter) for rank in members], axis=0)
+        for number in range(turn * steps_a_turn, (turn + 1) * steps_a_turn):
+            parameter = parameter - LR * np.mean([pull(rank, number, parameter) for rank in members], axis=0)
     return parameter
 
 

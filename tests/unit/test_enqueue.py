@@ -1,5 +1,7 @@
 """The executor of devices that queue their work, on a processor that keeps account of queues, marks and waits."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -28,7 +30,11 @@ def computing(executor: Executor) -> ModelCompute:
     model = real.build("resnet8", torch.float32)
     bind(model, executor.plan, executor.buffers["parameter"])
     bind_statistics(model, executor.buffers["statistics"])
-    return ModelCompute(real.forward(model, 0), lambda turn: real.sample("resnet8", 0, turn, torch.float32))
+
+    def sample(number: int) -> tuple[torch.Tensor, torch.Tensor]:
+        return real.sample("resnet8", 0, number, torch.float32)
+
+    return ModelCompute(real.forward(model, 0), sample, passes=executor.plan.passes)
 
 
 def trained(executor: Executor) -> ModelCompute:
@@ -38,16 +44,17 @@ def trained(executor: Executor) -> ModelCompute:
     return compute
 
 
-def planned(schedule: str, wire: str = "") -> Plan:
+def planned(schedule: str, wire: str = "", **how: Any) -> Plan:
     load = real.load("resnet8")
     chosen = schedules.messages(schedule, load, real.COST, real.options(schedule, "resnet8"))
-    return ssgd.plan(schedule, load, chosen, 1, lr=real.LR, momentum=real.MOMENTUM, wire=wire)
+    return ssgd.plan(schedule, load, chosen, 1, lr=real.LR, momentum=real.MOMENTUM, wire=wire, **how)
 
 
 PLANS = {
     **{name: planned(name) for name in schedules.names()},
     "narrow": planned("wfbp", "float16"),
     "two lanes": small_model.two_lanes(planned("wfbp")),
+    "micro-batches": planned("mgwfbp", accumulate=3, clip_norm=0.1),
 }
 
 

@@ -29,3 +29,13 @@ def test_hours_follow_from_the_assumptions():
     assert two.seconds == pytest.approx(120 + two.iterations * (3 * 8 * operations / 1e12 + 4 * parameters / 1e9))
     assert four.seconds == pytest.approx(120 + two.iterations * (3 * 8 * operations / 1e12 + 6 * parameters / 1e9))
     assert four.gpu_hours == pytest.approx(4 * four.seconds / 3600)
+
+
+def test_micro_batches_compute_more_and_send_as_much():
+    launch = {"model": "resnet50", "ranks": 2, "batch": 8, "accumulate": 4, "data": "cifar10", "epochs": 1}
+    chosen = {"schemes": ["wfbp"], "references": False, "profile_iterations": 0}
+    told = {"version": 1, "name": "a", "training": [launch | chosen], "estimate": {"teraflops": 1, "gigabits": 8}}
+    (found,) = gpu_hours.estimate(settings.parse(told, "here"))
+    operations, parameters = gpu_hours.cost("resnet50", None)
+    assert found.iterations == 50_000 // (8 * 4 * 2)
+    assert found.seconds == pytest.approx(120 + found.iterations * (3 * 32 * operations / 1e12 + 4 * parameters / 1e9))

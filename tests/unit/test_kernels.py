@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from gradsync.kernels import KERNELS
-from gradsync.runtime.kernels import EXECUTED, sgd_scaled, sgd_scaled_unread
+from gradsync.runtime.kernels import EXECUTED, NORM_ELEMENTS, sgd, sgd_clipped_unread, sgd_scaled, sgd_scaled_unread
 
 ELEMENTS = 37
 SCALE = 1 / 3  # of a sum over three ranks
@@ -30,7 +30,9 @@ def both(name, reads, writes, executed=None, **arguments):
 
 def test_every_kernel_of_the_vocabulary_can_be_executed():
     assert EXECUTED.keys() == KERNELS.keys()
-    assert {name for name in EXECUTED if EXECUTED[name] is not KERNELS[name]} == {"sgd", "sgd_scaled", "cast"}
+    assert {name for name in EXECUTED if EXECUTED[name] is not KERNELS[name]} == {
+        *("sgd", "sgd_scaled", "cast", "norm")
+    }
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -49,6 +51,58 @@ def test_sgd_is_torchs_optimizer(momentum, dtype):
         expected.grad = torch.from_numpy(gradient * SCALE).to(expected.dtype)
         optimizer.step()
         np.testing.assert_allclose(writes[0], expected.detach().numpy(), rtol=enough, atol=enough)
+
+
+# Clipping
+
+
+@pytest.mark.parametrize("kernel", [sgd, sgd_clipped_unread])  # of processors, and of GPUs
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+@pytest.mark.parametrize("clip", [0.5, 1.9, 100.0])  # always, at some steps, never
+def test_clipping_is_torchs(clip, momentum, kernel):
+    expected = torch.nn.Parameter(torch.from_numpy(random(99, "float64")))
+    optimizer = torch.optim.SGD([expected], lr=0.1, momentum=momentum)
+    writes = [random(99, "float64"), np.zeros(ELEMENTS)][: 2 if momentum else 1]
+    clipped = []
+    for turn in range(4):
+        gradient = random(turn, "float64")
+        ((norm,), (executed_norm,)) = both("norm", [gradient], [np.zeros(1)])
+        np.testing.assert_allclose(executed_norm, norm, rtol=1e-13)
+        rates = {"lr": 0.1, "momentum": momentum, "scale": SCALE, "clip": clip}
+        writes, executed = both("sgd", [gradient, norm], writes, kernel, **rates)
+        for one, other in zip(writes, executed, strict=True):
+            np.testing.assert_allclose(other, one, rtol=1e-12)
+        expected.grad = torch.from_numpy(gradient * SCALE)
+        clipped.append(float(torch.nn.utils.clip_grad_norm_([expected], clip)) > clip)
+        optimizer.step()
+        np.testing.assert_allclose(writes[0], expected.detach().numpy(), rtol=1e-12)
+    assert {0.5: all(clipped), 1.9: 0 < sum(clipped) < 4, 100.0: not any(clipped)}[clip]
+
+
+@pytest.mark.parametrize("kernel", [sgd_scaled, sgd_scaled_unread])
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_what_is_clipped_is_the_gradient_without_its_loss_scale(momentum, kernel):
+    loss_scale = 1024.0
+    state = [random(99, "float64"), random(98, "float64")][: 2 if momentum else 1]
+    rates = {"lr": 0.1, "momentum": momentum, "scale": SCALE, "clip": 0.5}
+    gradient = random(0, "float64")
+    plain, _ = both("sgd", [gradient, np.array([np.linalg.norm(gradient)])], state, **rates)
+    for spoilt in (False, True):
+        scaled = gradient * loss_scale
+        scaled[3] = np.inf if spoilt else scaled[3]
+        reads = [scaled, np.array([np.linalg.norm(scaled)])]
+        ours, executed = both("sgd_scaled", reads, [*state, np.array([loss_scale, 0, 0])], kernel, **rates)
+        for one, other, expected in zip(ours, executed, state if spoilt else plain, strict=False):
+            np.testing.assert_allclose(one, expected, rtol=1e-12)
+            np.testing.assert_allclose(other, expected, rtol=1e-12)
+        assert tuple(ours[-1]) == tuple(executed[-1]) == ((512.0, 0, 1) if spoilt else (loss_scale, 1, 0))
+
+
+def test_the_norm_of_a_long_gradient_is_not_rounded_away():
+    gradient = torch.from_numpy(np.random.default_rng(0).normal(size=16 * NORM_ELEMENTS + 5).astype("float32"))
+    found = torch.zeros(1)
+    EXECUTED["norm"]([gradient], [found])
+    assert float(found) == pytest.approx(float(gradient.double().norm()), rel=1e-5)
 
 
 # Loss scaling: what the gradient of each step holds besides numbers, and (loss scale, good steps, skipped) after it

@@ -113,6 +113,9 @@ def test_an_unknown_key_is_named_wherever_it_is(place):
         ("training.0.lr", 0, r"training\.0\.lr: "),
         ("training.0.lr", float("nan"), r"training\.0\.lr: "),
         ("training.0.momentum", 1.0, r"training\.0\.momentum: "),
+        ("training.0.accumulate", 0, r"training\.0\.accumulate: "),
+        ("training.0.clip_norm", 0.0, r"training\.0\.clip_norm: "),
+        ("training.0.clip_norm", float("inf"), r"training\.0\.clip_norm: "),
         (
             "training.0.schemes",
             ["wfbp", "nosuch"],

@@ -15,7 +15,7 @@ rule counted:
     params:
         model=lambda wildcards: flags(JOBS[wildcards.job], "model", "size", "batch"),
         teraflops=SETTINGS.estimate.teraflops,
-        code=code("measure/operations.py", "runtime/models.py", "workload.py"),
+        code=code("measure/operations.py", "runtime/models", "workload.py"),
     shell:
         "python -m gradsync measure operations {params.model} --teraflops {params.teraflops} --output {output.workload}"
         " >{log} 2>&1 || {{ cat {log} >&2; exit 1; }}"
@@ -34,7 +34,7 @@ rule counted_model:
     localrule: True
     threads: 1
     params:
-        code=code("measure/operations.py", "runtime/models.py", "workload.py"),
+        code=code("measure/operations.py", "runtime/models", "workload.py"),
     shell:
         "python -m gradsync measure operations --model {wildcards.model} --batch 1 --teraflops 1 --output {output}"
         " >{log} 2>&1 || {{ cat {log} >&2; exit 1; }}"
@@ -55,7 +55,9 @@ rule plan_counted:
     threads: 1
     params:
         training=lambda wildcards: flags(
-            JOBS[wildcards.job], "ranks", "lr", "momentum", "precision", "statistics"
+            JOBS[wildcards.job],
+            *("ranks", "lr", "momentum", "accumulate", "clip_norm"),
+            *("precision", "statistics"),
         ),
         links=f"alpha=0,bandwidth={SETTINGS.estimate.gigabits * 1e9 / 8:g}",
         nodes=f"--ranks-a-node {RANKS_A_NODE}" if RANKS_A_NODE else "",

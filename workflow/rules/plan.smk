@@ -15,7 +15,9 @@ rule plan:
     threads: 1
     params:
         training=lambda wildcards: flags(
-            JOBS[wildcards.job], "ranks", "lr", "momentum", "precision", "statistics"
+            JOBS[wildcards.job],
+            *("ranks", "lr", "momentum", "accumulate", "clip_norm"),
+            *("precision", "statistics"),
         ),
         nodes=f"--ranks-a-node {RANKS_A_NODE}" if RANKS_A_NODE else "",
         code=code(*PLANNING),

@@ -26,8 +26,8 @@ rule train:
         training=lambda wildcards: flags(
             JOBS[wildcards.job],
             *("model", "size", "data", "data_folder", "batch", "epochs", "iterations"),
-            *("block", "lr", "momentum", "precision", "statistics", "conformance"),
-            *("checkpoint_seconds", "paper"),
+            *("block", "lr", "momentum", "accumulate", "clip_norm", "precision"),
+            *("statistics", "conformance", "checkpoint_seconds", "paper"),
         ),
         seeds=lambda wildcards: " ".join(map(str, JOBS[wildcards.job].seeds)),
         references=lambda wildcards: (

@@ -247,9 +247,10 @@ def _gradients(plan: Plan, role: Role) -> None:
     ready = [op for op in role.flat if isinstance(op, Ready)]
     if not ready:
         return
+    _passes(plan, role)
     produced = {op.tensor for op in ready}
     for tensor in plan.tensors:
-        if tensor.name not in produced:
+        if tensor.name not in produced and None not in produced:
             _fail(plan, f"missing gradient: no operation makes {tensor.name!r} ready in role {role.name!r}", role, (0,))
     used = [
         (ref.start, ref.stop)
@@ -266,8 +267,36 @@ def _gradients(plan: Plan, role: Role) -> None:
         position = max(position, stop)
     if position < plan.tensors[-1].stop:
         tensor = next(tensor for tensor in plan.tensors if tensor.stop > position)
-        step = next(i for i, op in enumerate(role.flat) if isinstance(op, Ready) and op.tensor == tensor.name)
+        step = next(i for i, op in enumerate(role.flat) if isinstance(op, Ready) and op.tensor in (tensor.name, None))
         _fail(plan, f"missing gradient: {tensor.name!r} is made ready and nothing uses it", role, (step,))
+
+
+def _passes(plan: Plan, role: Role) -> None:
+    """What makes all gradients ready is alone in its pass; none takes the place of one that nothing has used."""
+    whole = plan.tensors[-1].stop
+    waiting: dict[str, tuple[int, int]] = {}  # tensor -> its range; written, and not read since
+    for step, op in enumerate(role.flat):
+        if not isinstance(op, Ready):
+            for ref in op.reads:
+                if ref.buffer == GRADIENT and waiting:
+                    waiting = {
+                        name: (start, stop)
+                        for name, (start, stop) in waiting.items()
+                        if stop <= ref.start or ref.stop <= start
+                    }
+            continue
+        if op.tensor is None:
+            others = [name for name, number in role.pass_of.items() if number == role.pass_of[op.name]]
+            if [ref[1:3] for ref in op.writes] != [(0, whole)] or any(
+                isinstance(other, Ready) and other is not op and other.name in others for other in role.flat
+            ):
+                problem = f"{op.name!r}: what makes all gradients ready writes all of them, and is alone in its pass"
+                _fail(plan, problem, role, (step,))
+        names = [op.tensor] if op.tensor is not None else list(plan.tensor)
+        if not op.adds and (lost := next((name for name in names if name in waiting), None)):
+            problem = f"lost gradient: {op.name!r} takes the place of that of {lost!r}, which nothing has used"
+            _fail(plan, problem, role, (step,))
+        waiting |= {name: (plan.tensor[name].start, plan.tensor[name].stop) for name in names if name in plan.tensor}
 
 
 def _run_through(plan: Plan) -> None:

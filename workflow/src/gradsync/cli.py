@@ -80,6 +80,7 @@ def _parser() -> argparse.ArgumentParser:
     plan.add_argument("--option", action="append", default=[], metavar="KEY=VALUE", help="an option of the schedule")
     plan.add_argument("--lr", type=float, default=0.01, help="learning rate of the planned update")
     plan.add_argument("--momentum", type=float, default=0.0, help="momentum of the planned update")
+    _steps(plan)
     _precision_and_statistics(plan)
     plan.add_argument("--output", type=Path, metavar="PLAN.json", help="write the plan")
     plan.add_argument("--prediction", type=Path, metavar="FILE.json", help="write what is printed with --json")
@@ -135,6 +136,7 @@ def _parser() -> argparse.ArgumentParser:
     train.add_argument("--block", type=int, default=6, help="iterations before the next contender has its turn")
     train.add_argument("--lr", type=float, default=0.02, help="learning rate (--plan has its own; peers take it)")
     train.add_argument("--momentum", type=float, default=0.9, help="as --lr")
+    _steps(train)
     _precision_and_statistics(train)
     train.add_argument("--seed", type=int, nargs="+", default=[0], help="one training of every contender for each")
     train.add_argument("--reference", default="wfbp", metavar="NAME", help="what ratios are to")
@@ -152,7 +154,7 @@ def _parser() -> argparse.ArgumentParser:
     export.add_argument("plan", metavar="PLAN.json")
 
     measure = command(commands.measure)
-    measure.add_argument("what", choices=["layers", "allreduce", "interference", "operations", "replay"])
+    measure.add_argument("what", choices=["layers", "allreduce", "contention", "interference", "operations", "replay"])
     measure.add_argument(
         "--ranks",
         type=int,
@@ -162,17 +164,22 @@ def _parser() -> argparse.ArgumentParser:
         help="ranks that work at the same time; allreduce: one or several numbers of them, a launch each",
     )
     _device(measure)
-    measure.add_argument("--model", default="lenet5", help="the model (allreduce: none)")
-    measure.add_argument("--size", type=int, metavar="PX", help="pixels of a side (default: the model's own)")
+    measure.add_argument("--model", default="lenet5", help="the model (allreduce, contention: none)")
+    measure.add_argument(
+        "--size", type=int, metavar="PX", help="pixels of a side, or tokens (default: the model's own)"
+    )
     measure.add_argument("--batch", type=int, default=32, help="samples a rank and iteration")
     measure.add_argument(
         "--teraflops", type=float, default=1.0, metavar="T", help="operations: 1e12 of them a second, to give seconds"
     )
     measure.add_argument("--iterations", type=int, default=20, help="layers: iterations that are timed")
-    measure.add_argument("--smallest", type=int, default=1024, metavar="BYTES", help="allreduce: smallest message")
     measure.add_argument(
-        "--largest", type=int, default=16 * 1024 * 1024, metavar="BYTES", help="allreduce: largest message"
+        "--smallest", type=int, default=1024, metavar="BYTES", help="allreduce, contention: smallest message"
     )
+    measure.add_argument(
+        "--largest", type=int, default=16 * 1024 * 1024, metavar="BYTES", help="allreduce, contention: largest message"
+    )
+    measure.add_argument("--lanes", type=int, default=2, metavar="K", help="contention: up to so many messages at once")
     measure.add_argument(
         "--collective",
         nargs="+",
@@ -189,15 +196,16 @@ def _parser() -> argparse.ArgumentParser:
     measure.add_argument(
         "--workload",
         metavar="W.json",
-        help="allreduce, interference: from its smallest gradient to all of them at once; replay: what is replayed",
+        help="allreduce, contention, interference: from its smallest gradient to all of them at once; replay: what is "
+        "replayed",
     )
     measure.add_argument(
         "--output",
         type=Path,
         required=True,
         metavar="FILE",
-        help="layers: the workload; allreduce: its points, CSV; interference: the factors, JSON; replay: the workload "
-        "with the time of its update",
+        help="layers: the workload; allreduce: its points, CSV; contention: its points, JSON; interference: the "
+        "factors, JSON; replay: the workload with the time of its update",
     )
 
     machine_options.image(command(commands.image))
@@ -252,16 +260,27 @@ def _collective(parser: argparse.ArgumentParser) -> None:
 
 def _model_and_data(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--model", default="lenet5", help="lenet5, resnet18, resnet50, vgg19, vgg19_eighth or googlenet"
+        "--model",
+        default="lenet5",
+        help="of images: lenet5, resnet18, resnet50, resnet152, vgg19, googlenet, densenet201 or inceptionv4, of text: "
+        "bert_base or transformer; smaller ones: resnet152_quarter, vgg19_eighth, densenet201_quarter, "
+        "inceptionv4_quarter, bert_base_quarter, transformer_quarter",
     )
-    parser.add_argument("--size", type=int, metavar="PX", help="side of the input (default: the model's own)")
+    parser.add_argument(
+        "--size", type=int, metavar="PX", help="side of images, tokens of text (default: the model's own)"
+    )
     parser.add_argument("--batch", type=int, default=32, help="samples a rank and iteration")
     parser.add_argument(
         "--data",
         default="digits",
-        help="digits (scikit-learn's), mnist, cifar10, imagenet (from --data-folder) or synthetic",
+        help="digits (scikit-learn's), mnist, cifar10, imagenet (from --data-folder), text (Python's documentation, or "
+        "--data-folder) for bert_base, or synthetic",
     )
-    parser.add_argument("--data-folder", metavar="FOLDER", help="where mnist, cifar10 or imagenet lie")
+    parser.add_argument(
+        "--data-folder",
+        metavar="FOLDER",
+        help="where mnist, cifar10 or imagenet lie; of text a file, or a folder of *.txt",
+    )
 
 
 def _device(parser: argparse.ArgumentParser) -> None:
@@ -270,6 +289,19 @@ def _device(parser: argparse.ArgumentParser) -> None:
         choices=["cpu", "cuda"],
         default="cpu",
         help="where ranks compute: cuda takes a GPU a rank, and NCCL",
+    )
+
+
+def _steps(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--accumulate",
+        type=int,
+        default=1,
+        metavar="K",
+        help="micro-batches a step: only the gradients of the last one's backward are sent",
+    )
+    parser.add_argument(
+        "--clip-norm", type=float, metavar="X", help="clip the mean gradient to this norm (default: not clipped)"
     )
 
 
@@ -306,6 +338,16 @@ def _workload_and_cost(parser: argparse.ArgumentParser, ranks: bool = True) -> N
     )
     parser.add_argument(
         "--interference", metavar="FILE.json", help="how computation and messages slow one another down, as measured"
+    )
+    several = parser.add_mutually_exclusive_group()
+    several.add_argument(
+        "--contention", metavar="FILE.json", help="what several messages at once take, as measured (native collective)"
+    )
+    several.add_argument(
+        "--capacity",
+        type=float,
+        metavar="X",
+        help="messages at once that the link carries as fast as one alone, at least 1 (default: 1, they share it)",
     )
     if ranks:
         parser.add_argument("--ranks", type=int, default=2, help="ranks of the plan")

@@ -78,9 +78,11 @@ class _Run:
             times: dict[str, int] = defaultdict(int)
             for op in role.flat:
                 if isinstance(op, Ready):
-                    self.token[role.name, op.name] = times[op.tensor]
-                    times[op.tensor] += 1
-                    self.passes = max(self.passes, times[op.tensor])
+                    names = [tensor.name for tensor in plan.tensors] if op.tensor is None else [op.tensor]
+                    self.token[role.name, op.name] = max(times[name] for name in names)
+                    for name in names:
+                        times[name] = self.token[role.name, op.name] + 1
+                        self.passes = max(self.passes, times[name])
         self.workers = [r for role in plan.roles if any(isinstance(op, Ready) for op in role.flat) for r in role.ranks]
         self.sent: dict[tuple[int, int, int], deque[list[Parts]]] = defaultdict(deque)
         self.source: dict[tuple[int, int, str], int] = {}
@@ -111,7 +113,12 @@ class _Run:
         role = self.plan.role_of[event.rank].name
         bit = 1 << (event.rank * self.passes + self.token[role, op.name])
         for ref in op.writes:
-            self._fill(ref, event.rank, bit)
+            if op.adds:
+                start, stop = self._bounds(ref, event.rank)
+                found: list[Parts] = [self._get(ref, event.rank), [(0, stop - start, bit)]]
+                self._put(ref, event.rank, self._sum(found, op, event.rank, ref))
+            else:
+                self._fill(ref, event.rank, bit)
 
     def _send(self, op: Any, event: Event) -> None:
         self.sent[event.rank, op.to, op.tag].append([self._get(ref, event.rank) for ref in op.reads])

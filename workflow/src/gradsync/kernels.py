@@ -13,13 +13,26 @@ from typing import Any
 Array = Any
 
 
-def sgd(reads: list[Array], writes: list[Array], *, lr: float, momentum: float = 0.0, scale: float = 1.0) -> None:
-    """reads: gradient; writes: parameter[, momentum]. v <- mu v + scale g; w <- w - lr v (S-SGD, MG-WFBP Eq. 2).
+NORM_FLOOR = 1e-6  # torch's: keeps the norm of a zero gradient from dividing
 
-    `scale` is 1/N after a sum over N ranks (the paper's Algorithm 2 leaves it out, its Eq. 2 has it).
+
+def sgd(
+    reads: list[Array],
+    writes: list[Array],
+    *,
+    lr: float,
+    momentum: float = 0.0,
+    scale: float = 1.0,
+    clip: float = 0.0,
+) -> None:
+    """reads: gradient[, its norm]; writes: parameter[, momentum]. v <- mu v + scale g; w <- w - lr v (MG-WFBP Eq. 2).
+
+    `scale` is 1/N after a sum over N ranks (the paper's Algorithm 2 leaves it out, its Eq. 2 has it). With `clip`
+    scale * g is shrunk to that norm where it is longer, as torch's `clip_grad_norm_` does; the norm is that of g.
     """
-    (gradient,) = reads
-    parameter = writes[0]
+    gradient, parameter = reads[0], writes[0]
+    if clip:
+        scale = scale * min(1.0, clip / (scale * float(reads[1][0]) + NORM_FLOOR))
     if momentum:
         velocity = writes[1]
         velocity *= momentum
@@ -36,17 +49,18 @@ def sgd_scaled(
     lr: float,
     momentum: float = 0.0,
     scale: float = 1.0,
+    clip: float = 0.0,
     growth_interval: float = 2000.0,
 ) -> None:
     """`sgd` of a gradient that was multiplied by a loss scale; a step whose gradient is not finite is skipped.
 
     writes: parameter[, momentum], scaler = (loss scale, good steps in a row, skipped steps). As torch's GradScaler: a
     skipped step halves the loss scale, `growth_interval` good ones double it. All ranks hold the same sum: all skip.
+    `clip` is of the gradient without the loss scale; the norm that is read is of the one with it.
     """
-    (gradient,) = reads
-    scaler = writes[-1]
+    gradient, scaler = reads[0], writes[-1]
     if float(abs(gradient).max()) < float("inf"):  # false for NaN
-        sgd(reads, writes[:-1], lr=lr, momentum=momentum, scale=scale / float(scaler[0]))
+        sgd(reads, writes[:-1], lr=lr, momentum=momentum, scale=scale / float(scaler[0]), clip=clip)
         scaler[1] += 1
         if scaler[1] >= growth_interval:
             scaler[0] *= 2
@@ -109,7 +123,7 @@ def decode_sum(reads: list[Array], writes: list[Array]) -> None:
 
 
 def norm(reads: list[Array], writes: list[Array]) -> None:
-    """writes[0][i] = Euclidean norm of reads[i] (LARS, LAMB; split over ranks by the parallel tensor operator)."""
+    """writes[0][i] = Euclidean norm of reads[i] (clipping; LARS, LAMB, split over ranks by the tensor operator)."""
     for i, array in enumerate(reads):
         writes[0][i] = (array * array).sum() ** 0.5
 

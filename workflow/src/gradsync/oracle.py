@@ -18,7 +18,10 @@ from gradsync.plan import Collective, Plan, Ref, piece
 from gradsync.progress import Clock, Progress
 
 Gradient = Callable[[int, int, np.ndarray], np.ndarray]
-"""(rank, turn, parameter) -> the rank's flat gradient in backward order."""
+"""(rank, number, parameter) -> the rank's flat gradient in backward order.
+
+`number` is that of the pass, counted over all turns: with one pass a turn it is the turn.
+"""
 
 
 def evaluate(
@@ -56,7 +59,7 @@ def evaluate(
     if outcome.stuck:
         raise RunError(f"oracle: plan {plan.name!r} is stuck: check it first")
     sent: dict[tuple[int, int, int], deque[list[np.ndarray]]] = defaultdict(deque)
-    computed: dict[int, np.ndarray] = {}
+    computed: dict[int, tuple[int, np.ndarray]] = {}  # rank -> its last pass and the gradient of that
     source_of: dict[tuple[int, int, str], int] = {}
     collectives_done: set[tuple[str, int, tuple[int, ...]]] = set()
     for event in outcome.events:
@@ -66,10 +69,12 @@ def evaluate(
         targets = [_view(values[rank], ref, rank, plan.ranks) for ref in op.writes]
         match op.verb:
             case "ready":
-                if op.writes[0].start == 0 or rank not in computed:
-                    computed[rank] = gradient(rank, turn, values[rank]["parameter"])
-                ref = op.writes[0]
-                targets[0][:] = computed[rank][ref.start : ref.stop]
+                role, ref = plan.role_of[rank], op.writes[0]
+                number = turn * role.passes + role.pass_of[op.name]
+                if rank not in computed or computed[rank][0] != number:
+                    computed[rank] = number, gradient(rank, number, values[rank]["parameter"])
+                found = computed[rank][1][ref.start : ref.stop]
+                targets[0][:] = targets[0] + found if op.adds else found
             case "local":
                 KERNELS[op.kernel](views, targets, **op.arguments)
             case "collective":

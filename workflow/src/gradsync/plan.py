@@ -91,10 +91,15 @@ class Need(_Base):
 
 @dataclass(frozen=True, kw_only=True)
 class Ready(_Base):
-    """Backward has produced the gradient of `tensor` (observed, driven by autograd)."""
+    """Backward has produced the gradient of `tensor` (observed, driven by autograd).
+
+    Without a tensor: those of all, which nothing waits for one by one. With `adds` the gradient is added to what
+    `writes` holds already, that of earlier micro-batches; else it takes its place.
+    """
 
     verb: Literal["ready"] = "ready"
-    tensor: str
+    tensor: str | None
+    adds: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -237,6 +242,30 @@ class Role:
                 )
         return tuple(_flatten(self.body))
 
+    @cached_property
+    def pass_of(self) -> dict[str, int]:
+        """Needs and readies -> the pass of their turn that they belong to: 0, or with micro-batches 0, 1, ..
+
+        A pass is a forward and a backward: after a gradient, the next need is that of another pass.
+        """
+        found: dict[str, int] = {}
+        number = 0
+        made: set[str | None] = set()  # ready in this pass
+        for op in self.flat:
+            if (isinstance(op, Need) and made) or (isinstance(op, Ready) and op.tensor in made):
+                number += 1
+                made.clear()
+            if isinstance(op, Ready):
+                made.add(op.tensor)
+            if isinstance(op, Need | Ready):
+                found[op.name] = number
+        return found
+
+    @cached_property
+    def passes(self) -> int:
+        """Forward and backward passes in a turn, each on samples of its own."""
+        return max(self.pass_of.values(), default=-1) + 1
+
 
 def _flatten(body: tuple[Any, ...]) -> Iterator[Any]:
     final = {  # name inside a repeat -> name of its last pass
@@ -297,6 +326,16 @@ class Plan:
     def buffer(self) -> dict[str, Buffer]:
         """Name -> buffer."""
         return {buffer.name: buffer for buffer in self.buffers}
+
+    @cached_property
+    def tensor(self) -> dict[str, Tensor]:
+        """Name -> tensor."""
+        return {tensor.name: tensor for tensor in self.tensors}
+
+    @cached_property
+    def passes(self) -> int:
+        """Forward and backward passes in an iteration: the micro-batches of a step."""
+        return self.role_of[self.pace].passes
 
     @cached_property
     def symmetric(self) -> bool:

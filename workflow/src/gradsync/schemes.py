@@ -171,12 +171,15 @@ def plan(
     momentum: float = 0.0,
     loss_scaling: bool = False,
     statistics: bool = True,
+    accumulate: int = 1,
+    clip_norm: float | None = None,
     ranks_a_node: int | None = None,
 ) -> Plan:
     """Plan a scheme for a workload; `cost` is that of the scheme's all-reduce between `ranks` ranks.
 
-    `loss_scaling` guards float16 computation, `statistics` broadcasts rank 0's batch-norm statistics. `ranks_a_node`
-    are on a node together, where that is known.
+    `loss_scaling` guards float16 computation, `statistics` broadcasts rank 0's batch-norm statistics. A step has
+    `accumulate` micro-batches, each a forward and a backward of the workload; the mean gradient is clipped to
+    `clip_norm`. `ranks_a_node` are on a node together, where that is known.
 
     Raises InputError for an option or a number of ranks that the scheme's parts refuse.
     """
@@ -194,6 +197,8 @@ def plan(
         wire=scheme.wire,
         loss_scaling=loss_scaling,
         statistics=statistics,
+        accumulate=accumulate,
+        clip_norm=clip_norm,
     )
     origin = {
         "scheme": scheme.name,

@@ -30,9 +30,19 @@ class Training(_Closed):
     paper: str = Field(default="mgwfbp", description="whose tables and figures show the launch")
     ranks: int = Field(ge=2)
     data: str = "digits"
-    data_folder: str | None = Field(default=None, description="where mnist, cifar10 or imagenet lie")
-    size: int | None = Field(default=None, ge=1, description="side of the input in pixels; null: the model's own")
-    batch: int = Field(default=32, ge=1, description="samples a rank and iteration")
+    data_folder: str | None = Field(
+        default=None, description="where mnist, cifar10, imagenet lie; of text a file or folder"
+    )
+    size: int | None = Field(
+        default=None, ge=1, description="side of images in pixels, tokens of text; null: the model's own"
+    )
+    batch: int = Field(default=32, ge=1, description="samples a rank and micro-batch")
+    accumulate: int = Field(
+        default=1, ge=1, description="micro-batches an iteration, of which the last one's end is sent"
+    )
+    clip_norm: float | None = Field(
+        default=None, gt=0, allow_inf_nan=False, description="of the mean gradient; null: not clipped"
+    )
     epochs: int = Field(default=6, ge=1)
     iterations: int = Field(default=0, ge=0, description="stop after so many; 0: whole epochs")
     block: int = Field(default=6, ge=2, description="iterations before the next contender has its turn")
@@ -74,6 +84,9 @@ class Emulation(_Closed):
     paper: str = Field(default="mgwfbp", description="whose testbed it stands for, and whose tables show it")
     batch: int | None = Field(default=None, ge=1, description="samples a host, where the paper has several sizes")
     topology: str = "switch"
+    flow_share: float | None = Field(
+        default=None, gt=0, le=1, description="of a link, the most that a connection gets; null: as the paper's testbed"
+    )
     dilation: float = Field(gt=0, allow_inf_nan=False, description="how many times slower than the paper's testbed")
     schemes: list[str] = Field(min_length=1)
     peers: list[str] = Field(default=[], description="variants of stock DDP")
@@ -101,6 +114,15 @@ class NetworkProfile(_Closed):
     ranks: list[int] = Field(default=[2, 4, 8], min_length=1)
     smallest: int = Field(default=1024, ge=4, description="bytes")
     largest: int = Field(default=16 * 1024 * 1024, ge=4, description="bytes")
+
+
+class ContentionProfile(_Closed):
+    """Times of several all-reduces at once on this machine, for Fig. 4 and 5 of the ASC-WFBP paper."""
+
+    ranks: int = Field(default=2, ge=2)
+    lanes: int = Field(default=2, ge=2, description="most messages at once")
+    smallest: int = Field(default=8192, ge=4, description="bytes; the paper's figures start at 8 KiB")
+    largest: int = Field(default=4 * 1024 * 1024, ge=4, description="bytes; the paper's end at 4 MiB")
 
 
 class ClusterProfile(_Closed):
@@ -157,6 +179,7 @@ class Settings(_Closed):
     papers: list[str] = ["config/papers/mgwfbp.yaml"]
     cluster: str = Field(default="config/clusters/k80-10gbe.yaml", description="the MG-WFBP paper's testbed")
     bml_testbed: str = Field(default="config/clusters/k40-40gbe.yaml", description="the BML paper's")
+    asc_testbed: str = Field(default="config/clusters/2080ti-10gbe.yaml", description="the ASC-WFBP paper's")
     external_data: str | None = Field(default=None, description="folder with third-party logs")
     device: Literal["cpu", "cuda"] = "cpu"
     container: str | None = Field(default=None, description="image of all jobs; null: containers/DEVICE.sif, built")
@@ -166,6 +189,7 @@ class Settings(_Closed):
     estimate: Estimate = Estimate()
     profiles: dict[str, Profile] = {"resnet50": Profile(batch=4), "googlenet": Profile(batch=4)}
     network: NetworkProfile = NetworkProfile()
+    contention: ContentionProfile = ContentionProfile()
     figure9: Figure9 = Figure9()
     mlflow: MLflow = MLflow()
 
@@ -216,7 +240,7 @@ def parse(content: object, where: str) -> Settings:
         raise InputError(f"configuration {where}: {first_problem(error)}") from None
     if settings.version != VERSION:
         raise InputError(f"configuration {where}: version {settings.version}; this gradsync reads version {VERSION}")
-    for file in (*settings.papers, settings.cluster, settings.bml_testbed):
+    for file in (*settings.papers, settings.cluster, settings.bml_testbed, settings.asc_testbed):
         if not Path(file).is_file():
             raise InputError(f"configuration {where}: {file} does not exist")
     known, stock = schemes.load(settings.schemes), peers.load(settings.peers)

@@ -31,6 +31,22 @@ def refuse_rates(options: argparse.Namespace) -> None:
             raise InputError(f"--{key} {getattr(options, key)}: must be finite and not negative")
 
 
+def refuse_steps(options: argparse.Namespace) -> None:
+    """Raises InputError for a number of micro-batches or a norm that makes no sense."""
+    if options.accumulate < 1:
+        raise InputError(f"--accumulate {options.accumulate}: a step has at least 1 micro-batch")
+    if options.clip_norm is not None and not 0 < options.clip_norm < float("inf"):
+        raise InputError(f"--clip-norm {options.clip_norm}: must be positive and finite; leave it out to clip nothing")
+
+
+def _bound(plan: Any, workload: Any, network: Any) -> float:
+    """No iteration is shorter, in seconds: nothing is sent before the last micro-batch."""
+    from gradsync.simulate import lower_bound_seconds
+
+    before = (plan.passes - 1) * (workload.forward_seconds + workload.backward_seconds)
+    return before + lower_bound_seconds(workload, network)
+
+
 def _interference(options: argparse.Namespace, ranks: int) -> Any:
     from gradsync.costs.interference import Interference
 
@@ -39,17 +55,18 @@ def _interference(options: argparse.Namespace, ranks: int) -> Any:
 
 def _predicted(plan: Any, workload: Any, known: Costs, interference: Any = None) -> dict[str, Any]:
     from gradsync.costs.fitted import Fitted
-    from gradsync.simulate import lower_bound_seconds, simulate
+    from gradsync.simulate import simulate
 
     cost, network = known.all_reduce, known.network
+    alone = getattr(cost, "alone", cost)  # of a message alone, where something is known of several
     plain = simulate(plan, workload, network)
     trace = simulate(plan, workload, network, interference=interference) if interference else plain
     messages = plan.messages()
     size = {layer.name: layer.bytes for layer in workload.layers}
     beyond = []
-    if isinstance(cost, Fitted):
+    if isinstance(alone, Fitted):
         sums = [sum(size[name] for name in message) for message in messages]
-        beyond = sorted({total for total in sums if cost.extrapolates(total)})
+        beyond = sorted({total for total in sums if alone.extrapolates(total)})
     answer: dict[str, Any] = {
         "plan": plan.name,
         "workload": workload.name,
@@ -59,7 +76,7 @@ def _predicted(plan: Any, workload: Any, known: Costs, interference: Any = None)
         "iteration_seconds": trace.iteration_seconds(plan.pace),
         "iteration_seconds_without_interference": plain.iteration_seconds(plan.pace),
         "exposed_communication_seconds": trace.exposed_communication_seconds(plan.pace),
-        "lower_bound_seconds": lower_bound_seconds(workload, network),
+        "lower_bound_seconds": _bound(plan, workload, network),
         "allreduce": cost.describe(),
         "messages": messages,
         "warnings": [],
@@ -70,13 +87,13 @@ def _predicted(plan: Any, workload: Any, known: Costs, interference: Any = None)
             for point in interference.points
         ]
         answer["handover_seconds"] = interference.handover_seconds
-    if isinstance(cost, Fitted):
-        answer["allreduce_residual"] = cost.residual
+    if isinstance(alone, Fitted):
+        answer["allreduce_residual"] = alone.residual
         answer["extrapolated_bytes"] = beyond
     if beyond:
         answer["warnings"].append(
-            f"{len(beyond)} message size(s), up to {beyond[-1]} bytes, lie outside the measured {cost.smallest:g} to "
-            f"{cost.largest:g} bytes: their times are extrapolated; measure up to the largest message"
+            f"{len(beyond)} message size(s), up to {beyond[-1]} bytes, lie outside the measured {alone.smallest:g} to "
+            f"{alone.largest:g} bytes: their times are extrapolated; measure up to the largest message"
         )
     return answer
 
@@ -100,6 +117,7 @@ def plan(options: argparse.Namespace) -> dict[str, Any]:
     from gradsync.results import write_whole
 
     refuse_rates(options)
+    refuse_steps(options)
     if options.ranks_a_node is not None and options.ranks_a_node < 1:
         raise InputError(f"--ranks-a-node {options.ranks_a_node}: at least 1")
     scheme = _scheme(options)
@@ -124,6 +142,8 @@ def plan(options: argparse.Namespace) -> dict[str, Any]:
         momentum=options.momentum,
         loss_scaling=options.precision == "float16",
         statistics=options.statistics == "broadcast",
+        accumulate=options.accumulate,
+        clip_norm=options.clip_norm,
     )
     check(plan)
     answer = _predicted(plan, workload, known, interference)
@@ -152,7 +172,7 @@ def simulate(options: argparse.Namespace) -> dict[str, Any]:
     from gradsync.costs import Network
     from gradsync.plan import Plan
     from gradsync.results import write_whole
-    from gradsync.simulate import links_lower_bound_seconds, lower_bound_seconds, simulate
+    from gradsync.simulate import links_lower_bound_seconds, simulate
 
     plan = Plan.from_json(read(options.plan, "plan"), options.plan)
     workload, (cost, network, warnings) = costs(options, plan.ranks, scheme_of(plan))
@@ -162,7 +182,7 @@ def simulate(options: argparse.Namespace) -> dict[str, Any]:
     if options.turns is not None and options.turns < 2:
         raise InputError(f"--turns {options.turns}: a period needs at least 2")
     check(plan)
-    bound = lower_bound_seconds(workload, network)
+    bound = _bound(plan, workload, network)
     links: dict[str, Any] = {}
     if options.transfers:
         scheme = scheme_of(plan)

@@ -10,14 +10,25 @@ from typing import Any
 from gradsync.commands.hosts import described, enter, hosts
 from gradsync.commands.measuring import measure
 from gradsync.commands.planning import plan as make_plan
-from gradsync.commands.planning import read, refuse_rates
+from gradsync.commands.planning import read, refuse_rates, refuse_steps
 from gradsync.errors import InputError
 from gradsync.slurm.launch import ranks_a_node
 
 # What a rank of `train` is told; None is left out.
 TRAIN_KEYS = (
     *("model", "size", "batch", "data", "data_folder", "ranks", "peers", "epochs", "iterations", "block", "lr"),
-    *("momentum", "precision", "statistics", "reference", "conformance", "checkpoint_seconds", "device", "output"),
+    *(
+        "momentum",
+        "accumulate",
+        "clip_norm",
+        "precision",
+        "statistics",
+        "reference",
+        "conformance",
+        "checkpoint_seconds",
+        "device",
+        "output",
+    ),
     *("paper", "testbed", "rate", "flow_rate"),
 )
 
@@ -62,6 +73,7 @@ def _refuse_training(options: argparse.Namespace) -> None:
     if not elsewhere():
         devices.refuse(options.device, options.ranks)
     refuse_rates(options)
+    refuse_steps(options)
     for key in ("batch", "epochs"):
         if getattr(options, key) < 1:
             raise InputError(f"--{key} {getattr(options, key)}: at least 1")
@@ -80,6 +92,7 @@ def _refuse_training(options: argparse.Namespace) -> None:
         ranks=options.ranks,
         seed=options.seed[0],
         folder=options.data_folder,
+        accumulate=options.accumulate,
     )
     if described(options, [options.ranks]) and options.schedule:
         raise InputError("--testbed: give --plan (files): what was measured on this machine is no cost of a testbed")
@@ -106,6 +119,7 @@ def _checked_plans(options: argparse.Namespace) -> list[Any]:
         if plan.name in plans:
             raise InputError(f"plan {path}: another plan is named {plan.name!r} too")
         check(plan)
+        _refuse_other_steps(plan, path, options)
         if options.device != "cpu":
             enqueue.refuse(plan)
         plans[plan.name] = plan
@@ -118,6 +132,24 @@ def _checked_plans(options: argparse.Namespace) -> list[Any]:
             if peer.plan:
                 peers.bucket_cap_mb_list(plans[peer.plan])
     return list(plans.values())
+
+
+def _refuse_other_steps(plan: Any, path: Path, options: argparse.Namespace) -> None:
+    """All contenders take the same samples a step and clip alike, and the results say so."""
+    if plan.passes != options.accumulate:
+        raise InputError(
+            f"plan {path} has {plan.passes} micro-batch(es) a step, --accumulate is {options.accumulate}: "
+            f"give --accumulate {plan.passes}, or plan again"
+        )
+    clips = {op.arguments.get("clip") for op in plan.roles[0].flat if getattr(op, "kernel", "").startswith("sgd")}
+    clip = next(iter(clips - {None}), None)
+    if clip != options.clip_norm:
+        told = f"clips at norm {clip:g}" if clip else "clips nothing"
+        asked = "is not given" if options.clip_norm is None else f"is {options.clip_norm:g}"
+        raise InputError(
+            f"plan {path} {told}, --clip-norm {asked}: "
+            + (f"give --clip-norm {clip:g}, or plan again" if clip else "leave it out, or plan again")
+        )
 
 
 def _schemes(path: str | None) -> dict[str, Any]:
@@ -134,7 +166,7 @@ def _planned_here(options: argparse.Namespace, folder: Path) -> list[Path]:
     known, together = _schemes(options.schemes), ranks_a_node()
     workload, points = folder / "workload.json", folder / "allreduce.csv"
     common = {"ranks": [options.ranks], "model": options.model, "size": getattr(options, "size", None), "json": True}
-    common["device"] = options.device
+    common |= {"device": options.device, "by_layer": False}
     sizes = {"batch": options.batch, "iterations": 10, "smallest": 1024, "largest": 1024}
     measure(argparse.Namespace(what="layers", output=workload, workload=None, **common, **sizes))
 
@@ -146,11 +178,13 @@ def _planned_here(options: argparse.Namespace, folder: Path) -> list[Path]:
     plans = []
     for name in options.schedule:
         plans.append(folder / f"{name}.json")
-        keys = ("ranks", "lr", "momentum", "precision", "statistics", "schemes")
+        keys = ("ranks", "lr", "momentum", "accumulate", "clip_norm", "precision", "statistics", "schemes")
         told = {key: getattr(options, key) for key in keys} | {"ranks_a_node": together}
         inputs = {"workload": workload, "allreduce": str(points), "schedule": name, "output": plans[-1]}
         unset: dict[str, Any] = {"scale": False, "option": []}
-        unset |= dict.fromkeys(("cluster", "nodes", "interference", "prediction", "collective", "topology"))
+        unset |= dict.fromkeys(
+            ("cluster", "nodes", "interference", "contention", "capacity", "prediction", "collective", "topology")
+        )
         make_plan(argparse.Namespace(**told, **inputs, **unset))
     return plans
 

@@ -13,7 +13,8 @@ from gradsync.measure import operations
 from gradsync.settings import Settings, Training
 
 # Samples of a full set, for launches that are counted in epochs: the sets' own documentation.
-SAMPLES = {"digits": 1437, "mnist": 60_000, "cifar10": 50_000, "imagenet": 1_281_167, "synthetic": 50_000}
+# Of text: Python's documentation in sequences of 128 tokens.
+SAMPLES = {"digits": 1437, "text": 870, "mnist": 60_000, "cifar10": 50_000, "imagenet": 1_281_167, "synthetic": 50_000}
 FORWARD_AND_BACKWARD = 1 + operations.BACKWARD
 REFERENCES = 2  # without communication, and one rank alone
 
@@ -40,7 +41,8 @@ def estimate(settings: Settings) -> list[Launch]:
         # layers are profiled in iterations of their own
         iterations = _iterations(training) * contenders * len(training.seeds) + training.profile_iterations
         computed, parameters = cost(training.model, training.size)
-        computing = FORWARD_AND_BACKWARD * computed * training.batch / (settings.estimate.teraflops * 1e12)
+        samples = training.batch * training.accumulate
+        computing = FORWARD_AND_BACKWARD * computed * samples / (settings.estimate.teraflops * 1e12)
         # a ring at line rate: 2 (N - 1) / N M / B
         sent = 2 * (training.ranks - 1) / training.ranks * 4 * parameters
         sending = 8 * sent / (settings.estimate.gigabits * 1e9)
@@ -54,7 +56,8 @@ def _iterations(training: Training) -> int:
     """Of one contender."""
     if training.iterations:
         return training.iterations
-    return training.epochs * max(1, SAMPLES.get(training.data, 0) // (training.batch * training.ranks))
+    together = training.batch * training.accumulate * training.ranks
+    return training.epochs * max(1, SAMPLES.get(training.data, 0) // together)
 
 
 def cost(name: str, size: int | None) -> tuple[int, int]:

@@ -2,7 +2,8 @@
 
 Parameters live in the plan's flat buffer (the model's tensors are views of it), batch-norm statistics in another;
 gradients are handed over as soon as autograd has accumulated them. What is random in a model (dropout) is a function
-of seed, rank and turn alone, so that a resumed run, the oracle and every scheme see the same.
+of seed, rank and number alone, so that a resumed run, the oracle and every scheme see the same. The number is that of
+the pass, counted over all turns: with one micro-batch a turn it is the turn.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from gradsync.runtime.losses import Losses
 from gradsync.runtime.step import Step
 
 Sample = Callable[[int], tuple[torch.Tensor, torch.Tensor]]
-"""turn -> this rank's images and labels."""
+"""number of the pass -> this rank's images and labels."""
 Loss = Callable[..., torch.Tensor]
 """(output, labels) -> scalar."""
 PRECISIONS = {"float32": None, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -80,9 +81,9 @@ class Forward:
     seed: int = 0
     precision: str = "float32"
 
-    def __call__(self, turn: int, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    def __call__(self, number: int, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         """The loss of one batch, on the graph; mutates torch's random state and the model's statistics."""
-        torch.manual_seed(((self.seed * 1_000_003 + turn) * 65_537 + self.rank) % 2**63)
+        torch.manual_seed(((self.seed * 1_000_003 + number) * 65_537 + self.rank) % 2**63)
         with self._autocast(images.device.type):
             return self.loss(self.model(images), labels)
 
@@ -94,8 +95,9 @@ class Forward:
 class ModelCompute:
     """A model and its samples; call it as the executor's `Compute`.
 
-    `losses` holds the loss of each turn. `scaler` (loss scale first) is the plan's, for float16. Raises RunError for
-    a loss that is not finite. Where work is `queued` no turn waits for a value: `settle` looks at them after a run.
+    `losses` holds the loss of each turn, of `passes` micro-batches. `scaler` (loss scale first) is the plan's, for
+    float16; it begins with torch's, shared by the passes, as it is their sum that is sent. Raises RunError for a loss
+    that is not finite. Where work is `queued` no turn waits for a value: `settle` looks at them after a run.
     Removing the hooks again is `close`.
     """
 
@@ -107,12 +109,13 @@ class ModelCompute:
         name: str = "",
         scaler: torch.Tensor | None = None,
         queued: bool = False,
+        passes: int = 1,
     ):
         self.forward, self.sample, self.name, self.scaler = forward, sample, name, scaler
         self.queued = queued
         if scaler is not None and not float(scaler[0]):
-            scaler[0] = FIRST_LOSS_SCALE
-        self._losses = Losses(forward.rank, name, scaled=scaler is not None, queued=queued)
+            scaler[0] = FIRST_LOSS_SCALE / passes
+        self._losses = Losses(forward.rank, name, scaled=scaler is not None, queued=queued, passes=passes)
         self.losses = self._losses.values
         self.step: Step | None = None
         self.turn = 0  # the last one
@@ -129,22 +132,22 @@ class ModelCompute:
 
         return produced
 
-    def __call__(self, turn: int, step: Step) -> None:
-        """Forward and backward of one turn."""
-        images, labels = self.sample(turn)
-        self.step, self.turn = step, turn
+    def __call__(self, number: int, step: Step) -> None:
+        """Forward and backward of one pass."""
+        images, labels = self.sample(number)
+        self.step, self.turn = step, step.turn
         step.need(None)
-        loss = self.forward(turn, images, labels)
+        loss = self.forward(number, images, labels)
         step.backward()
         if self.scaler is None:
             loss.backward()
         elif not self.queued:
-            self._guard(turn)
+            self._guard(step.turn)
             (loss * float(self.scaler[0])).backward()
         else:
             (loss * self.scaler[0]).backward()  # its value stays where it is
         self.step = None
-        self._losses.take(turn, loss)
+        self._losses.take(step.turn, loss)
 
     def settle(self) -> None:
         """After a run: look at what no turn waited for. Raises RunError as a turn does."""
@@ -171,7 +174,7 @@ def oracle_gradient(
 ) -> Callable[[int, int, np.ndarray], np.ndarray]:
     """The oracle's gradient function on a model of its own.
 
-    `forward(rank)` gives that rank's forward pass, all on one model (mutated), `sample(rank, turn)` its shard.
+    `forward(rank)` gives that rank's forward pass, all on one model (mutated), `sample(rank, number)` its shard.
     """
     model = forward(0).model
     dtype = next(model.parameters()).dtype
@@ -179,9 +182,9 @@ def oracle_gradient(
     bind(model, plan, flat)
     parameters = dict(model.named_parameters())
 
-    def gradient(rank: int, turn: int, values: np.ndarray) -> np.ndarray:
+    def gradient(rank: int, number: int, values: np.ndarray) -> np.ndarray:
         flat.copy_(torch.from_numpy(values))
-        loss = forward(rank)(turn, *sample(rank, turn))
+        loss = forward(rank)(number, *sample(rank, number))
         found = torch.autograd.grad(loss, [parameters[tensor.name] for tensor in plan.tensors], allow_unused=True)
         parts = [
             np.zeros(tensor.stop - tensor.start, values.dtype) if part is None else part.reshape(-1).cpu().numpy()

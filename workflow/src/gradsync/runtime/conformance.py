@@ -38,6 +38,12 @@ LARGEST_IN_FLOAT64 = 40_000_000  # parameters; above, float32 saves memory
 Gradient = Callable[[int, int, np.ndarray], np.ndarray]
 
 
+def exactness(model: torch.nn.Module) -> torch.dtype:
+    """The type that its plans are held against the oracle in."""
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    return torch.float64 if parameters <= LARGEST_IN_FLOAT64 else torch.float32
+
+
 class Held:
     """Plans are held against the oracle one by one, on copies of `first`. Collective over all ranks."""
 
@@ -53,8 +59,7 @@ class Held:
     ):
         self.loaded, self.loss, self.seed, self.rank, self.groups = loaded, loss, seed, rank, groups
         self.turns = turns
-        parameters = sum(parameter.numel() for parameter in first.parameters())
-        self.dtype = torch.float64 if parameters <= LARGEST_IN_FLOAT64 else torch.float32
+        self.dtype = exactness(first)
         self.name = str(self.dtype).removeprefix("torch.")
         self.first, self.pool = first, Pool()
         self.known: dict[tuple[int, int, str], np.ndarray] = {}  # gradients of equal parameters, once for all plans
@@ -64,8 +69,8 @@ class Held:
     def _copy(self) -> torch.nn.Module:
         return copy.deepcopy(self.first).to(self.device.torch_device, self.dtype)
 
-    def _shard(self, turn: int, rank: int) -> data.Shard:
-        return data.shard(self.loaded, turn, rank, self.dtype, self.device)
+    def _shard(self, number: int, rank: int) -> data.Shard:
+        return data.shard(self.loaded, number, rank, self.dtype, self.device)
 
     def against_oracle(self, plan: Plan) -> dict[str, Any]:
         """Steps, type and the largest difference of a parameter (float32: as a share of the largest change).
@@ -81,17 +86,18 @@ class Held:
         initial = buffers["parameter"].cpu().numpy().copy()
         compute = ModelCompute(
             Forward(model, self.loss, self.rank, self.seed),
-            lambda turn: self._shard(turn, self.rank),
+            lambda number: self._shard(number, self.rank),
             name=plan.name,
             scaler=buffers.get("scaler"),
             queued=self.device.queued,
+            passes=plan.passes,
         )
         executor.run(self.turns, compute, record=False)
         compute.settle()
         compute.close()
         difference = torch.zeros(1, dtype=torch.float64)
         if self.mirror is not None:
-            begin = {"parameter": initial, "scaler": np.array([FIRST_LOSS_SCALE, 0.0, 0.0])}
+            begin = {"parameter": initial, "scaler": np.array([FIRST_LOSS_SCALE / plan.passes, 0.0, 0.0])}
             gradient = self._gradient(plan, self.mirror)
             expected = oracle.evaluate(plan, self.turns, gradient, begin, dtype=self.name)[0]["parameter"]
             difference[0] = float(np.abs(expected - buffers["parameter"].cpu().numpy()).max())
@@ -109,15 +115,15 @@ class Held:
         compute = oracle_gradient(
             lambda peer: Forward(mirror, self.loss, peer, self.seed),
             plan,
-            lambda peer, turn: self._shard(turn, peer),
+            lambda peer, number: self._shard(number, peer),
         )
         layout = hashlib.sha256(repr(plan.tensors).encode()).hexdigest()
-        factor = FIRST_LOSS_SCALE if "scaler" in plan.buffer else 1.0
+        factor = FIRST_LOSS_SCALE / plan.passes if "scaler" in plan.buffer else 1.0
 
-        def gradient(peer: int, turn: int, values: np.ndarray) -> np.ndarray:
-            key = (peer, turn, layout + hashlib.sha256(values.tobytes()).hexdigest())
+        def gradient(peer: int, number: int, values: np.ndarray) -> np.ndarray:
+            key = (peer, number, layout + hashlib.sha256(values.tobytes()).hexdigest())
             if key not in self.known:
-                self.known[key] = compute(peer, turn, values)
+                self.known[key] = compute(peer, number, values)
             return self.known[key] * factor
 
         return gradient

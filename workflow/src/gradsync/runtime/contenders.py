@@ -96,7 +96,11 @@ class Planned(Contender):
         if "statistics" in buffers:
             bind_statistics(forward.model, buffers["statistics"])
         self.compute = ModelCompute(
-            forward, sample, name=plan.name, scaler=buffers.get("scaler"), queued=groups.device.queued
+            *(forward, sample),
+            name=plan.name,
+            scaler=buffers.get("scaler"),
+            queued=groups.device.queued,
+            passes=plan.passes,
         )
         self.spans: list[Span] = []  # of the last block
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,10 @@ POWERSGD_START = 2  # turns with plain all-reduce before; the least that DDP tak
 
 
 class StockDDP(Contender):
-    """DDP as `peer` says, on the device of `groups`; `plans` are those of the launch, by name. Collective."""
+    """DDP as `peer` says, on the device of `groups`; `plans` are those of the launch, by name. Collective.
+
+    `accumulate` micro-batches a turn, gradients clipped to `clip_norm` (None: not).
+    """
 
     def __init__(
         self,
@@ -38,8 +42,11 @@ class StockDDP(Contender):
         lr: float,
         momentum: float,
         statistics: bool = True,
+        accumulate: int = 1,
+        clip_norm: float | None = None,
     ):
         self.name, self.peer, self.sample = peer.name, peer, sample
+        self.accumulate, self.clip_norm = accumulate, clip_norm
         self.model = forward.model
         groups = groups or Groups()
         self.device, group = groups.device, groups.stock()
@@ -74,7 +81,12 @@ class StockDDP(Contender):
         self.scaler = torch.amp.GradScaler(
             self.device.kind, init_scale=FIRST_LOSS_SCALE, enabled=forward.precision == "float16"
         )
-        self._losses = Losses(forward.rank, self.name, scaled=self.scaler.is_enabled(), queued=self.device.queued)
+        self._losses = Losses(
+            *(forward.rank, self.name),
+            scaled=self.scaler.is_enabled(),
+            queued=self.device.queued,
+            passes=accumulate,
+        )
         self.losses = self._losses.values
         self.turn = 0
 
@@ -83,18 +95,27 @@ class StockDDP(Contender):
         self.device.synchronize()
         ends = []
         for turn in range(self.turn, self.turn + turns):
-            images, labels = self.sample(turn)
             self.optimizer.zero_grad(set_to_none=True)
-            loss = self.forward(turn, images, labels)
-            self.scaler.scale(loss).backward()
+            for part in range(self.accumulate):
+                # nothing is sent before the last micro-batch
+                with nullcontext() if part == self.accumulate - 1 else self.ddp.no_sync():
+                    self._pass(turn, turn * self.accumulate + part)
+            if self.clip_norm is not None:
+                self.scaler.unscale_(self.optimizer)
+                torch.nn.utils.clip_grad_norm_(self.ddp.parameters(), self.clip_norm)
             self.scaler.step(self.optimizer)
             self.scaler.update()
-            self._losses.take(turn, loss)
             ends.append(self.device.mark())
         settle(self.device)
         self._losses.read()
         self.turn += turns
         return self.device.instants(ends)
+
+    def _pass(self, turn: int, number: int) -> None:
+        images, labels = self.sample(number)
+        loss = self.forward(number, images, labels)
+        self.scaler.scale(loss / self.accumulate if self.accumulate > 1 else loss).backward()
+        self._losses.take(turn, loss)
 
     def buckets(self) -> list[int]:
         """Bytes of each bucket, once DDP has seen the order of the gradients."""

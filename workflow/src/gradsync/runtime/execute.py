@@ -35,7 +35,7 @@ class _LaneFailedError(Exception):
 
 
 # Written before they are read in every turn: executors that run in turn may share them.
-SCRATCH = ("gradient", "wire")
+SCRATCH = ("gradient", "wire", "norm")
 Pool = dict[tuple[str, int, torch.dtype], torch.Tensor]
 
 
@@ -199,7 +199,7 @@ class Executor:
         return sends * turns
 
     def _compute_turn(self, turn: int, compute: Compute | None, record: bool) -> None:
-        ops = self.lanes[COMPUTE]
+        ops, passes = self.lanes[COMPUTE], self.role.pass_of
         position = 0
         while position < len(ops):
             if not isinstance(ops[position], Need | Ready):
@@ -207,7 +207,7 @@ class Executor:
                 position += 1
                 continue
             stop = position
-            while stop < len(ops) and isinstance(ops[stop], Need | Ready):
+            while stop < len(ops) and passes.get(ops[stop].name) == passes[ops[position].name]:
                 stop += 1
             if compute is None:
                 raise RunError(

@@ -20,17 +20,24 @@ def refuse_loss(value: float, rank: int, name: str, turn: int) -> None:
 class Losses:
     """The loss of each turn of `name` in `values`: at once, or where work is `queued` when `read` is called.
 
-    One that is not finite is refused, unless they are `scaled`: then it only skips a step.
+    Of several `passes` a turn it is their mean. One that is not finite is refused, unless they are `scaled`: then it
+    only skips a step.
     """
 
-    def __init__(self, rank: int, name: str, *, scaled: bool, queued: bool):
-        self.rank, self.name, self.scaled, self.queued = rank, name, scaled, queued
+    def __init__(self, rank: int, name: str, *, scaled: bool, queued: bool, passes: int = 1):
+        self.rank, self.name, self.scaled, self.queued, self.passes = rank, name, scaled, queued, passes
+        self.of_turn: list[torch.Tensor] = []  # of the passes so far
         self.values: list[float] = []
         self.unread: list[tuple[int, torch.Tensor]] = []
 
     def take(self, turn: int, loss: torch.Tensor) -> None:
-        """The loss of `turn`."""
-        self.unread.append((turn, loss.detach()))
+        """The loss of the next pass of `turn`."""
+        self.of_turn.append(loss.detach())
+        if len(self.of_turn) < self.passes:
+            return
+        whole = self.of_turn[0] if self.passes == 1 else torch.stack(self.of_turn).mean()
+        self.of_turn = []
+        self.unread.append((turn, whole))
         if not self.queued:
             self.read()
 

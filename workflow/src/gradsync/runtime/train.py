@@ -27,10 +27,10 @@ from gradsync.intervals import median_interval
 from gradsync.peers import Peer
 from gradsync.plan import Local, Plan
 from gradsync.results import Result, write_whole
-from gradsync.runtime import data, devices, models, replay
+from gradsync.runtime import data, devices, memory, models, replay
 from gradsync.runtime.checkpoint import Checkpoints
 from gradsync.runtime.compute import Forward
-from gradsync.runtime.conformance import Held
+from gradsync.runtime.conformance import Held, exactness
 from gradsync.runtime.contenders import (
     NO_COMMUNICATION,
     ONE_RANK,
@@ -72,6 +72,8 @@ class Options:
     reference: str = "wfbp"
     lr: float = 0.02  # of peers that have no plan beside them: else all train with the rates of the first plan
     momentum: float = 0.9
+    accumulate: int = 1  # micro-batches of `batch` samples a rank and turn; the plans have as many
+    clip_norm: float | None = None  # of the mean gradient; that of the plans
     device: str = devices.CPU
     paper: str = ""  # whose tables show the runs
     testbed: dict[str, Any] | None = None  # what ranks on hosts of a testbed are told of it
@@ -157,6 +159,7 @@ class _Launch:
             ranks=self.ranks,
             seed=seed,
             folder=self.options.data_folder,
+            accumulate=self.options.accumulate,
         )
 
     # Contenders
@@ -166,18 +169,32 @@ class _Launch:
         loaded = self._data(seed)
         with data.Feed(loaded, self.rank, device=self.device) as feed:
             first = models.build(self.options.model, seed)
+            self._refuse_memory(first)
             if self.options.conformance and not self.progress.conformance:
                 hurried = replay.without_waiting(first)
                 held = Held(loaded, hurried, self.spec.loss, seed, self.rank, self.groups, self.options.conformance)
                 for number, plan in enumerate(self.plans, 1):
                     self._say(f"conformance {number}/{len(self.plans)}: {plan.name}")
                     self.progress.conformance[plan.name] = held.against_oracle(plan)
+                del held  # its models and gradients
             contenders = list(self._contenders(first, feed, seed))
             for contender in contenders:
                 if states is not None:
                     contender.restore(states[0][contender.name], states[1][contender.name])
             self._train(contenders, loaded, seed)
             self._finish(contenders)
+
+    def _refuse_memory(self, first: torch.nn.Module) -> None:
+        parameters = sum(parameter.numel() for parameter in first.parameters())
+        need = memory.needed(
+            parameters,
+            self.plans,
+            len(self.peers),
+            references=self.options.references,
+            conformance=0 if self.progress.conformance else self.options.conformance,
+            width=exactness(first).itemsize,
+        )
+        memory.refuse(self.options.model, need, self.rank, self.device)
 
     def _contenders(self, first: torch.nn.Module, feed: data.Feed, seed: int) -> Iterator[Contender]:
         def forward() -> Forward:
@@ -200,7 +217,8 @@ class _Launch:
         for op in self.plans[0].roles[0].flat if self.plans else ():
             if isinstance(op, Local) and "lr" in op.arguments:
                 rates = {key: op.arguments[key] for key in rates}
-        return {**rates, "statistics": self.options.statistics}
+        same = {key: getattr(self.options, key) for key in ("statistics", "accumulate", "clip_norm")}
+        return {**rates, **same}
 
     def _sized(self, peer: Peer, first: torch.nn.Module, feed: data.Feed, seed: int) -> Peer:
         """The peer with a size for its buckets; the best one is looked for once a launch."""
@@ -221,7 +239,7 @@ class _Launch:
     # Training
 
     def _train(self, contenders: list[Contender], loaded: data.Data, seed: int) -> None:
-        options, an_epoch = self.options, loaded.batches.turns_an_epoch
+        options, an_epoch = self.options, loaded.batches.turns_an_epoch // self.options.accumulate
         total = min(an_epoch * options.epochs, options.iterations or sys.maxsize)
         begun, start = self.progress.done, time.monotonic()
         said = 0.0
@@ -234,7 +252,7 @@ class _Launch:
                 ends_epoch = (first + turns) // an_epoch > first // an_epoch
                 trains = not isinstance(contender, NoCommunication | OneRank)
                 if self.rank == 0 and ends_epoch and trains and loaded.test is not None:
-                    reached = data.accuracy(contender.model, loaded.test)
+                    reached = data.accuracy(contender.model, loaded.test, spec=self.spec)
                     self.progress.records[contender.name].accuracy.append((seed, first + turns - 1, reached))
             self.progress.done = first + turns
             if time.monotonic() - said > 1 or total - self.progress.done < 2:
@@ -332,7 +350,7 @@ class _Launch:
         write_whole(self.folder / "schemes.json", json.dumps(names) + "\n")
 
     def _turns_an_epoch(self) -> int:
-        return self._data(self.options.seeds[0]).batches.turns_an_epoch
+        return self._data(self.options.seeds[0]).batches.turns_an_epoch // self.options.accumulate
 
     def _result(self, name: str, reference: str, memory: dict[str, float]) -> Result:
         records, options = self.progress.records, self.options

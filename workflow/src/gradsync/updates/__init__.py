@@ -2,7 +2,8 @@
 
 An update is one file here with
 
-    plan(name, workload, messages, ranks, *, algorithm, shape, lr, momentum) -> Plan
+    plan(name, workload, messages, ranks, *, algorithm, shape, lr, momentum, wire, loss_scaling, statistics, accumulate,
+         clip_norm) -> Plan
 
 Discovery finds the file; its name is the update's name.
 """

@@ -11,21 +11,26 @@ from typing import NamedTuple
 
 from gradsync.errors import InputError
 from gradsync.runtime import models
-from gradsync.runtime.data import cifar10, digits, imagenet, mnist, synthetic
+from gradsync.runtime.data import cifar10, digits, imagenet, mnist, synthetic, text
 from gradsync.runtime.data.batches import Batches
 from gradsync.runtime.data.evaluation import accuracy
 from gradsync.runtime.data.feed import Data, Feed, Shard, shard
-from gradsync.runtime.data.samples import Pixels, Samples, Wanted
+from gradsync.runtime.data.samples import Images, Pixels, Samples, Wanted
 
 __all__ = ["SETS", "Batches", "Data", "Feed", "Pixels", "Samples", "Shard", "accuracy", "load", "shard"]
 
 
 class Source(NamedTuple):
-    """How a set is read, the channels of its images (None: any), and what its folder holds (None: it needs none)."""
+    """How a set is read, the channels of its images (None: any), and what its folder holds (None: it needs none).
+
+    `takes`: what models of it take (None: anything); `optional`: it does without a folder, and takes a file too.
+    """
 
     read: Callable[[Wanted], tuple[Samples, Samples | None]]
     channels: int | None
     layout: str | None = None
+    takes: str | None = models.IMAGES
+    optional: bool = False
 
 
 SETS: dict[str, Source] = {
@@ -33,22 +38,38 @@ SETS: dict[str, Source] = {
     "mnist": Source(mnist.read, 1, "MNIST/raw"),
     "cifar10": Source(cifar10.read, 3, "cifar-10-batches-py"),
     "imagenet": Source(imagenet.read, 3, "train and val, each with a folder of images a class"),
-    "synthetic": Source(synthetic.read, None),
+    "synthetic": Source(synthetic.read, None, takes=None),
+    "text": Source(text.read, None, "text files (*.txt)", models.PAIRS, optional=True),
 }
 
 
 def load(
-    name: str, *, model: str, size: int | None, batch: int, ranks: int, seed: int, folder: str | Path | None = None
+    name: str,
+    *,
+    model: str,
+    size: int | None,
+    batch: int,
+    ranks: int,
+    seed: int,
+    folder: str | Path | None = None,
+    accumulate: int = 1,
 ) -> Data:
-    """That set in the shape that `model` takes at `size` (pixels a side; None: its full size), shared by the ranks.
+    """That set in the shape that `model` takes at `size` (pixels a side, or tokens; None: its own), for the ranks.
 
-    `batch` is samples a rank and turn. `folder` holds the files of a set that has files. Raises InputError where set,
-    model or folder do not exist or do not fit each other, and where there are too few samples for one turn.
+    `batch` is samples a rank and turn; a step takes `accumulate` turns. `folder` holds the files of a set that has
+    files. Raises InputError where set, model or folder do not exist or do not fit each other, and where there are too
+    few samples for one step.
     """
     if name not in SETS:
         raise InputError(f"data {name!r} does not exist; there are: {', '.join(SETS)}")
-    source = SETS[name]
+    source, spec = SETS[name], models.get(model)
     shape = models.shape(model, size, batch)
+    if source.takes not in (None, spec.takes):
+        fitting = [other for other, found in SETS.items() if found.takes in (None, spec.takes)]
+        raise InputError(
+            f"data {name!r} has {source.takes}, model {model!r} takes {spec.takes}: choose another model, or data "
+            f"{' or '.join(fitting)}"
+        )
     if source.channels not in (None, 1, shape[0]):
         raise InputError(
             f"data {name!r} has {source.channels} channels, model {model!r} takes {shape[0]}: "
@@ -56,26 +77,28 @@ def load(
         )
     place = _folder(name, source, folder)
     try:
-        training, test = source.read(Wanted(shape, models.get(model).classes, batch * ranks, seed, place))
+        wanted = Wanted(shape, spec.classes, batch * ranks * accumulate, seed, place, spec.takes)
+        training, test = source.read(wanted)
     except OSError as error:  # it names the file
         raise InputError(f"data {name!r} can't be read: {error}") from error
-    classes = 1 + max(int(part.labels.max()) for part in (training, test) if part is not None)
-    if classes > models.get(model).classes:
+    classes = max((1 + int(part.labels.max()) for part in (training, test) if isinstance(part, Images)), default=0)
+    if classes > spec.classes:
         raise InputError(
-            f"data {name!r} has {classes} classes, model {model!r} has {models.get(model).classes} outputs: "
+            f"data {name!r} has {classes} classes, model {model!r} has {spec.classes} outputs: "
             "choose another model or data"
         )
-    batches = Batches(len(training.labels), batch, ranks, seed)
+    batches = Batches(len(training), batch, ranks, seed, accumulate)
     if batches.turns_an_epoch < 1:
+        parts, fewer = ("", "") if accumulate == 1 else (f" x {accumulate} micro-batches", ", fewer micro-batches")
         raise InputError(
-            f"batch {batch} x {ranks} ranks is more than the {len(training.labels)} training samples of {name!r}: "
-            "choose a smaller batch or fewer ranks"
+            f"batch {batch} x {ranks} ranks{parts} is more than the {len(training)} training samples of "
+            f"{name!r}: choose a smaller batch{fewer} or fewer ranks"
         )
     return Data(name, training, test, batches)
 
 
 def _folder(name: str, source: Source, folder: str | Path | None) -> Path:
-    if source.layout is None:
+    if source.layout is None or (source.optional and folder is None):
         return Path()
     if folder is None:
         raise InputError(
@@ -83,6 +106,10 @@ def _folder(name: str, source: Source, folder: str | Path | None) -> Path:
             "set data_folder in the configuration, or give --data-folder"
         )
     place = Path(folder).expanduser()
+    if source.optional:
+        if not place.exists():
+            raise InputError(f"data {name!r}: {place} does not exist: correct data_folder or --data-folder")
+        return place.resolve()  # a file too, and never the empty path
     if not place.is_dir():
         raise InputError(f"data {name!r}: folder {place} does not exist: correct data_folder or --data-folder")
     return place

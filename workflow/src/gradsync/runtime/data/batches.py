@@ -11,11 +11,13 @@ class Batches:
 
     Differs from the MG-WFBP paper's Algorithm 2, line 9: the first batch is not skipped and the incomplete tail of
     an epoch is dropped instead of read past the end (MG-E12).
+
+    A step may `accumulate` several micro-batches: each is a turn here, and an epoch holds whole steps.
     """
 
-    def __init__(self, samples: int, batch: int, ranks: int, seed: int):
+    def __init__(self, samples: int, batch: int, ranks: int, seed: int, accumulate: int = 1):
         self.samples, self.batch, self.ranks, self.seed = samples, batch, ranks, seed
-        self.turns_an_epoch = samples // (batch * ranks)
+        self.turns_an_epoch = samples // (batch * ranks * accumulate) * accumulate
         self._last: tuple[int, np.ndarray] | None = None  # an epoch and its order: ImageNet's takes 20 ms to make
 
     def indices(self, turn: int, rank: int) -> torch.Tensor:
