@@ -1,0 +1,280 @@
+"""Schedules with simultaneous messages against the simulator, against every plan there is, and against the bound."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gradsync import schedules
+from gradsync.check import check
+from gradsync.costs import Linear, Network
+from gradsync.costs.contention import Contended
+from gradsync.costs.fitted import fit
+from gradsync.errors import InputError
+from gradsync.schedules import Message, grouped, kway, searched, striped
+from gradsync.schedules._plans import Instance
+from gradsync.schedules._timed import Span, end_seconds, message_bytes, spans
+from gradsync.schedules.searched import lower_bound
+from gradsync.simulate import simulate
+from gradsync.updates import ssgd
+from tiny_workloads import costs, workload, workloads
+
+BEYOND = ("kway", "striped", "searched")
+CAPACITIES = (1.0, 1.25, 5 / 3, 2.0, 3.0)
+contended = st.builds(Contended, costs, st.sampled_from(CAPACITIES), st.sampled_from((0.0, 1e-3, 0.1)))
+
+
+def drawn(rng, layers):
+    """Dozens of float32 elements, which are split evenly, and whole seconds."""
+    sizes, seconds = 48 * rng.integers(1, 20, layers), rng.integers(0, 12, layers)
+    return workload(sizes.tolist(), seconds.astype(float).tolist(), forward=float(rng.integers(0, 5)))
+
+
+def drawn_cost(rng):
+    line = Linear(float(rng.integers(0, 15)), float(rng.integers(1, 4)) / 16)
+    return Contended(line, float(rng.choice(CAPACITIES)), float(rng.choice([0.0, 0.0, 1.0, 3.0])))
+
+
+def simulated(load, cost, messages) -> list[Span]:
+    plan = ssgd.plan("any", load, tuple(messages), 2)
+    check(plan)
+    trace = simulate(plan, load, Network({"all_reduce": cost}), turns=1)
+    found = {span.operation: Span(span.start, span.end) for span in trace.spans}
+    return [found[f"message{number}"] for number in range(len(messages))]
+
+
+def test_messages_end_when_the_simulator_says():
+    rng = np.random.default_rng(1)
+    for _ in range(400):
+        layers, lanes = int(rng.integers(1, 12)), int(rng.integers(1, 5))
+        load, cost = drawn(rng, layers), drawn_cost(rng)
+        messages = []
+        for message in grouped([*(i for i in range(layers - 1) if rng.random() < 0.6), layers - 1]):
+            most = sum(layer.bytes for layer in load.layers[message.first : message.last + 1]) // 4
+            pieces = min(int(rng.integers(1, 4)), most)
+            for index in range(pieces):
+                after = tuple(other for other in range(len(messages)) if rng.random() < 0.1)
+                lane = f"network{rng.integers(lanes)}"
+                messages.append(message._replace(lane=lane, after=after, part=(index, pieces)))
+        np.testing.assert_allclose(spans(load, cost, messages), simulated(load, cost, messages), rtol=1e-12, atol=1e-9)
+
+
+def test_two_messages_share_a_link_by_hand():
+    load = workload([8, 12], [1.0, 2.0])
+    both = Message(0, 0, "a"), Message(1, 1, "b")
+    # T(m) = 1 + m; ready 1, 3. On a link for 1.6: alone from 2 to 4, 6 left; then each at 0.8: the first ends at
+    # 4 + 6 / 0.8 = 11.5, the second has 6 left, alone again: 17.5
+    np.testing.assert_allclose(spans(load, Contended(Linear(1.0, 1.0), 1.6), both), [(1, 11.5), (3, 17.5)])
+    # on a link for 2 neither knows of the other
+    np.testing.assert_allclose(spans(load, Contended(Linear(1.0, 1.0), 2.0), both), [(1, 10), (3, 16)])
+    # nothing known of several: 1. From 4 on each at a half: 16, and 6 left: 22
+    np.testing.assert_allclose(spans(load, Linear(1.0, 1.0), both), [(1, 16), (3, 22)])
+    # where the second waits for the first: 10, then 1 + 12
+    waiting = both[0], both[1]._replace(after=(0,))
+    np.testing.assert_allclose(spans(load, Contended(Linear(1.0, 1.0), 2.0), waiting), [(1, 10), (10, 23)])
+
+
+@given(load=workloads(), cost=contended, lanes=st.integers(1, 4))
+@settings(max_examples=60, deadline=None)
+def test_plans_are_what_was_timed(load, cost, lanes):
+    """Each message leaves on a lane that is free, in order, as the search took it to."""
+    for name in BEYOND:
+        messages = schedules.messages(name, load, cost, {"lanes": lanes})
+        assert len({message.lane for message in messages}) <= lanes
+        times = spans(load, cost, messages)
+        np.testing.assert_allclose(times, simulated(load, cost, messages), rtol=1e-9)
+        assert max(time.end for time in times) >= lower_bound(load, cost, lanes) * (1 - 1e-9)
+        assert message_bytes(load, messages).sum() == load.bytes
+
+
+@given(load=workloads(), cost=contended, lanes=st.integers(1, 4))
+@settings(max_examples=60, deadline=None)
+def test_more_freedom_is_never_worse(load, cost, lanes):
+    names = ("optimal", *BEYOND)
+    options = [{}, *({"lanes": lanes} for _ in BEYOND)]
+    found = {
+        name: end_seconds(load, cost, schedules.messages(name, load, cost, chosen))
+        for name, chosen in zip(names, options, strict=True)
+    }
+    assert found["kway"] <= found["optimal"] * (1 + 1e-12)
+    assert found["searched"] <= min(found.values()) * (1 + 1e-4)  # near enough to the bound, it stops
+    if lanes == 1:
+        assert found["searched"] == pytest.approx(found["optimal"], rel=1e-12)
+        assert found["striped"] == pytest.approx(found["optimal"], rel=1e-12)
+
+
+def every_plan(load, lanes):
+    """All groupings, pieces and lanes of them: lists of messages."""
+    layers = len(load.layers)
+    elements = [layer.bytes // 4 for layer in load.layers]
+    for inside in product((False, True), repeat=layers - 1):
+        groups = grouped([*(i for i, cut in enumerate(inside) if cut), layers - 1])
+        most = [min(lanes, sum(elements[group.first : group.last + 1])) for group in groups]
+        for pieces in product(*(range(1, k + 1) for k in most)):
+            parts = [group._replace(part=(i, k)) for group, k in zip(groups, pieces, strict=True) for i in range(k)]
+            yield from (
+                [part._replace(lane=f"network{lane}") for part, lane in zip(parts, (0, *chosen), strict=True)]
+                for chosen in product(range(lanes), repeat=len(parts) - 1)
+            )
+
+
+def test_searched_is_the_best_of_all_plans_of_few_layers():
+    rng = np.random.default_rng(2)
+    split = waiting_helps = 0
+    for number in range(60):
+        lanes = 3 if number % 6 == 0 else 2
+        load, cost = drawn(rng, int(rng.integers(1, 3 if lanes == 3 else 5))), drawn_cost(rng)
+        messages = searched.schedule(load, cost, lanes=lanes)
+        found = end_seconds(load, cost, messages)
+        best = min(end_seconds(load, cost, plan) for plan in every_plan(load, lanes))
+        assert best >= lower_bound(load, cost, lanes) * (1 - 1e-12)
+        assert found == pytest.approx(best, rel=1e-12)
+        split += any(message.part != (0, 1) for message in messages)
+        # where a message waits for a lane while another is free
+        in_order = first_free(load, cost, lanes)
+        assert best <= in_order * (1 + 1e-12)
+        assert in_order <= best * 1.02
+        waiting_helps += best < in_order * (1 - 1e-9)
+    assert split > 10
+    assert waiting_helps < 6
+
+
+def first_free(load, cost, lanes):
+    """The best of the plans whose messages leave in order on the lane that is free first, each tried."""
+    instance = Instance(load, cost, lanes)
+    layers = len(load.layers)
+    found = np.inf
+    for inside in product((False, True), repeat=layers - 1):
+        lasts = [*(i for i, cut in enumerate(inside) if cut), layers - 1]
+        first = [0, *(last + 1 for last in lasts)]
+        most = [instance.most_pieces(first[i], last) for i, last in enumerate(lasts)]
+        for pieces in product(*(range(1, k + 1) for k in most)):
+            found = min(found, instance.seconds(tuple(zip(lasts, pieces, strict=True))))
+    return found
+
+
+def test_branch_and_bound_finds_what_trying_all_finds():
+    rng = np.random.default_rng(3)
+    better = 0
+    for _ in range(40):
+        load, cost = drawn(rng, int(rng.integers(4, 7))), drawn_cost(rng)
+        instance = Instance(load, cost, 2)
+        plan = searched.exhaustive(instance, ((len(load.layers) - 1, 1),))
+        best = first_free(load, cost, 2)
+        assert instance.seconds(plan) == pytest.approx(best, rel=1e-12)
+        assert end_seconds(load, cost, instance.messages(plan)) == pytest.approx(best, rel=1e-12)
+        better += best < end_seconds(load, cost, kway.schedule(load, cost)) * (1 - 1e-9)
+    assert better > 0  # splitting helps somewhere
+
+
+def test_the_bound_of_one_lane_is_the_optimum():
+    rng = np.random.default_rng(4)
+    for _ in range(300):
+        load, cost = drawn(rng, int(rng.integers(1, 12))), drawn_cost(rng)
+        best = end_seconds(load, cost, schedules.messages("optimal", load, cost, {}))
+        assert lower_bound(load, cost, 1) == pytest.approx(best, rel=1e-12)
+
+
+def test_the_bound_holds_on_costs_that_are_no_line():
+    rng = np.random.default_rng(5)
+    sizes = np.arange(1, 401, 3)
+    for _ in range(15):
+        jump = int(rng.integers(20, 120))
+        cost = Contended(
+            fit(sizes, np.where(sizes < jump, 2 + 0.5 * sizes, 9 + 0.2 * sizes)), float(rng.choice(CAPACITIES))
+        )
+        load = drawn(rng, int(rng.integers(1, 5)))
+        best = min(end_seconds(load, cost, messages) for messages in every_plan(load, 2))
+        assert best >= lower_bound(load, cost, 2) * (1 - 1e-12)
+        found = end_seconds(load, cost, schedules.messages("searched", load, cost, {}))
+        assert best * (1 - 1e-12) <= found <= best * 1.01
+
+
+def deep(layers=300, seed=6):
+    """Sizes as of convolutional networks: many small ones; transfer about as long as backward."""
+    rng = np.random.default_rng(seed)
+    return workload((4 * np.ceil(rng.lognormal(9, 2, layers)).astype(int)).tolist(), [1e-3] * layers, forward=0.1)
+
+
+@pytest.mark.parametrize("lanes", [2, 4])
+@pytest.mark.parametrize("share", [1.0, 0.75, 0.6])
+def test_the_gap_of_deep_networks_is_small(share, lanes):
+    load = deep()
+    cost = Contended(Linear(1e-3, 0.4 / load.bytes), lanes / 2 / share)
+    bound = lower_bound(load, cost, lanes)
+    found = {name: end_seconds(load, cost, schedules.messages(name, load, cost, {"lanes": lanes})) for name in BEYOND}
+    one_lane = end_seconds(load, cost, schedules.messages("optimal", load, cost, {}))
+    assert bound <= found["searched"] * (1 + 1e-12)
+    assert found["searched"] <= bound * 1.03
+    assert found["kway"] <= bound * 1.05
+    assert found["striped"] <= bound * 1.10
+    if share < 1.0 or lanes > 2:
+        assert found["searched"] < 0.9 * one_lane
+
+
+def test_more_effort_is_not_worse():
+    load = deep(120, seed=7)
+    cost = Contended(Linear(4e-3, 0.4 / load.bytes), 5 / 3)
+    seconds = [
+        end_seconds(load, cost, schedules.messages("searched", load, cost, {"effort": effort})) for effort in (1, 8)
+    ]
+    assert seconds[1] <= seconds[0]
+
+
+def test_plans_are_the_same_each_time():
+    load = deep(80, seed=8)
+    cost = Contended(Linear(1e-3, 0.4 / load.bytes), 5 / 3)
+    for name in BEYOND:
+        assert schedules.messages(name, load, cost, {}) == schedules.messages(name, load, cost, {})
+
+
+def test_striped_splits_each_message_over_the_lanes():
+    load, cost = workload([8, 4, 40], [1.0, 9.0, 9.0]), Contended(Linear(1.0, 1.0), 2.0)
+    # each by itself: 1 + 8 / 2 = 5 and 1 + 1 = 3 are over before the next is ready; 4 bytes are one element: one piece
+    assert striped.schedule(load, cost) == (
+        Message(0, 0, "network0", part=(0, 2)),
+        Message(0, 0, "network1", part=(1, 2)),
+        Message(1, 1, "network0"),
+        Message(2, 2, "network0", part=(0, 2)),
+        Message(2, 2, "network1", part=(1, 2)),
+    )
+    # on a link that a message alone fills nothing is gained: 1 + 8
+    ends = {c: end_seconds(load, Contended(Linear(1.0, 1.0), c), striped.schedule(load, cost)) for c in (1.0, 2.0)}
+    assert ends == {1.0: 19 + 41, 2.0: 19 + 21}
+    assert {message.lane for message in striped.schedule(load, cost, lanes=1)} == {schedules.DEFAULT_LANE}
+
+
+def test_kway_fills_the_link_that_one_message_does_not():
+    """Two messages of 20 at once, each at full speed, instead of one of 40."""
+    load, cost = workload([20, 20], [1.0, 0.0]), Contended(Linear(2.0, 1.0), 2.0)
+    assert schedules.messages("kway", load, cost, {}) == (Message(0, 0, "network0"), Message(1, 1, "network1"))
+    assert schedules.messages("kway", load, cost, {"lanes": 1}) == (Message(0, 1),)
+    assert schedules.messages("kway", load, Linear(50.0, 1.0), {}) == (Message(0, 1),)
+
+
+@pytest.mark.parametrize("name", BEYOND)
+def test_lanes_below_one_are_refused(name):
+    for lanes in (0, -2):
+        with pytest.raises(InputError, match=f"{name}: lanes={lanes}: at least 1"):
+            schedules.messages(name, workload([4, 4], [1.0, 1.0]), Linear(1, 1), {"lanes": lanes})
+
+
+def test_other_options_are_refused():
+    load = workload([4, 4], [1.0, 1.0])
+    with pytest.raises(InputError, match="searched: effort=0: at least 1"):
+        schedules.messages("searched", load, Linear(1, 1), {"effort": 0})
+    with pytest.raises(InputError, match="schedule 'kway' has no option 'effort'; it has: lanes=2"):
+        schedules.messages("kway", load, Linear(1, 1), {"effort": 2})
+    with pytest.raises(InputError, match=r"option 'lanes': 2\.0 is not a int"):
+        schedules.messages("striped", load, Linear(1, 1), {"lanes": 2.0})
+
+
+def test_nothing_that_costs_nothing_is_refused():
+    """Schemes are tried on a network that takes no time."""
+    load = workload([4, 4], [0.0, 0.0])
+    for name in (*BEYOND, "ascwfbp"):
+        for options in ({}, *([] if name == "ascwfbp" else [{"lanes": 4}])):
+            found = schedules.messages(name, load, Linear(0.0, 0.0), options)
+            assert sorted({(m.first, m.last) for m in found}) in ([(0, 1)], [(0, 0), (1, 1)])

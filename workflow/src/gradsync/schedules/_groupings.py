@@ -1,0 +1,48 @@
+"""Groupings of consecutive layers by the exact dynamic program, for any seconds of a message of layers i..j-1."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from gradsync.costs import MessageCost
+from gradsync.workload import Workload
+
+
+class Table(NamedTuple):
+    """Of a message of layers i..j-1, at [j, i] for i < j; the rest means nothing.  # each (layers + 1, layers + 1)"""
+
+    startup: np.ndarray
+    transfer: np.ndarray
+    bytes: np.ndarray
+
+
+def table(workload: Workload, cost: MessageCost, pieces: int = 1) -> Table:
+    """Start-up and transfer seconds of every message, or of one of so many equal pieces of it; bytes of that."""
+    total = np.concatenate([[0.0], np.cumsum(workload.sizes())])
+    sizes = np.maximum(total[:, None] - total[None, :], 1.0) / pieces
+    startup = np.broadcast_to(np.asarray(cost.startup_seconds(sizes), float), sizes.shape)
+    return Table(startup, np.asarray(cost.seconds(sizes), float) - startup, sizes)
+
+
+def exact(ready: np.ndarray, seconds: np.ndarray) -> tuple[tuple[int, ...], np.ndarray]:
+    """Last layers of the messages that are through first one after the other, and when those of each prefix are.
+
+    f[j] = min over i < j of  max(f[i], ready[j-1]) + seconds[j, i]     # seconds: (layers + 1, layers + 1)
+    """
+    n = len(ready)
+    f = np.zeros(n + 1)
+    begin = [0] * (n + 1)
+    for j in range(1, n + 1):
+        finish = np.maximum(f[:j], ready[j - 1])
+        finish += seconds[j, :j]
+        # of equal finishes the one with the longest last message: fewer messages
+        begin[j] = int(finish.argmin())
+        f[j] = finish[begin[j]]
+    lasts = []
+    j = n
+    while j > 0:
+        lasts.append(j - 1)
+        j = begin[j]
+    return tuple(reversed(lasts)), f

@@ -1,0 +1,42 @@
+"""Each merged message split over `lanes` lanes in equal pieces that leave at once: a baseline.
+
+Messages are one after the other, so the exact optimum (`optimal`) with the time of a split message groups the layers:
+that of one piece alone, its transfer slowed down as contention has it for so many (`costs/contention.py`).
+Not in a paper.
+"""
+
+from __future__ import annotations
+
+from gradsync.costs import MessageCost
+from gradsync.costs.contention import host_seconds
+from gradsync.schedules import DEFAULT_LANE, Message
+from gradsync.schedules._groupings import exact
+from gradsync.schedules._plans import Instance, refuse_lanes
+from gradsync.schedules._timed import rates
+from gradsync.workload import Workload
+
+
+def schedule(workload: Workload, cost: MessageCost, *, lanes: int = 2) -> tuple[Message, ...]:
+    """Raises InputError for fewer than one lane. A message has no more pieces than elements."""
+    refuse_lanes("striped", lanes)
+    return messages(Instance(workload, cost, lanes))
+
+
+def messages(instance: Instance) -> tuple[Message, ...]:
+    """The messages of `grouping`, in pieces on lanes."""
+    lanes = instance.lanes
+    found, first = [], 0
+    for last in grouping(instance):
+        pieces = instance.most_pieces(first, last)
+        lane = [DEFAULT_LANE] if lanes == 1 else [f"{DEFAULT_LANE}{index}" for index in range(pieces)]
+        found += [Message(first, last, lane[index], part=(index, pieces)) for index in range(pieces)]
+        first = last + 1
+    return tuple(found)
+
+
+def grouping(instance: Instance) -> tuple[int, ...]:
+    """Last layers of the merged messages."""
+    lanes, piece = instance.lanes, instance.table(instance.lanes)
+    shared = piece.transfer / rates(instance.cost, lanes)[lanes]
+    together = (lanes - 1) * host_seconds(instance.cost)  # the host starts them in turn
+    return exact(instance.workload.ready_seconds(), piece.startup + together + shared)[0]
