@@ -196,8 +196,8 @@ def _parser() -> argparse.ArgumentParser:
     measure.add_argument(
         "--workload",
         metavar="W.json",
-        help="allreduce, contention, interference: from its smallest gradient to all of them at once; replay: what is "
-        "replayed",
+        help="allreduce, interference: from its smallest gradient to all of them at once; contention: to half of them; "
+        "replay: what is replayed",
     )
     measure.add_argument(
         "--output",

@@ -12,13 +12,18 @@ from gradsync.errors import InputError
 
 NAME = r"[A-Za-z0-9][A-Za-z0-9._-]*"
 LONGEST_SWEEP = 1800.0  # seconds that ranks of no team wait for those that measure
-# On processors full-size images take minutes an iteration: (pixels of a side, samples a rank); None: the model's own.
+# On processors full-size images take minutes an iteration: (size, samples a rank); None: the model's own size.
 ON_PROCESSORS: dict[str, tuple[int | None, int]] = {
     "lenet5": (None, 32),
     "resnet18": (64, 8),
     "resnet50": (64, 4),
     "googlenet": (64, 4),
     "vgg19": (32, 2),
+    "resnet152": (64, 2),
+    "densenet201": (64, 2),
+    "inceptionv4": (96, 2),
+    "bert_base": (64, 2),
+    "transformer": (64, 2),
 }
 ELSEWHERE = {"cpu": 4, "cuda": 32}  # samples a rank, at the model's own size
 

@@ -83,12 +83,19 @@ def _launched(options: argparse.Namespace, launch: Emulation, results: Path, run
     by_layer = all(each.schedule == schemes.LAYER_BY_LAYER for each in chosen if each.collective != NATIVE)
     messages = ["--workload", workload, *(["--by-layer"] if by_layer else [])]
     _gradsync("measure", "allreduce", *messages, "--collective", *sums, *on, "--output", points)
+    at_once = folder / "contention.json"
+    lanes = max((each.lanes for each in chosen if each.collective == NATIVE), default=1)
+    if lanes > 1:
+        told = ["--lanes", lanes, "--workload", workload]
+        _gradsync("measure", "contention", *told, *on, "--output", at_once)
     made = []
-    for name in launch.schemes:
+    for scheme in chosen:
+        name = scheme.name
         made += ["--plan", plans / f"{name}.json"]
+        several = ["--contention", at_once] if lanes > 1 and scheme.collective == NATIVE else []
         told = ["--schemes", settings.schemes, "--schedule", name, "--ranks", launch.ranks]
         files = ["--output", plans / f"{name}.json", "--prediction", plans / f"{name}.prediction.json"]
-        _gradsync("plan", "--workload", workload, "--allreduce", points, *told, *files)
+        _gradsync("plan", "--workload", workload, "--allreduce", points, *several, *told, *files)
     for peer in launch.peers:
         made += ["--peer", peer]
     length = ["--epochs", 1, "--iterations", launch.iterations, "--block", launch.block]

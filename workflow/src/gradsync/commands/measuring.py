@@ -83,6 +83,8 @@ def _refuse_measurement(options: argparse.Namespace) -> None:
     if options.workload:
         workload = Workload.load(options.workload)
         options.smallest, options.largest = min(layer.bytes for layer in workload.layers), workload.bytes
+        if options.what == "contention":
+            options.largest = max(options.largest // 2, options.smallest + 4)  # two at once are no larger
         if options.by_layer:
             options.largest_of_our_own = max(layer.bytes for layer in workload.layers)
     elif options.what == "interference":

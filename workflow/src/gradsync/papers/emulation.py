@@ -26,6 +26,8 @@ class StandIn:
     def testbed(self, job: Emulation, lanes: int = 1) -> Description:
         """All links slower by the dilation of the launch; so many lanes have connections of their own."""
         flow = self.flow_bits_per_second
+        if job.flow_share is not None:
+            flow = None if job.flow_share == 1 else job.flow_share * self.bits_per_second
         return Description(
             topology=job.topology,
             bits_per_second=self.bits_per_second / job.dilation,
