@@ -369,11 +369,11 @@ def test_the_next_photographs_are_prepared_while_these_are_computed(photographs)
     asked, prepared = [], threading.Event()
 
     class Watched:
-        def images(self, indices, epoch):
+        def batch(self, indices, epoch):
             asked.append((indices.tolist(), threading.current_thread() is threading.main_thread()))
             if len(asked) > 1:
                 prepared.set()
-            return loaded.training.images(indices, epoch)
+            return loaded.training.batch(indices, epoch)
 
         def __getattr__(self, name):
             return getattr(loaded.training, name)

@@ -12,11 +12,17 @@ SIZES = {  # parameters, gradient tensors
     "lenet5": (3_274_634, 8),
     "resnet18": (11_689_512, 62),
     "resnet50": (25_557_032, 161),
+    "resnet152": (60_192_808, 467),
+    "resnet152_quarter": (4_177_144, 467),
     "vgg19": (143_667_240, 38),
     "vgg19_eighth": (2_695_472, 38),
     "googlenet": (13_004_888, 187),
+    "densenet201": (20_013_928, 604),
+    "densenet201_quarter": (1_656_520, 604),
+    "inceptionv4": (42_679_816, 449),
+    "inceptionv4_quarter": (2_968_432, 449),
 }
-NAMES = list(models.MODELS)
+NAMES = [name for name, model in models.MODELS.items() if model.takes == models.IMAGES]
 OTHERS = [name for name in NAMES if not models.get(name).fixed]
 
 
@@ -67,16 +73,21 @@ def test_the_smallest_size_is_the_smallest(name):
     spec = models.get(name)
     with pytest.raises((ValueError, RuntimeError)):
         step(name, spec.smallest_alone - 1, batch=1)
-    if spec.smallest > 1:
+    if spec.smallest > 1 and name != "resnet152":
         with pytest.raises(RuntimeError):
             step(name, spec.smallest - 1, batch=2)
+
+
+def test_resnet152_is_too_deep_for_a_pixel():
+    _, gradients = step("resnet152", 1, batch=2)
+    assert not all(torch.isfinite(gradient).all() for gradient in gradients)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_in_eval_mode_a_model_gives_logits(name):
     spec, model = models.get(name), built(name).eval()
     with torch.no_grad():
-        output = model(torch.rand(2, *models.shape(name, None if spec.fixed else 32)))
+        output = model(torch.rand(2, *models.shape(name, None if spec.fixed else max(32, spec.smallest))))
     assert isinstance(output, torch.Tensor)
     assert output.shape == (2, spec.classes)
 
@@ -88,6 +99,22 @@ def test_googlenet_adds_its_auxiliary_heads_to_the_loss():
     torch.testing.assert_close(
         models.get("googlenet").loss(output, labels), chosen[0] + 0.3 * chosen[1] + 0.3 * chosen[2]
     )
+
+
+@pytest.mark.parametrize("name", ["resnet152", "densenet201", "inceptionv4"])
+def test_a_quarter_has_a_quarter_of_the_channels_in_every_layer(name):
+    with torch.device("meta"):
+        wide = models.get(name).build()
+    narrow = built(f"{name}_quarter")
+    assert [key for key, _ in wide.named_parameters()] == [key for key, _ in narrow.named_parameters()]
+    for (key, one), other in zip(wide.named_modules(), narrow.modules(), strict=True):
+        if isinstance(one, torch.nn.Conv2d):
+            assert one.out_channels == 4 * other.out_channels, key
+            assert (one.kernel_size, one.stride, one.padding) == (other.kernel_size, other.stride, other.padding)
+        elif isinstance(one, torch.nn.BatchNorm2d):
+            assert one.num_features == 4 * other.num_features == 4 * len(other.running_mean), key
+            assert (one.eps, one.momentum) == (other.eps, other.momentum)
+    assert all(not each.is_meta for each in narrow.state_dict().values())
 
 
 def test_the_shape_follows_the_size():
@@ -105,7 +132,7 @@ def test_the_shape_follows_the_size():
         (("resnet50", -3), "the smallest is 1"),
         (("lenet5", 32), "'lenet5' takes no images of 32 x 32: its size is fixed, 28 x 28"),
         (("resnet50", 32, 1), "choose a batch of 2 or more, or a size of 33 or more"),
-        (("alexnet", 32), "model 'alexnet' does not exist; there are: lenet5, resnet18, resnet50, vgg19"),
+        (("alexnet", 32), "model 'alexnet' does not exist; there are: lenet5, resnet18, resnet50, resnet152,"),
     ],
 )
 def test_a_size_that_does_not_fit_is_refused(arguments, message):

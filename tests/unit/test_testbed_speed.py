@@ -282,7 +282,14 @@ def test_beside_a_ratio_stands_that_without_the_forward_pass(runs):
 
 @pytest.mark.parametrize(
     ("share", "ratio", "met"),
-    [(1.0, 1.01, True), (1.0, 1.03, False), (0.75, 0.84, True), (0.75, 0.9, False), (0.6, 0.76, False), (0.5, 2.0, True)],
+    [
+        (1.0, 1.01, True),
+        (1.0, 1.03, False),
+        (0.75, 0.84, True),
+        (0.75, 0.9, False),
+        (0.6, 0.76, False),
+        (0.5, 2.0, True),
+    ],
 )
 def test_messages_at_once_are_held_against_the_better_of_one_at_a_time(runs, share, ratio, met):
     seconds = {"optimal": 1.2 * SLOW, "ddp_best": SLOW, "searched": ratio * SLOW, "kway": 3 * SLOW}

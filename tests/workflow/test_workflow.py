@@ -101,11 +101,12 @@ def test_the_quick_configuration_makes_everything_once(project):
         "all": 1,
         "external": 1,
         "counted": len(counted),
-        "counted_model": 2,  # Fig. 6 and 7 of the BML paper
+        "counted_model": 6,  # Fig. 6 and 7 of the BML paper, Table III of the ASC-WFBP paper
         "plan_counted": sum(planned(launch) for launch in counted),
         "profile_job": len(profiled),
         "profile_model": len(quick["profiles"]),
         "profile_network": 1,
+        "profile_contention": 1,
         "plan": sum(planned(launch) for launch in profiled),
         "train": len(quick["training"]),
         "table": sum(len(made) for made in TABLES.values()),

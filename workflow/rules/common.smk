@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from gradsync import peers, schemes, settings
+from gradsync.collectives import NATIVE
 from gradsync.errors import InputError
 from gradsync.images.binding import bound
 from gradsync.slurm import patience, preflight, states
@@ -138,6 +139,7 @@ LOGS = f"{RESULTS}/external/status.json"
 RESNET50 = f"{RESULTS}/profile/resnet50/workload.json"
 GOOGLENET = f"{RESULTS}/profile/googlenet/workload.json"
 NETWORK = f"{RESULTS}/profile/network/allreduce.csv"
+CONTENTION = f"{RESULTS}/profile/network/contention.json"
 
 
 def counted_file(name):
@@ -267,12 +269,12 @@ PLANNING = (
     ),
     *("schedules", "collectives", "updates", "costs", "simulate.py", "trace.py"),
     *("interfering.py", "topologies", "lowering.py", "flow_level.py", "symbolic.py"),
-    *("clocks.py", "role_graph.py"),
+    *("clocks.py", "role_graph.py", "sharing.py"),
 )
 MEASURING = (
     *("workload.py", "intervals.py", "runtime"),
     *("measure/layers.py", "measure/passes.py", "measure/allreduce.py"),
-    "measure/interference.py",
+    *("measure/interference.py", "measure/contention.py"),
 )
 # What the papers share: every table, and every figure.
 COMMON_TO_PAPERS = (
@@ -287,7 +289,8 @@ COMMON_TO_FIGURES = (
 EMULATING = (
     *("testbed", "papers/emulation.py", "papers/mgwfbp/emulation.py"),
     *("papers/bml_bcube/emulation.py", "commands/emulating.py"),
-    *("measure/replayed.py", "measure/allreduce.py"),
+    *("papers/ascwfbp/emulation.py", "papers/ascwfbp/testbed.py"),
+    *("measure/replayed.py", "measure/allreduce.py", "measure/contention.py"),
 )
 CLUSTERS = (
     *("clusters", "costs/line.py", "measure/beside.py", "measure/cluster.py"),
@@ -302,6 +305,7 @@ RUNNING = (
         "plan.py",
         "progress.py",
         "role_graph.py",
+        "sharing.py",
         "kernels.py",
         "oracle.py",
         "trace.py",
@@ -336,6 +340,13 @@ def collectives_of(launch):
         if measured
     ]
     return " ".join(["native", *asked])
+
+
+def at_once(wildcards):
+    """What several messages at once take, for a plan that has such, where it is measured between so many ranks."""
+    scheme, ranks = SCHEMES[wildcards.scheme], JOBS[wildcards.job].ranks
+    known = scheme.collective == NATIVE and ranks == SETTINGS.contention.ranks
+    return [CONTENTION] if known and scheme.lanes > 1 else []
 
 
 def beside(training):

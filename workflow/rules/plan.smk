@@ -6,6 +6,7 @@ rule plan:
         points=f"{RESULTS}/profile/{{job}}/allreduce.csv",
         interference=f"{RESULTS}/profile/{{job}}/interference.json",
         schemes=SETTINGS.schemes,
+        contention=at_once,
     output:
         plan=f"{RESULTS}/plans/{{job}}/{{scheme}}.json",
         prediction=f"{RESULTS}/plans/{{job}}/{{scheme}}.prediction.json",
@@ -19,10 +20,13 @@ rule plan:
             *("ranks", "lr", "momentum", "accumulate", "clip_norm"),
             *("precision", "statistics"),
         ),
+        several=lambda wildcards, input: (
+            f"--contention {input.contention}" if input.contention else ""
+        ),
         nodes=f"--ranks-a-node {RANKS_A_NODE}" if RANKS_A_NODE else "",
         code=code(*PLANNING),
     shell:
         "python -m gradsync plan --workload {input.workload} --allreduce {input.points}"
-        " {params.nodes} --interference {input.interference} --schemes {input.schemes}"
+        " {params.several} {params.nodes} --interference {input.interference} --schemes {input.schemes}"
         " --schedule {wildcards.scheme} {params.training} --output {output.plan} --prediction {output.prediction}"
         " >{log} 2>&1 || {{ cat {log} >&2; exit 1; }}"

@@ -85,3 +85,29 @@ rule profile_network:
     shell:
         "{params.launch}python -m gradsync measure allreduce --device {params.device} --ranks {params.ranks} {params.sizes}"
         " --output {output} 2>&1 | tee {log}; exit ${{PIPESTATUS[0]}}"
+
+
+rule profile_contention:
+    # All-reduce times of several messages at once.
+    input:
+        image=IMAGE_INPUT,
+    output:
+        CONTENTION,
+    log:
+        f"{RESULTS}/logs/profile/contention.log",
+    container:
+        RANKS_IMAGE
+    threads: cores_a_rank()
+    resources:
+        mpi=mpi(SETTINGS.contention.ranks),
+        tasks=SETTINGS.contention.ranks,
+        nodes=nodes(SETTINGS.contention.ranks),
+        slurm_extra=sbatch(SETTINGS.contention.ranks),
+    params:
+        launch=lambda wildcards: LAUNCH,  # holds braces
+        device=SETTINGS.device,
+        sizes=flags(SETTINGS.contention, "lanes", "smallest", "largest"),
+        code=code(*MEASURING, "costs/measured_contention.py"),
+    shell:
+        "{params.launch}python -m gradsync measure contention --device {params.device} --ranks {resources.tasks}"
+        " {params.sizes} --output {output} 2>&1 | tee {log}; exit ${{PIPESTATUS[0]}}"

@@ -30,14 +30,14 @@ class Counted(NamedTuple):
 
 
 def count(name: str, size: int | None, batch: int) -> Counted:
-    """What a model needs, without allocating it. `size`: pixels of a side (None: its own)."""
+    """What a model needs, without allocating it. `size`: pixels of a side, or tokens (None: its own)."""
     model = models.get(name)
     with torch.device("meta"):
         built = model.build()
-        images = torch.empty(batch, *models.shape(name, size))
+        inputs = models.blank(name, size, batch)
     bytes_ = [parameter.numel() * parameter.element_size() for parameter in built.parameters()]
     with FlopCounterMode(display=False) as counter:
-        built(images)
+        built(inputs)
     return Counted(min(bytes_), sum(bytes_), counter.get_total_flops() // batch)
 
 

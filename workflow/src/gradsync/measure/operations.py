@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache
 
 import torch
@@ -17,17 +18,29 @@ FLOAT32 = 4  # bytes
 
 @cache
 def forward(name: str, size: int | None = None) -> dict[str, int]:
-    """Operations of forward for one sample, by module that computes any; raises InputError for an unknown model."""
+    """Operations of forward for one sample, by the module that computes them itself, not in a module inside it.
+
+    The name of the whole model is "". Raises InputError for an unknown model.
+    """
     model = _model(name)
     with torch.device("meta"), FlopCounterMode(display=False) as counter:
-        model(torch.empty(2, *models.shape(name, size)))
-    leaves = {child for child, module in model.named_modules() if not any(module.children())}
+        model(models.blank(name, size))
     root = type(model).__name__
-    counts = {
-        place.removeprefix(f"{root}."): sum(operations.values()) // 2  # of two samples
+    within = {
+        place.removeprefix(root).removeprefix("."): sum(operations.values()) // 2  # of two samples
         for place, operations in counter.get_flop_counts().items()
+        if place.partition(".")[0] == root
     }
-    return {module: count for module, count in counts.items() if module in leaves and count}
+
+    def whole(place: str, module: torch.nn.Module) -> int:
+        """Operations of a module with all inside it: a list of modules isn't called itself."""
+        return within[place] if place in within else inside(place, module)
+
+    def inside(place: str, module: torch.nn.Module) -> int:
+        return sum(whole(_joined(place, name), child) for name, child in module.named_children())
+
+    own = {place: whole(place, module) - inside(place, module) for place, module in model.named_modules()}
+    return {place: count for place, count in own.items() if count}
 
 
 @cache
@@ -39,24 +52,48 @@ def parameters(name: str) -> int:
 def workload(name: str, operations_per_second: float, batch: int, size: int | None = None) -> Workload:
     """The model's layers at an even rate: forward, and twice as many operations backward, a sample `batch` times.
 
-    The bias of a layer is ready with its weight. Raises InputError for an unknown model or a rate that makes no sense.
+    Gradients come in the order of modules, from the last to the first; the bias of a layer is ready with its weight.
+    What a module computes itself beside those inside it (the products of attention) comes before their gradients. A
+    weight that several modules share is ready with the first of them. Raises InputError for an unknown model or a rate
+    that makes no sense.
     """
     if not operations_per_second > 0:
         raise InputError(f"model {name!r}: {operations_per_second} operations a second: must be above 0")
     counted, model = forward(name, size), _model(name)
+    once = BACKWARD * batch / operations_per_second
     layers: list[Layer] = []
-    for parameter, tensor in reversed(list(model.named_parameters())):
-        module = parameter.rpartition(".")[0]
-        share = BACKWARD * batch * counted.get(module, 0) / operations_per_second
-        # the parameters of a module follow one another: the first takes its time
-        alone = not layers or layers[-1].name.rpartition(".")[0] != module
-        layers.append(Layer(name=parameter, bytes=FLOAT32 * tensor.numel(), backward_seconds=share if alone else 0.0))
+    waiting = 0.0  # seconds that the next gradient takes
+    for place, parameter in _backward(model):
+        if parameter is None:
+            waiting += once * counted.get(place, 0)
+            continue
+        layers.append(Layer(name=place, bytes=FLOAT32 * parameter.numel(), backward_seconds=waiting))
+        waiting = 0.0
     return Workload(
         name=name,
         forward_seconds=batch * sum(counted.values()) / operations_per_second,
         layers=tuple(layers),
         provenance={"operations_per_second": operations_per_second, "batch": batch, "source": "operations counted"},
     )
+
+
+def _backward(model: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Parameter | None]]:
+    """What backward comes to: a module's own computation (None), then what is inside it, then its parameters."""
+    first = dict(model.named_parameters())  # a shared one under its first name alone
+
+    def visit(place: str, module: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Parameter | None]]:
+        yield place, None
+        for child, inside in reversed(list(module.named_children())):
+            yield from visit(_joined(place, child), inside)
+        for name, parameter in reversed(list(module.named_parameters(recurse=False))):
+            if _joined(place, name) in first:
+                yield _joined(place, name), parameter
+
+    return visit("", model)
+
+
+def _joined(place: str, child: str) -> str:
+    return f"{place}.{child}" if place else child
 
 
 def _model(name: str) -> torch.nn.Module:

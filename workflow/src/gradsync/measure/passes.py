@@ -7,12 +7,15 @@ autograd has produced it, the samples of an iteration are drawn from a larger se
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
 from gradsync.runtime import models
+from gradsync.runtime.data import synthetic
+from gradsync.runtime.data.samples import Wanted
 from gradsync.runtime.devices import PROCESSOR, Device
 from gradsync.runtime.kernels import EXECUTED
 
@@ -38,6 +41,17 @@ class Marks(NamedTuple):
     gradients: list[tuple[str, Any]]
 
 
+def _samples(name: str, shape: tuple[int, ...], batch: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Inputs and labels to draw batches from."""
+    model = models.get(name)
+    count = max(batch, min(SAMPLES, MOST_SAMPLE_BYTES // (4 * int(np.prod(shape)))))
+    if model.takes != models.IMAGES:
+        wanted = Wanted(shape, model.classes, batch, seed, Path(), model.takes)
+        return synthetic.samples(wanted, count).batch(torch.arange(count), 0)
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(count, *shape, generator=generator), torch.randint(model.classes, (count,), generator=generator)
+
+
 class Pass:
     """A model on random samples of its own; `flat` (parameters,) holds its gradients, to be summed by who wants to.
 
@@ -48,11 +62,7 @@ class Pass:
         self.device = device
         self.model = models.build(name, seed).to(device.torch_device).train()
         self.loss = models.get(name).loss
-        shape = models.shape(name, size)
-        count = max(batch, min(SAMPLES, MOST_SAMPLE_BYTES // (4 * int(np.prod(shape)))))
-        generator = torch.Generator().manual_seed(seed)
-        self.images = torch.randn(count, *shape, generator=generator)
-        self.labels = torch.randint(models.get(name).classes, (count,), generator=generator)
+        self.images, self.labels = _samples(name, models.shape(name, size), batch, seed)
         self.batch, self.random = batch, np.random.default_rng(seed)
         self.parameters = dict(self.model.named_parameters())
         elements = sum(parameter.numel() for parameter in self.parameters.values())

@@ -35,6 +35,14 @@ def nodes() -> list[str]:
     return list(_all(_node()))
 
 
+def gathered_by_node(own: Any) -> dict[str, list[Any]]:
+    """`own` of the ranks of each node; collective over all ranks."""
+    found: dict[str, list[Any]] = {}
+    for node, each in _all((_node(), own)):
+        found.setdefault(node, []).append(each)
+    return found
+
+
 def misplaced(plan: Plan, nodes: Sequence[str]) -> list[str]:
     """What to say of a plan whose topology is made of nodes where ranks are on others; nothing on a single node."""
     written = plan.provenance.get("topology")

@@ -1,4 +1,4 @@
-"""The share of test samples that a model labels rightly."""
+"""The share of labels of the test samples that a model finds."""
 
 from __future__ import annotations
 
@@ -8,25 +8,33 @@ import torch
 from torch import nn
 
 from gradsync.runtime.data.samples import Samples
+from gradsync.runtime.models.spec import Model, labelled
 
 VALUES_AT_ONCE = 2**21  # of input: 13 images of 3 x 224 x 224, for which VGG-19 takes some 700 MB
+OUTPUTS_AT_ONCE = 2**25  # 134 MB: what BERT-Base gives for 8 sequences of 128 tokens
 
 
-def accuracy(model: nn.Module, test: Samples, batch: int = 256) -> float:
+def accuracy(model: nn.Module, test: Samples, batch: int = 256, spec: Model | None = None) -> float:
     """In eval mode, without gradients, at most `batch` samples at once, fewer where they are large.
 
-    The model comes back in the mode that it was in, its parameters and running statistics unchanged.
+    `spec` says what is right: of images the label, of masked text the share of masked tokens that are found. The model
+    comes back in the mode that it was in, its parameters and running statistics unchanged.
     """
     parameter = next(model.parameters())
-    at_once = max(1, min(batch, VALUES_AT_ONCE // math.prod(test.shape)))
+    at_once = min(batch, VALUES_AT_ONCE // math.prod(test.shape))
+    if spec is not None:
+        at_once = min(at_once, OUTPUTS_AT_ONCE // spec.outputs(test.shape))
+    right = labelled if spec is None else spec.right
     training = model.training
     model.eval()
-    right = 0
+    found, of = 0, 0
     try:
         with torch.no_grad():
-            for indices in torch.arange(len(test.labels)).split(at_once):
-                images = test.images(indices, 0).to(parameter.device, parameter.dtype)
-                right += int((model(images).argmax(1).cpu() == test.labels[indices]).sum())
+            for indices in torch.arange(len(test)).split(max(1, at_once)):
+                inputs, labels = test.batch(indices, 0)
+                inputs = inputs.to(parameter.device, parameter.dtype if inputs.is_floating_point() else None)
+                more, counted = right(model(inputs), labels.to(parameter.device))
+                found, of = found + more, of + counted
     finally:
         model.train(training)
-    return right / len(test.labels)
+    return found / of

@@ -24,10 +24,10 @@ class Data(NamedTuple):
 
 
 def shard(data: Data, turn: int, rank: int, dtype: torch.dtype = torch.float32, device: Device = PROCESSOR) -> Shard:
-    """Images (batch, channels, height, width) and labels (batch,) of `rank` in `turn`, on `device`."""
+    """Inputs (batch, *shape) and labels of `rank` in `turn`, on `device`: images in `dtype`, tokens as they are."""
     indices = data.batches.indices(turn, rank)
-    images = data.training.images(indices, turn // data.batches.turns_an_epoch)
-    return device.put(images.to(dtype)), device.put(data.training.labels[indices])
+    inputs, labels = data.training.batch(indices, turn // data.batches.turns_an_epoch)
+    return device.put(inputs.to(dtype) if inputs.is_floating_point() else inputs), device.put(labels)
 
 
 class Feed:
@@ -43,7 +43,7 @@ class Feed:
         self._ahead: dict[int, Future[Shard]] = {}  # turn -> its shard, at most one
 
     def __call__(self, turn: int) -> Shard:
-        """Images (batch, channels, height, width) and labels (batch,); raises InputError for a broken file."""
+        """Inputs (batch, *shape) and labels; raises InputError for a broken file."""
         if self._thread is None:
             return shard(self.data, turn, self.rank, self.dtype, self.device)
         this = self._ahead.pop(turn, None) or self._prepare(self._thread, turn)
@@ -51,8 +51,8 @@ class Feed:
             skipped.cancel()
         found = this.result()
         self._ahead = {turn + 1: self._prepare(self._thread, turn + 1)}
-        images, labels = found
-        return self.device.put(images), self.device.put(labels)
+        inputs, labels = found
+        return self.device.put(inputs), self.device.put(labels)
 
     def _prepare(self, thread: ThreadPoolExecutor, turn: int) -> Future[Shard]:
         return thread.submit(shard, self.data, turn, self.rank, self.dtype)

@@ -18,7 +18,7 @@ import torch
 from PIL import Image
 
 from gradsync.errors import InputError
-from gradsync.runtime.data.samples import Wanted
+from gradsync.runtime.data.samples import Images, Wanted
 from gradsync.runtime.torchvision_operators import torchvision
 
 MEAN = np.array([0.485, 0.456, 0.406], np.float32)
@@ -31,7 +31,7 @@ RESIZE = 256 / 224
 Box = tuple[int, int, int, int]  # left, upper, right, lower
 
 
-class Photographs:
+class Photographs(Images):
     """Samples decoded from files when they are asked for, by as many threads as torch has in this process.
 
     `seed` None: test images, which are not augmented. Raises InputError, when asked, for a file that is no image.

@@ -1,4 +1,4 @@
-"""What a data set is to a training run: labels, and images in the shape that the model takes.
+"""What a data set is to a training run: inputs in the shape that the model takes, and labels.
 
 Images stay as they came, small, and are brought to the model's shape a batch at a time: MNIST repeated to 3 channels of
 224 x 224 would be 36 GB.
@@ -6,50 +6,77 @@ Images stay as they came, small, and are brought to the model's shape a batch at
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
 import torch
 
+from gradsync.runtime.models.spec import IMAGES
+
 
 class Wanted(NamedTuple):
     """What a set is asked for.
 
-    `shape` is one sample (channels, height, width), `classes` the width of the model's output, `turn` the samples of
-    all ranks in one turn; `folder` is where its files are, for sets that have files.
+    `shape` is one sample as the model `takes` it, (channels, height, width) or (rows, length), `classes` the width of
+    its output, `turn` the samples of all ranks in one turn; `folder` is where its files are, for sets that have files.
     """
 
-    shape: tuple[int, int, int]
+    shape: tuple[int, ...]
     classes: int
     turn: int
     seed: int
     folder: Path
+    takes: str = IMAGES
 
 
 class Samples(Protocol):
-    """Labelled images: `labels` (samples,) int64, and each image of `shape` (channels, height, width).
+    """Labelled samples, each of `shape`: (channels, height, width) of images, (rows, length) of text.
 
-    `decoded` says that an image takes so long to get that the next turn's are worth preparing ahead.
+    `decoded` says that a sample takes so long to get that the next turn's are worth preparing ahead.
     """
 
-    labels: torch.Tensor
-    shape: tuple[int, int, int]
+    shape: tuple[int, ...]
     decoded: bool
 
-    def images(self, indices: torch.Tensor, epoch: int) -> torch.Tensor:
-        """Those images as float32, as they are in that epoch (where they are augmented).  # (indices, C, H, W)"""
+    def __len__(self) -> int:
+        """How many there are."""
+        ...
+
+    def batch(self, indices: torch.Tensor, epoch: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Those samples as they are in that epoch, and their labels: (indices, *shape) and (indices, ...) int64.
+
+        Images are float32, text is token numbers, int64.
+        """
         ...
 
 
-class Pixels:
+class Images(ABC):
+    """Labelled images: `labels` (samples,) int64, and each image of `shape` (channels, height, width)."""
+
+    labels: torch.Tensor
+    shape: tuple[int, ...]
+    decoded = False
+
+    @abstractmethod
+    def images(self, indices: torch.Tensor, epoch: int) -> torch.Tensor:
+        """Those images as float32, as they are in that epoch (where they are augmented).  # (indices, C, H, W)"""
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def batch(self, indices: torch.Tensor, epoch: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Those images and their labels, (indices, channels, height, width) and (indices,)."""
+        return self.images(indices, epoch), self.labels[indices]
+
+
+class Pixels(Images):
     """Samples held in memory as integers 0 .. `levels`; images are in [0, 1].
 
     `pixels` (samples, channels, height, width) are resized bilinearly; one channel is repeated where `shape` has more.
     """
 
-    decoded = False
-
-    def __init__(self, pixels: torch.Tensor, labels: torch.Tensor, levels: int, shape: tuple[int, int, int]):
+    def __init__(self, pixels: torch.Tensor, labels: torch.Tensor, levels: int, shape: tuple[int, ...]):
         self.pixels, self.labels, self.levels, self.shape = pixels, labels, levels, shape
 
     def images(self, indices: torch.Tensor, epoch: int) -> torch.Tensor:

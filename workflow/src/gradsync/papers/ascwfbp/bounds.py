@@ -1,0 +1,167 @@
+"""Table V, Fig. 6 and what the stated constants can't give: published and simulated iterations against their bounds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from gradsync.papers.ascwfbp import iterations
+from gradsync.papers.ascwfbp.testbed import CENTRE, FORWARD, MODELS, SCHEMES, Point, bench, counted, workload
+from gradsync.papers.table import Table, file, read
+from gradsync.settings import Settings
+
+ASC = "ascwfbp"
+
+
+def table5(settings: Settings, results: Path) -> Table:
+    """Table V: S_max by Eq. 41 to 43, S = P (t_f + t_b) / iteration, and their ratio; a row a model and point."""
+    testbed, rows = bench(settings), []
+    for model in MODELS:
+        published = testbed.file.number("speedup", "value", model)
+        largest = testbed.file.number("largest_speedup", "value", model)
+        row = {"rung": "published", "model": model, "assumption": "", "speedup": published, "largest_speedup": largest}
+        rows.append({**row, "share": published / largest, "note": ""})
+    found = read(file(results, "ascwfbp", "table4"), iterations.COLUMNS)
+    for _, at in found[(found.scheme == ASC) & (found.rung != "published")].iterrows():
+        row = {"rung": at.rung, "model": at.model, "assumption": at.assumption, "note": at.note}
+        if at.model in MODELS and pd.notna(at.iteration_seconds):
+            point = _point(at.assumption)
+            own = counted(at.model, results).bytes / 4  # parameters of the definition, not of Table III
+            largest = testbed.largest_speedup(at.model, point, own)
+            # a host stands for all GPUs of a node: its computation against the paper's
+            speedup = testbed.workers * at.computation_seconds / at.iteration_seconds
+            row |= {"speedup": speedup, "largest_speedup": largest, "share": speedup / largest}
+        if at.model in MODELS:
+            rows.append(row)
+    frame = pd.DataFrame(rows)
+    frame["nodes"] = testbed.nodes
+    keys = ["rung", "assumption"]
+    mean = frame[frame.share.notna()].groupby(keys, sort=False).share.agg(["mean", "count"]).reset_index()
+    mean = (
+        mean[mean["count"] == len(MODELS)].rename(columns={"mean": "share"}).assign(model="mean", nodes=testbed.nodes)
+    )
+    frame = pd.concat([frame, mean.drop(columns="count")], ignore_index=True).fillna({"note": ""})
+    caption = (
+        "Table V: the largest speed-up over one GPU that the link allows, S_max (Eq. 41 to 43, t_c_min from the "
+        "parameters counted here), that of ASC-WFBP, S, and S/S_max. Published: as printed; 95.4 % of ResNet-152 is of "
+        "rounded values, 95.0 % of unrounded ones (ASC-E34). t_f + t_b of the other models is itself derived from S. "
+        "Simulated: as Table IV, at the middle of the band; above 100 % the pairwise model sends faster than the link "
+        "does (ASC-E32)."
+    )
+    return Table(frame, _table5_display(frame), caption)
+
+
+def _point(assumption: str) -> Point:
+    """The point of the band in a label of Table IV; rows without one are at the centre."""
+    return next((each.point for each in iterations.BAND if str(each) == assumption), CENTRE)
+
+
+def _table5_display(frame: pd.DataFrame) -> pd.DataFrame:
+    labels = {("published", ""): "published"}
+    labels |= {("simulated", str(each)): f"{each.contention}, a {each.startup}" for each in iterations.SHOWN}
+    labels |= {("emulated", ""): "emulated"}
+    rows = []
+    for (rung, assumption), label in labels.items():
+        at = frame[(frame.rung == rung) & (frame.assumption == assumption) & frame.share.notna()]
+        if at.empty:
+            continue
+        row = {"": label}
+        for _, cell in at.iterrows():
+            ratio = f"{100 * cell.share:.1f} %"
+            row[MODELS.get(cell.model, cell.model)] = (
+                ratio if pd.isna(cell.speedup) else f"{cell.speedup:.1f} / {cell.largest_speedup:.1f}: {ratio}"
+            )
+        rows.append(row)
+    return pd.DataFrame(rows).fillna("-")
+
+
+def fig6(settings: Settings, results: Path) -> Table:
+    """Fig. 6: computation and exposed communication; rows of Table IV, and by how much a scheme exposes less."""
+    found = read(file(results, "ascwfbp", "table4"), iterations.COLUMNS)
+    frame = found[found.rung.ne("simulated") | found.scheme.isin(SCHEMES)].copy()
+    keys = ["rung", "launch", "model", "assumption"]
+    exposed = frame.drop_duplicates([*keys, "scheme"]).set_index([*keys, "scheme"]).exposed_communication_seconds
+    for name, over in (("reduction_over_wfbp", "wfbp"), ("reduction_over_mgwfbp", "mgwfbp")):
+        other = exposed.reindex(pd.MultiIndex.from_frame(frame[keys].assign(scheme=over))).to_numpy()
+        frame[name] = 1 - frame.exposed_communication_seconds / np.where(other > 0, other, np.nan)
+    caption = (
+        "Fig. 6: computation + exposed communication of an iteration in ms, and in brackets by how much less MG-WFBP "
+        "exposes than WFBP and ASC-WFBP than MG-WFBP. Published: Table IV less t_f + t_b (ResNet-152) and what Table V "
+        "gives for it (the others); the bars are only drawn. The prose has more than 65 % for MG-WFBP on the three "
+        "CNNs, which would need more computation than a whole iteration of ASC-WFBP takes (ASC-E30), and 22 to 74 % "
+        "for ASC-WFBP (ASC-E31). Simulated: as Table IV."
+    )
+    return Table(frame, _fig6_display(frame), caption)
+
+
+def _fig6_display(frame: pd.DataFrame) -> pd.DataFrame:
+    shown = {str(each): f"{each.contention}, a {each.startup}" for each in iterations.SHOWN}
+    known = frame[frame.exposed_communication_seconds.notna() & frame.computation_seconds.notna()]
+    known = known[known.rung.ne("simulated") | known.assumption.isin(shown)]
+    rows = []
+    for (rung, assumption, model), at in known.groupby(["rung", "assumption", "model"], sort=False):
+        row = {"model": MODELS.get(str(model), str(model)), "rung": str(rung)}
+        row["assumed"] = shown.get(str(assumption), "")
+        for _, cell in at[at.scheme.isin(SCHEMES)].iterrows():
+            less = {"mgwfbp": cell.reduction_over_wfbp, ASC: cell.reduction_over_mgwfbp}.get(cell.scheme)
+            times = f"{1e3 * cell.computation_seconds:.0f} + {1e3 * cell.exposed_communication_seconds:.0f}"
+            row[cell.scheme] = times if less is None or pd.isna(less) else f"{times} ({100 * less:.0f} %)"
+        rows.append(row)
+    return pd.DataFrame(rows).fillna("-")
+
+
+def constants(settings: Settings, results: Path) -> Table:
+    """What a, b and t_f + t_b imply beside Table IV: the paper's constants against its own measurements."""
+    testbed, rows = bench(settings), []
+    for model in MODELS:
+        for forward in FORWARD:
+            point = Point(forward=forward)
+            computation = workload(model, settings, results, point)
+            sizes, ready = computation.sizes(), computation.ready_seconds()
+            wfbp = testbed.published("wfbp", model)
+            wire = testbed.b * float(sizes.sum())
+            row: dict[str, Any] = {
+                "rung": "simulated",
+                "model": model,
+                "nodes": testbed.nodes,
+                "assumption": str(point),
+            }
+            row |= {"computation_seconds": testbed.computation(model)}
+            row |= {f"published_{scheme}_seconds": testbed.published(scheme, model) for scheme in SCHEMES}
+            row |= {
+                "serial_seconds": testbed.a * len(sizes) + wire,  # Eq. 4
+                "serial_over_wfbp": (testbed.a * len(sizes) + wire) / wfbp,
+                # all gradients in one message once backward is through
+                "one_message_seconds": float(ready[-1]) + testbed.a + wire,
+                "mgwfbp_over_one_message": testbed.published("mgwfbp", model) / (float(ready[-1]) + testbed.a + wire),
+                "largest_startup_seconds": (wfbp - float(ready[0]) - wire) / len(sizes),
+                "fitted_startup_seconds": iterations.startup_of(testbed, model, computation, iterations.FITTED).a,
+                "note": "",
+            }
+            rows.append(row)
+    frame = pd.DataFrame(rows)
+    middle = frame[frame.assumption == str(CENTRE)]
+    display = pd.DataFrame(
+        {
+            "model": middle.model.map(MODELS),
+            "Eq. 4, all tensors [s]": middle.serial_seconds.map("{:.3f}".format),
+            "WFBP, published [s]": middle.published_wfbp_seconds.map("{:.3f}".format),
+            "one message after backward [s]": middle.one_message_seconds.map("{:.3f}".format),
+            "MG-WFBP, published [s]": middle.published_mgwfbp_seconds.map("{:.3f}".format),
+            "over one message": middle.mgwfbp_over_one_message.map("{:.3f}".format),
+            "a that WFBP allows [ms]": (1e3 * middle.largest_startup_seconds).map("{:.2f}".format),
+            "a that fits WFBP [ms]": (1e3 * middle.fitted_startup_seconds).map("{:.2f}".format),
+        }
+    )
+    caption = (
+        f"The constants against Table IV: with a = {1e3 * testbed.a:g} ms and b = {1e9 * testbed.b:g} ns/B the serial "
+        "communication of Eq. 4 alone is longer than the measured iteration of WFBP (ASC-E28), and one single message "
+        "after backward would be faster than the measured MG-WFBP, which by its own model is no slower than that "
+        "(ASC-E29); it is so close to it that it may have sent little else, which Algorithm 1 of that paper does where "
+        "backward takes less than a for each tensor. A start-up that WFBP allows: nothing but the first gradient's "
+        "computation before its messages."
+    )
+    return Table(frame, display, caption)

@@ -1,0 +1,234 @@
+"""Fig. 4 and 5: one all-reduce, two at once, and what the paper's model and a shared link make of them.
+
+Published are the paper's a, b and gamma alone, its points are only drawn; simulated is what Eq. 7 and 9 say with them.
+Measured are ranks of this machine over its loopback, emulated are hosts on limited links.
+
+Differs from the paper: beside its constant gamma stands the capacity X of the link, by which
+T_2 = a + h + max(1, 2/X) b m (`costs/contention_fit.py`), and gamma is derived size by size.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from gradsync.costs import pairwise
+from gradsync.papers.ascwfbp.at_once import Measured, measured
+from gradsync.papers.ascwfbp.testbed import Bench, bench
+from gradsync.papers.table import Table
+from gradsync.settings import Settings
+
+THERE = "the paper's constants"
+DRAWN = 49  # sizes of the paper's lines
+FIG4A = [
+    *("rung", "source", "nodes", "a_seconds", "b_seconds_per_byte", "r_squared", "line_error", "points"),
+    *("smallest_bytes", "largest_bytes", "note"),
+]
+FIG4B = [
+    *("rung", "source", "nodes", "gamma", "gamma_low", "gamma_high", "capacity", "capacity_low", "capacity_high"),
+    *("least_gain", "largest_gain", "share_at_full", "largest_share", "exceeds_link_from_bytes", "note"),
+]
+FIG5 = [*("rung", "source", "nodes", "gamma", "mean_error", "worst_error", "mean_error_of_capacity", "note")]
+POINTS = [
+    *("rung", "source", "nodes", "bytes", "one_seconds", "two_seconds", "throughput_one", "throughput_two"),
+    *("line_seconds", "predicted_seconds", "capacity_seconds", "gamma", "gamma_low", "gamma_high"),
+    *("link_bytes_per_second", "note"),
+]
+
+
+def fig4a(settings: Settings, results: Path) -> Table:
+    """Fig. 4(a): the line through the times of one all-reduce; a row a source."""
+    testbed = bench(settings)
+    smallest, largest = testbed.fitted
+    rows: list[dict[str, Any]] = [
+        {
+            **{"rung": "published", "source": THERE, "nodes": testbed.nodes, "a_seconds": testbed.a},
+            **{"b_seconds_per_byte": testbed.b, "smallest_bytes": smallest, "largest_bytes": largest},
+            "note": "points are only drawn; as fast as the link: b = 2 / B (ASC-E32)",
+        }
+    ]
+    for one in measured(settings, results):
+        at = one.within(testbed)
+        a, b, r_squared = one.line(testbed)
+        row = {"rung": one.rung, "source": one.source, "nodes": one.nodes, "a_seconds": a, "b_seconds_per_byte": b}
+        error = float(np.mean(np.abs((a + b * one.sizes[at]) / one.one[at] - 1)))
+        row |= {"r_squared": r_squared, "line_error": error, "points": int(at.sum()), "note": one.note}
+        rows.append(row | {"smallest_bytes": one.sizes[at].min(), "largest_bytes": one.sizes[at].max()})
+    frame = pd.DataFrame(rows, columns=FIG4A)
+    display = pd.DataFrame(
+        {
+            "rung": frame.rung,
+            "source": frame.source,
+            "nodes": [_number(n, ".0f") for n in frame.nodes],
+            "a [us]": [_number(1e6 * a, ".1f") for a in frame.a_seconds],
+            "b [ns/B]": [_number(1e9 * b, ".3f") for b in frame.b_seconds_per_byte],
+            "R^2": [_number(r, ".4f") for r in frame.r_squared],
+            "error of the line": [_number(e, ".1%") for e in frame.line_error],
+            "sizes": [_number(n, ".0f") for n in frame.points],
+            "note": frame.note.fillna(""),
+        }
+    )
+    caption = (
+        f"Fig. 4(a): the line a + b m through the times of one all-reduce of {smallest / 1024:g} KiB to "
+        f"{largest / 2**20:g} MiB by ordinary least squares; the error is the mean relative residual. Measured: ranks "
+        "of this machine over its loopback, not a network. Emulated: hosts on limited links."
+    )
+    return Table(frame, display, caption)
+
+
+def fig4b(settings: Settings, results: Path) -> Table:
+    """Fig. 4(b): what two at once gain, and how much of the link they get; a row a source."""
+    testbed = bench(settings)
+    exceeds = pairwise.exceeds_link_from(testbed.a, testbed.b, testbed.gamma, testbed.largest_throughput())
+    rows: list[dict[str, Any]] = [
+        {
+            **{"rung": "simulated", "source": THERE, "nodes": testbed.nodes, "gamma": testbed.gamma},
+            **{"capacity": 2 / testbed.gamma, "exceeds_link_from_bytes": exceeds},
+            **_gains(*_model(testbed), testbed, testbed.largest_throughput()),
+            "note": "Eq. 7 and 9",
+        }
+    ]
+    for one in measured(settings, results):
+        largest = max((each for each in one.fit.gammas if each.lanes == 2 and each.gamma), key=lambda each: each.bytes)
+        row = {"rung": one.rung, "source": one.source, "nodes": one.nodes, "note": one.note}
+        for name, estimate in (("gamma", largest.gamma), ("capacity", one.fit.capacity)):
+            if estimate is not None:
+                row |= {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
+        rows.append(row | _gains(one.sizes, one.one, one.two, testbed, one.link))
+    frame = pd.DataFrame(rows, columns=FIG4B)
+    display = pd.DataFrame(
+        {
+            "rung": frame.rung,
+            "source": frame.source,
+            "nodes": [_number(n, ".0f") for n in frame.nodes],
+            "gamma": _interval(frame, "gamma"),
+            "capacity": _interval(frame, "capacity"),
+            "T2 / T1": [
+                f"{low:.2f} .. {high:.2f}" for low, high in zip(frame.least_gain, frame.largest_gain, strict=True)
+            ],
+            "two above 2 MB, of the link": [_number(share, ".0%") for share in frame.share_at_full],
+            "most of the link": [_number(share, ".0%") for share in frame.largest_share],
+            "beyond the link from [MB]": [_number(size / 1e6, ".2f") for size in frame.exceeds_link_from_bytes],
+            "note": frame.note.fillna(""),
+        }
+    )
+    caption = (
+        "Fig. 4(b): throughput of two simultaneous all-reduces, T2, over that of one, T1, smallest and largest from 8 "
+        "KiB to 4 MiB, and of the link what two get (9.43 Gbit/s, 2 bytes on it for each that is all-reduced). With "
+        f"the paper's constants T2 exceeds the link from {exceeds / 1e6:.2f} MB on (ASC-E32). gamma: measured at the "
+        "largest size, in brackets 95 %; capacity: messages that the link carries at full speed at a time. Measured: "
+        "ranks of this machine over its loopback, where cores are what messages share."
+    )
+    return Table(frame, display, caption)
+
+
+def fig5(settings: Settings, results: Path) -> Table:
+    """Fig. 5: how well a + gamma b m, and the capacity of the link, predict two at once; a row a source."""
+    testbed = bench(settings)
+    rows: list[dict[str, Any]] = [
+        {"rung": "published", "source": THERE, "nodes": testbed.nodes, "gamma": testbed.gamma, "note": "only drawn"}
+    ]
+    for one in measured(settings, results):
+        at = one.within(testbed)
+        errors = np.abs(_predicted(one, testbed)[at] / one.two[at] - 1)
+        own = np.abs(one.by_capacity()[at] / one.two[at] - 1)
+        row = {"rung": one.rung, "source": one.source, "nodes": one.nodes, "gamma": one.constant_gamma(testbed)}
+        row |= {"mean_error": float(errors.mean()), "worst_error": float(errors.max())}
+        rows.append(row | {"mean_error_of_capacity": float(own.mean()), "note": one.note})
+    frame = pd.DataFrame(rows, columns=FIG5)
+    display = frame.assign(
+        gamma=[_number(value, ".2f") for value in frame.gamma],
+        **{column: [_number(value, ".1%") for value in frame[column]] for column in FIG5 if "error" in column},
+    ).rename(columns=lambda name: name.replace("_", " "))
+    caption = (
+        "Fig. 5: two simultaneous all-reduces, predicted by a + gamma b m (a and b of the line of Fig. 4(a), one gamma "
+        "for all sizes, of least relative squares) and by the capacity of the link, against measured; mean and worst "
+        "relative error from 8 KiB to 4 MiB."
+    )
+    return Table(frame, display, caption)
+
+
+def contention_points(settings: Settings, results: Path) -> Table:
+    """Fig. 4 and 5 in full: a row a size and source."""
+    testbed = bench(settings)
+    sizes, one_seconds, two_seconds = _model(testbed)
+    drawn = {"rung": "simulated", "source": THERE, "nodes": testbed.nodes, "bytes": sizes, "note": ""}
+    drawn |= {"one_seconds": one_seconds, "two_seconds": two_seconds, "line_seconds": one_seconds}
+    drawn |= {"predicted_seconds": two_seconds, "gamma": testbed.gamma}
+    shared = np.maximum(two_seconds, 2 * sizes / testbed.largest_throughput())  # no faster than the link
+    frames = [pd.DataFrame(drawn | {"capacity_seconds": shared, "link_bytes_per_second": testbed.largest_throughput()})]
+    for one in measured(settings, results):
+        a, b, _ = one.line(testbed)
+        gammas = {each.bytes: each.gamma for each in one.fit.gammas if each.lanes == 2}
+        found = {"rung": one.rung, "source": one.source, "nodes": one.nodes, "bytes": one.sizes, "note": one.note}
+        found |= {"one_seconds": one.one, "two_seconds": one.two, "line_seconds": a + b * one.sizes}
+        found |= {"predicted_seconds": _predicted(one, testbed), "capacity_seconds": one.by_capacity()}
+        for name, end in (("gamma", "value"), ("gamma_low", "low"), ("gamma_high", "high")):
+            found[name] = [getattr(gammas[int(size)], end, np.nan) for size in one.sizes]
+        frames.append(pd.DataFrame(found | {"link_bytes_per_second": one.link}))
+    frame = pd.concat(frames, ignore_index=True)
+    frame["throughput_one"] = frame.bytes / frame.one_seconds
+    frame["throughput_two"] = 2 * frame.bytes / frame.two_seconds
+    frame = frame.reindex(columns=POINTS)
+    known = frame[frame.rung != "simulated"]
+    display = pd.DataFrame(
+        {
+            "rung": known.rung,
+            "source": known.source,
+            "bytes": known.bytes.map("{:.0f}".format),
+            **{
+                title: (1e6 * known[f"{column}_seconds"]).map("{:.0f}".format)
+                for title, column in (("one [us]", "one"), ("line [us]", "line"), ("two [us]", "two"))
+            },
+            "a + gamma b m [us]": (1e6 * known.predicted_seconds).map("{:.0f}".format),
+            "capacity [us]": (1e6 * known.capacity_seconds).map("{:.0f}".format),
+            "T2 / T1": (known.throughput_two / known.throughput_one).map("{:.2f}".format),
+            "gamma": _interval(known, "gamma"),
+        }
+    )
+    caption = (
+        "One and two simultaneous all-reduces by size: mean seconds of one, and what the line of Fig. 4(a), a + gamma "
+        "b m and the capacity of the link make of it. The paper's own lines are in the CSV file."
+    )
+    return Table(frame, display, caption)
+
+
+def _model(testbed: Bench) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Sizes, and the paper's seconds of one (Eq. 3) and of each of two."""
+    smallest, largest = testbed.fitted
+    sizes = np.unique([*np.geomspace(smallest, largest, DRAWN).round(), 2.0**21])
+    two = [2 * size / pairwise.throughput_two(size, testbed.a, testbed.b, testbed.gamma) for size in sizes]
+    return sizes, np.asarray(testbed.line.seconds(sizes)), np.array(two)
+
+
+def _gains(sizes: np.ndarray, one: np.ndarray, two: np.ndarray, testbed: Bench, link: float) -> dict[str, float]:
+    """T2/T1 over the sizes of Fig. 4, and what share of the link two get."""
+    at = (sizes >= testbed.fitted[0]) & (sizes <= testbed.fitted[1])
+    gain, share = 2 * one[at] / two[at], 2 * sizes[at] / two[at] / link
+    full = share[sizes[at] >= testbed.full]
+    return {
+        "least_gain": float(gain.min()),
+        "largest_gain": float(gain.max()),
+        "share_at_full": float(full.min()) if len(full) else np.nan,  # the least above that size
+        "largest_share": float(share.max()),
+    }
+
+
+def _predicted(one: Measured, testbed: Bench) -> np.ndarray:
+    a, b, _ = one.line(testbed)
+    return a + one.constant_gamma(testbed) * b * one.sizes
+
+
+def _interval(frame: pd.DataFrame, column: str) -> list[str]:
+    values = zip(frame[column], frame[f"{column}_low"], frame[f"{column}_high"], strict=True)
+    return [
+        _number(middle, ".2f") + (f" ({low:.2f} .. {high:.2f})" if pd.notna(low) else "")
+        for middle, low, high in values
+    ]
+
+
+def _number(value: float, shown: str) -> str:
+    return "-" if pd.isna(value) else format(value, shown)

@@ -1,0 +1,108 @@
+"""What ran on this machine for this paper: emulated launches and trainings, as rows of its tables."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from gradsync.errors import InputError
+from gradsync.papers.ascwfbp.testbed import MODELS, SCHEMES, Bench
+from gradsync.papers.emulated import NONE_HERE, runs
+from gradsync.results import Result
+from gradsync.settings import Settings
+
+PAPER = "ascwfbp"
+REFERENCES = ("no_communication", "one_rank")  # contenders that are no scheme
+SECONDS = ("iteration_seconds", "iteration_seconds_low", "iteration_seconds_high")
+
+
+def emulated(settings: Settings, results: Path, testbed: Bench) -> Iterator[dict[str, Any]]:
+    """The emulated launches, a host a node; rows that say why where the paper's testbed has none."""
+    # on the links of the paper's testbed; those with others are in table `emulated`
+    launches = [launch for launch in settings.emulated_of(PAPER) if launch.flow_share is None]
+    there = {(launch.model, launch.ranks) for launch in launches}
+    for model in MODELS:
+        if (model, testbed.nodes) not in there:
+            for scheme in SCHEMES:
+                yield _missing("emulated", model, testbed, scheme, NONE_HERE)
+    taken = set()
+    for launch in launches:
+        if (launch.model, launch.ranks) in taken:
+            continue
+        taken.add((launch.model, launch.ranks))
+        base = {"rung": "emulated", "model": launch.model, "nodes": launch.ranks, "assumption": ""}
+        base |= {"workers": launch.ranks, "launch": launch.job}
+        found, reason = runs(launch, results)
+        for scheme in launch.schemes if reason else ():
+            yield {**base, "scheme": scheme, "note": reason}
+        for run in found:
+            seconds, exposed = run.interval(), run.seconds("exposed_communication_seconds")
+            yield {
+                **base,
+                **seconds,
+                "scheme": run.name,
+                "computation_seconds": run.computation_seconds,
+                # DDP does not tell when its messages travel
+                "exposed_communication_seconds": (
+                    seconds["iteration_seconds"] - run.computation_seconds if pd.isna(exposed) else exposed
+                ),
+                "messages": run.result.summary.get("messages"),
+                "lower_bound_seconds": run.lower_bound_seconds,
+                "note": "; ".join([*run.result.notes, f"time {run.launch.dilation:g} times slower"]),
+            }
+
+
+def measured(settings: Settings, results: Path, testbed: Bench) -> Iterator[dict[str, Any]]:
+    """The trainings of this configuration; rows that say why where there is none of the paper's size.
+
+    A launch on as many ranks as the paper has GPUs stands for its 8 nodes; of others claims know no number of nodes.
+    """
+    jobs = settings.of(PAPER)
+    for model in MODELS:
+        if not any((job.model, job.ranks) == (model, testbed.workers) for job in jobs):
+            note = f"no training of {model} on {testbed.workers} ranks in this configuration"
+            for scheme in SCHEMES:
+                yield _missing("measured", model, testbed, scheme, note)
+    for job in jobs:
+        folder = results / "runs" / "train" / job.job
+        for name in _contenders(folder):
+            result = Result.load(folder / name / "result.json")
+            yield {
+                "rung": "measured",
+                "model": job.model,
+                "nodes": testbed.nodes if job.ranks == testbed.workers else float("nan"),
+                "workers": job.ranks,
+                "launch": job.job,
+                "scheme": name,
+                "assumption": "",
+                **{key: result.summary.get(key) for key in (*SECONDS, "messages")},
+                "computation_seconds": result.summary.get("computation_seconds"),
+                "exposed_communication_seconds": result.summary.get("exposed_communication_seconds"),
+                "note": "; ".join(result.notes),
+            }
+
+
+def reasons(frame: pd.DataFrame) -> str:
+    """Why values are missing, one sentence a rung."""
+    missing = frame[frame.iteration_seconds.isna()]
+    said = [
+        f"{rung}: {'; '.join(dict.fromkeys(part.note))}"
+        for rung, part in missing[missing.rung != "simulated"].groupby("rung", sort=False)
+    ]
+    return f" Missing: {'. '.join(said)}." if said else ""
+
+
+def _missing(rung: str, model: str, testbed: Bench, scheme: str, note: str) -> dict[str, Any]:
+    row = {"rung": rung, "model": model, "nodes": testbed.nodes, "workers": testbed.workers, "scheme": scheme}
+    return {**row, "assumption": "", "note": note}
+
+
+def _contenders(folder: Path) -> list[str]:
+    try:
+        return [str(name) for name in json.loads((folder / "schemes.json").read_text()) if name not in REFERENCES]
+    except (OSError, ValueError, TypeError) as error:
+        raise InputError(f"{folder / 'schemes.json'}: can't be read: {error}: delete it and run again") from None

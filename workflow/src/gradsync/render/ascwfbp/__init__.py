@@ -1,0 +1,35 @@
+"""Figures of the ASC-WFBP paper (Shi, Chu, Li; INFOCOM 2021)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from gradsync.papers.ascwfbp.examples import ASC, MERGED, SIMULTANEOUS, WFBP
+from gradsync.render.ascwfbp.communication import fig4a, fig4b, fig5
+from gradsync.render.ascwfbp.examples import timelines
+from gradsync.render.ascwfbp.iterations import fig6, shared_link, table4
+from gradsync.render.emulated import emulated
+from gradsync.render.style import Drawn
+from gradsync.render.training import training
+from gradsync.settings import Settings
+
+SCHEDULES = {WFBP: "WFBP", MERGED: "merged gradients", SIMULTANEOUS: "two-way simultaneous"}
+
+FIGURES: dict[str, Callable[[Settings, Path], Drawn]] = {
+    "fig1": timelines("fig1", SCHEDULES),
+    "fig2": timelines(
+        "fig2", {"sequential": "(a) one after the other", "full": "(b) at once", "half": "(c) partly at once"}
+    ),
+    "fig3": timelines("fig3", SCHEDULES),
+    "counterexample": timelines("counterexample", {ASC: "Theorem 1: merged", SIMULTANEOUS: "simultaneous"}),
+    "fig4a": fig4a,
+    "fig4b": fig4b,
+    "fig5": fig5,
+    "table4": table4,
+    "fig6": fig6,
+    "shared_link": shared_link,
+    "emulated": partial(emulated, "ascwfbp"),
+    "training": partial(training, "ascwfbp"),
+}

@@ -1,0 +1,97 @@
+"""Does a launch fit into memory? What its contenders and the oracle hold, counted before they are made.
+
+Parameters, gradients, momentum and what else a plan keeps are known to the byte; what layers compute on the way comes
+on top and is not counted, so that nothing is refused that would have fitted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import psutil
+import torch
+
+from gradsync.errors import InputError
+from gradsync.plan import DTYPE_BYTES, Plan
+from gradsync.runtime.devices import Device
+from gradsync.runtime.execute import SCRATCH
+from gradsync.runtime.hosts import gathered_by_node
+
+STOCK = 4  # times its parameters that stock DDP holds: parameters, gradients, its buckets, momentum
+ORACLE = (
+    4  # times the parameters beside the ranks' own buffers: its model's, two of gradients, those of the plan's ranks
+)
+
+
+class Need(NamedTuple):
+    """Bytes: what a rank's plans and its stock DDP hold, and what holding plans against the oracle takes.
+
+    `against`: of every rank; `oracle`: of rank 0 on top. Both are given back before the others are made.
+    """
+
+    plans: float
+    stock: float
+    against: float = 0.0
+    oracle: float = 0.0
+
+    def peak(self, root: bool) -> float:
+        """Of a rank; `root`: of rank 0."""
+        return max(self.plans + self.stock, self.against + (self.oracle if root else 0.0))
+
+
+def needed(
+    parameters: int, plans: Sequence[Plan], peers: int, *, references: bool, conformance: int, width: int
+) -> Need:
+    """What a launch holds that trains a model of so many parameters; `width`: bytes of a number for the oracle.
+
+    `conformance`: steps for which every plan is held against the oracle. Ranks share what holds nothing from turn to
+    turn among the plans of a launch.
+    """
+    stock = 4.0 * STOCK * parameters * peers
+    if not plans:
+        return Need(0.0, stock)
+    kept = [_bytes(plan, scratch=False) for plan in plans]
+    scratch = max(_bytes(plan, scratch=True) for plan in plans)
+    held = sum(kept) + (max(kept) if references else 0.0) + scratch
+    if not conformance:
+        return Need(held, stock)
+    one, ranks = width / 4 * (max(kept) + scratch), plans[0].ranks
+    passes = max(plan.passes for plan in plans)
+    gradients = ranks * (conformance * passes + 1)  # of each rank and pass, and the last ones
+    return Need(held, stock, one, ranks * one + width * parameters * (gradients + ORACLE))
+
+
+def _bytes(plan: Plan, scratch: bool) -> float:
+    return float(
+        sum(
+            buffer.elements * DTYPE_BYTES[buffer.dtype]
+            for buffer in plan.buffers
+            if (buffer.name in SCRATCH) is scratch
+        )
+    )
+
+
+def refuse(model: str, need: Need, rank: int, device: Device) -> None:
+    """Raises InputError on all ranks where a machine, or a GPU, has less memory than is needed; collective."""
+    if device.queued:
+        free = float(torch.cuda.mem_get_info(device.torch_device)[0])
+        # the oracle's values are the host's, its model is not
+        own, where = max(need.plans + need.stock, need.against), f" on the GPU of rank {rank}"
+        found = gathered_by_node((own, free, where))
+        lacking = [each for node in found.values() for each in node if each[0] > each[1]]
+    else:
+        free = float(psutil.virtual_memory().available)
+        found = gathered_by_node((need.peak(rank == 0), free, ""))
+        whole = [(sum(each[0] for each in node), min(each[1] for each in node), "") for node in found.values()]
+        lacking = [each for each in whole if each[0] > each[1]]
+    if not lacking:
+        return
+    asked, free, where = max(lacking)
+    raise InputError(
+        f"model {model!r} needs about {asked / 1e9:.1f} GB of memory besides what its layers compute, "
+        f"{free / 1e9:.1f} GB are free{where}. A rank holds {need.plans / 1e9:.1f} GB for "
+        f"its plans (parameters, gradients, momentum) and {need.stock / 1e9:.1f} GB for stock DDP; before, "
+        f"{need.against / 1e9:.1f} GB while plans are held against the oracle, which takes {need.oracle / 1e9:.1f} GB: "
+        "take fewer plans, peers or ranks, --conformance 0, or a smaller model"
+    )

@@ -1,0 +1,97 @@
+"""The models that are trained, by name: how to build one, what it eats and what its loss is.
+
+A reduced model says in its name by how much it is smaller, for machines that its full size does not fit on. The
+libraries that models come from are imported when one is built.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from gradsync.errors import InputError
+from gradsync.runtime import replay
+from gradsync.runtime.models import images, language
+from gradsync.runtime.models.spec import IMAGES, NOT_COUNTED, PAIRS, TRANSLATIONS, Model
+
+__all__ = [
+    "IMAGES",
+    "MODELS",
+    "NOT_COUNTED",
+    "PAIRS",
+    "TRANSLATIONS",
+    "Model",
+    "blank",
+    "build",
+    "get",
+    "shape",
+    "title",
+]
+
+MODELS: dict[str, Model] = {**images.MODELS, **language.MODELS}
+
+
+def get(name: str) -> Model:
+    """The model of that name, or `replay:FILE`, a workload of which is replayed (see `replay.py`).
+
+    Raises InputError that lists the known ones.
+    """
+    if replay.is_replay(name):
+        workload = replay.workload_of(name)
+        return Model(
+            lambda: replay.Replayed(workload), (1, 1, 1), 2, smallest=1, smallest_alone=1, fixed=True, loss=_as_it_is
+        )
+    if name not in MODELS:
+        raise InputError(f"model {name!r} does not exist; there are: {', '.join(MODELS)}")
+    return MODELS[name]
+
+
+def _as_it_is(output: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    return output
+
+
+def title(name: str) -> str:
+    """What results call the model: that of a workload by the workload's name."""
+    return replay.workload_of(name).name if replay.is_replay(name) else name
+
+
+def build(name: str, seed: int) -> nn.Module:
+    """The model with the parameters of that seed, which torch's global generator is set to.
+
+    Raises InputError for a name that is not there.
+    """
+    model = get(name)
+    torch.manual_seed(seed)
+    return model.build()
+
+
+def blank(name: str, size: int | None = None, batch: int = 2) -> torch.Tensor:
+    """Inputs of zeros, of the type that the model takes; raises InputError as `shape` does.  # (batch, *shape)"""
+    dtype = torch.float32 if get(name).takes == IMAGES else torch.int64
+    return torch.zeros(batch, *shape(name, size, batch), dtype=dtype)
+
+
+def shape(name: str, size: int | None = None, batch: int = 2) -> tuple[int, ...]:
+    """The input of that model, trained with `batch` samples a rank: (channels, size, size), of text (rows, size).
+
+    None: its full size. Raises InputError where the model does not exist, or takes no input of that size.
+    """
+    model = get(name)
+    first, *others = model.shape
+    full = others[-1]
+    if size is None:
+        return model.shape
+    pixels = model.takes == IMAGES
+    refused = f"model {name!r} takes no " + (f"images of {size} x {size}" if pixels else f"text of {size} tokens")
+    if model.fixed and size != full:
+        raise InputError(f"{refused}: its size is fixed, {full} x {full}")
+    if size < model.smallest:
+        raise InputError(f"{refused}: the smallest is {model.smallest}")
+    if model.largest is not None and size > model.largest:
+        raise InputError(f"{refused}: the largest is {model.largest}")
+    if batch == 1 and size < model.smallest_alone:
+        raise InputError(
+            f"model {name!r} takes no single image of {size} x {size}, batch normalisation needs two values a channel: "
+            f"choose a batch of 2 or more, or a size of {model.smallest_alone} or more"
+        )
+    return first, *(size for _ in others)
