@@ -1,4 +1,7 @@
-"""LeNet-5 and a small ResNet with batch normalisation: their plans, samples, and training by plain torch."""
+"""LeNet-5, a small ResNet with batch normalisation, and models of a quarter of their width: plans, samples, training.
+
+The quarters are for short runs on two ranks: hundreds of gradients, text as input, units dropped at random.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,10 @@ import torch
 from torch import nn
 
 from gradsync import schedules
-from gradsync.costs import Linear
+from gradsync.costs import Linear, MessageCost
+from gradsync.costs.contention import Contended
 from gradsync.plan import Plan
-from gradsync.runtime import models
+from gradsync.runtime import data, models
 from gradsync.runtime.compute import Forward, statistics
 from gradsync.runtime.torchvision_operators import torchvision
 from gradsync.updates import ssgd
@@ -23,12 +27,17 @@ TURNS = 20
 LR, MOMENTUM = 0.01, 0.9
 BATCH = {"lenet5": 1, "resnet8": 4}  # the large convolutions of LeNet-5 take most of the time
 SHAPES = {"lenet5": (1, 28, 28), "resnet8": (3, 16, 16)}
+QUARTERS = {"densenet201_quarter": ("synthetic", 32), "bert_base_quarter": ("text", 16)}  # data, pixels or tokens
+QUARTERS |= {"transformer_quarter": ("synthetic", 12)}
+QUARTER_RANKS, QUARTER_TURNS = 2, 2  # momentum counts from the second turn on
+AT_ONCE = ("mgwfbp", "kway")  # one message at a time, and two
 COST = Linear(2e-3, 2e-9)  # seconds, seconds a byte: chosen so that the schedules group these layers differently
+SHARED = Contended(Linear(2e-3, 2e-7), 5 / 3)  # slow, and a message alone gets 0.6 of its link: two at once pay
 
 
 def build(name: str, dtype: torch.dtype = torch.float64) -> nn.Module:
     """The same model whenever it is called."""
-    if name == "lenet5":
+    if name in models.MODELS:
         return models.build(name, 1).to(dtype)
     torch.manual_seed(1)
     block = torchvision().models.resnet.BasicBlock
@@ -41,12 +50,21 @@ def _projection(inputs: int, outputs: int) -> nn.Module:
     return nn.Sequential(nn.Conv2d(inputs, outputs, 1, 2, bias=False), nn.BatchNorm2d(outputs))
 
 
-def forward(model: nn.Module, rank: int) -> Forward:
-    return Forward(model, nn.functional.cross_entropy, rank)
+def forward(model: nn.Module, rank: int, name: str = "lenet5") -> Forward:
+    return Forward(model, models.get(name).loss if name in QUARTERS else nn.functional.cross_entropy, rank)
+
+
+@functools.cache
+def _data(name: str) -> data.Data:
+    """What ranks share of a quarter's data set, two samples each a turn."""
+    source, size = QUARTERS[name]
+    return data.load(source, model=name, size=size, batch=2, ranks=QUARTER_RANKS, seed=1)
 
 
 def sample(name: str, rank: int, turn: int, dtype: torch.dtype = torch.float64) -> tuple[torch.Tensor, torch.Tensor]:
     """The shard of `rank` in `turn`."""
+    if name in QUARTERS:
+        return data.shard(_data(name), turn, rank, dtype)
     rng = np.random.default_rng((rank, turn))
     images = torch.from_numpy(rng.normal(size=(BATCH[name], *SHAPES[name]))).to(dtype)
     return images, torch.from_numpy(rng.integers(0, 10, BATCH[name]))
@@ -59,7 +77,7 @@ def load(name: str, dtype: str = "float32") -> Workload:
     order: list[str] = []
     for key, parameter in model.named_parameters():
         parameter.register_post_accumulate_grad_hook(lambda _, key=key: order.append(key))
-    forward(model, 0)(0, *sample(name, 0, 0, torch.float32)).backward()
+    forward(model, 0, name)(0, *sample(name, 0, 0, torch.float32)).backward()
     width = getattr(torch, dtype).itemsize
     sizes = {key: parameter.numel() * width for key, parameter in model.named_parameters()}
     seconds = np.random.default_rng(5).exponential(2e-3, len(order))
@@ -80,9 +98,9 @@ def options(schedule: str, name: str) -> dict[str, Any]:
     return {key: small for key in schedules.options(schedule) if key.endswith("_bytes")}
 
 
-def plan(schedule: str, name: str, ranks: int, dtype: str = "float32", **how: Any) -> Plan:
+def plan(schedule: str, name: str, ranks: int, dtype: str = "float32", cost: MessageCost = COST, **how: Any) -> Plan:
     workload = load(name, dtype)
-    chosen = schedules.messages(schedule, workload, COST, options(schedule, name))
+    chosen = schedules.messages(schedule, workload, cost, options(schedule, name))
     return ssgd.plan(schedule, workload, chosen, ranks, lr=LR, momentum=MOMENTUM, **how)
 
 
@@ -94,7 +112,7 @@ def reference(name: str, ranks: int, turns: int, dtype: torch.dtype) -> dict[str
         optimizer.zero_grad()
         kept: list[torch.Tensor] = []
         for rank in range(ranks):
-            (forward(model, rank)(turn, *sample(name, rank, turn, dtype)) / ranks).backward()
+            (forward(model, rank, name)(turn, *sample(name, rank, turn, dtype)) / ranks).backward()
             kept = kept or [buffer.clone() for buffer in model.buffers()]
         for buffer, value in zip(model.buffers(), kept, strict=True):
             buffer.copy_(value)

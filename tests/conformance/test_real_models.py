@@ -1,7 +1,8 @@
 """LeNet-5 and a small ResNet under every schedule train like plain torch on the ranks' shards in turn.
 
 20 steps in float64; single steps from equal state in float32, since over many the order of summing is amplified by
-batch normalisation. Stock DDP with an exported plan too.
+batch normalisation. Stock DDP with an exported plan too. Quarters of large models train a few steps, alike under one
+message at a time and under two.
 """
 
 import functools
@@ -58,6 +59,33 @@ def test_stock_ddp_with_an_exported_plan_trains_alike_in_the_plans_buckets(on_ra
         same = {key: value for key, value in reference(name, ranks, "float64").items() if ":" not in key}
         assert farthest(parameters, same) < ENOUGH["float64"]
         assert result[name, "ddp", "buckets"] == wanted
+
+
+@pytest.mark.parametrize("schedule", real.AT_ONCE)
+@pytest.mark.parametrize("name", real.QUARTERS)
+def test_a_quarter_of_a_large_model_equals_oracle_plain_torch_and_stock_ddp(on_ranks, name, schedule):
+    first, *others = on_ranks("quarter_models", real.QUARTER_RANKS)
+    wanted = first[name, schedule]
+    assert max(wanted["oracle"], wanted["reference"]) < ENOUGH["float64"]
+    assert bool(wanted["statistics"]) == (name == "densenet201_quarter")
+    for result in (first, *others):
+        found = result[name, schedule]
+        assert found["ddp"] < ENOUGH["float64"] < 1e-3 < found["start"]
+        assert found["statistics"].keys() == wanted["statistics"].keys()
+        assert all(np.array_equal(value, wanted["statistics"][key]) for key, value in found["statistics"].items())
+
+
+@pytest.mark.parametrize("name", real.QUARTERS)
+def test_messages_of_a_quarter_travel_one_at_a_time_or_two_at_once(name):
+    lanes = []
+    for schedule in real.AT_ONCE:
+        plan = real.plan(schedule, name, real.QUARTER_RANKS, cost=real.SHARED)
+        check(plan)
+        (role,) = plan.roles
+        sent = [op for op in role.body if op.name.startswith("message")]
+        assert 2 < len(sent) < len(plan.tensors)
+        lanes.append(len({op.lane for op in sent}))
+    assert lanes == [1, 2]
 
 
 def test_training_moves_the_parameters():

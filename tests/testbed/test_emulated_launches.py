@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pandas as pd
 import pytest
 from test_testbed import netns, real
 
+from gradsync.costs.measured_contention import Contention
+from gradsync.plan import Plan
 from project_copy import Project
 
 SMALL = """\
@@ -17,7 +20,7 @@ papers: [config/papers/mgwfbp.yaml, config/papers/bml_bcube.yaml]
 emulated:
   - &cube {paper: bml_bcube, model: lenet5, ranks: 4, batch: 1024, topology: "bcube:2,2", dilation: 8, schemes: [bml],
            iterations: 4, block: 2}
-  - {<<: *cube, ranks: 2, topology: switch, schemes: [wfbp, optimal], peers: [ddp]}
+  - {<<: *cube, ranks: 2, topology: switch, flow_share: 0.6, schemes: [wfbp, kway], peers: [ddp]}
 """
 TABLE = "results/tiny/tables/bml_bcube/emulated"
 
@@ -36,15 +39,32 @@ def test_a_launch_is_measured_planned_run_and_compared_with_its_prediction(proje
     assert ended.returncode == 0, ended.stdout
     assert netns() == before
     frame = pd.read_csv(project.folder / f"{TABLE}.csv").set_index("scheme")
-    assert list(frame.index) == ["bml", "wfbp", "optimal", "ddp"]
+    assert list(frame.index) == ["bml", "wfbp", "kway", "ddp"]
     assert (frame.rung == "emulated").all()
     # no plan is faster than its computation, nor much faster than what it was told that messages take
     assert (frame.own_iteration_seconds >= 0.99 * 8 * frame.computation_seconds).all()
     assert (frame.predicted_over_emulated.dropna() < 1.5).all()
-    assert (frame.oracle_difference[["bml", "wfbp", "optimal"]] < 1e-9).all()
+    assert (frame.oracle_difference[["bml", "wfbp", "kway"]] < 1e-9).all()
     assert (frame.difference_to_first < 1e-6).all()  # DDP too has learnt the same
+    planned_from_what_several_at_once_took(project.folder / "results" / "tiny")
     again = project.run("snakemake", "-n", f"{TABLE}.csv", "--cores", "2", "--configfile", "config/tiny.yaml")
     assert "Nothing to be done" in again.stdout
+
+
+def planned_from_what_several_at_once_took(results: Path) -> None:
+    """Of the launch with a scheme of two lanes, on two lanes; the one without has not measured it."""
+    assert not (results / "emulated" / "lenet5-4" / "contention.json").exists()
+    told = json.loads((results / "emulated" / "lenet5-2" / "testbed.json").read_text())
+    assert told["lanes"] == 2
+    assert told["flow_bits_per_second"] == pytest.approx(0.6 * told["bits_per_second"])
+    measured = Contention.load(results / "emulated" / "lenet5-2" / "contention.json", ranks=2)
+    assert measured.lanes == 2
+    carried = f"the link carries {measured.fit().contended().capacity:.3g} such messages at full speed"
+    plans = results / "plans" / "emulated" / "lenet5-2"
+    for name in ("wfbp", "kway"):
+        assert carried in json.loads((plans / f"{name}.prediction.json").read_text())["allreduce"]
+        path = plans / f"{name}.json"
+        assert carried in Plan.from_json(path.read_text(), str(path)).provenance["all_reduce"]
 
 
 def test_where_there_can_be_no_testbed_the_result_says_so(project, tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 import yaml
 
 from gradsync import claims, papers, settings
+from gradsync.commands import emulating
 from gradsync.costs import Linear
 from gradsync.errors import InputError
 from gradsync.measure.allreduce import point, to_csv
@@ -18,8 +20,9 @@ from gradsync.papers.emulation import NotHereError, StandIn
 from gradsync.papers.table import file, read
 from gradsync.render import figures, tables
 from gradsync.results import Result
-from gradsync.testbed import description
+from gradsync.testbed import description, privileges
 from gradsync.testbed.description import Description
+from gradsync.testbed.wiring import MOST_LANES
 from gradsync.workload import Layer, Workload
 
 ROOT = Path(__file__).parents[2]
@@ -29,6 +32,8 @@ GOOGLENET = {"model": "googlenet", "ranks": 2, "dilation": SLOWER, "schemes": ["
 NINE = {"paper": "bml_bcube", "model": "lenet5", "ranks": 9, "batch": 128, "dilation": SLOWER}
 BML = {**NINE, "name": "bml", "topology": "bcube:3,2", "schemes": ["bml"]}
 PS = {**NINE, "name": "ps", "schemes": ["ps_p2p", "tf_ps"]}
+RESNET = {"paper": "ascwfbp", "model": "resnet152", "ranks": 4, "dilation": SLOWER, "schemes": ["wfbp", "kway"]}
+ASC = ["config/papers/ascwfbp.yaml"]
 
 
 @pytest.fixture(autouse=True)
@@ -39,6 +44,12 @@ def in_the_project(monkeypatch):
 def chosen(*launches: dict[str, Any], **changes: Any) -> settings.Settings:
     content = {"version": 1, "name": "tiny", "papers": PAPERS, "emulated": list(launches), **changes}
     return settings.parse(content, "test")
+
+
+def write_counted(results: Path, model: str) -> None:
+    path = results / "counted" / model / "workload.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(workload().to_json())
 
 
 def workload(forward: float = 0.5) -> Workload:
@@ -88,9 +99,7 @@ def test_a_launch_whose_logs_are_missing_says_so(tmp_path, model):
 
 
 def test_a_server_of_the_bml_paper_computes_at_the_point_that_is_drawn(tmp_path):
-    counted = tmp_path / "counted" / "lenet5" / "workload.json"
-    counted.parent.mkdir(parents=True)
-    counted.write_text(workload().to_json())
+    write_counted(tmp_path, "lenet5")
     used = chosen(BML, PS)
     cube, switch = (papers.stand_in(launch, used, tmp_path) for launch in used.emulated)
     bench = yaml.safe_load((ROOT / "config" / "clusters" / "k40-40gbe.yaml").read_text())
@@ -103,11 +112,126 @@ def test_a_server_of_the_bml_paper_computes_at_the_point_that_is_drawn(tmp_path)
         papers.stand_in(without.emulated[0], without, tmp_path)
 
 
+def test_a_node_of_the_asc_wfbp_paper_computes_at_the_middle_of_the_band(tmp_path):
+    write_counted(tmp_path, "resnet152")
+    used = chosen(RESNET, papers=ASC)
+    stands = papers.stand_in(used.emulated[0], used, tmp_path)
+    bench = yaml.safe_load((ROOT / "config" / "clusters" / "2080ti-10gbe.yaml").read_text())
+    computed = bench["computation_seconds"]["value"]["resnet152"]
+    least, middle, most = bench["forward_share"]["resnet152"]
+    assert least <= middle <= most
+    assert stands.workload.forward_seconds == pytest.approx(middle * computed)
+    assert stands.workload.forward_seconds + stands.workload.backward_seconds == pytest.approx(computed)
+    assert [layer.bytes for layer in stands.workload.layers] == [4000, 40]
+    seconds = [layer.backward_seconds for layer in stands.workload.layers]
+    assert seconds[0] == pytest.approx(2 * seconds[1])  # by operations, as counted
+    assert stands.bits_per_second == bench["link_bits_per_second_measured"]["value"]
+    assert stands.flow_bits_per_second is None
+    assert stands.startup_seconds == bench["allreduce_startup_seconds"]["value"]
+    assert stands.assumption == "t_f middle, layers by operations"
+
+
+def test_a_model_that_the_asc_wfbp_paper_lacks_is_refused(tmp_path):
+    write_counted(tmp_path, "googlenet")
+    used = chosen({**RESNET, "model": "googlenet"}, papers=ASC)
+    with pytest.raises(InputError) as caught:
+        papers.stand_in(used.emulated[0], used, tmp_path)
+    said = "the paper has no model 'googlenet'; it has: resnet152, densenet201, inceptionv4, bert_base"
+    assert str(caught.value) == f"emulated launch googlenet-4: {said}"
+
+
+@pytest.mark.parametrize("launch", [RESNET, {**PS, "ranks": 4}], ids=["ascwfbp", "bml_bcube"])
+def test_a_connection_gets_the_share_of_the_link_that_the_launch_says(tmp_path, launch):
+    write_counted(tmp_path, launch["model"])
+    shares = (None, 0.75, 1)
+    launches = [{**launch, "name": f"n{number}", "flow_share": share} for number, share in enumerate(shares)]
+    used = chosen(*launches, papers=[*PAPERS, *ASC])
+    for job, share in zip(used.emulated, shares, strict=True):
+        stands = papers.stand_in(job, used, tmp_path)
+        testbed = stands.testbed(job)
+        assert testbed.bits_per_second == stands.bits_per_second / SLOWER
+        assert testbed.flow_bits_per_second == (0.75 * testbed.bits_per_second if share == 0.75 else None)
+
+
+def test_with_a_share_of_the_link_links_are_as_fast_as_the_connections_of_the_paper():
+    stands = StandIn(workload(), 1e10, 4e9, "")
+    found = [stands.testbed(chosen({**GOOGLENET, "flow_share": share}).emulated[0]) for share in (None, 0.6, 1)]
+    assert [each.bits_per_second * SLOWER for each in found] == [1e10, 4e9, 4e9]
+    assert [each.flow_bits_per_second for each in found] == [4e9 / SLOWER, pytest.approx(2.4e9 / SLOWER), None]
+
+
 def test_a_paper_without_a_testbed_has_nothing_to_emulate(monkeypatch, tmp_path):
     monkeypatch.setattr(papers, "MODULE", "nosuch")
     used = chosen(GOOGLENET)
     with pytest.raises(InputError, match="paper 'mgwfbp' has nothing that is emulated"):
         papers.stand_in(used.emulated[0], used, tmp_path)
+
+
+# Lanes, and what several messages at once take
+
+
+def described(results: Path, monkeypatch: pytest.MonkeyPatch, names: list[str], **changes: Any) -> Description:
+    """The testbed of a launch of these schemes, as `gradsync emulate` writes it."""
+    monkeypatch.setattr(privileges, "impossible", lambda: "")
+    write_counted(results, "resnet152")
+    used = chosen({**RESNET, "schemes": names}, papers=ASC, **changes)
+    assert emulating._reason(used.emulated[0], used, results) == ""
+    return description.read(str(results / "emulated" / "resnet152-4" / "testbed.json"), 1.0)
+
+
+@pytest.mark.parametrize(
+    ("names", "lanes"),
+    [(["wfbp", "optimal"], 1), (["wfbp", "ascwfbp"], 2), (["wfbp", "tf_ps", "kway"], 8)],
+    ids=["one", "two", "eight"],
+)
+def test_as_many_lanes_have_connections_as_the_schemes_of_the_launch_have(tmp_path, monkeypatch, names, lanes):
+    assert described(tmp_path, monkeypatch, names).lanes == lanes
+
+
+def test_no_more_lanes_have_connections_than_a_testbed_has_addresses(tmp_path, monkeypatch):
+    own = tmp_path / "schemes.yaml"
+    own.write_text(f"wide: {{schedule: kway, options: {{lanes: {MOST_LANES + 5}}}}}\n")
+    assert described(tmp_path, monkeypatch, ["wide"], schemes=str(own)).lanes == MOST_LANES
+
+
+def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: list[str]) -> list[list[str]]:
+    """The commands of a launch of these schemes, none of them run."""
+    path = tmp_path / "tiny.yaml"
+    content = {"version": 1, "name": "tiny", "papers": ASC, "emulated": [{**RESNET, "schemes": names}]}
+    path.write_text(yaml.safe_dump(content))
+    told: list[list[str]] = []
+    monkeypatch.setattr(emulating, "_gradsync", lambda *words: told.append([str(word) for word in words]))
+    launch = settings.load(path).emulated[0]
+    emulating._launched(argparse.Namespace(config=str(path)), launch, tmp_path / "results", tmp_path / "runs")
+    return told
+
+
+def option(command: list[str], key: str) -> str | None:
+    """The word behind an option of a command; None where the command does not have it."""
+    return command[command.index(key) + 1] if key in command else None
+
+
+@pytest.mark.parametrize(
+    ("names", "lanes"),
+    [
+        (["wfbp", "optimal", "ring"], None),
+        (["wfbp", "tf_ps"], None),  # eight lanes, but not of the backend's own all-reduce
+        (["wfbp", "ring", "searched", "tf_ps"], "2"),
+    ],
+    ids=["one lane", "lanes of another collective", "two lanes"],
+)
+def test_messages_at_once_are_measured_only_where_a_plan_has_such(tmp_path, monkeypatch, names, lanes):
+    told = asked(tmp_path, monkeypatch, names)
+    measured = [command for command in told if command[:2] == ["measure", "contention"]]
+    plans = {option(command, "--schedule"): command for command in told if command[0] == "plan"}
+    assert list(plans) == names
+    assert [option(command, "--lanes") for command in measured] == ([lanes] if lanes else [])
+    native = {"wfbp", "optimal", "searched"}
+    points = option(measured[0], "--output") if measured else None
+    for name, command in plans.items():
+        assert option(command, "--contention") == (points if name in native else None)
+    if measured:
+        assert told.index(measured[0]) < min(map(told.index, plans.values()))
 
 
 # Descriptions
@@ -156,6 +280,8 @@ def test_rates_that_make_no_sense_are_refused(rate, flow, said):
     ("launch", "said"),
     [
         ({**GOOGLENET, "dilation": 0}, "emulated.0.dilation"),
+        ({**GOOGLENET, "flow_share": 0}, "emulated.0.flow_share"),
+        ({**GOOGLENET, "flow_share": 1.5}, "emulated.0.flow_share"),
         ({**GOOGLENET, "topology": "nosuch"}, "emulated.0.topology"),
         ({**GOOGLENET, "topology": "switch:3", "ranks": 4}, "emulated.0.topology"),
         ({**GOOGLENET, "schemes": ["bml"], "ranks": 9}, "bml sends over bcube:3,2, the testbed is switch:9"),
@@ -270,6 +396,28 @@ def test_speed_ups_are_over_the_computation_that_is_replayed(tmp_path):
     assert emulated.note["tf_ps"] == "tf_ps is not in the launches"
 
 
+def test_launches_of_another_share_of_the_link_are_in_the_table_and_not_in_the_figures(tmp_path):
+    external(tmp_path, False)
+    other = {**GOOGLENET, "name": "flows60", "flow_share": 0.6}
+    alone = {**other, "ranks": 4}  # no launch as on the paper's testbed between so many
+    for launch, own in ((GOOGLENET, 10.0), (other, 12.0), (alone, 14.0)):
+        write_launch(tmp_path, launch, {"wfbp": own})
+    here = tmp_path / "profile" / "network" / "allreduce.csv"
+    here.parent.mkdir(parents=True)
+    here.write_text(to_csv([point(2, size, [0.004, 0.004]) for size in (40, 4000)], {"cores": 2}))
+    used = chosen(GOOGLENET, other, alone)
+    table = papers.compute("mgwfbp", "emulated", used, tmp_path).frame
+    assert table[table.scheme == "wfbp"].own_iteration_seconds.to_list() == [10.0, 12.0, 14.0]
+    speedups = papers.compute("mgwfbp", "fig6", used, tmp_path).frame
+    shown = speedups[(speedups.rung == "emulated") & (speedups.scheme == "wfbp")].set_index("nodes")
+    assert shown.index.is_unique
+    assert shown.speedup[2] == pytest.approx(2 * 2.0 / (10.0 / SLOWER))
+    assert pd.isna(shown.speedup[4])
+    assert shown.note[4] == "no such emulated launch in this configuration"
+    fitted = papers.compute("mgwfbp", "fig5b_points", used, tmp_path).frame
+    assert set(fitted[fitted.rung == "emulated"].source) == {"testbed of googlenet-2"}
+
+
 def test_all_reduces_of_the_testbed_are_fitted_in_seconds_of_the_paper(tmp_path):
     external(tmp_path, False)
     write_launch(tmp_path, GOOGLENET, {"wfbp": 10.0})
@@ -306,9 +454,7 @@ def test_claims_are_decided_on_emulated_launches(tmp_path):
 
 
 def test_bml_and_servers_are_compared_over_launches_of_their_own(tmp_path):
-    counted = tmp_path / "counted" / "lenet5" / "workload.json"
-    counted.parent.mkdir(parents=True)
-    counted.write_text(workload().to_json())
+    write_counted(tmp_path, "lenet5")
     write_launch(tmp_path, BML, {"bml": 9.0}, "bml")
     write_launch(tmp_path, PS, {"ps_p2p": 12.0, "tf_ps": 18.0}, "ps_p2p")
     frame = papers.compute("bml_bcube", "fig6", chosen(BML, PS), tmp_path).frame

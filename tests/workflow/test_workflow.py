@@ -161,6 +161,32 @@ def test_the_emulated_configuration_adds_its_launches_and_trains_nothing(project
     assert found["table"] == sum(len(made) for made in TABLES.values())
 
 
+def test_every_launch_of_simultaneous_messages_is_emulated(project):
+    found = jobs(project.run("snakemake", "-n", "--configfile", "config/simultaneous.yaml"))
+    chosen = settings.load(ROOT / "config" / "simultaneous.yaml")
+    assert len({launch.job for launch in chosen.emulated}) == found["emulate"] > 0
+    assert {"train", "plan", "profile_job"}.isdisjoint(found)
+    shown = [Path(file).stem for file in chosen.papers]
+    assert found["table"] == sum(len(TABLES[paper]) for paper in shown)
+    assert found["figure"] == sum(len(figures.of(paper)) for paper in shown)
+    known = schemes.load(ROOT / "config" / "schemes.yaml")
+    assert all(any(known[name].lanes > 1 for name in launch.schemes) for launch in chosen.emulated)
+
+
+def test_what_several_messages_at_once_take_is_told_to_plans_that_have_such(project):
+    """Between as many ranks as it is measured for, and of the backend's own all-reduce."""
+    names = ["wfbp", "mgwfbp", "ascwfbp", "kway", "tf_ps", "ring"]
+    launch = f"{{model: lenet5, ranks: [2, 4], schemes: [{', '.join(names)}]}}"
+    project.write("config/several.yaml", TINY.replace(LAUNCHES, f"training: [{launch}]") + "contention: {ranks: 4}\n")
+    ended = project.snakemake("-n", "-p", configuration="config/several.yaml")
+    assert jobs(ended)["profile_contention"] == 1
+    plans = re.findall(r"python -m gradsync plan .*--output \S*/plans/(\S+)\.json .*", ended.stdout)
+    assert sorted(plans) == sorted(f"lenet5-{ranks}/{name}" for ranks in (2, 4) for name in names)
+    told = r"--contention (\S+) .*--output \S*/plans/(\S+)\.json "
+    points = f"{RESULTS}/profile/network/contention.json"
+    assert sorted(re.findall(told, ended.stdout)) == [(points, "lenet5-4/ascwfbp"), (points, "lenet5-4/kway")]
+
+
 def test_a_launch_more_is_profiled_planned_and_trained_more(project):
     launches = "training: [{model: lenet5, ranks: 2}, {model: lenet5, ranks: 4, schemes: [wfbp, mgwfbp]}]"
     project.write("config/two.yaml", TINY.replace(LAUNCHES, launches))

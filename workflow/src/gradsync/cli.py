@@ -190,7 +190,7 @@ def _parser() -> argparse.ArgumentParser:
     measure.add_argument(
         "--by-layer",
         action="store_true",
-        help="allreduce with --workload: collectives but native carry single gradients, so no longer message is measured",
+        help="allreduce with --workload: collectives but native carry single gradients: no longer message is measured",
     )
     machine_options.on_testbed(measure)
     measure.add_argument(

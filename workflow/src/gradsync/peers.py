@@ -72,9 +72,10 @@ def bucket_cap_mb_list(plan: Plan) -> list[float]:
 
     DDP closes a bucket with the gradient that fills it, once it has seen the order in which gradients become ready.
     What it can't take over: messages that wait for the end of backward are sent as soon as they are full.
-    Raises InputError for a plan whose messages are no all-reduces of all gradients in backward order.
+    Raises InputError for a plan whose messages are no all-reduces of all gradients in backward order, each whole.
     """
     place = 0
+    ends = {tensor.stop for tensor in plan.tensors}
     sizes = []
     whole = plan.tensors[-1].stop
     unit = DTYPE_BYTES[plan.buffer["gradient"].dtype] if "gradient" in plan.buffer else 0
@@ -85,6 +86,11 @@ def bucket_cap_mb_list(plan: Plan) -> list[float]:
         if len(op.writes) != 1 or op.writes[0].start != place:
             break
         place = op.writes[0].stop
+        if place not in ends:
+            raise InputError(
+                f"plan {plan.name!r} can't be exported into DDP: it splits a gradient over messages, a bucket of DDP "
+                "holds whole ones"
+            )
         sizes.append((op.writes[0].stop - op.writes[0].start) * unit / MIB)
     if place != whole or not unit:
         raise InputError(

@@ -85,7 +85,7 @@ class Emulation(_Closed):
     batch: int | None = Field(default=None, ge=1, description="samples a host, where the paper has several sizes")
     topology: str = "switch"
     flow_share: float | None = Field(
-        default=None, gt=0, le=1, description="of a link, the most that a connection gets; null: as the paper's testbed"
+        default=None, gt=0, le=1, description="most of a link that a connection gets; null: as in the paper"
     )
     dilation: float = Field(gt=0, allow_inf_nan=False, description="how many times slower than the paper's testbed")
     schemes: list[str] = Field(min_length=1)

@@ -24,13 +24,17 @@ class StandIn:
     startup_seconds: float | None = None  # of an all-reduce between so many hosts, where the paper's network has one
 
     def testbed(self, job: Emulation, lanes: int = 1) -> Description:
-        """All links slower by the dilation of the launch; so many lanes have connections of their own."""
-        flow = self.flow_bits_per_second
+        """All links slower by the dilation of the launch; so many lanes have connections of their own.
+
+        Where the launch gives a connection a share of its link, links have what a connection had in the paper.
+        """
+        link, flow = self.bits_per_second, self.flow_bits_per_second
         if job.flow_share is not None:
-            flow = None if job.flow_share == 1 else job.flow_share * self.bits_per_second
+            link = flow or link
+            flow = None if job.flow_share == 1 else job.flow_share * link
         return Description(
             topology=job.topology,
-            bits_per_second=self.bits_per_second / job.dilation,
+            bits_per_second=link / job.dilation,
             flow_bits_per_second=None if flow is None else flow / job.dilation,
             lanes=lanes,
             dilation=job.dilation,

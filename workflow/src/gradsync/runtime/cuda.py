@@ -87,6 +87,10 @@ class Gpu(Device):
         """Of tensors, without what torch's allocator and NCCL hold beside them."""
         return float(torch.cuda.max_memory_allocated(self.torch_device))
 
+    def free_bytes(self) -> float:
+        """Memory of its own that is free."""
+        return float(torch.cuda.mem_get_info(self.torch_device)[0])
+
     def refuse_precision(self, precision: str) -> None:
         """bfloat16 needs an Ampere GPU or newer: elsewhere torch would emulate it."""
         name = torch.cuda.get_device_name(self.torch_device)

@@ -65,6 +65,10 @@ class Device:
         """The most memory of its own that tensors took so far; None: it has none of its own."""
         return None
 
+    def free_bytes(self) -> float | None:
+        """Memory of its own that is free; None: it has none of its own."""
+        return None
+
     def refuse_precision(self, precision: str) -> None:
         """Raises InputError where it can't compute in that type."""
 

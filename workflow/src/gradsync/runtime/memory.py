@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import psutil
-import torch
 
 from gradsync.errors import InputError
 from gradsync.plan import DTYPE_BYTES, Plan
@@ -18,10 +17,9 @@ from gradsync.runtime.devices import Device
 from gradsync.runtime.execute import SCRATCH
 from gradsync.runtime.hosts import gathered_by_node
 
-STOCK = 4  # times its parameters that stock DDP holds: parameters, gradients, its buckets, momentum
-ORACLE = (
-    4  # times the parameters beside the ranks' own buffers: its model's, two of gradients, those of the plan's ranks
-)
+# Times the parameters: what stock DDP holds (parameters, gradients, its buckets, momentum), and what the oracle does
+# beside the ranks' own buffers (its model's, two of gradients, those of the plan's ranks).
+STOCK, ORACLE = 4, 4
 
 
 class Need(NamedTuple):
@@ -74,8 +72,8 @@ def _bytes(plan: Plan, scratch: bool) -> float:
 
 def refuse(model: str, need: Need, rank: int, device: Device) -> None:
     """Raises InputError on all ranks where a machine, or a GPU, has less memory than is needed; collective."""
-    if device.queued:
-        free = float(torch.cuda.mem_get_info(device.torch_device)[0])
+    if (there := device.free_bytes()) is not None:
+        free = there
         # the oracle's values are the host's, its model is not
         own, where = max(need.plans + need.stock, need.against), f" on the GPU of rank {rank}"
         found = gathered_by_node((own, free, where))

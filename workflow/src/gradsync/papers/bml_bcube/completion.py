@@ -98,7 +98,7 @@ def _emulated(testbed: Bench, model: str, settings: Settings, results: Path) -> 
     found: dict[tuple[int | None, str], Run] = {}
     reasons: dict[tuple[int | None, str], str] = {}
     for launch in settings.emulated_of("bml_bcube"):
-        if (launch.model, launch.ranks) == (model, testbed.servers):
+        if (launch.model, launch.ranks, launch.flow_share) == (model, testbed.servers, None):
             here, reason = runs(launch, results)
             found |= {(launch.batch, run.name): run for run in here}
             reasons |= {(launch.batch, name): reason for name in launch.schemes}

@@ -109,8 +109,9 @@ def gap(settings: Settings, results: Path) -> Table:
 
 def _sweep(model: str, settings: Settings, results: Path, nodes: list[int]) -> pd.DataFrame:
     """Every scheme and the best constant bucket at every size and every point of the band."""
-    # the network is the paper's: one switch, and the cost of its all-reduce
-    known = [scheme for scheme in schemes.load(settings.schemes).values() if scheme.collective == NATIVE]
+    # the network is the paper's: one switch, and the cost of its all-reduce, one message at a time
+    every = schemes.load(settings.schemes).values()
+    known = [scheme for scheme in every if scheme.collective == NATIVE and scheme.lanes == 1]
     assumed, reason = _assumptions(model, settings, results)
     if reason:
         rows = [
