@@ -22,11 +22,12 @@ def table5(settings: Settings, results: Path) -> Table:
     for model in MODELS:
         published = testbed.file.number("speedup", "value", model)
         largest = testbed.file.number("largest_speedup", "value", model)
-        row = {"rung": "published", "model": model, "assumption": "", "speedup": published, "largest_speedup": largest}
+        row = {"rung": "published", "model": model, "assumption": "", "nodes": testbed.nodes}
+        row |= {"speedup": published, "largest_speedup": largest}
         rows.append({**row, "share": published / largest, "note": ""})
     found = read(file(results, "ascwfbp", "table4"), iterations.COLUMNS)
     for _, at in found[(found.scheme == ASC) & (found.rung != "published")].iterrows():
-        row = {"rung": at.rung, "model": at.model, "assumption": at.assumption, "note": at.note}
+        row = {"rung": at.rung, "model": at.model, "assumption": at.assumption, "nodes": at.nodes, "note": at.note}
         if at.model in MODELS and pd.notna(at.iteration_seconds):
             point = _point(at.assumption)
             own = counted(at.model, results).bytes / 4  # parameters of the definition, not of Table III
@@ -37,9 +38,9 @@ def table5(settings: Settings, results: Path) -> Table:
         if at.model in MODELS:
             rows.append(row)
     frame = pd.DataFrame(rows)
-    frame["nodes"] = testbed.nodes
     keys = ["rung", "assumption"]
-    mean = frame[frame.share.notna()].groupby(keys, sort=False).share.agg(["mean", "count"]).reset_index()
+    as_there = frame.share.notna() & (frame.nodes == testbed.nodes)
+    mean = frame[as_there].groupby(keys, sort=False).share.agg(["mean", "count"]).reset_index()
     mean = (
         mean[mean["count"] == len(MODELS)].rename(columns={"mean": "share"}).assign(model="mean", nodes=testbed.nodes)
     )
@@ -66,6 +67,7 @@ def _table5_display(frame: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for (rung, assumption), label in labels.items():
         at = frame[(frame.rung == rung) & (frame.assumption == assumption) & frame.share.notna()]
+        at = at.sort_values("nodes", kind="stable", na_position="first")  # of several the one with most nodes
         if at.empty:
             continue
         row = {"": label}
