@@ -284,7 +284,12 @@ COMMON_TO_PAPERS = (
 )
 COMMON_TO_FIGURES = (
     *("render/figures.py", "render/panels.py", "render/style.py"),
-    *("render/timeline.py", "render/training.py", "render/emulated.py"),
+    *(
+        "render/timeline.py",
+        "render/drawn_examples.py",
+        "render/training.py",
+        "render/emulated.py",
+    ),
 )
 EMULATING = (
     *("testbed", "papers/emulation.py", "papers/mgwfbp/emulation.py"),
