@@ -11,13 +11,16 @@ import pytest
 
 from gradsync import cli, schedules, schemes
 from gradsync.check import PlanError, check
-from gradsync.costs import Linear, alpha_beta
+from gradsync.costs import Linear, Network, alpha_beta
 from gradsync.errors import InputError
 from gradsync.lowering import lowered
 from gradsync.oracle import evaluate
 from gradsync.plan import Collective, Plan, Ready, Ref
 from gradsync.runtime.contenders import silent
-from gradsync.simulate import simulate
+from gradsync.schedules import Message
+from gradsync.simulate import links_lower_bound_seconds, simulate
+from gradsync.topologies import Speeds, parse
+from gradsync.updates import ssgd
 from tiny_workloads import workload
 
 SIZES = [400, 2000, 1200, 400]  # bytes
@@ -213,6 +216,18 @@ def test_a_plan_of_the_command_line_has_them_and_its_bound_knows(capsys, tmp_pat
     for key in ("iteration_seconds", "lower_bound_seconds"):
         assert three[key] == pytest.approx(one[key] + 2 * 12.0)
     assert three["exposed_communication_seconds"] == pytest.approx(one["exposed_communication_seconds"])
+
+
+def test_links_are_busy_after_the_last_micro_batch_only():
+    load, links = workload([32, 32], [1.0, 2.0], forward=3.0), (parse("switch:2"), Speeds(0.0, 1.0))
+    messages = (Message(0, 1, "lane0"),)
+    bounds = []
+    for accumulate in (1, 3):
+        plan = ssgd.plan("steps", load, messages, 2, algorithm="ring", accumulate=accumulate)
+        bounds.append(links_lower_bound_seconds(plan, load, *links))
+        found = simulate(plan, load, Network({}), topology=links[0], speeds=links[1]).iteration_seconds()
+        assert bounds[-1] <= found * (1 + 1e-12)
+    assert bounds == pytest.approx([4.0 + 64.0, 2 * 6.0 + 4.0 + 64.0])
 
 
 @pytest.mark.parametrize("command", ["plan", "train"])

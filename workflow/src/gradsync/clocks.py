@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from gradsync import collectives
+from gradsync.collectives import NATIVE
 from gradsync.costs import Network
 from gradsync.costs.contention import capacity, host_seconds
 from gradsync.costs.interference import Interference
@@ -89,6 +91,19 @@ class NetworkClock(Clock):
         # what is transferred is seconds of a message alone: it takes no less on a link that could carry several
         return Cost(startup - host, model.seconds(size) - startup, 1.0, host)
 
+    def around(self, operation: Collective, ranks: Sequence[int]) -> Sequence[tuple[float, Mapping[Hashable, float]]]:
+        """The ways out and in of its ranks; of all ranks where they don't do the same, phase by phase."""
+        if operation.algorithm == NATIVE:
+            return super().around(operation, ranks)
+        phases = collectives.phases(operation.algorithm, operation.shape or (self.plan.ranks,), operation.root)
+        if all((parts == 1.0).all() for _, parts in phases):  # then it may be simulated on one of them
+            return super().around(operation, ranks)
+        ways = [(side, rank) for side in ("out", "in") for rank in range(self.plan.ranks)]
+        return [
+            (share, {way: part for way, part in zip(ways, parts.ravel().tolist(), strict=True) if part})
+            for share, parts in phases
+        ]
+
     def side(self, key: Any) -> Side:
         """A rank's way out or in."""
         return Side(self.capacity)
@@ -138,10 +153,10 @@ class LinksClock(NetworkClock):
         ends = (np.array([each]) for each in (source, destination, rail))
         return [int(link) for link in self.topology.route(*ends)[0] if link != NO_LINK]
 
-    def around(self, ranks: Sequence[int]) -> Sequence[Hashable]:
+    def around(self, operation: Collective, ranks: Sequence[int]) -> Sequence[tuple[float, Mapping[Hashable, float]]]:
         """The links of a ring through the ranks."""
         pairs = zip(ranks, (*ranks[1:], ranks[0]), strict=True)
-        return list(dict.fromkeys(link for pair in pairs if pair[0] != pair[1] for link in self.route(*pair, 0)))
+        return [(1.0, {link: 1.0 for pair in pairs if pair[0] != pair[1] for link in self.route(*pair, 0)})]
 
     def side(self, key: Any) -> Side:
         """A link."""
@@ -151,6 +166,6 @@ class LinksClock(NetworkClock):
         if not isinstance(operation, Collective):
             return Cost(self.alpha, self._bytes(operation))
         cost = super()._cost(operation)
-        links = self.around(operation.ranks or range(self.plan.ranks))
+        ((_, links),) = self.around(operation, operation.ranks or range(self.plan.ranks))
         alone = min((self.bandwidth[link] for link in links), default=1.0) / self.capacity
         return cost._replace(transfer=cost.transfer * alone, limit=alone)

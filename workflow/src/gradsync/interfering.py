@@ -8,11 +8,11 @@ any of them computes; a rank with several messages in flight computes as slowly 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from gradsync.progress import Factors, Progress
-from gradsync.sharing import Flow, Side
+from gradsync.progress import Factors, Phase, Progress
+from gradsync.sharing import Flow
 
 
 class _Computation(Flow):
@@ -64,7 +64,7 @@ class InterferingProgress(Progress):
         self,
         op: Any,
         ranks: tuple[int, ...],
-        sides: list[Side],
+        phases: Sequence[Phase],
         latency: float,
         now: float,
         done: Callable[[float], None],
@@ -78,12 +78,13 @@ class InterferingProgress(Progress):
             for rank in ranks:
                 self._pace_all(self.computing[rank], time)
 
-        def sent(time: float) -> None:
-            if cost.transfer <= 0.0:
+        def sent(time: float, at: int = 0) -> None:
+            if at == len(phases) or cost.transfer <= 0.0:
                 arrived(time)
                 return
-            message.sides, message.limit = sides, cost.limit
-            self._join(message, cost.transfer, time, arrived)
+            share, message.sides = phases[at]
+            message.limit = cost.limit
+            self._join(message, share * cost.transfer, time, lambda over: sent(over, at + 1))
 
         def started(time: float) -> None:
             message.sides = []  # a latency is shared with nobody

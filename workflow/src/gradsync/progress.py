@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from gradsync.plan import Collective, Plan, RecvAny, Reply, SharedAdd
 from gradsync.role_graph import RoleGraph
-from gradsync.sharing import Sharing, Side
+from gradsync.sharing import Sharing, Side, Use
 
 DEEPEST = 64  # starts of operations within one another
 
@@ -34,6 +34,13 @@ class Cost(NamedTuple):
     transfer: float
     limit: float = inf
     host: float = 0.0
+
+
+class Phase(NamedTuple):
+    """The part of a message's transfer that takes the same sides alike; phases follow one another."""
+
+    share: float
+    uses: list[Use]
 
 
 class Factors(NamedTuple):
@@ -58,9 +65,9 @@ class Clock:
         """Keys of the sides that a message takes which leaves `source` on `rail`."""
         return ("out", source), ("in", destination)
 
-    def around(self, ranks: Sequence[int]) -> Sequence[Hashable]:
-        """Keys of the sides that a collective of `ranks` takes."""
-        return [(side, rank) for rank in ranks for side in ("out", "in")]
+    def around(self, operation: Collective, ranks: Sequence[int]) -> Sequence[tuple[float, Mapping[Hashable, float]]]:
+        """What a collective of `ranks` takes, phase by phase: its share of the transfer, the sides' keys and parts."""
+        return [(1.0, {(side, rank): 1.0 for rank in ranks for side in ("out", "in")})]
 
     def side(self, key: Any) -> Side:
         """A new side, for its key."""
@@ -130,10 +137,10 @@ class Progress(Sharing):
         self.source_of: dict[tuple[int, int, str], int] = {}
         self.locks: dict[str, deque[tuple[int, int, int]]] = defaultdict(deque)
         self.sides: dict[Hashable, Side] = {}
-        self.routes: dict[tuple[int, int, int], list[Side]] = {}
-        self.groups: dict[tuple[int, ...], list[Side]] = {}
+        self.routes: dict[tuple[int, int, int], list[Phase]] = {}
+        self.groups: dict[Hashable, list[Phase]] = {}
         self.hosts: dict[int, Side] = defaultdict(Side)  # the cores of each rank that start its messages
-        self.starting: dict[tuple[int, ...], list[Side]] = {}
+        self.starting: dict[tuple[int, ...], list[Use]] = {}
 
     def run(self) -> Outcome:
         """The whole run. A plan that is stuck returns with what never finished."""
@@ -246,10 +253,12 @@ class Progress(Sharing):
             for member, its_index in here:
                 self._finish(member, turn, its_index, time)
 
-        sides = self.groups.get(op.ranks)
-        if sides is None:
-            sides = self.groups[op.ranks] = self._sides(self.clock.around(group))
-        self._transfer(op, group, sides, 0.0, now, done)
+        way = op.ranks, op.algorithm, op.shape, op.root
+        phases = self.groups.get(way)
+        if phases is None:
+            around = self.clock.around(op, group)
+            phases = self.groups[way] = [Phase(share, self._uses(parts)) for share, parts in around]
+        self._transfer(op, group, phases, 0.0, now, done)
 
     def _send(self, op: Any, rank: int, to: int, turn: int, index: int, now: float) -> None:
         def done(time: float) -> None:
@@ -261,16 +270,16 @@ class Progress(Sharing):
             self._match_any(to, op.tag, time)
 
         key = rank, to, getattr(op, "rail", 0)
-        sides = self.routes.get(key)
-        if sides is None:
-            sides = self.routes[key] = self._sides(self.clock.route(*key))
-        self._transfer(op, (rank, to), sides, sum(side.latency for side in sides), now, done)
+        phases = self.routes.get(key)
+        if phases is None:
+            phases = self.routes[key] = [Phase(1.0, self._uses(dict.fromkeys(self.clock.route(*key), 1.0)))]
+        self._transfer(op, (rank, to), phases, sum(use.side.latency for use in phases[0].uses), now, done)
 
-    def _sides(self, keys: Sequence[Hashable]) -> list[Side]:
-        for key in keys:
+    def _uses(self, parts: Mapping[Hashable, float]) -> list[Use]:
+        for key in parts:
             if key not in self.sides:
                 self.sides[key] = self.clock.side(key)
-        return [self.sides[key] for key in keys]
+        return [Use(self.sides[key], part) for key, part in parts.items()]
 
     def _match(self, source: int, to: int, tag: int, now: float) -> None:
         waiting, messages = self.posted[source, to, tag], self.inbox[source, to, tag]
@@ -306,7 +315,7 @@ class Progress(Sharing):
         self,
         op: Any,
         ranks: tuple[int, ...],
-        sides: list[Side],
+        phases: Sequence[Phase],
         latency: float,
         now: float,
         done: Callable[[float], None],
@@ -318,11 +327,22 @@ class Progress(Sharing):
             self._at(time + (cost.latency + latency), sent)
 
         def sent(time: float) -> None:
-            self._begin(cost.transfer, sides, cost.limit, time, done)
+            self._transferred(cost, phases, time, done)
 
         self._begin(cost.host, self._cores(ranks) if cost.host else [], inf, now, started)
 
-    def _cores(self, ranks: tuple[int, ...]) -> list[Side]:
+    def _transferred(
+        self, cost: Cost, phases: Sequence[Phase], now: float, done: Callable[[float], None], at: int = 0
+    ) -> None:
+        """From phase `at` on."""
+
+        def over(time: float) -> None:
+            self._transferred(cost, phases, time, done, at + 1)
+
+        share, uses = phases[at]
+        self._begin(share * cost.transfer, uses, cost.limit, now, over if at + 1 < len(phases) else done)
+
+    def _cores(self, ranks: tuple[int, ...]) -> list[Use]:
         if ranks not in self.starting:
-            self.starting[ranks] = [self.hosts[rank] for rank in ranks]
+            self.starting[ranks] = [Use(self.hosts[rank]) for rank in ranks]
         return self.starting[ranks]

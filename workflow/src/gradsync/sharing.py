@@ -1,10 +1,11 @@
 """Work that shares what it uses: an event loop of pieces of work whose rates change as others come and go.
 
 Every side that a piece of work takes (a rank's way out, a link, a rank's cores) is split equally among those that take
-it at that time; the piece goes at the smallest of its shares, and no faster than its own `limit`. So no side ever
-carries more than its capacity, exactly, whatever comes and goes meanwhile. Shares are equal, not max-min: what one
-can't use of its share, because of its limit or of another side, the others don't get. Where all have the same sides
-and limits, as messages of a network of which no links are known, nothing is lost so.
+it at that time; the piece goes at the smallest of its shares, and no faster than its own `limit`. Of some sides a piece
+takes only a part of what it transfers: of each worker, say, what goes to one server. So no side ever carries more than
+its capacity, exactly, whatever comes and goes meanwhile. Shares are equal, not max-min: what one can't use of its
+share, because of its limit or of another side, the others don't get. Where all have the same sides and limits, as
+messages of a network of which no links are known, nothing is lost so.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import heapq
 from collections.abc import Callable
 from functools import partial
 from math import inf
+from typing import NamedTuple
 
 
 class Side:
@@ -24,12 +26,20 @@ class Side:
     __slots__ = ("capacity", "flows", "latency", "load")
 
     def __init__(self, capacity: float = 1.0, latency: float = 0.0):
-        self.capacity, self.latency, self.load = capacity, latency, 0  # load: pieces of work that take it now
+        # load: pieces of work that take it now, each by its part
+        self.capacity, self.latency, self.load = capacity, latency, 0.0
         self.flows: dict[Flow, None] = {}  # which these are of, in order: ties are told apart alike
 
 
+class Use(NamedTuple):
+    """A side that a piece of work takes, and what part of what it transfers goes over it."""
+
+    side: Side
+    part: float = 1.0
+
+
 class Flow:
-    """Pieces of work that all go at the same `rate`, which changes: they share the same `sides` and have one `limit`.
+    """Pieces of work that all go at the same `rate`, which changes: they take the same `sides` and have one `limit`.
 
     Each has `passed` so much since the flow was idle, at time `since`; a piece is done once that reaches its mark in
     `ends`. So however many there are, a change of rate is one event.
@@ -37,7 +47,7 @@ class Flow:
 
     __slots__ = ("ends", "limit", "passed", "rate", "sides", "since", "version")
 
-    def __init__(self, sides: list[Side], limit: float = inf):
+    def __init__(self, sides: list[Use], limit: float = inf):
         self.sides, self.limit = sides, limit
         self.ends: list[tuple[float, int, Callable[[float], None]]] = []  # a heap: mark, turn of arrival, what follows
         self.rate = self.passed = self.since = 0.0
@@ -63,7 +73,7 @@ class Sharing:
         self.sequence += 1
         heapq.heappush(self.heap, (time, self.sequence, action))
 
-    def _begin(self, work: float, sides: list[Side], limit: float, now: float, done: Callable[[float], None]) -> None:
+    def _begin(self, work: float, sides: list[Use], limit: float, now: float, done: Callable[[float], None]) -> None:
         """So much work begins; the very list `sides` is kept and given again, by whatever takes the same."""
         if work <= 0.0:
             done(now)
@@ -86,8 +96,8 @@ class Sharing:
         if not flow.sides:
             self._pace(flow, now)
             return
-        for side in flow.sides:
-            side.load += 1
+        for side, part in flow.sides:
+            side.load += part
             side.flows[flow] = None
         self._share(flow, now)
 
@@ -95,7 +105,7 @@ class Sharing:
         """Something of `changed` has come or gone: what it met is shared anew, once for all that happens now."""
         if not self.unsettled:
             self._at(now, self._settle)
-        self.unsettled.update(dict.fromkeys(changed.sides))
+        self.unsettled.update((side, None) for side, _ in changed.sides)
 
     def _settle(self, now: float) -> None:
         """Give every flow the smallest of its shares of the sides it uses."""
@@ -105,7 +115,7 @@ class Sharing:
 
     def _rate(self, flow: Flow) -> float:
         rate = flow.limit if flow.sides else min(flow.limit, 1.0)
-        for side in flow.sides:
+        for side, _ in flow.sides:
             share = side.capacity / side.load
             if share < rate:
                 rate = share
@@ -130,10 +140,12 @@ class Sharing:
         finished = []
         while flow.ends and flow.ends[0][0] <= flow.passed:
             finished.append(heapq.heappop(flow.ends)[2])
-        for side in flow.sides:
-            side.load -= len(finished)
+        for side, part in flow.sides:
+            side.load -= len(finished) * part
             if not flow.ends:
                 del side.flows[flow]
+                if not side.flows:
+                    side.load = 0.0  # no rounding is carried on
         if flow.sides:
             self._share(flow, now)
         for done in finished:

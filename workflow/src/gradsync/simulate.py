@@ -16,14 +16,16 @@ from typing import Any
 
 import numpy as np
 
+from gradsync import collectives
 from gradsync.clocks import LinksClock, NetworkClock
+from gradsync.collectives import NATIVE
 from gradsync.costs import Network
 from gradsync.costs.contention import capacity
 from gradsync.costs.interference import Interference
 from gradsync.errors import InputError
 from gradsync.interfering import InterferingProgress
 from gradsync.lowering import lowered
-from gradsync.plan import Plan, Send
+from gradsync.plan import Collective, Plan, Send
 from gradsync.progress import Progress
 from gradsync.topologies import NO_LINK, Speeds, Topology
 from gradsync.trace import Span, Trace
@@ -91,24 +93,40 @@ def _trace(plan: Plan, events: list[Any], turns: int) -> Trace:
     return Trace(plan.name, "simulated", turns, tuple(spans), plan.provenance)
 
 
-def lower_bound_seconds(workload: Workload, network: Network) -> float:
+def lower_bound_seconds(workload: Workload, network: Network, busiest: float = 1.0) -> float:
     """No synchronous iteration is shorter: max(t_f + t_b, first ready + bytes on the wire / link rate) + update.
 
-    The link's rate is that of a message alone times the capacity of the all-reduce's cost (`costs/contention.py`).
+    The link's rate is that of a message alone times the capacity of the all-reduce's cost (`costs/contention.py`); the
+    `busiest` rank's link carries this part of all bytes (`busiest_part`).
     """
     cost = network.of("all_reduce")
     total = workload.bytes
-    wire = (cost.seconds(total) - cost.startup_seconds(total)) / capacity(cost)
+    wire = busiest * (cost.seconds(total) - cost.startup_seconds(total)) / capacity(cost)
     computed = workload.forward_seconds + workload.backward_seconds
     return max(computed, float(workload.ready_seconds()[0]) + wire) + workload.update_seconds
+
+
+def busiest_part(plan: Plan) -> float:
+    """The part of a turn's transfers that some rank's way must carry; below 1 where messages go to servers in turn.
+
+    For plans whose ranks all have the same collectives.
+    """
+    sums = [op for op in plan.roles[0].flat if isinstance(op, Collective)]
+    if not sums or any(op.algorithm == NATIVE for op in sums):
+        return 1.0
+    sizes = [plan.bytes_of(op.writes) for op in sums]
+    phases = (collectives.phases(op.algorithm, op.shape or (plan.ranks,), op.root) for op in sums)
+    carried = sum(size * share * parts for size, each in zip(sizes, phases, strict=True) for share, parts in each)
+    return float(np.max(carried)) / sum(sizes)
 
 
 def links_lower_bound_seconds(plan: Plan, workload: Workload, topology: Topology, speeds: Speeds) -> float:
     """The same where messages are spelled out over links: those of several servers, say, use different ones at once.
 
-    What a rank sends leaves on its own links between its first ready gradient and its update; no other link is busy for
-    longer than an iteration.
+    What a rank sends leaves on its own links between its first ready gradient, of the last micro-batch, and its update;
+    no other link is busy for longer than an iteration.
     """
+    earlier = plan.passes - 1
     plan = lowered(plan)
     sends = [
         (rank, op.to, op.rail, plan.bytes_of(op.reads))
@@ -126,4 +144,4 @@ def links_lower_bound_seconds(plan: Plan, workload: Workload, topology: Topology
     )
     computed = workload.forward_seconds + workload.backward_seconds
     first_ready = float(workload.ready_seconds()[0])
-    return max(max(computed, first_ready + wire) + workload.update_seconds, busy)
+    return max(earlier * computed + max(computed, first_ready + wire) + workload.update_seconds, busy)

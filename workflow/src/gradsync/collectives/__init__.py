@@ -19,6 +19,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Iterator
+from functools import lru_cache
 from math import prod
 from operator import gt
 from typing import Any, NamedTuple
@@ -113,6 +114,35 @@ def server(name: str, message: int, ranks: int) -> int:
     """The root of message number `message` of an iteration."""
     chosen = None if name == NATIVE else getattr(get(name), "server", None)
     return 0 if chosen is None else int(chosen(message, ranks))
+
+
+class Phase(NamedTuple):
+    """Part of the time of a message in which each rank sends and receives alike.
+
+    `parts`: what goes out of each rank (row 0) and into it (row 1), of what does where most goes.  # (2, ranks)
+    """
+
+    share: float
+    parts: np.ndarray
+
+
+@lru_cache(maxsize=256)
+def phases(name: str, shape: Shape, root: int = 0) -> tuple[Phase, ...]:
+    """What a message asks of each rank's way out and in, one after the other, where all ways are equally fast.
+
+    A single phase that takes all of every way, where all ranks do as much all the time.
+    """
+    ranks = prod(shape)
+    found: list[tuple[float, np.ndarray]] = []
+    for step in rounds(name, shape, root):
+        carried = np.array([np.bincount(end, step.pieces, minlength=ranks) for end in (step.source, step.destination)])
+        longest = float(carried.max())
+        parts = carried / longest
+        if found and np.array_equal(found[-1][1], parts):
+            longest += found.pop()[0]
+        found.append((longest, parts))
+    whole = sum(longest for longest, _ in found)
+    return tuple(Phase(longest / whole, parts) for longest, parts in found)
 
 
 def rounds(name: str, shape: Shape, root: int = 0) -> Iterator[Round]:
