@@ -24,7 +24,7 @@ from gradsync.schemes import Scheme
 
 REPEATS = 120  # a small message has many: some of them wait a whole time slice for a core, most do not
 SECONDS_A_SIZE = 0.3
-A_DECADE, A_DECADE_OF_OUR_OWN = 4, 2  # sizes; a launch may have several collectives beside the backend's
+A_DECADE = 4  # sizes
 
 
 class Point(NamedTuple):
@@ -45,10 +45,10 @@ class Point(NamedTuple):
     collective: str = ""
 
 
-def sizes(smallest: int, largest: int, a_decade: int = A_DECADE) -> list[int]:
+def sizes(smallest: int, largest: int) -> list[int]:
     """Message sizes in bytes: whole float32 elements, even on a logarithmic scale, both ends among them."""
     first, last = (max(4, -(-size // 4) * 4) for size in (smallest, largest))
-    count = max(2, round(np.log10(max(last / first, 1.0)) * a_decade) + 1)
+    count = max(2, round(np.log10(max(last / first, 1.0)) * A_DECADE) + 1)
     return sorted({int(size) // 4 * 4 for size in np.geomspace(first, last, count)} | {first, last})
 
 
@@ -79,7 +79,7 @@ def measure(
     for scheme in map(collective, chosen):
         key = scheme.measured_as(ranks)
         if key:
-            few = sizes(smallest, largest_of_our_own or largest, A_DECADE_OF_OUR_OWN)
+            few = sizes(smallest, largest_of_our_own or largest)
             seconds[key] = collective_seconds(scheme.collective, scheme.shape(ranks), few, REPEATS, SECONDS_A_SIZE)
         else:
             seconds[key] = all_reduce_seconds(sizes(smallest, largest), REPEATS, SECONDS_A_SIZE, device=device)
