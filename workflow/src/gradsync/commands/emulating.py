@@ -7,6 +7,7 @@ import json
 import signal
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,8 +40,9 @@ def emulate(options: argparse.Namespace) -> dict[str, Any]:
         write_whole(runs / "schemes.json", "[]\n")
     else:
         _launched(options, launch, results, runs)
-    # last, since it says that all is there
-    write_whole(runs / "status.json", json.dumps({"possible": not reason, "reason": reason}) + "\n")
+    # last, since it says that all is there; when, since snakemake takes a small file of the same content for the same
+    status = {"possible": not reason, "reason": reason, "finished": datetime.now(UTC).isoformat(timespec="seconds")}
+    write_whole(runs / "status.json", json.dumps(status) + "\n")
     return {"job": launch.job, "emulated": not reason, "reason": reason, "output": str(runs)}
 
 
