@@ -72,10 +72,12 @@ def gone(pid: int) -> bool:
     return not Path(f"/proc/{pid}").exists() or "Z" in Path(f"/proc/{pid}/stat").read_text().rsplit(")")[1][:3]
 
 
-def test_a_killed_run_names_the_rank_ends_the_others_and_goes_on_to_the_same_parameters(tmp_path):
-    plans = [part for name in ("wfbp", "mgwfbp") for part in ("--plan", plan_file(tmp_path, name))]
+@pytest.mark.parametrize("steps", [{}, {"accumulate": 2, "clip_norm": 0.5}], ids=["steps", "micro_batches"])
+def test_a_killed_run_names_the_rank_ends_the_others_and_goes_on_to_the_same_parameters(tmp_path, steps):
+    plans = [part for name in ("wfbp", "mgwfbp") for part in ("--plan", plan_file(tmp_path, name, **steps))]
     peers = ["--peer", "ddp", "--peer", "ddp_powersgd"]
-    arguments = [*plans, *peers, "--iterations", str(ITERATIONS), "--block", str(BLOCK), "--seed", "3", "4"]
+    told = [part for key, value in steps.items() for part in (f"--{key.replace('_', '-')}", str(value))]
+    arguments = [*plans, *peers, *told, "--iterations", str(ITERATIONS), "--block", str(BLOCK), "--seed", "3", "4"]
     arguments += ["--conformance", "1", "--checkpoint-seconds", "0"]
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     trained(whole, *arguments)
