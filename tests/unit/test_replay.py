@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import time
 from itertools import pairwise
 
@@ -91,6 +92,36 @@ def test_the_gradient_is_that_of_the_loss_it_states():
     (2 * model(SAMPLES.double())).backward()
     for parameter in model.parameters():
         torch.testing.assert_close(parameter.grad, 2 * (parameter.detach() - 3.0))
+
+
+def test_copies_take_turns_with_the_memory_of_their_gradients():
+    model = Replayed(workload(), pace=1e-6)
+    other = copy.deepcopy(model)
+    backward(model)
+    places = {name: parameter.grad.data_ptr() for name, parameter in model.named_parameters()}
+    model.zero_grad()
+    backward(other)  # none is copied on its way
+    assert {name: parameter.grad.data_ptr() for name, parameter in other.named_parameters()} == places
+    for parameter in other.parameters():
+        torch.testing.assert_close(parameter.grad, torch.full_like(parameter, -3.0))
+
+
+def test_gradients_of_micro_batches_are_added():
+    model = Replayed(workload(), pace=1e-6)
+    for turn in range(2):
+        model.zero_grad()
+        for _ in range(3):
+            model(SAMPLES).backward()
+        for parameter in model.parameters():
+            torch.testing.assert_close(parameter.grad, torch.full_like(parameter, -9.0), msg=f"turn {turn}")
+
+
+def test_what_keeps_its_gradients_has_its_own():
+    model = without_waiting(Replayed(workload()))
+    first = torch.autograd.grad(model(SAMPLES), list(model.parameters()))
+    kept = [gradient.clone() for gradient in first]
+    torch.autograd.grad(model(2 * SAMPLES), list(model.parameters()))
+    assert all(map(torch.equal, first, kept))
 
 
 def test_a_copy_without_waits_computes_the_same_and_other_models_stay():

@@ -41,6 +41,23 @@ class _Clock:
             time.sleep(left)
 
 
+class _Memory(dict[int, torch.Tensor]):
+    """Gradients by layer, kept from turn to turn: new ones are pages that the kernel has to clear, beside a message.
+
+    A model's copies share it, as contenders take turns and each forgets its gradients before its next one.
+    """
+
+    def __deepcopy__(self, _: dict[int, Any]) -> _Memory:
+        return self
+
+    def of(self, number: int, weight: torch.Tensor) -> torch.Tensor:
+        """A tensor like `weight`, of any values; another one each time, of the same memory."""
+        kept = self.get(number)
+        if kept is None or (kept.dtype, kept.device) != (weight.dtype, weight.device):
+            kept = self[number] = torch.empty_like(weight)
+        return kept.detach()  # autograd takes over a gradient that nobody else holds, and copies any other
+
+
 class _Layer(torch.autograd.Function):
     """One gradient tensor of the workload."""
 
@@ -59,7 +76,13 @@ class _Layer(torch.autograd.Function):
         replayed: Replayed = context.replayed
         if context.number == 0:
             replayed.clock.start()
-        found = (weight - sample).mul_(gradient)
+        # what a micro-batch before left is added to; the oracle, which waits for nothing, keeps its gradients
+        ours = replayed.pace > 0 and weight.grad is None
+        memory = replayed.memory.of(context.number, weight) if ours else torch.empty_like(weight)
+        found = torch.sub(weight, sample, out=memory)
+        if gradient != 1:
+            found.mul_(gradient)
+        del memory
         replayed.clock.wait(replayed.pace * replayed.backward_seconds[context.number])
         return gradient, found, None, None, None
 
@@ -75,7 +98,7 @@ class Replayed(nn.Module):
         if workload.unit != "float32":
             raise InputError(f"workload {workload.name!r}: only float32 gradients can be replayed, not {workload.unit}")
         layers = workload.layers
-        self.pace, self.clock = pace, _Clock()
+        self.pace, self.clock, self.memory = pace, _Clock(), _Memory()
         self.backward_seconds = [layer.backward_seconds for layer in layers]
         known = [layer.forward_seconds for layer in layers]
         told = all(seconds is not None for seconds in known)
