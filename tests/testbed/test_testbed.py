@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -200,6 +201,17 @@ def test_hosts_reach_their_neighbours_on_each_level_and_nobody_else():
         assert shaped.count("htb") == 2
         assert "dev control root tbf" not in shaped
     assert netns() == before
+
+
+@real
+def test_a_connections_turn_is_no_shorter_than_the_largest_packet():
+    """Or turns are packets, whatever their size, and connections with larger ones get more of a link."""
+    with made_of(wired("switch:2"), RATE) as made:
+        told = subprocess.check_output(made.on(0, ["tc", "-d", "class", "show", "dev", "rail0"]), text=True)
+        (link,) = json.loads(subprocess.check_output(made.on(0, ["ip", "-d", "-j", "link", "show", "dev", "rail0"])))
+    turns = [int(turn) for turn in re.findall(r" leaf .* quantum (\d+)", told)]
+    assert len(turns) == 2  # of the peer, and of what has no class
+    assert min(turns) >= link["gso_max_size"]
 
 
 @real

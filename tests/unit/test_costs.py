@@ -182,6 +182,30 @@ def test_start_up_and_transfer_of_a_fit_add_up():
     assert fitted.startup_seconds(SIZES[-1]) == pytest.approx(6e-4, rel=1e-6)
 
 
+def slower_at_length(m):
+    """Long messages take more for each byte: twice the slope from a megabyte on."""
+    return np.where(m < 1e6, 1e-4 + 1e-9 * m, -0.9e-3 + 2e-9 * m)
+
+
+@pytest.mark.parametrize("truth", [planted, slower_at_length])
+def test_no_cut_of_a_sum_takes_less_than_its_bound_and_some_cut_that_much(truth):
+    cost, rng = fit(SIZES, truth(SIZES)), np.random.default_rng(4)
+
+    def transfer(size):
+        return cost.seconds(size) - cost.startup_seconds(size)
+
+    for total in (50.0, 4e4, 9e6, 5e7):
+        least = cost.least_transfer_seconds(total)
+        for messages in (1, 2, 5, 40):
+            for _ in range(20):
+                parts = total * rng.dirichlet(np.ones(messages))
+                assert transfer(parts).sum() >= least * (1 - 1e-9)
+    total = 9e6  # nine messages of a megabyte are the fastest where longer ones are slower
+    cuts = [messages * transfer(total / messages) for messages in range(1, 20)]
+    assert min(cuts) == pytest.approx(cost.least_transfer_seconds(total), rel=0.1)
+    assert Linear(2.0, 0.5).least_transfer_seconds(8.0) == 4.0
+
+
 @pytest.mark.parametrize(
     ("sizes", "times"),
     [([], []), ([10], [1]), ([10, 10], [1, 2]), ([10, 20], [1, 0]), ([10, -20], [1, 2]), ([10, 20], [1, float("nan")])],

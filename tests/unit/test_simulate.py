@@ -119,6 +119,14 @@ def test_no_schedule_is_faster_than_link_and_computation(load, cost):
     assert simulate(plan, load, network).iteration_seconds() >= bound * (1 - 1e-9)
 
 
+def test_the_bound_holds_where_shorter_messages_are_faster():
+    sizes = np.geomspace(1e3, 1e7, 40)
+    cost = fit(sizes, np.where(sizes < 1e6, 1e-4 + 1e-9 * sizes, -0.9e-3 + 2e-9 * sizes))
+    load = workload([10**6] * 9, [0.0] * 9)
+    bound = lower_bound_seconds(load, Network({"all_reduce": cost}))
+    assert bound <= iteration("wfbp", load, cost) < cost.seconds(9e6)
+
+
 def test_the_bound_is_reached_where_a_link_is_all_there_is():
     """And a bound of twice the bytes would be broken: the bound is no empty one."""
     load, cost = workload([400, 400], [1.0, 0.0]), Linear(0.0, 1.0)

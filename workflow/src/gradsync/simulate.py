@@ -96,12 +96,11 @@ def _trace(plan: Plan, events: list[Any], turns: int) -> Trace:
 def lower_bound_seconds(workload: Workload, network: Network, busiest: float = 1.0) -> float:
     """No synchronous iteration is shorter: max(t_f + t_b, first ready + bytes on the wire / link rate) + update.
 
-    The link's rate is that of a message alone times the capacity of the all-reduce's cost (`costs/contention.py`); the
-    `busiest` rank's link carries this part of all bytes (`busiest_part`).
+    The link's rate is the best of a message alone, whatever its size, times the capacity of the all-reduce's cost
+    (`costs/contention.py`); the `busiest` rank's link carries this part of all bytes (`busiest_part`).
     """
     cost = network.of("all_reduce")
-    total = workload.bytes
-    wire = busiest * (cost.seconds(total) - cost.startup_seconds(total)) / capacity(cost)
+    wire = busiest * cost.least_transfer_seconds(workload.bytes) / capacity(cost)
     computed = workload.forward_seconds + workload.backward_seconds
     return max(computed, float(workload.ready_seconds()[0]) + wire) + workload.update_seconds
 

@@ -20,6 +20,9 @@ class MessageCost(Protocol):
     def startup_seconds(self, size: Any) -> Any:
         """The part of T(m) that does not occupy the link and overlaps with other messages."""
 
+    def least_transfer_seconds(self, total: float) -> float:
+        """The link is not occupied for less, in however many messages so many bytes are sent."""
+
     def describe(self) -> str:
         """One line: the numbers behind it and where they came from."""
 
@@ -43,6 +46,10 @@ class Linear:
     def startup_seconds(self, size: Any) -> Any:
         """a, whatever the size."""
         return self.a + 0.0 * size
+
+    def least_transfer_seconds(self, total: float) -> float:
+        """b m, however it is cut."""
+        return self.b * total
 
     def describe(self) -> str:
         """a and b."""

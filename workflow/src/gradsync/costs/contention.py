@@ -41,6 +41,10 @@ class Contended:
         """The part of T_1(m) that does not occupy the link; of it, `host_seconds` don't overlap with other messages."""
         return self.alone.startup_seconds(size)
 
+    def least_transfer_seconds(self, total: float) -> float:
+        """Alone, one message after the other; several at once take 1/capacity of it together."""
+        return self.alone.least_transfer_seconds(total)
+
     def describe(self) -> str:
         """The cost alone, and the capacity."""
         host = f", {self.host_seconds:.3g} s of each start on the host" if self.host_seconds else ""

@@ -58,6 +58,14 @@ class Fitted:
         startup = np.maximum(self.seconds(size) - self.slopes[-1] * np.asarray(size), 0.0)
         return float(startup) if np.ndim(startup) == 0 else startup
 
+    def least_transfer_seconds(self, total: float) -> float:
+        """As many messages as the size takes that has the highest throughput: some piece's end, or the last slope."""
+        low, high = (np.array([piece[end] for piece in self.pieces()]) for end in ("from_bytes", "to_bytes"))
+        high[-1] = np.inf  # the last piece is extended
+        low, high = np.minimum(low, total), np.minimum(high, total)
+        ends = [self.intercepts / size + self.slopes for size in (low, high)]
+        return total * float(min(self.slopes[-1], np.min(ends)))
+
     def extrapolates(self, size: float) -> bool:
         """True where `size` lies outside what was measured."""
         return not self.smallest <= size <= self.largest

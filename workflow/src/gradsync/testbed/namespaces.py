@@ -35,8 +35,8 @@ from gradsync.testbed.wiring import MOST_LANES, Cable
 PREFIX = "gradsync"
 NAME = re.compile(rf"{PREFIX}-(\d+)-(\d+)-(\d+)-(switches|h\d+)")  # process, its start, testbed, part
 BURST, QUEUE = "128kb", "32mb"
-# Bytes that a connection sends before the next has its turn: no fewer than the largest packet (GSO), or a turn is a packet,
-# whatever its size, and a lane with smaller ones than the other gets less of the link.
+# Bytes that a connection sends before the next has its turn: no fewer than the largest packet (GSO), or a turn is a
+# packet, whatever its size, and a lane with smaller ones than the other gets less of the link.
 QUANTUM = 65536
 GUARANTEED = "100kbit"  # of each connection; the rest is lent in turn
 LEAST_BITS, MOST_BITS = 1e5, 1e11  # a second
