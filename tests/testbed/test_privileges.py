@@ -111,13 +111,18 @@ def test_input_is_refused_for_an_ordinary_user_as_for_root(user, own):
 )
 def test_what_is_ended_leaves_no_process(user, own, sent, status):
     told = ["testbed", "check", "--rate", "1e5"]  # would take an hour
-    running = subprocess.Popen([*user, *GRADSYNC, *told], cwd=own, stderr=subprocess.PIPE, text=True)
+    # tests that run in a shell's background have been told to ignore Ctrl-C, which is for the command to obey
+    heard = ["env", "--default-signal=INT", *user, *GRADSYNC, *told]
+    running = subprocess.Popen(heard, cwd=own, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 60
-    while not any("probe send" in command for command in processes()):
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-    os.kill(running.pid, sent)
-    _, err = running.communicate(timeout=30)
+    try:
+        while not any("probe send" in command for command in processes()):
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        os.kill(running.pid, sent)
+        _, err = running.communicate(timeout=40)
+    finally:
+        running.kill()
     assert running.returncode == status
     assert "Traceback" not in err
     while left := processes():
