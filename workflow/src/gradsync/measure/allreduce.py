@@ -79,8 +79,8 @@ def measure(
     for scheme in map(collective, chosen):
         key = scheme.measured_as(ranks)
         if key:
-            few = sizes(smallest, largest_of_our_own or largest)
-            seconds[key] = collective_seconds(scheme.collective, scheme.shape(ranks), few, REPEATS, SECONDS_A_SIZE)
+            own = sizes(smallest, largest_of_our_own or largest)
+            seconds[key] = collective_seconds(scheme.collective, scheme.shape(ranks), own, REPEATS, SECONDS_A_SIZE)
         else:
             seconds[key] = all_reduce_seconds(sizes(smallest, largest), REPEATS, SECONDS_A_SIZE, device=device)
     return {
