@@ -212,6 +212,17 @@ def test_sizes_hold_both_ends():
     assert allreduce.sizes(8, 8) == [8]
 
 
+def test_our_own_collectives_have_twice_as_many_sizes_in_the_largest_decade():
+    found = allreduce.sizes_in_chunks(40, 12_845_056)
+    assert found == sorted(set(found))
+    assert (found[0], found[-1]) == (40, 12_845_056)
+    last = [size for size in found if size >= 1_284_504]
+    assert len(last) == 2 * allreduce.A_DECADE + 1
+    assert [size for size in found if size <= last[0]] == allreduce.sizes(40, last[0])
+    assert allreduce.sizes_in_chunks(8, 8) == [8]
+    assert allreduce.sizes_in_chunks(8, 16) == allreduce.sizes(8, 16, 2 * allreduce.A_DECADE)
+
+
 # Interference
 
 
@@ -301,6 +312,7 @@ def test_interference_is_measured_from_the_smallest_gradient_to_all(alone, cross
             "--smallest 100: must be less than --largest 50",
         ),
         (["interference", "--ranks", "2"], "--workload is needed"),
+        (["allreduce", "--ranks", "2", "--by-layer"], "--by-layer: --workload is needed"),
         (["interference", "--ranks", "2", "--workload", "nosuch.json"], "nosuch.json: can't be read"),
     ],
     ids=str,
@@ -331,7 +343,16 @@ def test_two_ranks_are_measured(tmp_path: Path, capsys: pytest.CaptureFixture[st
     for name in ("", "ring-2", "bml-2"):
         sizes, times = load_points(csv, 2, name)
         told = [point for point in answer["points"] if point["collective"] == name]
-        assert [point["bytes"] for point in told] == sizes.tolist() == allreduce.sizes(8, 4096)
+        wanted = (allreduce.sizes_in_chunks if name else allreduce.sizes)(8, 4096)
+        assert [point["bytes"] for point in told] == sizes.tolist() == wanted
         assert [point["mean_seconds"] for point in told] == times.tolist()
         assert (times > 0).all()
     assert f"to {allreduce.REPEATS}" in answer["provenance"]["repeats"]
+
+
+def test_by_layer_no_message_of_our_own_collectives_is_longer_than_a_gradient(tmp_path: Path):
+    load, csv = tmp_path / "workload.json", tmp_path / "points.csv"
+    load.write_text(workload([40, 4000, 80], [1.0, 1.0, 1.0]).to_json())
+    asked = ["--workload", str(load), "--by-layer", "--collective", "native", "ring", "--ranks", "2"]
+    assert main(["measure", "allreduce", *asked, "--output", str(csv)]) == 0
+    assert [max(load_points(csv, 2, name)[0]) for name in ("", "ring-2")] == [4120, 4000]

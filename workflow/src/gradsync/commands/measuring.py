@@ -85,8 +85,8 @@ def _refuse_measurement(options: argparse.Namespace) -> None:
         options.smallest, options.largest = min(layer.bytes for layer in workload.layers), workload.bytes
         if options.what == "contention":
             options.largest = max(options.largest // 2, options.smallest + 4)  # two at once are no larger
-        if options.by_layer:
-            options.largest_of_our_own = max(layer.bytes for layer in workload.layers)
+    elif options.by_layer:
+        raise InputError("--by-layer: --workload is needed: its largest layer is the largest message")
     elif options.what == "interference":
         raise InputError("measure interference: --workload is needed: its sizes are those of the messages")
     elif options.what in ("allreduce", "contention") and options.smallest >= options.largest:
@@ -173,7 +173,7 @@ def _launch_measurement(options: argparse.Namespace, ranks: int, output: Path) -
     given = {key: getattr(options, key) for key in keys} | {"ranks": ranks, "output": output}
     told = [part for key, value in given.items() if value is not None for part in (f"--{key}", str(value))]
     if options.what == "allreduce":
-        told += ["--collective", *options.collective]
+        told += ["--collective", *options.collective, *(["--by-layer"] if options.by_layer else [])]
     if options.what == "contention":
         told += ["--lanes", str(options.lanes)]
     with hosts(described(options, [ranks]), ranks) as testbed:
@@ -192,15 +192,11 @@ def _measure_rank(options: argparse.Namespace) -> None:
             case "allreduce":
                 from gradsync.measure import allreduce
 
-                text = json.dumps(
-                    allreduce.measure(
-                        options.smallest,
-                        options.largest,
-                        device,
-                        options.collective,
-                        getattr(options, "largest_of_our_own", options.largest),
-                    )
-                )
+                own = options.largest
+                if options.by_layer:
+                    own = max(layer.bytes for layer in Workload.load(options.workload).layers)
+                times = allreduce.measure(options.smallest, options.largest, device, options.collective, own)
+                text = json.dumps(times)
             case "contention":
                 from gradsync.measure import contention
 

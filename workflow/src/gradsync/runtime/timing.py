@@ -122,12 +122,13 @@ def collective_seconds(
         found = []
         for lane, count in zip(lanes, counts, strict=True):
             lane.spans.clear()
-            lane.run(1 + count)
+            if count:
+                lane.run(1 + count)
             ends = [span.end for span in lane.spans if span.operation == MESSAGE]
             found.append(np.diff(ends).tolist())
         return found
 
-    alone = torch.tensor([np.mean(times) for times in in_turn([WARM_UP] * len(sizes))])
+    alone = torch.tensor([np.mean(times) for times in in_turn([1] * len(sizes))])
     dist.all_reduce(alone, op=dist.ReduceOp.MAX)
     counts = [_count(seconds, repeats, seconds_a_size) for seconds in alone.tolist()]
     # in several passes, so that a slow moment of the machine does not fall on one size

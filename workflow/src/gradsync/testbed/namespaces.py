@@ -35,10 +35,10 @@ from gradsync.testbed.wiring import MOST_LANES, Cable
 PREFIX = "gradsync"
 NAME = re.compile(rf"{PREFIX}-(\d+)-(\d+)-(\d+)-(switches|h\d+)")  # process, its start, testbed, part
 BURST, QUEUE = "128kb", "32mb"
-# Bytes of the largest packet (GSO), and those that a connection sends before the next has its turn. With fewer a turn is
-# a packet, whatever its size, and a lane with smaller ones gets less of the link. With the kernel's own 65536 a ring step
-# of a small message waits for as much of the other lane's: steps of 100 kB took 1.49 times as long as alone, 1.28 with these,
-# where the shares of the link say 1.2. Below, the time of the processor grows and nothing else.
+# Bytes of the largest packet (GSO), and those that a connection sends before the next has its turn. With fewer a turn
+# is a packet, whatever its size, and a lane with smaller ones gets less of the link. With the kernel's own 65536 a ring
+# step of a small message waits for as much of the other lane's: steps of 100 kB took 1.49 times as long as alone, 1.28
+# with these, where the shares of the link say 1.2. Below, processors work more, and no step takes less.
 PACKET = QUANTUM = 16384
 GUARANTEED = "100kbit"  # of each connection; the rest is lent in turn
 LEAST_BITS, MOST_BITS = 1e5, 1e11  # a second
