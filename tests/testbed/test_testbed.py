@@ -21,7 +21,7 @@ import pytest
 from gradsync import topologies
 from gradsync.cli import main
 from gradsync.errors import InputError, RunError
-from gradsync.testbed import namespaces
+from gradsync.testbed import check, namespaces
 from gradsync.testbed.namespaces import testbed as made_of
 from gradsync.testbed.wiring import CONTROL, MOST_LANES, cables
 
@@ -212,6 +212,24 @@ def test_a_connections_turn_is_no_shorter_than_the_largest_packet():
     turns = [int(turn) for turn in re.findall(r" leaf .* quantum (\d+)", told)]
     assert len(turns) == 2  # of the peer, and of what has no class
     assert min(turns) >= link["gso_max_size"]
+
+
+@real
+def test_acknowledgements_do_not_wait_behind_data():
+    """They are in the class that goes first; the short messages of the same connection are not."""
+    with made_of(wired("switch:2"), RATE) as made:
+        check._between(made, 0, 1, 0)
+        sent = []  # by host and class: bytes, packets
+        for host in (0, 1):
+            told = subprocess.check_output(made.on(host, ["tc", "-s", "class", "show", "dev", "rail0"]), text=True)
+            found = re.findall(r"class htb (\S+) [^\n]*\n Sent (\d+) bytes (\d+) pkt", told)
+            sent.append({name: (int(size), int(packets)) for name, size, packets in found})
+    (transfers, _), (_, answers) = sent[0]["1:3"], sent[1]["1:3"]
+    size, acknowledgements = sent[1]["1:2"]
+    assert acknowledgements > 500
+    assert size / acknowledgements < 14 + 64  # with the header of Ethernet
+    assert 2 * (check.REPEATS + 1) <= answers < 100  # a byte for each transfer and round trip
+    assert transfers > (check.REPEATS + 1) * check.TRANSFER_BYTES
 
 
 @real
