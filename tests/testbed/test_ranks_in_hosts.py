@@ -20,7 +20,7 @@ from gradsync.collectives import rounds
 from gradsync.costs.measured_contention import Contention
 from gradsync.errors import InputError
 from gradsync.runtime.launch import launch
-from gradsync.runtime.timing import PASSES, WARM_UP
+from gradsync.runtime.timing import FIRST, PASSES
 from gradsync.testbed import namespaces
 from gradsync.testbed.wiring import cables
 from gradsync.topologies import NO_LINK
@@ -96,7 +96,7 @@ def test_a_hierarchical_message_loads_the_link_of_a_node_as_its_topology_says(tm
         launch([*command, "--output", str(tmp_path / "found.json")], 4, made)
         sent = [sent_bytes(made, host) - there for host, there in zip((0, 1), before, strict=True)]
     ((repeats,),) = (each.values() for each in json.loads((tmp_path / "found.json").read_text())["seconds"].values())
-    messages = 1 + WARM_UP + PASSES + len(repeats)
+    messages = 1 + FIRST + PASSES + len(repeats)
     expected = np.zeros(len(topology.link_kind()))
     for step in rounds("hierarchical", topology.shape):
         used = topology.route(step.source, step.destination, step.rail)

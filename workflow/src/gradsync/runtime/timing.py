@@ -23,6 +23,7 @@ from gradsync.runtime.group import Groups, own_group, settle
 from gradsync.schedules import DEFAULT_LANE
 
 WARM_UP = 3
+FIRST = 1  # message of a collective that is made of transfers, which tells how many are timed
 PASSES = 3
 MESSAGE = "message"
 
@@ -128,7 +129,7 @@ def collective_seconds(
             found.append(np.diff(ends).tolist())
         return found
 
-    alone = torch.tensor([np.mean(times) for times in in_turn([1] * len(sizes))])
+    alone = torch.tensor([np.mean(times) for times in in_turn([FIRST] * len(sizes))])
     dist.all_reduce(alone, op=dist.ReduceOp.MAX)
     counts = [_count(seconds, repeats, seconds_a_size) for seconds in alone.tolist()]
     # in several passes, so that a slow moment of the machine does not fall on one size
