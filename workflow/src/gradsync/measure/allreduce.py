@@ -55,8 +55,8 @@ def sizes(smallest: int, largest: int, a_decade: int = A_DECADE) -> list[int]:
 def sizes_in_chunks(smallest: int, largest: int) -> list[int]:
     """The same for our own collectives, which send in chunks: twice as many in the largest decade.
 
-    Seconds a byte bend there, where messages carry most of the bytes: of a tensor on one of 9 servers, emulated, 0.55 s a
-    MB at 1.3 MB, 0.47 at 4, 0.39 at 13.
+    Seconds a byte bend there, where messages carry most of the bytes: of a tensor on one of 9 servers, emulated, 0.55 s
+    a MB at 1.3 MB, 0.47 at 4, 0.39 at 13.
     """
     bend = max(smallest, largest // 10)
     return sorted({*sizes(smallest, bend), *sizes(bend, largest, 2 * A_DECADE)})
