@@ -114,14 +114,20 @@ def test_layers_come_in_the_order_of_autograd(alone, crossed):
     assert found.statistics == 8  # a mean and a variance a channel; the counter of batches is no float
     assert found.forward_seconds > 0
     assert found.update_seconds > 0
+    assert found.norm_seconds > 0
     assert found.provenance["batch"] == BATCH
     assert found.provenance["torch"] == torch.__version__
     assert Workload.from_json(found.to_json()) == found
 
 
 def test_the_times_are_those_that_passed(alone, clock, monkeypatch):
-    """A model whose forward takes 20 ms and whose backward 40 ms, on a clock that nothing else moves."""
+    """A model whose forward takes 20 ms, whose backward 40 and whose norm 10, on a clock that nothing else moves."""
     monkeypatch.setattr(devices, "time", clock)
+
+    def norm(reads: list[torch.Tensor], writes: list[torch.Tensor]) -> None:
+        clock.now += 0.01
+
+    monkeypatch.setitem(passes.EXECUTED, "norm", norm)
 
     class Backward(torch.autograd.Function):
         @staticmethod
@@ -141,6 +147,7 @@ def test_the_times_are_those_that_passed(alone, clock, monkeypatch):
     monkeypatch.setitem(models.MODELS, "slow", models.Model(Slow, (1, 2, 2), 2, smallest=2, smallest_alone=2))
     found = layers.measure("slow", BATCH, iterations=3)
     assert found.update_seconds == 0
+    assert found.norm_seconds == pytest.approx(0.01)
     assert found.forward_seconds == pytest.approx(0.02)
     seconds = [layer.backward_seconds for layer in found.layers]
     assert found.layers[2].name in ("first.weight", "first.bias")  # the first gradient behind it

@@ -156,14 +156,15 @@ def test_two_layers_by_hand(accumulate, period, clip):
     """Forward 2, backward 1 + 4, update 7; messages take 1 + 1 a byte: 9 for the first layer, 5 for the second.
 
     A micro-batch takes 7. The last one's first message leaves at 3 and ends at 12, when its backward is long over (7),
-    so that the second ends at 17 and the update at 24; it waits for both anyhow, clipped or not.
+    so that the second ends at 17 and the update at 24; it waits for both anyhow. Clipped, the norm takes 3 before it.
     """
-    load = workload([8, 4], [1.0, 4.0], forward=2.0, update=7.0)
+    load = workload([8, 4], [1.0, 4.0], forward=2.0, update=7.0).model_copy(update={"norm_seconds": 3.0})
+    norm = 3.0 if clip else 0.0
     made = schemes.plan(schemes.Scheme(name="wfbp"), load, COST, 2, accumulate=accumulate, clip_norm=clip)
     trace = simulate(made, load, alpha_beta.around(Linear(1.0, 1.0), 2))
-    assert trace.iteration_seconds() == pytest.approx(period)
+    assert trace.iteration_seconds() == pytest.approx(period + norm)
     assert trace.exposed_communication_seconds() == pytest.approx(10.0)  # as without micro-batches
-    assert trace.computation_seconds() == pytest.approx(7.0 * accumulate + 7.0)
+    assert trace.computation_seconds() == pytest.approx(7.0 * accumulate + norm + 7.0)
 
 
 # Values
@@ -200,7 +201,8 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, st
 @pytest.fixture
 def load_file(tmp_path):
     path = tmp_path / "workload.json"
-    path.write_text(workload(SIZES, [1.0, 2.0, 3.0, 4.0], forward=2.0, update=1.0).to_json())
+    load = workload(SIZES, [1.0, 2.0, 3.0, 4.0], forward=2.0, update=1.0)
+    path.write_text(load.model_copy(update={"norm_seconds": 0.5}).to_json())
     return path
 
 
@@ -214,7 +216,7 @@ def test_a_plan_of_the_command_line_has_them_and_its_bound_knows(capsys, tmp_pat
     assert plan.roles[0].flat[-1].arguments["clip"] == 0.5
     three, one = json.loads(told), json.loads(run(capsys, *common)[1])
     for key in ("iteration_seconds", "lower_bound_seconds"):
-        assert three[key] == pytest.approx(one[key] + 2 * 12.0)
+        assert three[key] == pytest.approx(one[key] + 2 * 12.0 + 0.5)  # two passes more, and the norm
     assert three["exposed_communication_seconds"] == pytest.approx(one["exposed_communication_seconds"])
 
 

@@ -103,9 +103,12 @@ def test_a_file_that_is_no_text_is_refused(tmp_path):
 
 def test_scaling_keeps_the_shares_and_says_so():
     load = Workload.from_json(BY_HAND)
+    assert load.norm_seconds == 0
+    load = load.model_copy(update={"update_seconds": 0.6, "norm_seconds": 0.2})
     scaled = load.scaled(forward_seconds=1.0, backward_seconds=0.7, update_seconds=0.3, note="K80 instead")
     assert scaled.backward_seconds == pytest.approx(0.7)
     assert scaled.update_seconds == 0.3
+    assert scaled.norm_seconds == pytest.approx(0.1)  # with the update
     assert [layer.backward_seconds for layer in scaled.layers] == pytest.approx([0.2, 0.5, 0])
     assert scaled.layers[1].forward_seconds == pytest.approx(0.4)
     assert scaled.layers[0].forward_seconds is None

@@ -54,7 +54,7 @@ class NetworkClock(Clock):
         return workload, forward, backward
 
     def local(self, rank: int, operation: Any) -> float:
-        """Forward, backward and update seconds of the workload; adding costs gamma a byte; the rest nothing."""
+        """Forward, backward, norm and update seconds of the workload; adding costs gamma a byte; the rest nothing."""
         workload, forward, backward = self.tables[rank]
         if isinstance(operation, Ready):
             return workload.backward_seconds if operation.tensor is None else backward[operation.tensor]
@@ -71,6 +71,9 @@ class NetworkClock(Clock):
                 if ref.buffer == "parameter"
             )
             return workload.update_seconds * elements / self.plan.tensors[-1].stop
+        if isinstance(operation, Local) and operation.kernel == "norm":
+            elements = sum(ref.stop - ref.start for ref in operation.reads)
+            return workload.norm_seconds * elements / self.plan.tensors[-1].stop
         if isinstance(operation, Local) and operation.kernel == "add":
             return self.gamma * self.plan.bytes_of(operation.writes)
         return 0.0

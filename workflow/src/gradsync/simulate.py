@@ -25,7 +25,7 @@ from gradsync.costs.interference import Interference
 from gradsync.errors import InputError
 from gradsync.interfering import InterferingProgress
 from gradsync.lowering import lowered
-from gradsync.plan import Collective, Plan, Send
+from gradsync.plan import Collective, Local, Plan, Send
 from gradsync.progress import Progress
 from gradsync.topologies import NO_LINK, Speeds, Topology
 from gradsync.trace import Span, Trace
@@ -105,6 +105,12 @@ def lower_bound_seconds(workload: Workload, network: Network, busiest: float = 1
     return max(computed, float(workload.ready_seconds()[0]) + wire) + workload.update_seconds
 
 
+def clipping_seconds(plan: Plan, workload: Workload) -> float:
+    """What the norm takes between the last message and the update, where the plan clips."""
+    clips = any(isinstance(op, Local) and op.kernel == "norm" for op in plan.roles[0].flat)
+    return workload.norm_seconds if clips else 0.0
+
+
 def busiest_part(plan: Plan) -> float:
     """The part of a turn's transfers that some rank's way must carry; below 1 where messages go to servers in turn.
 
@@ -125,7 +131,7 @@ def links_lower_bound_seconds(plan: Plan, workload: Workload, topology: Topology
     What a rank sends leaves on its own links between its first ready gradient, of the last micro-batch, and its update;
     no other link is busy for longer than an iteration.
     """
-    earlier = plan.passes - 1
+    earlier, after = plan.passes - 1, clipping_seconds(plan, workload) + workload.update_seconds
     plan = lowered(plan)
     sends = [
         (rank, op.to, op.rail, plan.bytes_of(op.reads))
@@ -143,4 +149,4 @@ def links_lower_bound_seconds(plan: Plan, workload: Workload, topology: Topology
     )
     computed = workload.forward_seconds + workload.backward_seconds
     first_ready = float(workload.ready_seconds()[0])
-    return max(earlier * computed + max(computed, first_ready + wire) + workload.update_seconds, busy)
+    return max(earlier * computed + max(computed, first_ready + wire) + after, busy)

@@ -55,6 +55,12 @@ class Workload(BaseModel):
     name: str
     forward_seconds: float = Field(ge=0, allow_inf_nan=False)
     update_seconds: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    norm_seconds: float = Field(
+        default=0.0,
+        ge=0,
+        allow_inf_nan=False,
+        description="of all gradients, between the last message and the update where they are clipped to a global norm",
+    )
     layers: tuple[Layer, ...] = Field(min_length=1)
     statistics: int = Field(
         default=0, ge=0, description="elements that forward changes and no gradient: batch-norm means and variances"
@@ -99,10 +105,12 @@ class Workload(BaseModel):
     def scaled(self, *, forward_seconds: float, backward_seconds: float, update_seconds: float, note: str) -> Workload:
         """The same layers with other totals; the share of each layer in the backward pass stays.
 
-        The note goes into the provenance. Per-layer forward seconds are scaled with the forward total.
+        The note goes into the provenance. Per-layer forward seconds are scaled with the forward total, the norm's with
+        the update, which reads as many bytes.
         """
         back = backward_seconds / self.backward_seconds if self.backward_seconds else 0.0
         ahead = forward_seconds / self.forward_seconds if self.forward_seconds else 0.0
+        after = update_seconds / self.update_seconds if self.update_seconds else 0.0
         layers = tuple(
             layer.model_copy(
                 update={
@@ -116,6 +124,7 @@ class Workload(BaseModel):
             update={
                 "forward_seconds": forward_seconds,
                 "update_seconds": update_seconds,
+                "norm_seconds": self.norm_seconds * after,
                 "layers": layers,
                 "provenance": {**self.provenance, "scaling": note},
             }

@@ -41,10 +41,10 @@ def refuse_steps(options: argparse.Namespace) -> None:
 
 def _bound(plan: Any, workload: Any, network: Any) -> float:
     """No iteration is shorter, in seconds: nothing is sent before the last micro-batch."""
-    from gradsync.simulate import busiest_part, lower_bound_seconds
+    from gradsync.simulate import busiest_part, clipping_seconds, lower_bound_seconds
 
     before = (plan.passes - 1) * (workload.forward_seconds + workload.backward_seconds)
-    return before + lower_bound_seconds(workload, network, busiest_part(plan))
+    return before + lower_bound_seconds(workload, network, busiest_part(plan)) + clipping_seconds(plan, workload)
 
 
 def _interference(options: argparse.Namespace, ranks: int) -> Any:

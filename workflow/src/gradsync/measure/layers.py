@@ -2,7 +2,8 @@
 
 With several ranks all compute at the same time, as in training. Before each iteration they sum their gradients in one
 message, which is not timed: it brings them together and leaves the caches as training does. A synchronous iteration
-waits for its slowest rank, so the totals are those of the rank that took longest, the medians of iterations.
+waits for its slowest rank, so the totals are those of the rank that took longest, the medians of iterations. The norm
+of the gradients, which only clipping needs, is timed by itself afterwards.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ def measure(
     ranks = dist.get_world_size()
     one = Pass(name, size, batch, seed, device)
     found = [one.times(marks) for marks in _iterate(one, iterations + WARM_UP, ranks)[WARM_UP:]]
+    norm = norm_seconds(one, iterations)
     totals = [(times.update, times.forward, sum(times.backward.values())) for times in found]
     slowest = _slowest(torch.tensor(totals, dtype=torch.float64))
     update, forward, backward = (float(value) for value in np.median(slowest, axis=0))
@@ -44,6 +46,7 @@ def measure(
         name=name,
         forward_seconds=forward,
         update_seconds=update,
+        norm_seconds=norm,
         layers=tuple(
             Layer(
                 name=key,
@@ -68,6 +71,18 @@ def measure(
             **device.provenance(),
         },
     )
+
+
+def norm_seconds(one: Pass, iterations: int) -> float:
+    """What the norm of all gradients takes on the slowest rank while all take it, the median; collective."""
+    found = []
+    for _ in range(iterations + 1):
+        dist.barrier()
+        found.append(one.norm())
+    settle(one.device)
+    mine = torch.tensor([one.device.seconds(*marks) for marks in found[1:]], dtype=torch.float64)
+    dist.all_reduce(mine, op=dist.ReduceOp.MAX)
+    return float(np.median(mine.numpy()))
 
 
 def _iterate(one: Pass, iterations: int, ranks: int) -> list[Marks]:

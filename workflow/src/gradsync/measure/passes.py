@@ -67,6 +67,7 @@ class Pass:
         self.parameters = dict(self.model.named_parameters())
         elements = sum(parameter.numel() for parameter in self.parameters.values())
         self.flat, self.weights, self.velocity = (torch.zeros(elements, device=device.torch_device) for _ in range(3))
+        self.found = torch.zeros(1, device=device.torch_device)  # norm
         self.gradients: list[tuple[str, Any]] = []
         position = 0
         for key, parameter in self.parameters.items():
@@ -102,6 +103,12 @@ class Pass:
         before = [marks.middle, *(mark for _, mark in marks.gradients)]
         backward = {key: seconds(last, mark) for last, (key, mark) in zip(before, marks.gradients, strict=False)}
         return Times(seconds(marks.start, marks.updated), seconds(marks.updated, marks.middle), backward)
+
+    def norm(self) -> tuple[Any, Any]:
+        """The marks before and after the norm of all gradients, as an update that clips needs it."""
+        start = self.device.mark()
+        EXECUTED["norm"]([self.flat], [self.found])
+        return start, self.device.mark()
 
     def compute(self) -> Any:
         """Forward and backward; gives the mark between them and leaves those of the gradients in `gradients`."""

@@ -1,6 +1,6 @@
-"""What a replayed workload takes beyond its waits: the update, which ranks really compute, all at the same time.
+"""What a replayed workload takes beyond its waits: norm and update, which ranks really compute, all at the same time.
 
-Gradients are made while a wait lasts and cost nothing; the update has no wait to hide behind.
+Gradients are made while a wait lasts and cost nothing; norm and update have no wait to hide behind.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
+from gradsync.measure.layers import norm_seconds
 from gradsync.measure.passes import Pass
 from gradsync.runtime import replay
 from gradsync.runtime.hosts import machines
@@ -18,7 +19,7 @@ WARM_UP = 1
 
 
 def measure(model: str, iterations: int) -> Workload:
-    """The workload of `replay:FILE` with its update as measured, seconds of the slowest rank; collective."""
+    """The workload of `replay:FILE` with its update and norm as measured, seconds of the slowest rank; collective."""
     workload = replay.workload_of(model)
     one = Pass(model, None, 1)
     assert isinstance(one.model, replay.Replayed)
@@ -32,4 +33,10 @@ def measure(model: str, iterations: int) -> Workload:
     update = float(np.median(mine.numpy()))
     told = f"seconds of an update on {dist.get_world_size()} ranks at the same time: {update:.4g}"
     provenance = {**workload.provenance, "update": told, **machines()}
-    return workload.model_copy(update={"update_seconds": workload.update_seconds + update, "provenance": provenance})
+    return workload.model_copy(
+        update={
+            "update_seconds": workload.update_seconds + update,
+            "norm_seconds": workload.norm_seconds + norm_seconds(one, iterations),
+            "provenance": provenance,
+        }
+    )

@@ -54,6 +54,7 @@ class StandIn:
             "name": job.model,
             "forward_seconds": slower * self.workload.forward_seconds,
             "update_seconds": 0.0,
+            "norm_seconds": 0.0,
             "layers": tuple(map(dilated, self.workload.layers)),
             "statistics": 0,
             "provenance": {

@@ -9,7 +9,7 @@ forward; here they travel as the first message of the backward pass, which the n
 With `accumulate` a step has several micro-batches: the passes of all but the last only add to the gradient, on their
 own ranks, so that what is sent overlaps with the last backward alone. With `clip_norm` the update waits for the norm of
 the whole mean gradient, hence for every message (Pascanu et al., "On the difficulty of training recurrent neural
-networks", ICML 2013, Algorithm 1); the simulator knows no time of the norm and gives it none.
+networks", ICML 2013, Algorithm 1); the norm takes the workload's `norm_seconds`.
 """
 
 from __future__ import annotations
