@@ -1,12 +1,31 @@
-"""Results of real ranks: each launch is made once for all tests that read it. Also puts this folder on their path."""
+"""Which tests run in one process after another, and results of real ranks: each launch is made once for all tests that
+read it. Also puts this folder on their path.
+"""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
+
+# Folders whose tests share what a machine has once (a testbed's networks, a Slurm, images), or launches: where tests
+# run in several processes, those of a name run in one. All others go wherever there is room.
+IN_TURN = {
+    **{"testbed": "testbed", "cluster": "cluster"},
+    **{"containers": "workflow", "workflow": "workflow"},
+    **{"conformance": "ranks", "distributed": "ranks"},
+}
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the marks
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    for item in items:
+        if name := IN_TURN.get(item.path.relative_to(here).parts[0]):
+            item.add_marker(pytest.mark.xdist_group(name))
 
 
 @pytest.fixture(scope="session")
