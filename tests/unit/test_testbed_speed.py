@@ -305,6 +305,18 @@ def test_messages_at_once_are_held_against_the_better_of_one_at_a_time(runs, sha
     assert rows["bert_base-4, kway / better of optimal and ddp_best"]["met"]  # shown, not bound
 
 
+def test_beside_such_a_plan_stands_its_part_of_the_largest_speed_up(runs):
+    """8 ranks, forward 2 s, backward 0.5: 3e8 bytes on 6e8 bit/s take 7 s, of which 6.5 follow; 12 s are 3/4 of it."""
+    runs.write("bert_base-8", {"optimal": [12.0], "ddp_best": [12.0], "striped": [12.0]}, {"striped": 12.0})
+    folder = runs.results / "emulated" / "bert_base-8"
+    folder.mkdir(parents=True)
+    layer = {"name": "only", "bytes": 300_000_000, "backward_seconds": 0.5}
+    told = Workload.model_validate({"name": "bert_base", "forward_seconds": 2.0, "layers": [layer]})
+    (folder / "replay.json").write_text(told.to_json())
+    rows, _ = runs.rows()
+    assert rows["bert_base-8, striped / better of optimal and ddp_best"]["of_largest_speedup"] == pytest.approx(0.75)
+
+
 def test_real_computation_on_shared_cores_is_shown_and_not_bound(runs):
     runs.write("lenet5-9", {"mgwfbp": [2.0], "ddp_best": [1.0]}, {"mgwfbp": 1.0}, model="lenet5")
     rows, notes = runs.rows()

@@ -105,6 +105,17 @@ def lower_bound_seconds(workload: Workload, network: Network, busiest: float = 1
     return max(computed, float(workload.ready_seconds()[0]) + wire) + workload.update_seconds
 
 
+def largest_speedup(workload: Workload, ranks: int, bytes_per_second: float) -> float:
+    """S_max over one rank, where each has one link of that rate (ASC-WFBP, Eq. 41 to 43).
+
+    An all-reduce sends at least 2 (P - 1) / P of the gradients, which overlaps with the backward pass and no more. The
+    paper leaves (P - 1) / P out.
+    """
+    wire = 2 * (ranks - 1) / ranks * workload.bytes / bytes_per_second
+    alone = workload.forward_seconds + workload.backward_seconds
+    return ranks * alone / (alone + max(0.0, wire - workload.backward_seconds))
+
+
 def clipping_seconds(plan: Plan, workload: Workload) -> float:
     """What the norm takes between the last message and the update, where the plan clips."""
     clips = any(isinstance(op, Local) and op.kernel == "norm" for op in plan.roles[0].flat)

@@ -9,7 +9,8 @@ Plans with several messages at once are held against the better of two contender
 with its best bucket. The search for the best such plan takes at most 1.02 times as long where a connection may fill its
 link, 0.85 where it gets 0.75 of it, 0.75 where it gets 0.6. The others on several lanes stand beside it.
 
-What of an iteration no schedule can change is its forward pass: beside each ratio stands that of the rest alone.
+What of an iteration no schedule can change is its forward pass: beside each ratio stands that of the rest alone. Plans
+with several messages at once have their part of the largest speed-up that the link allows beside theirs.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from gradsync.errors import InputError
 from gradsync.intervals import median_interval
 from gradsync.results import Result
 from gradsync.runtime.replay import is_replay
+from gradsync.simulate import largest_speedup
 from gradsync.workload import Workload
 
 MEAN_ERROR, WORST_ERROR = 0.05, 0.10
@@ -35,6 +37,7 @@ STOCK, BEST = "ddp", "ddp_best"
 RATIO_TO_BEST, RATIO_TO_STOCK = 1.02, 0.8
 AT_ONCE = ("ascwfbp", "kway", "striped", "searched")
 SEARCHED = "searched"  # the one of them that is bound
+ONE_LINK = "switch"  # topology of which every host has one
 RATIO_AT_ONCE = {1.0: 1.02, 0.75: 0.85, 0.6: 0.75}  # by the share of a link that a connection gets
 FAR_BEHIND = "googlenet"  # where stock DDP has one bucket and loses most
 
@@ -155,11 +158,22 @@ def _at_once(job: str, launch: Mapping[str, Result], results: Path) -> Iterator[
             "ratio_high": high,
             "better": better,
             "share_of_link": share,
+            "of_largest_speedup": _of_largest(results, job, result),
             **_network(result),
             **_conformance(result),
             "target_ratio": target,
             "met": target is None or middle <= target,
         }
+
+
+def _of_largest(results: Path, job: str, result: Result) -> float | None:
+    """S / S_max, where computation is replayed and a host has one link."""
+    file, testbed = results / "emulated" / job / "replay.json", result.settings.get("testbed") or {}
+    if not file.is_file() or testbed.get("topology") != ONE_LINK:
+        return None
+    computation, ranks = Workload.load(file), result.ranks
+    speedup = ranks * (computation.forward_seconds + computation.backward_seconds) / result.summary["iteration_seconds"]
+    return speedup / largest_speedup(computation, ranks, testbed["bits_per_second"] / 8)
 
 
 def _is_replayed(result: Result) -> bool:

@@ -19,9 +19,11 @@ from gradsync.errors import InputError
 from gradsync.papers.table import BY_SCHEME, Table
 from gradsync.results import Result
 from gradsync.settings import Emulation, Settings
+from gradsync.simulate import largest_speedup
 from gradsync.workload import Workload
 
 DDP, DDP_BEST = "ddp", "ddp_best"
+ONE_LINK = "switch"  # topology of which every host has one
 NONE_HERE = "no such emulated launch in this configuration"
 
 
@@ -32,6 +34,7 @@ class Run(NamedTuple):
     name: str
     result: Result
     computation_seconds: float  # that is replayed
+    largest_speedup: float  # S_max, where a host has one link; else NaN
     predicted_seconds: float  # NaN: not predicted
     lower_bound_seconds: float  # no plan is faster, at the all-reduce times measured on the testbed
 
@@ -57,7 +60,10 @@ def runs(launch: Emulation, results: Path) -> tuple[list[Run], str]:
         file = results / "plans" / "emulated" / launch.job / f"{name}.prediction.json"
         told = _json(file) if file.is_file() else {}
         times = [told.get(key, np.nan) / launch.dilation for key in ("iteration_seconds", "lower_bound_seconds")]
-        found.append(Run(launch, name, Result.load(folder / name / "result.json"), alone, *times))
+        result = Result.load(folder / name / "result.json")
+        rate = result.settings["testbed"]["bits_per_second"] / 8
+        most = largest_speedup(computation, launch.ranks, rate) if launch.topology == ONE_LINK else np.nan
+        found.append(Run(launch, name, result, alone, most, *times))
     return found, ""
 
 
@@ -103,6 +109,7 @@ def _rows(launch: Emulation, results: Path) -> Iterator[dict[str, Any]]:
             "predicted_over_emulated": run.predicted_seconds / seconds,
             "lower_bound_seconds": bound,
             "over_lower_bound": seconds / bound,
+            "of_largest_speedup": launch.ranks * run.computation_seconds / seconds / run.largest_speedup,
             **{f"over_{name}": seconds / other for name, other in stock.items()},
             "bits_per_second": testbed["bits_per_second"],
             "flow_bits_per_second": testbed.get("flow_bits_per_second", np.nan),
@@ -147,6 +154,7 @@ def _display(row: Any) -> dict[str, Any]:
         "own s": number(row.own_iteration_seconds, ".2f"),
         "predicted/emulated": number(row.predicted_over_emulated, ".3f"),
         "over lower bound": number(row.over_lower_bound, ".3f"),
+        "S/S_max": number(row.of_largest_speedup, ".3f"),
         "over ddp": number(row.get(f"over_{DDP}"), ".3f"),
         "over ddp_best": number(row.get(f"over_{DDP_BEST}"), ".3f"),
         "start-up us (stated)": f"{number(row.startup_seconds, '.0f', 1e6)} "
@@ -165,8 +173,9 @@ def _caption(frame: pd.DataFrame, known: pd.DataFrame) -> str:
     caption += ", ".join(f"{launch} {factor:g} times slower" for launch, factor in slower.items())
     caption += (
         ". Plans and predictions are made from all-reduces timed on the testbed before. Lower bound: no plan is faster "
-        "at those times. Start-up: of the smallest message (stated: of the network that it stands for). ddp: stock DDP "
-        "with default buckets, ddp_best: with the best of a sweep."
+        "at those times. S/S_max: of the largest speed-up that the link's rate allows (ASC-WFBP, Eq. 41 to 43, a rank "
+        "sending (P-1)/P of it). Start-up: of the smallest message (stated: of the network that it stands for). ddp: "
+        "stock DDP with default buckets, ddp_best: with the best of a sweep."
     )
     told = known.predicted_over_emulated.dropna() if len(known) else pd.Series(dtype=float)
     if len(told):
