@@ -17,7 +17,7 @@ all: .venv/.ready ## set up, then run the quick configuration (or CONFIG=FILE): 
 setup: .venv/.ready ## only set up
 
 test: .venv/.checks ## set up, then run all tests
-	python -m pytest -q --numprocesses $(TEST_PROCESSES) --dist loadgroup
+	python -m pytest -q --numprocesses $(TEST_PROCESSES)
 
 check: check-style test ## every check: style, workflow, types, import contract, tests
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 # Folders whose tests share what a machine has once (a testbed's networks, a Slurm, images), or launches: where tests
-# run in several processes, those of a name run in one. All others go wherever there is room.
+# run in several processes, those of a name run in one. Of all others, those of a file.
 IN_TURN = {
     **{"testbed": "testbed", "cluster": "cluster"},
     **{"containers": "workflow", "workflow": "workflow"},
@@ -20,12 +20,17 @@ IN_TURN = {
 }
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the marks
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    here = Path(__file__).parent
-    for item in items:
-        if name := IN_TURN.get(item.path.relative_to(here).parts[0]):
-            item.add_marker(pytest.mark.xdist_group(name))
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    # not by marks of a group: pytest-xdist 3.8 loses them under pytest 9.2
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByFolder(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = nodeid.partition("::")[0]
+            return IN_TURN.get(Path(file).parent.name, file)
+
+    return ByFolder(config, log)
 
 
 @pytest.fixture(scope="session")

@@ -365,7 +365,7 @@ def test_the_table_is_in_seconds_of_the_paper_with_predictions_and_ratios(tmp_pa
     assert "mean error 10.0%, worst 10.0%" in table.caption
     tables.write(table, tmp_path / "tables" / "mgwfbp", "emulated")
     drawn = figures.of("mgwfbp")["emulated"](used, tmp_path)
-    assert "googlenet on 2 hosts, switch" in [axes.get_title(loc="left") for axes in drawn[0].axes]
+    assert "googlenet on 2 hosts, switch\n4 Gbit/s" in [axes.get_title(loc="left") for axes in drawn[0].axes]
 
 
 def test_a_launch_that_this_machine_cannot_have_says_why_everywhere(tmp_path):

@@ -30,7 +30,7 @@ def emulated(paper: str, settings: Settings, results: Path) -> Drawn:
     launches = list(known.groupby("launch", sort=False))
     columns = min(COLUMNS, len(launches))
     lines = -(-len(launches) // columns)
-    figure, grid = plt.subplots(lines, columns, figsize=(4.2 * columns, 0.6 + 2.1 * lines), squeeze=False)
+    figure, grid = plt.subplots(lines, columns, figsize=(4.2 * columns, 0.6 + 2.25 * lines), squeeze=False)
     for axes in grid.flat[len(launches) :]:
         axes.set_axis_off()
     for axes, (_, part) in zip(grid.flat, launches, strict=False):
@@ -57,4 +57,6 @@ def _launch(axes: Axes, part: pd.DataFrame) -> None:
     axes.grid(visible=False, axis="y")
     axes.set_xlabel(f"iteration [ms]; {row.dilation:g} times as long here")
     batch = "" if pd.isna(row.batch) else f", {row.batch:.0f} samples each"
-    axes.set_title(f"{row.model} on {row.nodes} hosts, {row.topology}{batch}", loc="left", fontsize=9)
+    share = "" if row.flow_share == 1 else f", a connection gets {row.flow_share:.2g} of it"
+    link = f"{row.bits_per_second * row.dilation / 1e9:.3g} Gbit/s{share}"
+    axes.set_title(f"{row.model} on {row.nodes} hosts, {row.topology}{batch}\n{link}", loc="left", fontsize=9)
