@@ -30,6 +30,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             file = nodeid.partition("::")[0]
             return IN_TURN.get(Path(file).parent.name, file)
 
+    config.option.loadscopereorder = False  # most tests first would leave the longest, of networks, to the end
     return ByFolder(config, log)
 
 
