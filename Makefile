@@ -5,8 +5,6 @@
 PYTHON ?= $(firstword $(foreach name,python3 python3.13 python3.12 python3.11,$(shell $(name) -c 'import sys; sys.version_info < (3, 11) or print("$(name)")' 2>/dev/null)))
 CORES ?= $(shell nproc)
 CONFIG ?= config/quick.yaml
-# Tests of networks, of Slurm and of ranks wait more than they compute.
-TEST_PROCESSES ?= 4
 BIN := .venv/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
@@ -17,7 +15,7 @@ all: .venv/.ready ## set up, then run the quick configuration (or CONFIG=FILE): 
 setup: .venv/.ready ## only set up
 
 test: .venv/.checks ## set up, then run all tests
-	python -m pytest -q --numprocesses $(TEST_PROCESSES)
+	python -m pytest -q
 
 check: check-style test ## every check: style, workflow, types, import contract, tests
 
