@@ -295,7 +295,8 @@ EMULATING = (
     *("testbed", "papers/emulation.py", "papers/mgwfbp/emulation.py"),
     *("papers/bml_bcube/emulation.py", "commands/emulating.py"),
     *("papers/ascwfbp/emulation.py", "papers/ascwfbp/testbed.py"),
-    *("measure/replayed.py", "measure/allreduce.py", "measure/contention.py"),
+    *("measure/replayed.py", "measure/layers.py", "measure/passes.py"),
+    *("measure/allreduce.py", "measure/contention.py"),
 )
 CLUSTERS = (
     *("clusters", "costs/line.py", "measure/beside.py", "measure/cluster.py"),
