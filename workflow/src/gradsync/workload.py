@@ -106,7 +106,7 @@ class Workload(BaseModel):
         """The same layers with other totals; the share of each layer in the backward pass stays.
 
         The note goes into the provenance. Per-layer forward seconds are scaled with the forward total, the norm's with
-        the update, which reads as many bytes.
+        the update, which goes over the same gradients.
         """
         back = backward_seconds / self.backward_seconds if self.backward_seconds else 0.0
         ahead = forward_seconds / self.forward_seconds if self.forward_seconds else 0.0

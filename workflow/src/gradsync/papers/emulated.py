@@ -175,9 +175,9 @@ def _caption(frame: pd.DataFrame, known: pd.DataFrame) -> str:
     caption += ", ".join(f"{launch} {factor:g} times slower" for launch, factor in slower.items())
     caption += (
         ". Plans and predictions are made from all-reduces timed on the testbed before. Lower bound: no plan is faster "
-        "at those times. S/S_max: of the largest speed-up that the link's rate allows (ASC-WFBP, Eq. 41 to 43, a rank "
-        "sending (P-1)/P of it). Start-up: of the smallest message (stated: of the network that it stands for). ddp: "
-        "stock DDP with default buckets, ddp_best: with the best of a sweep."
+        "at those times. S/S_max: of the largest speed-up that the link's rate allows (ASC-WFBP, Eq. 41 to 43, where "
+        "a rank sends 2 (P-1)/P of the gradients). Start-up: of the smallest message (stated: of the network that it "
+        "stands for). ddp: stock DDP with default buckets, ddp_best: with the best of a sweep."
     )
     told = known.predicted_over_emulated.dropna() if len(known) else pd.Series(dtype=float)
     if len(told):
