@@ -8,6 +8,7 @@ period is steady, 0.1. Ratios are to a fixed loop of plain Python in the same ru
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Callable
 from typing import Any
@@ -77,11 +78,14 @@ def measure() -> dict[str, Any]:
         "a million additions in plain Python": (lambda: sum(range(1_000_000)), None),
     }
     seconds: dict[str, list[float]] = {name: [] for name in tasks}
+    gc.collect()
+    gc.freeze()  # the objects of torch and its like, which no task looks through again: that takes longer than a task
     for _ in range(REPEATS):
         for name, (task, _) in tasks.items():
             start = time.perf_counter()
             task()
             seconds[name].append(time.perf_counter() - start)
+    gc.unfreeze()
     base = float(np.median(seconds["a million additions in plain Python"]))
     rows = [
         {
