@@ -314,6 +314,13 @@ def test_emulated_launches_are_in_seconds_of_the_paper_and_those_on_other_links_
     assert known.computation_seconds.to_dict() == pytest.approx({"wfbp": 0.3, "ascwfbp": 0.3})
     assert known.exposed_communication_seconds["ascwfbp"] == pytest.approx((2.0 - 1.2) / 4)
     assert set(frame[frame.iteration_seconds.isna()].model) == {"densenet201", "inceptionv4", "bert_base"}
+    # 32 B at 2 Gbit/s are hidden by backward: as many times faster as there are hosts, of four GPUs each
+    assert known.largest_speedup.tolist() == [8, 8]
+    tables.write(papers.compute("ascwfbp", "table4", wanted, results), results / "tables" / "ascwfbp", "table4")
+    most = papers.compute("ascwfbp", "table5", wanted, results)
+    at = most.frame[(most.frame.rung == "emulated") & most.frame.share.notna()]
+    assert at[["speedup", "largest_speedup", "share"]].to_numpy().tolist() == [pytest.approx([19.2, 32.0, 0.6])]
+    assert most.display.iloc[-1]["ResNet-152"] == "19.2 / 32.0: 60.0 %, 8 hosts"
     line = papers.compute("ascwfbp", "fig4a", wanted, results).frame
     line = line[line.rung == "emulated"]
     assert line.a_seconds.tolist() == pytest.approx([1e-3, 1e-3])

@@ -15,6 +15,7 @@ from gradsync.oracle import evaluate
 from gradsync.plan import COMPUTE, Plan
 from gradsync.runtime.contenders import NO_COMMUNICATION, Record, silent
 from gradsync.simulate import simulate
+from gradsync.trace import Span, Trace
 from tiny_workloads import workload
 
 LR, TURNS = 0.1, 3
@@ -86,6 +87,21 @@ def test_the_first_turn_of_a_block_is_not_timed():
     ]
     assert [row[4] for row in record.rows] == pytest.approx([None, 0.25, 0.75, None, 0.5, None, 1.0, 8.0, 2.0])
     assert Record(**dataclasses.asdict(record)) == record  # as a checkpoint holds it
+
+
+def test_computation_and_exposed_messages_are_those_of_the_turns_that_are_timed():
+    """The first turn waits for 7 s of messages, the timed one for 1 s: 3 s of computation and that are its 4 s."""
+    begun, message = 1e4, ((3.0, 10.0), (12.5, 14.0))
+    spans = []
+    for turn, (start, end) in enumerate(((0.0, 10.0), (10.0, 14.0))):
+        came, went = message[turn]
+        spans.append(Span(0, turn, "ready", "ready", COMPUTE, begun + start, begun + start + 3))
+        spans.append(Span(0, turn, "message", "collective", "network", begun + came, begun + went))
+        assert went == end
+    record = Record()
+    record.block(0, 0, [2.0, 1.0], [begun + 10, begun + 14], Trace("wfbp", "measured", 2, tuple(spans)))
+    assert record.blocks == [4.0]
+    assert (record.computation, record.exposed) == ([3.0], [1.0])
 
 
 def test_the_median_of_a_blocks_rows_is_what_is_compared():

@@ -38,13 +38,18 @@ class Record:
     exposed: list[float] = field(default_factory=list)  # communication seconds of a turn, not hidden
     computation: list[float] = field(default_factory=list)  # computation seconds of a turn
 
-    def block(self, seed: int, first: int, losses: list[float], ends: list[float]) -> None:
-        """Take a block that began with turn `first`."""
-        seconds = [after - before for before, after in pairwise(ends)]
+    def block(self, seed: int, first: int, losses: list[float], ends: list[float], trace: Trace | None = None) -> None:
+        """Take a block that began with turn `first`; `trace`: rank 0's of a plan, on the clock of `ends`."""
+        timed = list(pairwise(ends))
+        seconds = [after - before for before, after in timed]
         number = len(self.blocks)
         for i, loss in enumerate(losses):
             self.rows.append((seed, first + i, number, loss, seconds[i - 1] if i else None))
         self.blocks.append(float(np.median(seconds)))
+        if trace is not None:
+            # of the very turns that are timed; of the first, which is not, nothing
+            self.exposed += [trace.exposed_communication_seconds(0, window) for window in timed]
+            self.computation += [trace.computation_seconds(0, window) for window in timed]
 
     def csv(self, an_epoch: int) -> str:
         """A row a turn; `an_epoch` is the number of turns of one."""

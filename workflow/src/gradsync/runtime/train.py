@@ -272,12 +272,8 @@ class _Launch:
         if self.rank != 0:
             return
         record = self.progress.records.setdefault(contender.name, Record())
-        record.block(seed, first, contender.losses[seen:], ends)
-        if isinstance(contender, Planned):
-            trace = contender.trace()
-            for window in trace.windows():
-                record.exposed.append(trace.exposed_communication_seconds(0, window))
-                record.computation.append(trace.computation_seconds(0, window))
+        trace = contender.trace() if isinstance(contender, Planned) else None
+        record.block(seed, first, contender.losses[seen:], ends, trace)
 
     def _checkpoint(self, contenders: list[Contender]) -> None:
         states = {contender.name: contender.state() for contender in contenders}

@@ -34,7 +34,7 @@ COLUMNS = [
     *("rung", "launch", "model", "nodes", "workers", "scheme", "assumption", "contention", "startup", "point"),
     *("startup_seconds", "iteration_seconds", "iteration_seconds_low", "iteration_seconds_high"),
     *("computation_seconds", "exposed_communication_seconds", "messages", "lower_bound_seconds", "over_published"),
-    "note",
+    *("largest_speedup", "note"),  # S_max of emulated hosts over one of them
 ]
 
 

@@ -52,6 +52,7 @@ def emulated(settings: Settings, results: Path, testbed: Bench) -> Iterator[dict
                 ),
                 "messages": run.result.summary.get("messages"),
                 "lower_bound_seconds": run.lower_bound_seconds,
+                "largest_speedup": run.largest_speedup,
                 "note": "; ".join([*run.result.notes, f"time {run.launch.dilation:g} times slower"]),
             }
 
