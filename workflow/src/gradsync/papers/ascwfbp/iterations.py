@@ -91,8 +91,8 @@ def table4(settings: Settings, results: Path) -> Table:
         "or, in brackets, fitted so that WFBP takes what is published. pairwise: the paper's own model, gamma = "
         f"{testbed.gamma:g} for what two messages overlap; gamma: a link that carries 2 / gamma messages at full "
         "speed; full: a link that one message fills, as b says (ASC-E32). Emulated: real messages over limited links "
-        "of this machine, computation replayed. Measured: training on this machine, milliseconds, not the paper's "
-        "models and GPUs where reduced."
+        "of this machine, computation replayed, on fewer hosts than the paper's 8 nodes where it says so. Measured: "
+        "training on this machine, milliseconds, not the paper's models and GPUs where reduced."
     )
     return Table(frame, _display(frame), caption + runs_here.reasons(frame))
 
@@ -190,7 +190,9 @@ def _display(frame: pd.DataFrame) -> pd.DataFrame:
                 _seconds(at[at.assumption == str(Assumed(contention, startup, CENTRE))]) for startup in (STATED, FITTED)
             )
             row[contention] = stated if stated == fitted == "-" else f"{stated} ({fitted})"
-        row["emulated"] = _seconds(at[at.rung == "emulated"])
+        emulated = at[(at.rung == "emulated") & at.iteration_seconds.notna()]
+        told = [f"{run.iteration_seconds:.3f}, {run.workers:.0f} hosts" for _, run in emulated.iterrows()]
+        row["emulated"] = " / ".join(told) or "-"
         rows.append(row | {"measured here [ms]": "-"})
     measured = frame[(frame.rung == "measured") & frame.iteration_seconds.notna()]
     for _, run in measured.iterrows():

@@ -27,6 +27,7 @@ CONTENTION = {
     iterations.FULL: "a link that one message fills",
 }
 COMPUTATION, COMMUNICATION = "#0072B2", "#D55E00"
+ON = {"emulated": "hosts", "measured": "ranks"}
 SHORT = {"wfbp": "WF.", "mgwfbp": "M.W.", "ascwfbp": "ASC"}
 
 
@@ -45,8 +46,8 @@ def table4(settings: Settings, results: Path) -> Drawn:
                     point = iterations.Assumed(contention, startup, iterations.CENTRE)
                     seconds = at[at.assumption == str(point)].iteration_seconds
                     axes.plot(x + offset, seconds.iloc[0], marker, color=f"C{number}", markeredgecolor="black")
-                emulated = at[(at.rung == "emulated") & at.iteration_seconds.notna()]
-                axes.plot([x] * len(emulated), emulated.iteration_seconds, "^", color="white", markeredgecolor="black")
+                here = at[(at.rung == "emulated") & at.iteration_seconds.notna()]
+                axes.plot([x] * len(here), here.iteration_seconds, "^", color="white", markeredgecolor="black")
         axes.set_xticks(range(len(MODELS)), MODELS.values())
         axes.grid(visible=False, axis="x")
         axes.set_ylabel("iteration [s]")
@@ -57,8 +58,12 @@ def table4(settings: Settings, results: Path) -> Drawn:
     ]
     mark: dict[str, Any] = {"linestyle": "", "color": "#bbbbbb", "markeredgecolor": "black"}
     handles += [Line2D([], [], marker=MARKS[kind], label=label, **mark) for kind, label in CONTENTION.items()]
-    if ((frame.rung == "emulated") & frame.iteration_seconds.notna()).any():
-        handles.append(Line2D([], [], **{**mark, "marker": "^", "color": "white", "label": "emulated here"}))
+    emulated = frame[(frame.rung == "emulated") & frame.iteration_seconds.notna()]
+    if not emulated.empty:
+        of = emulated.drop_duplicates("model").set_index("model").workers
+        hosts = ", ".join(f"{of[model]:.0f}" for model in MODELS if model in of)
+        mark |= {"marker": "^", "color": "white", "label": f"emulated here, on {hosts} hosts"}
+        handles.append(Line2D([], [], **mark))
     figure.legend(handles=handles, loc="outside lower center", ncols=3)
     return figure, frame
 
@@ -101,10 +106,16 @@ def _bars(axes: Axes, part: pd.DataFrame) -> None:
             exposed = row.exposed_communication_seconds
             axes.bar(x, exposed, 0.92 * WIDTH, bottom=row.computation_seconds, color=COMMUNICATION)
             axes.text(x, row.computation_seconds + exposed, SHORT[scheme], ha="center", va="bottom", fontsize=6.5)
-    axes.set_xticks(range(len(models)), [MODELS.get(model, model) for model in models])
+    axes.set_xticks(range(len(models)), [_of(part[part.model == model].iloc[0]) for model in models])
     axes.grid(visible=False, axis="x")
     axes.set_ylabel("seconds")
     axes.margins(y=0.12)
+
+
+def _of(row: pd.Series) -> str:
+    """The model, and on how many hosts or ranks where those are not the paper's GPUs."""
+    name = MODELS.get(row.model, row.model)
+    return f"{name}\n{row.workers:.0f} {ON[row.rung]}" if row.rung in ON else name
 
 
 def shared_link(settings: Settings, results: Path) -> Drawn:
