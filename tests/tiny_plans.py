@@ -17,6 +17,7 @@ from gradsync.collectives import NATIVE
 from gradsync.errors import InputError
 from gradsync.lowering import lowered
 from gradsync.plan import (
+    KEYED,
     Buffer,
     Collective,
     Local,
@@ -98,9 +99,12 @@ def _plan(
     buffers: Sequence[Buffer] = (),
     more: Sequence[str] = (),
 ) -> Plan:
-    """`more` names further buffers that are as long as the gradient."""
+    """`more` names further buffers that are as long as the gradient; those that have the name of a role have it."""
     elements = tensors[-1].stop
-    keyed = tuple(Buffer(buffer, elements, "float64") for buffer in ("gradient", "parameter", *more))
+    keyed = tuple(
+        Buffer(name, elements, "float64", role=name if name in KEYED else "scratch")
+        for name in ("gradient", "parameter", *more)
+    )
     ranks = sum(len(role.ranks) for role in roles)
     return Plan(name=name, ranks=ranks, tensors=tensors, buffers=(*keyed, *buffers), roles=tuple(roles))
 
@@ -268,7 +272,7 @@ def hogwild(ranks: int, sizes: Sequence[int] = SIZES, *, locked: bool = True) ->
         *passes(tensors),
         SharedAdd(name="push", reads=(gradient,), writes=(centre,), scale=-LR, locked=locked),
     )
-    shared = Buffer("centre", elements, "float64", shared=True)
+    shared = Buffer("centre", elements, "float64", shared=True, role="centre")
     return _plan("hogwild", tensors, [Role("worker", tuple(range(ranks)), body)], [shared])
 
 

@@ -24,14 +24,14 @@ def both(name, reads, writes, executed=None, **arguments):
     torch_writes = [torch.from_numpy(array.copy()) for array in writes]
     (executed or EXECUTED[name])([torch.from_numpy(array.copy()) for array in reads], torch_writes, **arguments)
     writes = [array.copy() for array in writes]
-    KERNELS[name](reads, writes, **arguments)
+    KERNELS[name].compute(reads, writes, **arguments)
     return writes, [tensor.numpy() for tensor in torch_writes]
 
 
 def test_every_kernel_of_the_vocabulary_can_be_executed():
     assert EXECUTED.keys() == KERNELS.keys()
-    assert {name for name in EXECUTED if EXECUTED[name] is not KERNELS[name]} == {
-        *("sgd", "sgd_scaled", "cast", "norm")
+    assert {name for name in EXECUTED if EXECUTED[name] is not KERNELS[name].compute} == {
+        *("sgd", "sgd_scaled", "cast", "norm", "encode_topk", "decode_sum")
     }
 
 
@@ -137,7 +137,7 @@ def test_a_loss_scale_grows_and_shrinks_and_skips(momentum, kernel):
             for one, other in zip(before[:-1], executed[:-1], strict=True):
                 np.testing.assert_array_equal(one, other)
         else:
-            KERNELS["sgd"]([unscaled], plain, **rates)
+            KERNELS["sgd"].compute([unscaled], plain, **rates)
         for one, other, expected in zip(scaled, executed, plain, strict=False):
             np.testing.assert_allclose(other, one, rtol=1e-5, atol=1e-6)
             np.testing.assert_allclose(one, expected, rtol=1e-5, atol=1e-6)
@@ -200,7 +200,7 @@ def test_narrowing_is_that_of_ddps_hooks(dtype, ranks):
     values = torch.from_numpy(random(2))
     executed, namesake = torch.zeros(ELEMENTS, dtype=dtype), torch.zeros(ELEMENTS, dtype=dtype)
     EXECUTED["cast"]([values], [executed], scale=1 / ranks)
-    KERNELS["cast"]([values], [namesake], scale=1 / ranks)
+    KERNELS["cast"].compute([values], [namesake], scale=1 / ranks)
     one_rounding = torch.finfo(dtype).eps
     torch.testing.assert_close(executed, namesake, rtol=2 * one_rounding, atol=0)
     hook = values.to(dtype).div_(ranks)

@@ -242,6 +242,8 @@ wildcard_constraints:
 def code(*parts):
     """A hash of the package's files below `parts`: a change in the code that a stage depends on makes it run again."""
     root = Path(workflow.basedir) / "workflow" / "src" / "gradsync"
+    for part in parts:
+        assert (root / part).exists(), f"{part} is not in the package any more"
     files = [
         file
         for part in parts
@@ -261,9 +263,9 @@ PLANNING = (
     *(
         "plan.py",
         "progress.py",
-        "check.py",
-        "contributions.py",
-        "kernels.py",
+        "content.py",
+        "check",
+        "kernels",
         "schemes.py",
         "workload.py",
     ),
@@ -312,7 +314,9 @@ RUNNING = (
         "progress.py",
         "role_graph.py",
         "sharing.py",
-        "kernels.py",
+        "content.py",
+        "check",
+        "kernels",
         "oracle.py",
         "trace.py",
         "results.py",

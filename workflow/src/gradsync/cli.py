@@ -85,6 +85,9 @@ def _parser() -> argparse.ArgumentParser:
     plan.add_argument("--output", type=Path, metavar="PLAN.json", help="write the plan")
     plan.add_argument("--prediction", type=Path, metavar="FILE.json", help="write what is printed with --json")
 
+    check = command(commands.check)
+    check.add_argument("plan", metavar="PLAN.json")
+
     simulate = command(commands.simulate)
     simulate.add_argument("--plan", required=True, metavar="PLAN.json")
     _workload_and_cost(simulate, ranks=False)

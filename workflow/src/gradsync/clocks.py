@@ -68,7 +68,7 @@ class NetworkClock(Clock):
             elements = sum(
                 (ref.stop - ref.start) / (self.plan.ranks if ref.mine else 1)
                 for ref in operation.writes
-                if ref.buffer == "parameter"
+                if self.plan.buffer[ref.buffer].role == "parameter"
             )
             return workload.update_seconds * elements / self.plan.tensors[-1].stop
         if isinstance(operation, Local) and operation.kernel == "norm":

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 from functools import lru_cache
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +18,7 @@ import numpy as np
 from gradsync import collectives
 from gradsync.collectives import NATIVE, Shape
 from gradsync.errors import InputError
-from gradsync.plan import Buffer, Collective, Local, Plan, Recv, Ref, Role, Send, piece
+from gradsync.plan import Buffer, Collective, Local, Plan, Recv, Ref, Repeat, Role, Send, piece
 
 
 class Part(NamedTuple):
@@ -68,6 +69,26 @@ def shape_of(op: Collective, ranks: int) -> Shape:
     return op.shape or (ranks,)
 
 
+def refuse(op: Collective, ranks: int) -> None:
+    """Raises InputError for an algorithm that does not exist, or that can't carry `op` between so many ranks."""
+    n = len(op.ranks) or ranks
+    if op.shape and (min(op.shape) < 1 or prod(op.shape) != n):
+        levels = " x ".join(map(str, op.shape))
+        raise InputError(f"{op.name!r} is for {n} ranks, not for levels of {levels}")
+    if op.algorithm == NATIVE:
+        return
+    _refuse_other(op)
+    collectives.refuse(op.algorithm, shape_of(op, ranks))
+
+
+def _refuse_other(op: Collective) -> None:
+    if op.kind != "all_reduce" or op.ranks or len(op.writes) != 1 or op.reads != op.writes:
+        raise InputError(
+            f"collective {op.name!r}: only an all-reduce of one range over all ranks can be lowered, and "
+            f"{op.algorithm!r} is made of rounds"
+        )
+
+
 def scratch(op: Collective, ranks: int, dtype: str) -> Buffer:
     """The buffer that `lower` receives into before it adds: it holds the longest part."""
     (ref,) = op.writes
@@ -102,8 +123,7 @@ def exchanges(op: Collective, rank: int, ranks: int) -> Iterator[Exchange]:
 
     Raises InputError where `op` is not an all-reduce of all ranks over one range.
     """
-    if op.kind != "all_reduce" or op.ranks or len(op.writes) != 1 or op.reads != op.writes:
-        raise InputError(f"collective {op.name!r}: only an all-reduce of one range over all ranks can be lowered")
+    _refuse_other(op)
     shape = shape_of(op, ranks)
     _, start, stop, _ = op.writes[0]
     pieces = collectives.get(op.algorithm).pieces(shape)
@@ -142,7 +162,8 @@ def lower(op: Collective, rank: int, ranks: int, tag: int) -> list[Any]:
         sends = []
         for to, low, high, rail in step.sends:
             name, ref = f"{op.name}.send{number}.{to}", Ref(buffer, low, high)
-            sends.append(Send(name=name, lane=op.lane, reads=(ref,), to=to, tag=tag, rail=rail, **waits()))
+            way: dict[str, Any] = {"channel": op.lane, "tag": tag, "rail": rail}
+            sends.append(Send(name=name, lane=op.lane, reads=(ref,), to=to, **way, **waits()))
             ops.append(sends[-1])
         for source, low, high, rail in step.receives:
             ref = Ref(buffer, low, high)
@@ -154,6 +175,7 @@ def lower(op: Collective, rank: int, ranks: int, tag: int) -> list[Any]:
                     lane=op.lane,
                     writes=(into,),
                     source=source,
+                    channel=op.lane,
                     tag=tag,
                     rail=rail,
                     **waits(*(() if step.adds else busy)),
@@ -178,7 +200,7 @@ def lower(op: Collective, rank: int, ranks: int, tag: int) -> list[Any]:
             after_previous=op.after_previous,
             kernel="join",
             writes=op.writes,
-            postcondition=op.postcondition,
+            postcondition="sum",
         )
     )
     return ops
@@ -196,5 +218,7 @@ def lowered(plan: Plan) -> Plan:
         role, body = plan.role_of[rank], []
         for op in role.flat:
             body += lower(op, rank, plan.ranks, tags[op.name]) if op.name in described else [op]
+        if role.until_stopped:
+            body = [Repeat(name=role.body[0].name, body=tuple(body))]
         roles.append(Role(f"{role.name} {rank}", (rank,), tuple(body)))
     return dataclasses.replace(plan, buffers=(*plan.buffers, *extra), roles=tuple(roles))

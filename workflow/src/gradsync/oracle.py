@@ -10,11 +10,12 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
-from gradsync.errors import RunError
+from gradsync.errors import InputError, RunError
 from gradsync.kernels import KERNELS
-from gradsync.plan import Collective, Plan, Ref, piece
+from gradsync.plan import BYTES, KEYED, Collective, Plan, Ref, piece
 from gradsync.progress import Clock, Progress
 
 Gradient = Callable[[int, int, np.ndarray], np.ndarray]
@@ -38,12 +39,14 @@ def evaluate(
     `initial` gives the first values of buffers by name (copied for each rank; the others begin at zero). `dtype`
     replaces the floating-point type of all buffers. Raises RunError where the plan is stuck.
     """
+    refuse_bytes(plan)
+    parameter = plan.holding("parameter") or ""
     shared: dict[str, np.ndarray] = {}
     values: list[dict[str, np.ndarray]] = []
     for _ in range(plan.ranks):
         mine = {}
         for buffer in plan.buffers:
-            kind = dtype if dtype and buffer.dtype.startswith(("float", "bfloat")) else buffer.dtype
+            kind = array_type(dtype if dtype and buffer.dtype.startswith(("float", "bfloat")) else buffer.dtype)
             if buffer.shared and buffer.name in shared:
                 mine[buffer.name] = shared[buffer.name]
                 continue
@@ -58,10 +61,11 @@ def evaluate(
     outcome = Progress(plan, turns, Clock(), arrivals=arrivals).run()
     if outcome.stuck:
         raise RunError(f"oracle: plan {plan.name!r} is stuck: check it first")
-    sent: dict[tuple[int, int, int], deque[list[np.ndarray]]] = defaultdict(deque)
+    sent: dict[tuple[int, int, str, int, int], deque[list[np.ndarray]]] = defaultdict(deque)
     computed: dict[int, tuple[int, np.ndarray]] = {}  # rank -> its last pass and the gradient of that
     source_of: dict[tuple[int, int, str], int] = {}
     collectives_done: set[tuple[str, int, tuple[int, ...]]] = set()
+    named = {role.name: {op.name: op for op in role.flat} for role in plan.roles}
     for event in outcome.events:
         rank, turn = event.rank, event.turn
         op = plan.role_of[rank].flat[event.step]
@@ -72,24 +76,27 @@ def evaluate(
                 role, ref = plan.role_of[rank], op.writes[0]
                 number = turn * role.passes + role.pass_of[op.name]
                 if rank not in computed or computed[rank][0] != number:
-                    computed[rank] = number, gradient(rank, number, values[rank]["parameter"])
+                    computed[rank] = number, gradient(rank, number, values[rank][parameter])
                 found = computed[rank][1][ref.start : ref.stop]
                 targets[0][:] = targets[0] + found if op.adds else found
             case "local":
-                KERNELS[op.kernel](views, targets, **op.arguments)
+                KERNELS[op.kernel].compute(views, targets, **op.arguments)
             case "collective":
                 key = (op.name, turn, op.ranks)
                 if key not in collectives_done:
                     collectives_done.add(key)
-                    _collective(op, values, op.ranks or tuple(range(plan.ranks)))
+                    group = op.ranks or tuple(range(plan.ranks))
+                    _collective({member: named[plan.role_of[member].name][op.name] for member in group}, values)
             case "send":
-                sent[rank, op.to, op.tag].append([view.copy() for view in views])
+                sent[rank, op.to, op.channel, op.rail, op.tag].append([view.copy() for view in views])
             case "reply":
-                sent[rank, source_of[rank, turn, op.to], op.tag].append([view.copy() for view in views])
+                to = source_of[rank, turn, op.to]
+                sent[rank, to, op.channel, 0, op.tag].append([view.copy() for view in views])
             case "recv" | "recv_any":
                 source = -1 if event.source is None else event.source
                 source_of[rank, turn, op.name] = source
-                for target, value in zip(targets, sent[source, rank, op.tag].popleft(), strict=True):
+                message = sent[source, rank, op.channel, getattr(op, "rail", 0), op.tag].popleft()
+                for target, value in zip(targets, message, strict=True):
                     target[:] = value
             case "shared_read":
                 targets[0][:] = views[0]
@@ -98,15 +105,33 @@ def evaluate(
     return values
 
 
+def refuse_bytes(plan: Plan) -> None:
+    """Raises InputError for a plan of bytes of a type that nobody knows: it can be planned and simulated only."""
+    for buffer in plan.buffers:
+        if buffer.role in KEYED and buffer.dtype == BYTES:
+            raise InputError(
+                f"plan {plan.name!r}: its {buffer.role} is {BYTES}, bytes of a type that is not known: give the layers "
+                "of the workload sizes that are whole elements of their dtype"
+            )
+
+
+def array_type(dtype: str) -> np.dtype[Any]:
+    """NumPy's type of that name; bfloat16 is none of NumPy's own."""
+    return np.dtype(getattr(ml_dtypes, dtype, dtype))
+
+
 def _view(buffers: dict[str, np.ndarray], ref: Ref, rank: int, ranks: int) -> np.ndarray:
     start, stop = piece(ref.start, ref.stop, rank, ranks) if ref.mine else (ref.start, ref.stop)
     return buffers[ref.buffer][start:stop]
 
 
-def _collective(op: Collective, values: list[dict[str, np.ndarray]], group: tuple[int, ...]) -> None:
-    for source, target in zip(op.reads, op.writes, strict=True):
-        inputs = [values[rank][source.buffer][source.start : source.stop] for rank in group]
-        outputs: list[Any] = [values[rank][target.buffer][target.start : target.stop] for rank in group]
+def _collective(ops: Mapping[int, Collective], values: list[dict[str, np.ndarray]]) -> None:
+    """`ops`: the operation as each rank of the group has it, in order; buffers may differ."""
+    (op, *_), group = ops.values(), list(ops)
+    for number in range(len(op.writes)):
+        sources, targets = ([getattr(ops[rank], side)[number] for rank in group] for side in ("reads", "writes"))
+        inputs = [values[rank][ref.buffer][ref.start : ref.stop] for rank, ref in zip(group, sources, strict=True)]
+        outputs = [values[rank][ref.buffer][ref.start : ref.stop] for rank, ref in zip(group, targets, strict=True)]
         pieces = [piece(0, len(inputs[0]), i, len(group)) for i in range(len(group))]
         match op.kind:
             case "all_reduce":

@@ -78,7 +78,8 @@ def bucket_cap_mb_list(plan: Plan) -> list[float]:
     ends = {tensor.stop for tensor in plan.tensors}
     sizes = []
     whole = plan.tensors[-1].stop
-    unit = DTYPE_BYTES[plan.buffer["gradient"].dtype] if "gradient" in plan.buffer else 0
+    gradient = plan.holding("gradient")
+    unit = DTYPE_BYTES[plan.buffer[gradient].dtype] if gradient else 0
     for op in plan.communications():
         gradients = isinstance(op, Collective) and plan.buffer[op.writes[0].buffer].elements == whole
         if not gradients or op.kind != "all_reduce":

@@ -1,6 +1,6 @@
 """A plan: the body of a training loop as plain, frozen, serialisable data.
 
-A scheme never runs anything: it plans. The same plan is checked (`check.py`), timed (`simulate.py`),
+A scheme never runs anything: it plans. The same plan is checked (`check/`), timed (`simulate.py`),
 evaluated (`oracle.py`), executed (`runtime/execute.py`) and drawn (`render/timeline.py`).
 
 A plan lists, once a *role*, the operations of one turn of the loop in their launch order. Operations of one
@@ -8,9 +8,12 @@ A plan lists, once a *role*, the operations of one turn of the loop in their lau
 `after_previous` (the turn before; nothing to wait for in the first turn). A send occupies its lane only until it is
 posted, every other operation until it is finished.
 
-Gradient, parameter and every buffer that is keyed by parameters (momentum, residual, centre) are flat and hold
-the tensors in backward order: the gradient that is ready first lies first, so that every merged message is one
-contiguous range.
+Two ranks exchange a message over a *channel*, which both name: the send and the receive of equal channel, rail and tag
+belong together, in order, whatever lanes they are on. The messages of a channel share its connections.
+
+Every buffer has a *role*, which says what it may hold. Buffers that are keyed by parameters (gradient, parameter,
+momentum, residual, centre) are flat and hold the tensors in backward order: the gradient that is ready first lies
+first, so that every merged message is one contiguous range.
 """
 
 from __future__ import annotations
@@ -27,11 +30,20 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from gradsync.errors import InputError
 
-VERSION = 1
+VERSION = 2
 COMPUTE = "compute"  # the lane of forward, backward and update; every other lane communicates
 
 DTYPE_BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "int64": 8, "int32": 4, "uint8": 1}
+BYTES = "uint8"  # gradients of a type that nobody knows, as many bytes: planned and simulated, never executed
+CHANNEL = "network"  # of transfers that name no other
+MOST_OPERATIONS = 1_000_000  # of a role in a turn, repeats spelled out
 CLOSED = ConfigDict(extra="forbid")
+
+BufferRole = Literal[
+    "gradient", "parameter", "momentum", "residual", "centre", "statistics", "scaler", "scratch", "state"
+]
+KEYED = ("gradient", "parameter", "momentum", "residual", "centre")  # roles of buffers that are keyed by parameters
+PASSING = ("gradient", "scratch")  # roles of buffers that are written before they are read in every turn
 
 
 class Ref(NamedTuple):
@@ -61,13 +73,18 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Buffer:
-    """A named flat array; `shared` means one for all ranks (shared memory) instead of one a rank."""
+    """A named flat array of each rank; `shared` means one for all ranks (shared memory).
+
+    `role` says what it holds: one of `KEYED`; `statistics` of batch normalisation, which forward changes; the `scaler`
+    of the loss; `scratch`, which is written before it is read; or `state`, anything that the caller sets beforehand.
+    """
 
     __pydantic_config__ = CLOSED
     name: str
     elements: int
     dtype: str = "float32"
     shared: bool = False
+    role: BufferRole = "scratch"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,13 +121,14 @@ class Ready(_Base):
 
 @dataclass(frozen=True, kw_only=True)
 class Send(_Base):
-    """Send `reads` to rank `to`; matched with the receives of equal `tag` in order.
+    """Send `reads` to rank `to`; matched with the receives of equal `channel`, `rail` and `tag` in order.
 
     `rail` is which of its links this rank sends on first, where the topology has several.
     """
 
     verb: Literal["send"] = "send"
     to: int
+    channel: str = CHANNEL
     tag: int = 0
     rail: int = 0
 
@@ -121,25 +139,28 @@ class Recv(_Base):
 
     verb: Literal["recv"] = "recv"
     source: int
+    channel: str = CHANNEL
     tag: int = 0
     rail: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class RecvAny(_Base):
-    """Receive from whichever of `sources` comes first (by arrival when executed, by time when simulated)."""
+    """Receive from whichever of `sources` comes first (by arrival when executed, by time when simulated); on rail 0."""
 
     verb: Literal["recv_any"] = "recv_any"
     sources: tuple[int, ...]
+    channel: str = CHANNEL
     tag: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reply(_Base):
-    """Send `reads` to the rank that the named receive-from-any of this turn took its message from."""
+    """Send `reads` to the rank that the named receive-from-any of this turn took its message from; on rail 0."""
 
     verb: Literal["reply"] = "reply"
     to: str
+    channel: str = CHANNEL
     tag: int = 0
 
 
@@ -164,17 +185,18 @@ class Collective(_Base):
 
 @dataclass(frozen=True, kw_only=True)
 class Local(_Base):
-    """A kernel of `kernels.py` on this rank's buffers.
+    """A kernel of `kernels/` on this rank's buffers.
 
-    `requires` is the postcondition that the last writer of every element of the gradient it reads must have
-    declared; `postcondition` is what this kernel itself declares of what it writes.
+    `requires`: what the gradient that it reads must be, `sum` or `shard` (its own piece) of the gradients of all ranks
+    that compute any, `sparse_sum` where they were sparse; None: the gradients of some of them. `postcondition`: what it
+    leaves in `writes`.
     """
 
     verb: Literal["local"] = "local"
     kernel: str
     arguments: dict[str, float] = dataclasses.field(default_factory=dict)
-    requires: str | None = None
-    postcondition: str | None = None
+    requires: Literal["sum", "shard", "sparse_sum"] | None = None
+    postcondition: Literal["sum", "sparse_sum"] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -231,15 +253,21 @@ class Role:
         Inside a repeat, `after_previous` means the previous pass of that body (in its first pass: the last pass
         of the previous turn). From outside, the name of a repeated operation means its last pass.
         """
-        first = self.body[0] if self.body else None
-        if isinstance(first, Repeat) and self.until_stopped:
-            return first.body
         for op in self.body:
-            if isinstance(op, Repeat) and (not op.count or any(isinstance(inner, Repeat) for inner in op.body)):
+            inside = op.body if isinstance(op, Repeat) else ()
+            endless = isinstance(op, Repeat) and not self.until_stopped and (op.count or 0) < 1
+            if endless or any(isinstance(inner, Repeat) for inner in inside):
                 raise InputError(
                     f"plan: role {self.name!r}, repeat {op.name!r}: needs a count of at least 1 unless it is the whole "
                     "body of its role, and holds no other repeat"
                 )
+        if self.until_stopped:
+            return tuple(getattr(self.body[0], "body", ()))
+        operations = sum((op.count or 1) * len(op.body) if isinstance(op, Repeat) else 1 for op in self.body)
+        if operations > MOST_OPERATIONS:
+            raise InputError(
+                f"plan: role {self.name!r} has {operations} operations a turn: at most {MOST_OPERATIONS} are allowed"
+            )
         return tuple(_flatten(self.body))
 
     @cached_property
@@ -332,6 +360,10 @@ class Plan:
         """Name -> tensor."""
         return {tensor.name: tensor for tensor in self.tensors}
 
+    def holding(self, role: str) -> str | None:
+        """The first buffer of that role that every rank has for itself; None where there is none."""
+        return next((buffer.name for buffer in self.buffers if buffer.role == role and not buffer.shared), None)
+
     @cached_property
     def passes(self) -> int:
         """Forward and backward passes in an iteration: the micro-batches of a step."""
@@ -344,6 +376,24 @@ class Plan:
             isinstance(op, Need | Ready | Local) or (isinstance(op, Collective) and not op.ranks)
             for op in self.roles[0].flat
         )
+
+    @cached_property
+    def alike(self) -> tuple[str, ...]:
+        """Names of the buffers that outlast a turn and hold the same on all ranks between two turns.
+
+        That are parameters, momentum and scaler where all ranks do the same to whole ranges, and update from sums of
+        all of them. Statistics of batch normalisation differ from a forward pass on until they are sent.
+        """
+        kept = tuple(buffer.name for buffer in self.buffers if buffer.role in ("parameter", "momentum", "scaler"))
+
+        def differs(op: Any) -> bool:
+            if any(ref.mine for ref in (*op.reads, *op.writes)):
+                return True
+            if isinstance(op, Collective):
+                return op.kind not in ("all_reduce", "broadcast")
+            return isinstance(op, Local) and op.requires is None and any(ref.buffer in kept for ref in op.writes)
+
+        return () if not self.symmetric or any(map(differs, self.roles[0].flat)) else kept
 
     @cached_property
     def pace(self) -> int:

@@ -21,6 +21,7 @@ from gradsync.plan import Collective, Plan, RecvAny, Reply, SharedAdd
 from gradsync.role_graph import RoleGraph
 from gradsync.sharing import Sharing, Side, Use
 
+Line = tuple[str, int, int]  # channel, rail and tag: what a send and its receive have in common
 DEEPEST = 64  # starts of operations within one another
 
 
@@ -129,11 +130,11 @@ class Progress(Sharing):
         self.events: list[Event] = []
         self.nested = 0
         self.arrived: dict[tuple[str, int, tuple[int, ...]], list[tuple[int, int]]] = defaultdict(list)
-        # (source, to, tag) -> the operations (rank, turn, index) that sent what is there
-        self.inbox: dict[tuple[int, int, int], deque[tuple[int, int, int]]] = defaultdict(deque)
-        self.inbox_order: dict[tuple[int, int], deque[int]] = defaultdict(deque)  # (to, tag) -> sources by arrival
-        self.posted: dict[tuple[int, int, int], deque[tuple[int, int, int]]] = defaultdict(deque)
-        self.posted_any: dict[tuple[int, int], deque[tuple[int, int, int]]] = defaultdict(deque)
+        # (source, to, *line) -> the operations (rank, turn, index) that sent what is there
+        self.inbox: dict[tuple[int, int, str, int, int], deque[tuple[int, int, int]]] = defaultdict(deque)
+        self.inbox_order: dict[tuple[int, Line], deque[int]] = defaultdict(deque)  # (to, line) -> sources by arrival
+        self.posted: dict[tuple[int, int, str, int, int], deque[tuple[int, int, int]]] = defaultdict(deque)
+        self.posted_any: dict[tuple[int, Line], deque[tuple[int, int, int]]] = defaultdict(deque)
         self.source_of: dict[tuple[int, int, str], int] = {}
         self.locks: dict[str, deque[tuple[int, int, int]]] = defaultdict(deque)
         self.sides: dict[Hashable, Side] = {}
@@ -214,11 +215,13 @@ class Progress(Sharing):
                 self._send(op, rank, to, turn, index, now)
                 self._release(rank, turn, index, graph.same_post[index], graph.next_post[index], now)
             case "recv":
-                self.posted[op.source, rank, op.tag].append((rank, turn, index))
-                self._match(op.source, rank, op.tag, now)
+                line = _line(op)
+                self.posted[op.source, rank, *line].append((rank, turn, index))
+                self._match(op.source, rank, line, now)
             case "recv_any":
-                self.posted_any[rank, op.tag].append((rank, turn, index))
-                self._match_any(rank, op.tag, now)
+                line = _line(op)
+                self.posted_any[rank, line].append((rank, turn, index))
+                self._match_any(rank, line, now)
             case "shared_add" if op.locked:
                 queue = self.locks[op.writes[0].buffer]
                 queue.append((rank, turn, index))
@@ -234,9 +237,9 @@ class Progress(Sharing):
 
         def done(time: float) -> None:
             queue.popleft()
-            self._finish(rank, turn, index, time)
-            if queue:
+            if queue:  # before what follows on this rank, which may want the lock too
                 self._locked(holder, time)
+            self._finish(rank, turn, index, time)
 
         self._work(rank, self.clock.local(rank, holder), now, done)
 
@@ -261,15 +264,17 @@ class Progress(Sharing):
         self._transfer(op, group, phases, 0.0, now, done)
 
     def _send(self, op: Any, rank: int, to: int, turn: int, index: int, now: float) -> None:
+        line = _line(op)
+
         def done(time: float) -> None:
-            self.inbox[rank, to, op.tag].append((rank, turn, index))
-            self.inbox_order[to, op.tag].append(rank)
+            self.inbox[rank, to, *line].append((rank, turn, index))
+            self.inbox_order[to, line].append(rank)
             if not self.rendezvous:
                 self._finish(rank, turn, index, time)
-            self._match(rank, to, op.tag, time)
-            self._match_any(to, op.tag, time)
+            self._match(rank, to, line, time)
+            self._match_any(to, line, time)
 
-        key = rank, to, getattr(op, "rail", 0)
+        key = rank, to, line[1]
         phases = self.routes.get(key)
         if phases is None:
             phases = self.routes[key] = [Phase(1.0, self._uses(dict.fromkeys(self.clock.route(*key), 1.0)))]
@@ -281,14 +286,14 @@ class Progress(Sharing):
                 self.sides[key] = self.clock.side(key)
         return [Use(self.sides[key], part) for key, part in parts.items()]
 
-    def _match(self, source: int, to: int, tag: int, now: float) -> None:
-        waiting, messages = self.posted[source, to, tag], self.inbox[source, to, tag]
+    def _match(self, source: int, to: int, line: Line, now: float) -> None:
+        waiting, messages = self.posted[source, to, *line], self.inbox[source, to, *line]
         while waiting and messages:
-            self.inbox_order[to, tag].remove(source)
+            self.inbox_order[to, line].remove(source)
             self._received(waiting.popleft(), messages.popleft(), now)
 
-    def _match_any(self, to: int, tag: int, now: float) -> None:
-        waiting, order = self.posted_any[to, tag], self.inbox_order[to, tag]
+    def _match_any(self, to: int, line: Line, now: float) -> None:
+        waiting, order = self.posted_any[to, line], self.inbox_order[to, line]
         while waiting:
             rank, turn, index = waiting[0]
             op: RecvAny = self.graph[rank].body[index]
@@ -299,13 +304,13 @@ class Progress(Sharing):
             waiting.popleft()
             order.remove(source)
             self.source_of[rank, turn, op.name] = source
-            self._received((rank, turn, index), self.inbox[source, to, tag].popleft(), now)
+            self._received((rank, turn, index), self.inbox[source, to, *line].popleft(), now)
 
     def _received(self, receive: tuple[int, int, int], send: tuple[int, int, int], now: float) -> None:
         # through the heap: a row of messages that have all arrived would otherwise nest as deep as it is long
-        self._at(now, lambda time: self._finish(*receive, time, send[0]))
         if self.rendezvous:
             self._at(now, lambda time: self._finish(*send, time))
+        self._at(now, lambda time: self._finish(*receive, time, send[0]))
 
     def _work(self, rank: int, seconds: float, now: float, done: Callable[[float], None]) -> None:
         """`rank` computes for `seconds`."""
@@ -346,3 +351,7 @@ class Progress(Sharing):
         if ranks not in self.starting:
             self.starting[ranks] = [Use(self.hosts[rank]) for rank in ranks]
         return self.starting[ranks]
+
+
+def _line(op: Any) -> Line:
+    return op.channel, getattr(op, "rail", 0), op.tag

@@ -3,6 +3,7 @@
 Modules that a subcommand does not need are not imported: `gradsync plan` never loads torch.
 """
 
+from gradsync.commands.checking import check
 from gradsync.commands.cluster import cluster
 from gradsync.commands.collective import collective
 from gradsync.commands.configured import benchmark, claims, estimate, external, figure, table, track
@@ -17,6 +18,7 @@ from gradsync.commands.training import train
 
 __all__ = [
     "benchmark",
+    "check",
     "claims",
     "cluster",
     "collective",

@@ -80,15 +80,16 @@ class Held:
         executor = prepare(plan, self.rank, self.groups, dtype=self.dtype, pool=self.pool)
         buffers = executor.buffers
         model = self._copy()
-        bind(model, plan, buffers["parameter"])
-        if "statistics" in buffers:
-            bind_statistics(model, buffers["statistics"])
-        initial = buffers["parameter"].cpu().numpy().copy()
+        held = {role: plan.holding(role) or "" for role in ("parameter", "statistics", "scaler")}
+        bind(model, plan, buffers[held["parameter"]])
+        if held["statistics"]:
+            bind_statistics(model, buffers[held["statistics"]])
+        initial = buffers[held["parameter"]].cpu().numpy().copy()
         compute = ModelCompute(
             Forward(model, self.loss, self.rank, self.seed),
             lambda number: self._shard(number, self.rank),
             name=plan.name,
-            scaler=buffers.get("scaler"),
+            scaler=buffers.get(held["scaler"]),
             queued=self.device.queued,
             passes=plan.passes,
         )

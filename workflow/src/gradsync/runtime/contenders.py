@@ -16,10 +16,10 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-from gradsync.plan import COMPUTE, Collective, Plan
+from gradsync.plan import COMPUTE, PASSING, Collective, Local, Plan
 from gradsync.runtime.compute import Forward, ModelCompute, Sample, bind, bind_statistics, statistics
 from gradsync.runtime.enqueue import prepare
-from gradsync.runtime.execute import SCRATCH, Pool
+from gradsync.runtime.execute import Pool
 from gradsync.runtime.group import Groups
 from gradsync.trace import Span, Trace
 
@@ -97,13 +97,15 @@ class Planned(Contender):
         self.name, self.plan, self.forward, self.model = plan.name, plan, forward, forward.model
         self.executor = prepare(plan, forward.rank, groups, pool=pool)
         buffers = self.executor.buffers
-        bind(forward.model, plan, buffers["parameter"])
-        if "statistics" in buffers:
-            bind_statistics(forward.model, buffers["statistics"])
+        self.flat = buffers[plan.holding("parameter") or ""]
+        self.statistics, scaler = (buffers.get(plan.holding(role) or "") for role in ("statistics", "scaler"))
+        bind(forward.model, plan, self.flat)
+        if self.statistics is not None:
+            bind_statistics(forward.model, self.statistics)
         self.compute = ModelCompute(
             *(forward, sample),
             name=plan.name,
-            scaler=buffers.get("scaler"),
+            scaler=scaler,
             queued=groups.device.queued,
             passes=plan.passes,
         )
@@ -133,26 +135,24 @@ class Planned(Contender):
 
     def parameters(self) -> dict[str, torch.Tensor]:
         """Views of the flat buffer."""
-        flat = self.executor.buffers["parameter"]
-        return {tensor.name: flat[tensor.start : tensor.stop] for tensor in self.plan.tensors}
+        return {tensor.name: self.flat[tensor.start : tensor.stop] for tensor in self.plan.tensors}
 
     def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Every buffer that outlasts a turn; with one role, parameters and momentum are alike on all ranks."""
-        kept = {name: value for name, value in self.executor.buffers.items() if name not in SCRATCH}
-        alike = ("parameter", "momentum", "scaler") if self.plan.symmetric else ()
+        """Every buffer that outlasts a turn: rank 0's for all where the plan makes them alike, else each rank's own."""
+        kept = {b.name: self.executor.buffers[b.name] for b in self.plan.buffers if b.role not in PASSING}
+        alike = self.plan.alike
         own: dict[str, Any] = {name: value for name, value in kept.items() if name not in alike}
         # counters of batch normalisation, say; and statistics that no plan carries
-        own["model"] = list(_loose_buffers(self.forward.model, "statistics" in kept))
-        return {"turn": self.turn, **{name: kept[name] for name in alike if name in kept}}, own
+        own["model"] = list(_loose_buffers(self.forward.model, self.statistics is not None))
+        return {"turn": self.turn, **{name: kept[name] for name in alike}}, own
 
     def restore(self, alike: dict[str, Any], own: dict[str, Any]) -> None:
         """Copies into the buffers that the model's tensors are views of."""
         for name, value in (*alike.items(), *own.items()):
             if name in self.executor.buffers:
                 self.executor.buffers[name].copy_(value)
-        for buffer, value in zip(
-            _loose_buffers(self.forward.model, "statistics" in self.executor.buffers), own["model"], strict=True
-        ):
+        loose = _loose_buffers(self.forward.model, self.statistics is not None)
+        for buffer, value in zip(loose, own["model"], strict=True):
             buffer.copy_(value)
         self.executor.resume(alike["turn"])
 
@@ -224,6 +224,7 @@ def silent(plan: Plan) -> Plan:
             op,
             after=tuple(name for name in op.after if name not in gone),
             after_previous=tuple(name for name in op.after_previous if name not in gone),
+            **({"requires": None} if isinstance(op, Local) else {}),
         )
         for op in operations
         if op.name not in gone

@@ -102,7 +102,7 @@ class Enqueuer(Executor):
             if op.lane != COMPUTE:
                 self.position += 1
                 with self.device.on(self.queues[op.lane]):
-                    self._do(op, turn, record)
+                    self.do(op, turn, record)
             elif op.name in self.passed:
                 self.position += 1
             else:

@@ -20,9 +20,11 @@ from typing import IO, Any
 import torch
 import torch.distributed as dist
 
+from gradsync.check.channels import served
 from gradsync.collectives import NATIVE
 from gradsync.errors import RunError
-from gradsync.plan import COMPUTE, Buffer, Collective, Need, Plan, Ready, Ref, Reply, Send, piece
+from gradsync.oracle import refuse_bytes
+from gradsync.plan import COMPUTE, PASSING, Buffer, Collective, Need, Plan, Ready, Ref, Reply, Send, piece
 from gradsync.runtime.group import Groups, agree
 from gradsync.runtime.kernels import EXECUTED
 from gradsync.runtime.step import Compute, Step
@@ -34,9 +36,23 @@ class _LaneFailedError(Exception):
     """Another lane of this rank has failed."""
 
 
-# Written before they are read in every turn: executors that run in turn may share them.
-SCRATCH = ("gradient", "wire", "norm")
 Pool = dict[tuple[str, int, torch.dtype], torch.Tensor]
+MOST_PENDING = 1024  # sends of one operation that nobody has waited for: each keeps a little memory
+
+
+class Posted:
+    """Sends that have been posted, until they have left."""
+
+    def __init__(self, works: list[dist.Work | None]):
+        self.works, self.lock = works, threading.Lock()
+
+    def wait(self) -> None:
+        """Block until all have left. Gloo counts who waits: the first to come does, the others wait for him."""
+        with self.lock:
+            for work in self.works:
+                if work is not None:  # None: this rank is not in the group
+                    work.wait()
+            self.works = []
 
 
 class Executor:
@@ -44,6 +60,8 @@ class Executor:
 
     Collective over all ranks of the plan. `dtype` replaces the floating-point type of all buffers. Executors with one
     `pool` share the buffers that hold nothing from turn to turn, and must run in turn.
+
+    Raises InputError for a plan of bytes of an unknown type.
     """
 
     now: Callable[[], Any] = staticmethod(time.perf_counter)
@@ -58,6 +76,7 @@ class Executor:
         dtype: torch.dtype | None = None,
         pool: Pool | None = None,
     ):
+        refuse_bytes(plan)
         agree(plan, rank)
         self.plan, self.rank, self.groups, self.device = plan, rank, groups, groups.device
         groups.prepare(plan)
@@ -72,6 +91,7 @@ class Executor:
         self.watched = {
             name for op in body for name in (*op.after, *op.after_previous) if self.lane_of[name] != op.lane
         }
+        self.posts = {op.name for op in body if isinstance(op, Send | Reply)}
         self.buffers: dict[str, torch.Tensor] = {}
         self.files: dict[str, IO[bytes]] = {}
         for buffer in plan.buffers:
@@ -87,8 +107,8 @@ class Executor:
         }
         self.transfers = self._transfers()
         self.condition = threading.Condition()
-        self.finished: dict[str, int] = dict.fromkeys(self.lane_of, -1)
-        self.sends: dict[str, list[dist.Work | None]] = {}
+        self.finished: dict[str, int] = dict.fromkeys(self.lane_of, -1)  # sends: once they are posted
+        self.pending: dict[str, dict[int, Posted]] = {name: {} for name in self.posts}  # turn -> what has been posted
         self.sources: dict[str, int] = {}
         self.failure: BaseException | None = None
         self.spans: list[Span] = []
@@ -120,7 +140,7 @@ class Executor:
     def _allocated(self, buffer: Buffer, kind: torch.dtype, pool: Pool | None) -> torch.Tensor:
         if buffer.shared:
             return self._shared(buffer, kind)
-        if pool is None or buffer.name not in SCRATCH:
+        if pool is None or buffer.role not in PASSING:
             return torch.zeros(buffer.elements, dtype=kind, device=self.device.torch_device)
         key = (buffer.name, buffer.elements, kind)
         if key not in pool:
@@ -170,8 +190,8 @@ class Executor:
         if self.failure is not None:
             failure, self.failure = self.failure, None
             raise failure
-        for name in list(self.sends):
-            self._sent(name, last - 1)
+        for name in self.posts:
+            self._finish_posted(name, last)
         self.turn = last
 
     def resume(self, turn: int) -> None:
@@ -190,25 +210,19 @@ class Executor:
         )
 
     def _served(self, turns: int) -> int:
-        """How many messages come in all: a role that serves has as many turns."""
-        sends = 0
-        expected = {op.tag for op in self.role.flat if op.verb == "recv_any"}
-        for rank, role in self.plan.role_of.items():
-            if rank != self.rank:
-                sends += sum(isinstance(op, Send) and op.to == self.rank and op.tag in expected for op in role.flat)
-        return sends * turns
+        """How many passes a role that serves others has in so many turns of theirs."""
+        return served(self.plan, self.role) * turns
 
     def _compute_turn(self, turn: int, compute: Compute | None, record: bool) -> None:
         ops, passes = self.lanes[COMPUTE], self.role.pass_of
+        last = {passes[op.name]: position for position, op in enumerate(ops) if op.name in passes}
         position = 0
         while position < len(ops):
             if not isinstance(ops[position], Need | Ready):
-                self._do(ops[position], turn, record)
+                self.do(ops[position], turn, record)
                 position += 1
                 continue
-            stop = position
-            while stop < len(ops) and passes.get(ops[stop].name) == passes[ops[position].name]:
-                stop += 1
+            stop = last[passes[ops[position].name]] + 1
             if compute is None:
                 raise RunError(
                     f"rank {self.rank}: role {self.role.name!r} computes gradients; nothing to compute was given"
@@ -220,7 +234,7 @@ class Executor:
         try:
             for turn in range(first, last):
                 for op in ops:
-                    self._do(op, turn, record)
+                    self.do(op, turn, record)
         except _LaneFailedError:
             pass
         except BaseException as error:  # whatever it is must reach the caller of `run`
@@ -236,13 +250,13 @@ class Executor:
         """Block until everything that `op` waits for in `turn` is finished."""
         for names, wanted in ((op.after, turn), (op.after_previous, turn - 1)):
             for name in names:
-                if name in self.sends and self.lane_of[name] == op.lane:
-                    self._sent(name, wanted)
-                elif self.finished[name] < wanted:
+                if self.finished[name] < wanted:
                     with self.condition:
                         self.condition.wait_for(partial(self._reached, name, wanted))
                     if self.failure is not None:
                         raise _LaneFailedError
+                if name in self.posts:
+                    self._sent(name, wanted)
 
     def _reached(self, name: str, turn: int) -> bool:
         return self.finished[name] >= turn or self.failure is not None
@@ -264,13 +278,24 @@ class Executor:
             self.finished[name] = turn
 
     def _sent(self, name: str, turn: int) -> None:
-        """A posted send is finished once somebody needs to know."""
-        for work in self.sends.pop(name):
-            if work is not None:  # None: this rank is not in the group
-                work.wait()
-        self._mark(name, turn)
+        """Block until a send that is posted has left; whoever needs to know waits himself, on whatever lane."""
+        posted = self.pending[name].get(turn)
+        if posted is None:
+            return
+        try:
+            posted.wait()
+        except RuntimeError as error:
+            reason = str(error).splitlines()[0]
+            raise RunError(f"rank {self.rank}, turn {turn}, {name!r}, lane {self.lane_of[name]!r}: {reason}") from error
+        self.pending[name].pop(turn, None)
 
-    def _do(self, op: Any, turn: int, record: bool) -> None:
+    def _finish_posted(self, name: str, turn: int) -> None:
+        """All of them that were posted before `turn` have left."""
+        for earlier in [each for each in list(self.pending[name]) if each < turn]:
+            self._sent(name, earlier)
+
+    def do(self, op: Any, turn: int, record: bool) -> None:
+        """Wait for what an operation waits for, do it, and record it."""
         self.wait_for(op, turn)
         start = self.now()
         source = None
@@ -282,11 +307,7 @@ class Executor:
             raise RunError(
                 f"rank {self.rank}, turn {turn}, {op.verb} {op.name!r}, lane {op.lane!r}: {str(error).splitlines()[0]}"
             ) from error
-        if not isinstance(op, Send | Reply):
-            self.finish(op, turn, start, record, source)
-        elif record:
-            end = time.perf_counter()
-            self.spans.append(Span(self.rank, turn, op.name, op.verb, op.lane, start, end, self.bytes[op.name], source))
+        self.finish(op, turn, start, record, source)
 
     def _perform(self, op: Any, turn: int) -> int | None:
         reads, writes = self.views[op.name]
@@ -299,20 +320,18 @@ class Executor:
             case "local":
                 EXECUTED[op.kernel](reads, writes, **op.arguments)
             case "send" | "reply":
-                if op.name in self.sends:  # of the turn before
-                    self._sent(op.name, turn - 1)
+                if len(self.pending[op.name]) >= MOST_PENDING:
+                    self._finish_posted(op.name, turn - MOST_PENDING // 2)
                 to = self.sources[op.to] if isinstance(op, Reply) else op.to
-                group = self.groups.of(op.lane, self.everyone, getattr(op, "rail", 0))
-                self.sends[op.name] = [dist.isend(view, to, group=group, tag=op.tag) for view in reads]
-                if op.name in self.watched:  # another lane can't wait for it on this lane's behalf
-                    self._sent(op.name, turn)
+                group = self.groups.of(op.channel, self.everyone, getattr(op, "rail", 0))
+                self.pending[op.name][turn] = Posted([dist.isend(view, to, group=group, tag=op.tag) for view in reads])
             case "recv":
-                group = self.groups.of(op.lane, self.everyone, op.rail)
+                group = self.groups.of(op.channel, self.everyone, op.rail)
                 for view in writes:
                     dist.recv(view, op.source, group=group, tag=op.tag)
                 return op.source
             case "recv_any":
-                group = self.groups.of(op.lane, self.everyone)
+                group = self.groups.of(op.channel, self.everyone)
                 source = dist.recv(writes[0], None, group=group, tag=op.tag)
                 if source not in op.sources:
                     raise RunError(f"message from rank {source}, expected one of {op.sources}")

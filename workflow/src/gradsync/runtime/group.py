@@ -23,7 +23,7 @@ import torch.distributed as dist
 from gradsync.collectives import NATIVE
 from gradsync.errors import InputError, RunError
 from gradsync.lowering import rails, shape_of
-from gradsync.plan import COMPUTE, Collective, Plan
+from gradsync.plan import Collective, Plan, Recv, RecvAny, Reply, Send
 from gradsync.runtime import devices
 from gradsync.runtime.devices import Device
 from gradsync.runtime.fabric import fabric
@@ -161,7 +161,9 @@ def settle(device: Device, control: dist.ProcessGroup | None = None) -> None:
 
 @dataclass
 class Groups:
-    """Process groups of a plan: each lane and rail has connections of its own, since messages of one group share them.
+    """Process groups of a plan: each lane, channel and rail has connections of its own.
+
+    Messages of one group share them: those of a channel, and of the lane that has its name.
 
     On a GPU each lane has a queue of its own too. Collective: every rank makes them in the same order.
     """
@@ -176,22 +178,22 @@ class Groups:
         everyone = tuple(range(plan.ranks))
         wanted = set()
         for op in (op for role in plan.roles for op in role.flat):
-            if op.lane != COMPUTE:
-                wanted |= {(op.lane, everyone, rail) for rail in range(_rails(op, plan.ranks))}
-            if isinstance(op, Collective) and op.ranks:
-                wanted.add((op.lane, op.ranks, 0))
+            if isinstance(op, Collective):
+                wanted |= {(op.lane, op.ranks or everyone, rail) for rail in range(_rails(op, plan.ranks))}
+            elif isinstance(op, Send | Recv | RecvAny | Reply):
+                wanted.add((op.channel, everyone, getattr(op, "rail", 0)))
         for lane, ranks, rail in sorted(wanted):
             self.add(lane, ranks, rail)
 
     def add(self, lane: str, ranks: tuple[int, ...], rail: int = 0) -> None:
-        """Make one, where it is not there yet; on a testbed one for each switch that joins some of the ranks."""
+        """Make that of a lane or channel unless it is there; on a testbed one for each switch that joins some ranks."""
         known = fabric()
         for part in [ranks] if known is None else known.parts(ranks, rail):
             if (lane, part, rail) not in self.groups:
                 self.groups[lane, part, rail] = own_group(self.device, part, rail, _number(lane))
 
     def of(self, lane: str, ranks: tuple[int, ...], rail: int = 0) -> dist.ProcessGroup:
-        """The group of `ranks` on a rail of `lane`; raises InputError where a testbed has no switch that joins them."""
+        """That of a lane or channel on a rail; raises InputError where a testbed has no switch that joins `ranks`."""
         found = self.groups.get((lane, ranks, rail))
         if found is None:
             raise InputError(_apart(ranks))
@@ -247,11 +249,9 @@ def _apart(ranks: Sequence[int]) -> str:
     )
 
 
-def _rails(op: Any, ranks: int) -> int:
-    """How many rails an operation may send on."""
-    if isinstance(op, Collective):
-        return 1 if op.algorithm == NATIVE else rails(op.algorithm, shape_of(op, ranks), op.root)
-    return 1 + int(getattr(op, "rail", 0))
+def _rails(op: Collective, ranks: int) -> int:
+    """How many rails a collective may send on."""
+    return 1 if op.algorithm == NATIVE else rails(op.algorithm, shape_of(op, ranks), op.root)
 
 
 def agree(plan: Plan, rank: int) -> None:

@@ -1,7 +1,7 @@
-"""The kernels again where torch does in place what NumPy's operators need a temporary array for.
+"""The kernels again where torch has other names for what NumPy does, or does in place what needs a temporary there.
 
-A kernel here means what its namesake in `gradsync.kernels` means (a test holds them together); it only takes no memory
-and fewer passes. `EXECUTED` is what the executor calls.
+A kernel here means what its namesake in `gradsync.kernels` means (a test holds them together). `EXECUTED` is what the
+executor calls.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 import torch
 
-from gradsync import kernels
-from gradsync.kernels import NORM_FLOOR
+from gradsync.kernels import KERNELS
+from gradsync.kernels.sgd import NORM_FLOOR
 
 NORM_ELEMENTS = 1 << 20  # summed at once: over 60 million, torch's float32 norm on a processor is 0.5 % off
 
@@ -133,6 +133,22 @@ def cast(reads: list[torch.Tensor], writes: list[torch.Tensor], *, scale: float 
         writes[0].mul_(scale)
 
 
-EXECUTED: dict[str, Callable[..., None]] = kernels.KERNELS | {
-    kernel.__name__: kernel for kernel in (sgd, sgd_scaled, cast, norm)
+def encode_topk(reads: list[torch.Tensor], writes: list[torch.Tensor]) -> None:
+    """The k largest of gradient + residual, of equal ones the first; the others stay in the residual."""
+    values, indices, residual = writes
+    residual.add_(reads[0])
+    chosen = torch.sort(residual.abs(), descending=True, stable=True).indices[: len(values)]
+    indices.copy_(chosen)
+    values.copy_(residual[chosen])
+    residual[chosen] = 0
+
+
+def decode_sum(reads: list[torch.Tensor], writes: list[torch.Tensor]) -> None:
+    """The sum of sparse messages; equal indices add up."""
+    values, indices = reads
+    writes[0].zero_().index_add_(0, indices.long(), values)
+
+
+EXECUTED: dict[str, Callable[..., None]] = {name: kernel.compute for name, kernel in KERNELS.items()} | {
+    kernel.__name__: kernel for kernel in (sgd, sgd_scaled, cast, norm, encode_topk, decode_sum)
 }

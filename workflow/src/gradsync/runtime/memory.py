@@ -12,9 +12,8 @@ from typing import NamedTuple
 import psutil
 
 from gradsync.errors import InputError
-from gradsync.plan import DTYPE_BYTES, Plan
+from gradsync.plan import DTYPE_BYTES, PASSING, Plan
 from gradsync.runtime.devices import Device
-from gradsync.runtime.execute import SCRATCH
 from gradsync.runtime.hosts import gathered_by_node
 
 # Times the parameters: what stock DDP holds (parameters, gradients, its buckets, momentum), and what the oracle does
@@ -65,7 +64,7 @@ def _bytes(plan: Plan, scratch: bool) -> float:
         sum(
             buffer.elements * DTYPE_BYTES[buffer.dtype]
             for buffer in plan.buffers
-            if (buffer.name in SCRATCH) is scratch
+            if (buffer.role in PASSING) is scratch
         )
     )
 

@@ -1,6 +1,7 @@
 """One forward and backward pass of one rank: where the model and the executor meet.
 
-A turn has one, or one for each micro-batch.
+A turn has one, or one for each micro-batch. What the plan puts between its needs and gradients on the same lane is done
+when its place in the plan's order has come, by whoever drives the pass (the caller, or autograd's thread).
 """
 
 from __future__ import annotations
@@ -30,16 +31,15 @@ class Step:
     """One forward and backward pass, as the model drives it."""
 
     def __init__(self, executor: Executor, ops: list[Any], turn: int, record: bool):
-        self.executor, self.turn, self.record = executor, turn, record
+        self.executor, self.turn, self.record, self.ops = executor, turn, record, ops
         role = executor.role
         self.number = turn * role.passes + role.pass_of[ops[0].name]
         self.needs = {op.layer: op for op in ops if isinstance(op, Need)}
-        self.order = [op for op in ops if isinstance(op, Ready)]
-        self.asked: set[str | None] = set()
-        self.by_tensor = {op.tensor: op for op in self.order}
+        self.by_tensor = {op.tensor: op for op in ops if isinstance(op, Ready)}
         self.tensors = executor.plan.tensor
-        self.arrived: set[str] = set()
-        self.next = 0  # gradients become ready in the plan's order, whatever autograd's was
+        self.held: dict[str, torch.Tensor | None] = {}  # gradients that are there before their place in the order
+        self.placed: set[str] = set()
+        self.next = 0  # of `ops`: gradients become ready in the plan's order, whatever autograd's was
         self.forward: Need | None = None  # the layer whose forward is running
         self.since = executor.now()
 
@@ -47,62 +47,77 @@ class Step:
         """Run it; a tensor that backward never reached counts as a zero gradient."""
         compute(self.number, self)
         self.backward()
-        for layer in self.needs:
-            if layer not in self.asked:
-                raise RunError(
-                    f"rank {self.executor.rank}, turn {self.turn}: the model never asked for "
-                    f"{layer or 'its forward pass'}, which the plan holds back until its parameters are there"
-                )
-        for op in self.order:
-            for tensor in [op.tensor] if op.tensor is not None else self.tensors:
-                if tensor not in self.arrived:
-                    self.executor.wait_for(op, self.turn)
-                    if not op.adds:
-                        self._place(op, tensor).zero_()
-                    self.arrived.add(tensor)
+        self.held |= dict.fromkeys(name for name in self.tensors if name not in self.placed and name not in self.held)
         self._advance()
+        if self.next < len(self.ops):
+            layer = getattr(self.ops[self.next], "layer", None)
+            raise RunError(
+                f"rank {self.executor.rank}, turn {self.turn}: the model never asked for "
+                f"{layer or 'its forward pass'}, which the plan holds back until its parameters are there"
+            )
 
     def need(self, layer: str | None = None) -> None:
         """Block until forward of `layer` (None: of the whole model) may begin."""
         op = self.needs.get(layer)
-        if op is not None:
-            self.asked.add(layer)
-            self.backward()
-            self.executor.wait_for(op, self.turn)
-            self.forward, self.since = op, self.executor.now()
+        if op is None:
+            return
+        self.backward()
+        self._advance()
+        if self.next >= len(self.ops) or self.ops[self.next] is not op:
+            raise RunError(
+                f"rank {self.executor.rank}, turn {self.turn}: the model asks for {layer or 'its forward pass'} in "
+                f"another order than plan {self.executor.plan.name!r} has: measure the layers and plan again"
+            )
+        self.executor.wait_for(op, self.turn)
+        self.forward, self.since = op, self.executor.now()
 
     def backward(self) -> None:
         """Forward (of the last needed layer) is over."""
         if self.forward is not None:
             self.since = self.executor.finish(self.forward, self.turn, self.since, self.record)
             self.forward = None
+            self.next += 1
 
     def ready(self, tensor: str, gradient: torch.Tensor) -> None:
         """Backward has produced `gradient` (any shape): it is copied to its place in the plan's buffer, or added."""
-        op = self.by_tensor.get(tensor) or self.by_tensor.get(None)
-        if op is None or tensor not in self.tensors:
+        if tensor not in self.tensors or not (tensor in self.by_tensor or None in self.by_tensor):
             raise RunError(
                 f"rank {self.executor.rank}: plan {self.executor.plan.name!r} has no tensor {tensor!r}: "
                 "plan again for this model"
             )
         self.backward()
-        self.executor.wait_for(op, self.turn)
-        place = self._place(op, tensor)
-        if op.adds:
+        self.held[tensor] = gradient
+        self._advance()
+
+    def _advance(self) -> None:
+        """Do what can be done in the plan's order, up to what the model has yet to reach."""
+        while self.next < len(self.ops) and not isinstance(op := self.ops[self.next], Need):
+            if not isinstance(op, Ready):
+                self.executor.do(op, self.turn, self.record)
+                self.since = self.executor.now()
+            elif self._placed(op):
+                self.since = self.executor.finish(op, self.turn, self.since, self.record)
+            else:
+                return
+            self.next += 1
+
+    def _placed(self, op: Ready) -> bool:
+        """Put what is there of its gradients in their place; whether that was all."""
+        names = [op.tensor] if op.tensor is not None else [name for name in self.held if name not in self.placed]
+        for name in names:
+            if name in self.held:
+                self.executor.wait_for(op, self.turn)
+                self._place(op, name, self.held.pop(name))
+                self.placed.add(name)
+        return len(self.placed) == len(self.tensors) if op.tensor is None else op.tensor in self.placed
+
+    def _place(self, op: Ready, tensor: str, gradient: torch.Tensor | None) -> None:
+        view = self.executor.views[op.name][1][0]
+        place = view if op.tensor is not None else view[self.tensors[tensor].start : self.tensors[tensor].stop]
+        if gradient is None:
+            if not op.adds:
+                place.zero_()
+        elif op.adds:
             place.add_(gradient.reshape(-1))
         else:
             place.copy_(gradient.reshape(-1))
-        self.arrived.add(tensor)
-        self._advance()
-
-    def _place(self, op: Ready, tensor: str) -> torch.Tensor:
-        view = self.executor.views[op.name][1][0]
-        return view if op.tensor is not None else view[self.tensors[tensor].start : self.tensors[tensor].stop]
-
-    def _produced(self, op: Ready) -> bool:
-        return len(self.arrived) == len(self.tensors) if op.tensor is None else op.tensor in self.arrived
-
-    def _advance(self) -> None:
-        while self.next < len(self.order) and self._produced(self.order[self.next]):
-            self.since = self.executor.finish(self.order[self.next], self.turn, self.since, self.record)
-            self.next += 1

@@ -305,8 +305,8 @@ class _Launch:
                     "plan": contender.plan.digest,
                     **contender.plan.provenance,
                 }
-                if "scaler" in contender.executor.buffers:
-                    scaler = contender.executor.buffers["scaler"]
+                if name := contender.plan.holding("scaler"):
+                    scaler = contender.executor.buffers[name]
                     told |= {"loss_scale": float(scaler[0]), "skipped_steps": int(scaler[2])}
             elif isinstance(contender, StockDDP):
                 self.details[contender.name] = {

@@ -20,11 +20,10 @@ from typing import Any
 from gradsync import collectives
 from gradsync.collectives import NATIVE
 from gradsync.errors import InputError
+from gradsync.kernels.sgd_scaled import SCALER_ELEMENTS
 from gradsync.plan import DTYPE_BYTES, Buffer, Collective, Local, Need, Plan, Ready, Ref, Role, Tensor, piece
 from gradsync.schedules import DEFAULT_LANE, Message
 from gradsync.workload import Workload
-
-SCALER = 3  # elements: loss scale, good steps in a row, skipped steps
 
 
 def plan(
@@ -62,9 +61,9 @@ def plan(
         tensors.append(Tensor(layer.name, position, position + elements))
         position += elements
     whole = {buffer: Ref(buffer, 0, position) for buffer in ("parameter", "gradient", "momentum")}
-    buffers = [Buffer("gradient", position, dtype), Buffer("parameter", position, dtype)]
+    buffers = [Buffer(name, position, dtype, role=name) for name in ("gradient", "parameter")]
     if momentum:
-        buffers.append(Buffer("momentum", position, dtype))
+        buffers.append(Buffer("momentum", position, dtype, role="momentum"))
     narrow = bool(wire) and wire != dtype
     if narrow:
         buffers.append(Buffer("wire", position, wire))
@@ -77,7 +76,7 @@ def plan(
     body[0] = dataclasses.replace(body[0], after_previous=previous)
     final: dict[str, str] = {}
     if shared:
-        buffers.append(Buffer("statistics", workload.statistics))
+        buffers.append(Buffer("statistics", workload.statistics, role="statistics"))
         body.append(
             Collective(
                 name="statistics",
@@ -148,8 +147,8 @@ def plan(
                 )
     writes = (whole["parameter"], whole["momentum"]) if momentum else (whole["parameter"],)
     if loss_scaling:
-        buffers.append(Buffer("scaler", SCALER))
-        writes = (*writes, Ref("scaler", 0, SCALER))
+        buffers.append(Buffer("scaler", SCALER_ELEMENTS, role="scaler"))
+        writes = (*writes, Ref("scaler", 0, SCALER_ELEMENTS))
     # those of a narrow message were divided by the ranks before
     arguments = {"lr": lr, "momentum": momentum, "scale": 1.0 / (accumulate if narrow else ranks * accumulate)}
     reads: tuple[Ref, ...] = (whole["gradient"],)
@@ -165,7 +164,6 @@ def plan(
                 reads=reads,
                 writes=(found,),
                 requires="sum",
-                postcondition="norm",
             )
         )
         reads, after_all, arguments = (*reads, found), ("norm",), arguments | {"clip": clip_norm}

@@ -1,0 +1,64 @@
+"""Change plans at random and try each: `python tests/changed_plans --plans 10000 --seed 0`.
+
+Prints what each kind of change came to, and every miss with its plan; exits with 1 where there is any.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from changed_plans import bases, judge
+from changed_plans.changes import changed
+from changed_plans.rank_pool import Pool
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--plans", type=int, default=1000, help="how many (default 1000)")
+    parser.add_argument("--seed", type=int, default=0, help="of the changes (default 0)")
+    parser.add_argument("--without-ranks", action="store_true", help="no real ranks: oracle and simulator alone")
+    parser.add_argument("--base", action="append", help="only this base; may be given several times")
+    parser.add_argument("--misses", type=Path, help="folder for the plans that were missed")
+    chosen = parser.parse_args()
+    plans = {name: plan for name, plan in bases.every().items() if not chosen.base or name in chosen.base}
+    pools = None if chosen.without_ranks else {ranks: Pool(ranks) for ranks in (1, 2, 3, 4)}
+    table: Counter[tuple[str, str]] = Counter()
+    missed, ran, said = 0, 0, time.monotonic()
+    try:
+        for number in range(chosen.plans):
+            chance = random.Random(f"{chosen.seed} {number}")
+            name = chance.choice(list(plans))
+            plan, names = changed(plans[name], chance)
+            verdict = judge.judged(name, plans[name], plan, names, pools)
+            ran += verdict.run
+            for each in names:
+                table[each, verdict.kind] += 1
+            table[f"= {name}", verdict.kind] += 1
+            if verdict.kind == judge.MISSED:
+                missed += 1
+                print(f"MISSED {number}: {name}: {', '.join(names)}: {verdict.why}", flush=True)
+                if chosen.misses and verdict.plan is not None:
+                    chosen.misses.mkdir(parents=True, exist_ok=True)
+                    (chosen.misses / f"{number}.json").write_text(verdict.plan.to_json())
+            if time.monotonic() - said > 30:
+                said = time.monotonic()
+                print(f"{number + 1} of {chosen.plans}: {missed} missed, {ran} run on real ranks", flush=True)
+    finally:
+        for pool in (pools or {}).values():
+            pool.close()
+    kinds = (judge.REFUSED, judge.HARMLESS, judge.MISSED)
+    for what in sorted({what for what, _ in table}):
+        print(f"{what:40s}" + "".join(f"{table[what, kind]:>8d} {kind}" for kind in kinds))
+    print(f"{chosen.plans} plans: {missed} missed, {ran} run on real ranks")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

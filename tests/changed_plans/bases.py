@@ -1,0 +1,243 @@
+"""Plans in order, small ones of every kind: what the changes begin from."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+from gradsync.costs import Linear
+from gradsync.costs.contention import Contended
+from gradsync.errors import InputError
+from gradsync.lowering import lowered
+from gradsync.plan import Buffer, Local, Operation, Plan, Recv, RecvAny, Ref, Repeat, Reply, Role, Send, Tensor
+from gradsync.schemes import Scheme, plan
+from gradsync.workload import Workload
+from tiny_plans import (
+    SIZES,
+    async_server,
+    easgd_round_robin,
+    hogwild,
+    in_groups,
+    repeated,
+    sharded,
+    sparse,
+    split_norms,
+    synchronous,
+    two_lanes,
+    two_level,
+    uneven_roles,
+)
+from tiny_workloads import workload
+
+COST = Contended(Linear(2.0, 0.05), 5 / 3)
+NETWORK = "network"
+
+
+def _load(**more: object) -> Workload:
+    made = workload([8 * size for size in SIZES], [1.0, 2.0, 1.5, 0.5], forward=1.0, update=0.1, dtype="float64")
+    return made.model_copy(update=more)
+
+
+def scheme(name: str, ranks: int, load: Workload | None = None, wire: str = "", **how: object) -> Plan:
+    """A scheme's plan for a few layers."""
+    how = {"lr": 0.125, "momentum": 0.5} | how
+    return plan(Scheme(name=name, wire=wire), load or _load(), COST, ranks, **how)  # type: ignore[arg-type]
+
+
+def _state(*names: str) -> tuple[Buffer, ...]:
+    return tuple(Buffer(name, 4, "float64", role="state") for name in names)
+
+
+def _two(name: str, one: tuple[Operation, ...], two: tuple[Operation, ...]) -> Plan:
+    roles = (Role("one", (0,), one), Role("two", (1,), two))
+    return Plan(name, 2, (Tensor("l", 0, 1),), (*_state("out", "in", "extra"),), roles)
+
+
+def exchange() -> Plan:
+    """Both send and receive, and change what they have sent once it has left, on another lane."""
+
+    def side(me: int) -> tuple[Operation, ...]:
+        return (
+            Send(name="send", lane=NETWORK, to=1 - me, reads=(Ref("out", 0, 4),), after_previous=("change",)),
+            Recv(name="take", lane=NETWORK, source=1 - me, writes=(Ref("in", 0, 4),), after_previous=("change",)),
+            Local(
+                name="change",
+                kernel="add",
+                arguments={"scale": 0.5},
+                reads=(Ref("in", 0, 4),),
+                writes=(Ref("out", 0, 4),),
+                after=("send", "take"),
+            ),
+        )
+
+    return _two("exchange", side(0), side(1))
+
+
+def two_channels() -> Plan:
+    """Rank 0 sends on two channels from one lane; rank 1 receives on two lanes."""
+    one = (
+        Send(name="first", lane=NETWORK, to=1, channel="left", reads=(Ref("out", 0, 2),), tag=3),
+        Send(name="second", lane=NETWORK, to=1, channel="right", reads=(Ref("out", 2, 4),), tag=3),
+        Recv(name="back", lane=NETWORK, source=1, channel="left", writes=(Ref("in", 0, 4),)),
+    )
+    two = (
+        Recv(name="right", lane="lane1", source=0, channel="right", writes=(Ref("in", 2, 4),), tag=3),
+        Recv(name="left", lane="lane0", source=0, channel="left", writes=(Ref("in", 0, 2),), tag=3),
+        Send(
+            name="back",
+            lane="lane1",
+            to=0,
+            channel="left",
+            reads=(Ref("out", 0, 4),),
+            after=("left",),
+        ),
+    )
+    return _two("two channels", one, two)
+
+
+def served_on_its_own_lane() -> Plan:
+    """A server whose lane has another name than its workers', with two messages a pass."""
+    body = (
+        RecvAny(name="take", lane="serve", sources=(1, 2), tag=1, writes=(Ref("in", 0, 2),), after_previous=("sum",)),
+        Reply(name="give", lane="serve", to="take", reads=(Ref("out", 0, 4),), tag=2),
+        Local(
+            name="sum",
+            kernel="add",
+            reads=(Ref("in", 0, 2),),
+            writes=(Ref("extra", 0, 2),),
+            after=("take",),
+        ),
+    )
+    worker = (
+        Send(name="push", lane=NETWORK, to=0, tag=1, reads=(Ref("out", 0, 2),)),
+        Recv(name="fetch", lane=NETWORK, source=0, tag=2, writes=(Ref("in", 0, 4),)),
+        Send(name="again", lane=NETWORK, to=0, tag=1, reads=(Ref("out", 2, 4),)),
+        Recv(name="refetch", lane=NETWORK, source=0, tag=2, writes=(Ref("in", 0, 4),)),
+    )
+    roles = (Role("server", (0,), (Repeat(name="serve", body=body),)), Role("worker", (1, 2), worker))
+    return Plan("served", 3, (Tensor("l", 0, 1),), _state("out", "in", "extra"), roles)
+
+
+def update_between_gradients(ranks: int) -> Plan:
+    """Each layer is updated as soon as its sum is there, between the gradients of others."""
+    whole = synchronous(ranks)
+    *body, update = whole.roles[0].body
+    tensors = whole.tensors
+    parts = [
+        dataclasses.replace(
+            update,
+            name=f"update:{tensor.name}",
+            after=(f"message{i}",),
+            reads=(Ref("gradient", tensor.start, tensor.stop),),
+            writes=(Ref("parameter", tensor.start, tensor.stop),),
+        )
+        for i, tensor in enumerate(tensors)
+    ]
+    body[0] = dataclasses.replace(body[0], after_previous=tuple(part.name for part in parts))
+    # the first two while later gradients are still to come
+    body[5:5] = [parts[0]]
+    body[8:8] = [parts[1]]
+    role = dataclasses.replace(whole.roles[0], body=(*body, *parts[2:]))
+    return dataclasses.replace(whole, name="update between gradients", roles=(role,))
+
+
+def sparse_by_layer(ranks: int, k: int = 2) -> Plan:
+    """Each layer is encoded between the gradients, and sent and decoded by itself."""
+    whole = sparse(ranks, (5, 3), k)
+    role = whole.roles[0]
+    need, *readies = role.body[:3]
+    encode, *gathers, decode, update = role.body[3:]
+    body: list[Operation] = [need]
+    last: list[str] = []
+    for i, (ready, tensor) in enumerate(zip(readies, whole.tensors, strict=True)):
+        start = i * k * ranks
+        refs = {name: Ref(name, start, start + k * ranks) for name in ("values", "indices")}
+        place = {name: Ref(name, tensor.start, tensor.stop) for name in ("gradient", "residual")}
+        body += [
+            ready,
+            dataclasses.replace(
+                encode,
+                name=f"encode{i}",
+                reads=(place["gradient"],),
+                writes=(*(ref._replace(mine=True) for ref in refs.values()), place["residual"]),
+            ),
+        ]
+        for gather in gathers:
+            ref = refs[gather.reads[0].buffer]
+            name = f"{gather.name}{i}"
+            body.append(dataclasses.replace(gather, name=name, after=(f"encode{i}",), reads=(ref,), writes=(ref,)))
+        body.append(
+            dataclasses.replace(
+                decode,
+                name=f"decode{i}",
+                lane=NETWORK,
+                after=(f"encode{i}",),
+                reads=tuple(refs.values()),
+                writes=(place["gradient"],),
+            )
+        )
+        last.append(f"decode{i}")
+    body.append(dataclasses.replace(update, after=tuple(last)))
+    longer = tuple(
+        dataclasses.replace(buffer, elements=2 * k * ranks) if buffer.name in ("values", "indices") else buffer
+        for buffer in whole.buffers
+    )
+    role = dataclasses.replace(role, body=tuple(body))
+    return dataclasses.replace(whole, name="sparse by layer", buffers=longer, roles=(role,))
+
+
+def bases() -> dict[str, Callable[[], Plan]]:
+    """Name -> what makes the plan."""
+    statistics = _load(statistics=3)
+    found: dict[str, Callable[[], Plan]] = {
+        "synchronous 2": lambda: synchronous(2),
+        "synchronous 3": lambda: synchronous(3),
+        "ring 3": lambda: synchronous(3, algorithm="ring"),
+        "ring 2 spelled out": lambda: lowered(synchronous(2, (5, 3), algorithm="ring")),
+        "central server 3 spelled out": lambda: lowered(synchronous(3, (5, 3), algorithm="ps_central")),
+        "bml 4": lambda: synchronous(4, algorithm="bml", shape=(2, 2)),
+        "two lanes 2": lambda: two_lanes(2),
+        "uneven roles 2": lambda: uneven_roles(2),
+        "uneven roles 3 native": lambda: uneven_roles(3, "native"),
+        "in groups": lambda: in_groups(2, 2),
+        "two levels": two_level,
+        "repeated": lambda: repeated(2, 2),
+        "sparse 2": lambda: sparse(2),
+        "sparse 3": lambda: sparse(3),
+        "sparse by layer 2": lambda: sparse_by_layer(2),
+        "server": lambda: async_server(2),
+        "hogwild": lambda: hogwild(2),
+        "easgd 1": lambda: easgd_round_robin(1),
+        "easgd 2": lambda: easgd_round_robin(2),
+        "split norms": lambda: split_norms(2),
+        "sharded 2": lambda: sharded(2),
+        "sharded 4": lambda: sharded(4),
+        "exchange": exchange,
+        "two channels": two_channels,
+        "served": served_on_its_own_lane,
+        "update between gradients": lambda: update_between_gradients(2),
+        "wfbp": lambda: scheme("wfbp", 2),
+        "wfbp accumulated": lambda: scheme("wfbp", 2, accumulate=2),
+        "wfbp clipped": lambda: scheme("wfbp", 2, clip_norm=0.5),
+        "mgwfbp with statistics": lambda: scheme("mgwfbp", 3, statistics),
+        "mgwfbp accumulated with statistics": lambda: scheme("mgwfbp", 2, statistics, accumulate=2, clip_norm=0.5),
+        "mgwfbp narrow": lambda: scheme("mgwfbp", 2, None, "float32"),
+        "mgwfbp scaled": lambda: scheme("mgwfbp", 2, None, "float32", loss_scaling=True, momentum=0.0),
+        "kway": lambda: scheme("kway", 2),
+        "striped": lambda: scheme("striped", 3, momentum=0.0),
+        "ascwfbp": lambda: scheme("ascwfbp", 2),
+    }
+    return found
+
+
+def every(most_ranks: int = 4) -> dict[str, Plan]:
+    """All of them, made."""
+    found = {}
+    for name, make in bases().items():
+        try:
+            made = make()
+        except InputError as error:
+            raise AssertionError(f"{name}: {error}") from None
+        if made.ranks <= most_ranks:
+            found[name] = made
+    return found

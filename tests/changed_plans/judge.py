@@ -1,0 +1,206 @@
+"""Is a changed plan refused, or the same by oracle, simulator and real ranks? Anything else is a miss.
+
+A plan that `check` accepts must come to its end in the oracle, in the simulator and spelled out, and must have the
+values of the plan that it was changed from: what was changed was then of no consequence.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import traceback
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+import tiny_plans as tiny
+from gradsync.check import PlanError, check
+from gradsync.costs import Linear, Network
+from gradsync.errors import InputError
+from gradsync.lowering import lowered
+from gradsync.oracle import evaluate
+from gradsync.plan import Plan, Recv, RecvAny
+from gradsync.runtime.execute import Executor
+from gradsync.runtime.group import Groups
+from gradsync.runtime.step import Step
+from gradsync.simulate import simulate
+from tiny_workloads import workload
+
+TURNS = 4
+KEPT = ("parameter", "momentum", "residual", "centre", "state")  # roles of buffers that are compared
+ORDERED = ("server", "served", "hogwild")  # plans whose values depend on who comes first
+ENOUGH = {"float64": 1e-9, "float32": 1e-4, "float16": 2e-2, "bfloat16": 1e-1, "int64": 0, "int32": 0, "uint8": 0}
+REFUSED, HARMLESS, MISSED = "refused", "harmless", "missed"
+
+Values = list[dict[str, np.ndarray]]
+
+
+@dataclass
+class Verdict:
+    """What became of a changed plan; `why` says what was missed, or why it was refused."""
+
+    kind: str
+    why: str = ""
+    run: bool = False  # on real ranks too
+    plan: Plan | None = field(default=None, repr=False)
+
+
+def pull_of(fixed: bool) -> Any:
+    """Gradients; where ranks share memory only those that don't depend on it have one right sum."""
+    return tiny.fixed_pull if fixed else tiny.pull
+
+
+def first(plan: Plan) -> dict[str, np.ndarray]:
+    """What buffers hold at the beginning."""
+    return {
+        buffer.name: tiny.start(buffer.elements) if buffer.role != "scaler" else np.array([1024.0, 0.0, 0.0])
+        for buffer in plan.buffers
+        if buffer.role in ("parameter", "centre", "state", "scaler")
+    }
+
+
+def judged(base_name: str, base: Plan, plan: Plan, changes: list[str], pools: Any = None) -> Verdict:
+    """The verdict on `plan`, changed from `base`; `pools`: number of ranks -> real ranks (None: without)."""
+    try:
+        plan = Plan.from_json(plan.to_json())
+        check(plan)
+    except (PlanError, InputError) as error:
+        return Verdict(REFUSED, str(error).splitlines()[0], plan=plan)
+    except Exception:
+        return Verdict(MISSED, f"check: {traceback.format_exc(limit=-3)}", plan=plan)
+    try:
+        why = _alone(base_name, base, plan, changes)
+    except Exception:
+        why = traceback.format_exc(limit=-3)
+    if why:
+        return Verdict(MISSED, why, plan=plan)
+    if pools is None or any(buffer.dtype == "uint8" and buffer.role in KEPT for buffer in plan.buffers):
+        return Verdict(HARMLESS, plan=plan)
+    why = _real(plan, pools[plan.ranks])
+    return Verdict(MISSED if why else HARMLESS, why, True, plan)
+
+
+def _fixed(plan: Plan) -> bool:
+    return any(buffer.shared for buffer in plan.buffers)
+
+
+def _alone(base_name: str, base: Plan, plan: Plan, changes: list[str]) -> str:
+    """Oracle, simulator and the plan spelled out; the empty text where all is well."""
+    ours = evaluate(plan, TURNS, pull_of(_fixed(plan)), first(plan))
+    sizes = [8 * (tensor.stop - tensor.start) for tensor in plan.tensors]
+    names = [tensor.name for tensor in plan.tensors]
+    ones = [1.0] * len(sizes)
+    load = workload(sizes, ones, forward=1.0, update=0.1, forwards=ones, dtype="float64", names=names)
+    simulate(plan, load, Network({kind: Linear(0.5, 0.25) for kind in COSTS}), turns=3)
+    whole = lowered(plan)
+    check(whole)
+    ordered = base_name in ORDERED or any(isinstance(op, RecvAny) for role in plan.roles for op in role.flat)
+    if not ordered:
+        spelled = evaluate(whole, TURNS, pull_of(_fixed(plan)), first(whole))
+        if different := _different(plan, ours, spelled):
+            return f"spelled out it has other values: {different}"
+    if (
+        not _steps(base)
+        or ordered
+        or "arguments" in changes
+        or plan.tensors != base.tensors
+        or _steps(plan) != _steps(base)
+    ):
+        return ""
+    theirs = _reference(base)
+    if different := _different(base, ours, theirs):
+        return f"other values than before the change: {different}"
+    return ""
+
+
+def _steps(plan: Plan) -> list[int]:
+    """Passes of each rank in a turn; empty for a plan that trains nothing, whose values mean nothing either."""
+    passes = [plan.role_of[rank].passes for rank in range(plan.ranks)]
+    return passes if any(passes) else []
+
+
+COSTS = ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "send")
+
+
+@cache
+def _reference_of(text: str) -> Values:
+    plan = Plan.from_json(text)
+    return evaluate(plan, TURNS, pull_of(_fixed(plan)), first(plan))
+
+
+def _reference(plan: Plan) -> Values:
+    return _reference_of(plan.to_json())
+
+
+def _different(plan: Plan, ours: Values, theirs: Values) -> str:
+    """Where parameters, or what else outlasts a turn, differ."""
+    found = []
+    for buffer in plan.buffers:
+        if buffer.role not in KEPT:
+            continue
+        for rank, (one, other) in enumerate(zip(ours, theirs, strict=False)):
+            if buffer.name not in one:
+                found.append((rank, buffer.name, "missing"))
+            elif not _same(one[buffer.name], other[buffer.name], buffer.dtype):
+                found.append((rank, buffer.name, str(one[buffer.name])[:60], str(other[buffer.name])[:60]))
+    return str(found[:4]) if found else ""
+
+
+def _same(one: np.ndarray, other: np.ndarray, dtype: str) -> bool:
+    if one.shape != other.shape:
+        return False
+    enough = ENOUGH[dtype]
+    return np.allclose(one.astype(float), other.astype(float), rtol=enough, atol=enough, equal_nan=True)
+
+
+def _real(plan: Plan, pool: Any) -> str:
+    ran = pool.run(plan.to_json(), TURNS, _fixed(plan), 20.0)
+    if ran.fault:
+        return f"real ranks: {ran.fault}"
+    arrivals = ran.arrivals if any(isinstance(op, RecvAny) for role in plan.roles for op in role.flat) else None
+    expected = evaluate(plan, TURNS, pull_of(_fixed(plan)), first(plan), arrivals=arrivals)
+    if _fixed(plan):  # what a rank reads of shared memory depends on who was there before; what all have added doesn't
+        kept = dataclasses.replace(plan, buffers=tuple(buffer for buffer in plan.buffers if buffer.shared))
+    else:
+        kept = plan
+    different = _different(kept, ran.values, expected)
+    return f"real ranks have other values than the oracle: {different}" if different else ""
+
+
+def executed(text: str, turns: int, fixed: bool, rank: int, groups: Groups) -> tuple[dict[str, Any], dict[Any, int]]:
+    """On one of the real ranks: values of its buffers and where its receives came from."""
+    plan = Plan.from_json(text)
+    executor = Executor(plan, rank, groups)
+    begin = first(plan)
+    for name, value in begin.items():
+        executor.buffers[name].copy_(torch.from_numpy(value).to(executor.buffers[name].dtype))
+    dist.barrier()  # shared buffers have their first values
+    executor.run(turns, _compute(executor, pull_of(fixed)))
+    dist.barrier()
+    values = {name: value.double().numpy().copy() for name, value in executor.buffers.items()}
+    receives = {op.name for op in executor.body if isinstance(op, Recv | RecvAny)}
+    sources = {
+        (rank, span.turn, span.operation): span.source
+        for span in executor.spans
+        if span.operation in receives and span.source is not None
+    }
+    return values, sources
+
+
+def _compute(executor: Executor, pull: Any) -> Any:
+    parameter = executor.plan.holding("parameter") or ""
+
+    def compute(number: int, step: Step) -> None:
+        for layer in step.needs:
+            step.need(layer)
+        gradient = torch.from_numpy(
+            np.asarray(pull(executor.rank, number, executor.buffers[parameter].double().numpy()))
+        )
+        step.backward()
+        for tensor in executor.plan.tensors[::-1]:  # not the order of the plan: that must not matter
+            step.ready(tensor.name, gradient[tensor.start : tensor.stop])
+
+    return compute

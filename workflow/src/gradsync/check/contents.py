@@ -1,0 +1,401 @@
+"""What every buffer holds after every operation: a plan run on contents (`content.py`) instead of numbers.
+
+Every gradient that a rank makes is a token of its own, every change of a parameter a version. What is followed:
+
+- Whatever is read has been written, and what arrives in a buffer is of its role and in its own place.
+- A sum holds each rank's gradient once, and an update gets those that it requires: of all ranks, all passes.
+- Gradients that are summed were computed with the same parameters, and change just those.
+- Every gradient reaches one update: no version of a parameter but one, on whichever ranks hold it, is made of it.
+- No update is lost: none is applied to a version that another one was applied to before.
+- Both sides of an elastic exchange use the same pair of parameters and centre, once.
+
+So a message that is missing, doubled, early, late or in the wrong place is found by name, whatever carries it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import defaultdict, deque
+from collections.abc import Hashable, Sequence
+from typing import Any, NamedTuple, NoReturn
+
+from gradsync.check.track import Track
+from gradsync.content import (
+    CENTRE,
+    CONSTANT,
+    GRADIENT,
+    MIXED,
+    MOMENTUM,
+    NOTHING,
+    PARAMETER,
+    RESIDUAL,
+    SCALER,
+    STATE,
+    STATISTICS,
+    UNSET,
+    Content,
+    Cover,
+    Part,
+    Parts,
+    Sum,
+    cut,
+    together,
+)
+from gradsync.kernels import KERNELS, Message
+from gradsync.plan import Buffer, Collective, Need, Plan, Ready, Ref, SharedAdd, piece
+from gradsync.progress import Event
+
+FIRST = {  # what buffers hold before anything has run, by role
+    "parameter": PARAMETER,
+    "momentum": MOMENTUM,
+    "residual": RESIDUAL,
+    "centre": CENTRE,
+    "statistics": STATISTICS,
+    "scaler": SCALER,
+    "state": STATE,
+}
+ACCEPTED = {  # what may be written into a buffer, by role; into the others anything
+    "gradient": (GRADIENT, CONSTANT),
+    "parameter": (PARAMETER,),
+    "momentum": (MOMENTUM,),
+    "residual": (RESIDUAL,),
+    "centre": (CENTRE,),
+    "statistics": (STATISTICS,),
+    "scaler": (SCALER,),
+}
+EXCHANGED = {"parameter": CENTRE, "centre": PARAMETER}  # a centre may become parameters, and they it
+
+Place = tuple[int, int, str]  # rank, step, operation
+
+
+class ContentError(Exception):
+    """What is wrong, and where: (problem, rank, step of the rank's role)."""
+
+    def __init__(self, problem: str, rank: int, step: int):
+        super().__init__(problem)
+        self.problem, self.rank, self.step = problem, rank, step
+
+
+class Seen(NamedTuple):
+    """What computation had before it in one pass of one rank: parameters, and statistics where it has them."""
+
+    parameters: Cover
+    statistics: tuple[Part, ...]
+
+
+class Run:
+    """The contents of all buffers of `ranks`, which may be fewer than the plan's where all do the same.
+
+    `follow` takes one event after another, `finish` looks at what is left at the end.
+    """
+
+    def __init__(self, plan: Plan, ranks: Sequence[int], turns: int):
+        self.plan, self.ranks, self.turns = plan, tuple(ranks), turns
+        self.elements = plan.tensors[-1].stop if plan.tensors else 0
+        shared = {buffer.name: self._cover(buffer) for buffer in plan.buffers if buffer.shared}
+        self.covers = {
+            rank: {buffer.name: shared.get(buffer.name) or self._cover(buffer) for buffer in plan.buffers}
+            for rank in self.ranks
+        }
+        self.op = {role.name: {op.name: op for op in role.flat} for role in plan.roles}
+        self.step = {role.name: {op.name: step for step, op in enumerate(role.flat)} for role in plan.roles}
+        self.workers = tuple(
+            rank for rank in self.ranks if any(isinstance(op, Ready) for op in plan.role_of[rank].flat)
+        )
+        self.passes = turns * max((role.passes for role in plan.roles), default=0)  # bits of a rank
+        self.versions: dict[Hashable, int] = {}
+        self.seen: dict[tuple[int, int], Seen] = {}
+        self._owners: dict[int, dict[int, list[int]]] = {}
+        self._drifted: dict[int, tuple[int, int] | None] = {}
+        self.uses = Cover(self.elements, Content("uses", frozenset()))
+        self.pairs = {side: Cover(self.elements, Content("pairs", frozenset())) for side in ("worker", "centre")}
+        self.messages: dict[int, Message] = {}  # sparse ones
+        self.encoded: dict[int, Place] = {}  # those that nobody has decoded
+        self.encoded_in: dict[int, set[int]] = {}  # turn -> those of it
+        self.sent: dict[tuple[int, int, str, int, int], deque[list[Parts]]] = defaultdict(deque)
+        self.source: dict[tuple[int, int, str], int] = {}
+        self.done: set[tuple[str, int, tuple[int, ...]]] = set()
+
+    def _cover(self, buffer: Buffer) -> Cover:
+        kind = FIRST.get(buffer.role)
+        return Cover(buffer.elements, UNSET if kind is None else Content(kind, 0, 0))
+
+    def follow(self, event: Event) -> None:
+        """One finished operation; raises ContentError."""
+        rank = event.rank
+        op = self.plan.role_of[rank].flat[event.step]
+        getattr(self, f"_{op.verb}")(op, event)
+
+    # Ranges
+
+    def bounds(self, ref: Ref, rank: int) -> tuple[int, int]:
+        """Of what a rank takes of a range."""
+        return piece(ref.start, ref.stop, rank, self.plan.ranks) if ref.mine else (ref.start, ref.stop)
+
+    def get(self, ref: Ref, rank: int, op: Any, part: tuple[int, int] | None = None) -> Parts:
+        """What is read (`part`: of that part of it alone); raises where nothing has been written."""
+        start, stop = self.bounds(ref, rank)
+        if part is not None:
+            start, stop = start + part[0], start + part[1]
+        parts = self.covers[rank][ref.buffer].read(start, stop)
+        for low, high, content in parts:
+            if content.kind == NOTHING:
+                where = f"{ref.buffer}[{start + low}:{start + high}]"
+                self.fail(f"{op.name!r} reads {where}, which nothing has written", rank, op)
+        return parts
+
+    def put(self, ref: Ref, rank: int, op: Any, parts: Sequence[Part]) -> None:
+        """What is written; raises where it is not what the buffer is for, or in the place of others."""
+        start = self.bounds(ref, rank)[0]
+        self.covers[rank][ref.buffer].write(start, self._taken(ref, start, parts, rank, op))
+
+    def _taken(self, ref: Ref, start: int, parts: Sequence[Part], rank: int, op: Any) -> Sequence[Part]:
+        """The parts as a buffer of that role holds them."""
+        buffer = self.plan.buffer[ref.buffer]
+        accepted = ACCEPTED.get(buffer.role)
+        if accepted is None:
+            return parts
+        other = EXCHANGED.get(buffer.role)
+        if any(part.content.kind == other for part in parts):
+            kind = FIRST[buffer.role]
+            parts = [p._replace(content=p.content._replace(kind=kind)) if p.content.kind == other else p for p in parts]
+        for low, high, (kind, key, shift) in parts:
+            if (kind not in accepted and kind != NOTHING) or (kind == CONSTANT and key != 0):
+                place = f"{buffer.name}[{start + low}:{start + high}]"
+                self.fail(f"{op.name!r} puts {kind} in {place}, a buffer for {buffer.role}", rank, op)
+            if shift is not None and shift != start:
+                place = f"{buffer.name}[{start + low}:{start + high}]"
+                names = self.tensors(low + shift, high + shift)
+                self.fail(f"{op.name!r} puts {kind} of {names} in the place of others, {place}", rank, op)
+        return parts
+
+    def fail(self, problem: str, rank: int, op: Any) -> NoReturn:
+        """Raises ContentError."""
+        raise ContentError(problem, rank, self.step[self.plan.role_of[rank].name][op.name])
+
+    def tensors(self, start: int, stop: int) -> str:
+        """Names of the tensors in a range of elements."""
+        first = bisect_right(self.plan.tensors, start, key=lambda tensor: tensor.stop)
+        last = bisect_left(self.plan.tensors, stop, key=lambda tensor: tensor.start) - 1
+        if first > last:
+            return f"elements {start} to {stop - 1}"
+        names = [repr(self.plan.tensors[i].name) for i in (first, last)]
+        return names[0] if first == last else " to ".join(names)
+
+    def version(self, *what: Hashable) -> int:
+        """A number for what a value was computed from: equal numbers, equal values."""
+        return self.versions.setdefault(what, len(self.versions) + 1)
+
+    # Tokens
+
+    def token(self, rank: int, number: int) -> int:
+        """The bit of a rank's gradient of a pass, counted over all turns."""
+        return 1 << (self.workers.index(rank) * self.passes + number)
+
+    def owners(self, tokens: int) -> dict[int, list[int]]:
+        """Rank -> its passes among these tokens."""
+        known = self._owners.get(tokens)
+        if known is not None:
+            return known
+        found = self._owners[tokens] = {}
+        for place, rank in enumerate(self.workers):
+            own = tokens >> (place * self.passes) & ((1 << self.passes) - 1)
+            if own:
+                found[rank] = [number for number in range(self.passes) if own >> number & 1]
+        return found
+
+    # Computation
+
+    def _need(self, op: Need, event: Event) -> None:
+        rank = event.rank
+        seen = self._seen(op, event)
+        for ref in op.reads:
+            if self.plan.buffer[ref.buffer].role == "parameter":
+                seen.parameters.write(ref.start, self.get(ref, rank, op))
+        for ref in op.writes:
+            held = self.get(ref, rank, op)
+            changed = self.version("forward", rank, self._pass(op, event), tuple(held))
+            self.put(ref, rank, op, [Part(0, ref.stop - ref.start, Content(STATISTICS, changed, ref.start))])
+
+    def _pass(self, op: Need | Ready, event: Event) -> int:
+        role = self.plan.role_of[event.rank]
+        return event.turn * role.passes + role.pass_of[op.name]
+
+    def _seen(self, op: Need, event: Event) -> Seen:
+        key = (event.rank, self._pass(op, event))
+        if key not in self.seen:
+            held: list[Part] = []
+            if self.plan.role_of[event.rank].pass_of[op.name] == 0:  # later ones of a turn have their rank's own
+                for ref in op.writes:
+                    held += self.get(ref, event.rank, op)
+            self.seen[key] = Seen(Cover(self.elements), tuple(held))
+        return self.seen[key]
+
+    def _ready(self, op: Ready, event: Event) -> None:
+        rank, number = event.rank, self._pass(op, event)
+        for ref in op.reads:
+            if self.get(ref, rank, op) != self.seen[rank, number].parameters.read(ref.start, ref.stop):
+                self.fail(f"{op.name!r} computes with other parameters than forward did", rank, op)
+        (ref,) = op.writes
+        made = [Part(0, ref.stop - ref.start, Content(GRADIENT, Sum(self.token(rank, number)), ref.start))]
+        if op.adds:
+            made = self.sum([self.get(ref, rank, op), made], rank, op, ref)
+        self.put(ref, rank, op, made)
+
+    def drifted(self, tokens: int) -> tuple[int, int] | None:
+        """Two ranks that computed these gradients with different parameters or statistics; None: there are none."""
+        if tokens not in self._drifted:
+            self._drifted[tokens] = self._find_drifted(tokens)
+        return self._drifted[tokens]
+
+    def _find_drifted(self, tokens: int) -> tuple[int, int] | None:
+        models: dict[str, tuple[int, Hashable]] = {}
+        for rank, numbers in self.owners(tokens).items():
+            for number in numbers:
+                seen = self.seen[rank, number]
+                parts: dict[str, Hashable] = {"parameters": (tuple(seen.parameters.starts), tuple(seen.parameters.contents))}
+                if number % self.plan.role_of[rank].passes == 0:  # in a later pass of a turn they are the rank's own
+                    parts["statistics"] = seen.statistics
+                for kind, found in parts.items():
+                    other, known = models.setdefault(kind, (rank, found))
+                    if known != found:
+                        return other, rank
+        return None
+
+    # Local operations
+
+    def _local(self, op: Any, event: Event) -> None:
+        track = Track(self, op, event)
+        KERNELS[op.kernel].follow(track)
+        if op.postcondition:
+            track.refuse_incomplete()
+
+    def sum(self, operands: Sequence[Parts], rank: int, op: Any, ref: Ref) -> Parts:
+        """Element by element; raises where a gradient is in it twice, or gradients of other elements are."""
+        total = []
+        for low, high, contents in together(operands):
+            total.append(Part(low, high, self._summed(contents, low, high, rank, op, ref)))
+        return total
+
+    def _summed(self, contents: Sequence[Content], low: int, high: int, rank: int, op: Any, ref: Ref) -> Content:
+        found = [content for content in contents if content.kind != CONSTANT or content.key != 0]
+        if len(found) < 2:
+            return found[0] if found else contents[0]
+        if {content.kind for content in found} != {GRADIENT}:
+            return Content(MIXED, self.version("sum", *sorted(found, key=repr)), None)
+        tokens, weight, sparse = found[0].key
+        shift = found[0].shift or 0
+        names = self.tensors(low + shift, high + shift)
+        for content in found[1:]:
+            other: Sum = content.key
+            if content.shift != found[0].shift:
+                there = (low + (content.shift or 0), high + (content.shift or 0))
+                self.fail(f"{op.name!r} adds gradients of {self.tensors(*there)} to those of {names}", rank, op)
+            if tokens & other.tokens:
+                self.fail(f"{op.name!r} sums {names} a second time", rank, op)
+            if other.weight != weight:
+                self.fail(f"{op.name!r} adds gradients of {names} that were scaled differently", rank, op)
+            tokens, sparse = tokens | other.tokens, sparse or other.sparse
+        return Content(GRADIENT, Sum(tokens, weight, sparse), shift)
+
+    # Messages
+
+    def _send(self, op: Any, event: Event) -> None:
+        self._leave(op, event.rank, op.to, op.rail)
+
+    def _reply(self, op: Any, event: Event) -> None:
+        self._leave(op, event.rank, self.source[event.rank, event.turn, op.to], 0)
+
+    def _leave(self, op: Any, rank: int, to: int, rail: int) -> None:
+        self.sent[rank, to, op.channel, rail, op.tag].append([self.get(ref, rank, op) for ref in op.reads])
+
+    def _recv(self, op: Any, event: Event) -> None:
+        source = -1 if event.source is None else event.source
+        self.source[event.rank, event.turn, op.name] = source
+        message = self.sent[source, event.rank, op.channel, getattr(op, "rail", 0), op.tag].popleft()
+        for ref, parts in zip(op.writes, message, strict=True):
+            self.put(ref, event.rank, op, parts)
+
+    _recv_any = _recv
+
+    def _collective(self, op: Collective, event: Event) -> None:
+        key = (op.name, event.turn, op.ranks)
+        if key in self.done:
+            return
+        self.done.add(key)
+        everyone = op.ranks or (tuple(range(self.plan.ranks)) if len(self.ranks) == self.plan.ranks else self.ranks)
+        ops = {rank: self.op[self.plan.role_of[rank].name][op.name] for rank in everyone}
+        for i in range(len(op.writes)):
+            length = op.writes[i].stop - op.writes[i].start
+            pieces = [piece(0, length, place, len(everyone)) for place in range(len(everyone))]
+
+            def read(rank: int, part: tuple[int, int] | None = None, i: int = i) -> Parts:
+                return self.get(ops[rank].reads[i], rank, ops[rank], part)
+
+            if op.kind == "all_gather":
+                whole: Parts = []
+                for rank, (start, stop) in zip(everyone, pieces, strict=True):
+                    parts = read(rank, (start, stop)) if stop > start else []
+                    whole += [Part(part.start + start, part.stop + start, part.content.moved(-start)) for part in parts]
+            elif op.kind == "broadcast":
+                whole = read(op.root)
+            else:
+                whole = self.sum([read(rank) for rank in everyone], event.rank, ops[event.rank], op.reads[i])
+            taken: dict[Ref, Sequence[Part]] = {}  # once for all ranks that write the same
+            for rank, (start, stop) in zip(everyone, pieces, strict=True):
+                ref = ops[rank].writes[i]
+                if ref not in taken:
+                    taken[ref] = self._taken(ref, ref.start, whole, rank, ops[rank])
+                parts = taken[ref]
+                if op.kind == "reduce_scatter":
+                    outside = [Part(a, b, UNSET) for a, b in ((0, start), (stop, length)) if b > a]
+                    parts = sorted([*cut(parts, start, stop), *outside])
+                self.covers[rank][ref.buffer].write(ref.start, parts)
+
+    # Shared memory
+
+    def _shared_read(self, op: Any, event: Event) -> None:
+        self.put(op.writes[0], event.rank, op, self.get(op.reads[0], event.rank, op))
+
+    def _shared_add(self, op: SharedAdd, event: Event) -> None:
+        track = Track(self, op, event)
+        new = []
+        for low, high, found, (target,) in track.gradients(track.read(0), track.held(0)):
+            version = self.version("shared add", op.scale, found, target)
+            track.applied(low, high, low + (target.shift or 0), found, target, version)
+            new.append(Part(low, high, target._replace(key=version)))
+        track.put(0, new)
+
+    # The end
+
+    def finish(self) -> None:
+        """Raises ContentError where a gradient of an earlier turn reaches no update, or an exchange has one side."""
+        for rank in self.workers:
+            role = self.plan.role_of[rank]
+            for op in role.flat:
+                if not isinstance(op, Ready):
+                    continue
+                for turn in range(self.turns - 1):
+                    token = self.token(rank, turn * role.passes + role.pass_of[op.name])
+                    for low, high, content in self.uses.read(op.writes[0].start, op.writes[0].stop):
+                        if not any(use[0] & token for use in content.key):
+                            names = self.tensors(op.writes[0].start + low, op.writes[0].start + high)
+                            self.fail(f"missing gradient: {names} is made ready and reaches no update", rank, op)
+        for turn, messages in self.encoded_in.items():
+            if turn < self.turns - 1 and (lost := messages & self.encoded.keys()):
+                rank, step, name = self.encoded[min(lost)]
+                raise ContentError(f"missing gradient: what {name!r} encodes reaches no decode", rank, step)
+        for low, high, (ours, theirs) in together([self.pairs[side].read(0, self.elements) for side in self.pairs]):
+            workers, centres = dict(ours.key), dict(theirs.key)
+            if workers.keys() != centres.keys():
+                self._one_sided(low, high, workers, centres)
+
+    def _one_sided(self, low: int, high: int, workers: dict[Any, Place], centres: dict[Any, Place]) -> NoReturn:
+        alone = [workers[pair] for pair in workers.keys() - centres.keys()]
+        rank, step, name = min(alone or [centres[pair] for pair in centres.keys() - workers.keys()])
+        raise ContentError(
+            f"{name!r} pulls {self.tensors(low, high)} with a pair of parameters and centre that the other side of the "
+            "exchange never has: one of them changes in between, or the other side is missing",
+            rank,
+            step,
+        )

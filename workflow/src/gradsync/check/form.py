@@ -1,0 +1,235 @@
+"""The form of a plan: every name resolves, every range lies in its buffer, every operation has its operands."""
+
+from __future__ import annotations
+
+import re
+from math import isfinite
+from typing import Any
+
+from gradsync import lowering
+from gradsync.check.grid import fail
+from gradsync.errors import InputError
+from gradsync.kernels import KERNELS, Form
+from gradsync.kernels.sgd_scaled import SCALER_ELEMENTS
+from gradsync.plan import (
+    COMPUTE,
+    DTYPE_BYTES,
+    KEYED,
+    Collective,
+    Local,
+    Plan,
+    RecvAny,
+    Ref,
+    Reply,
+    Role,
+    SharedAdd,
+    SharedRead,
+)
+
+ANYWHERE = ("local", "shared_read", "shared_add")  # on any lane; need and ready compute, all others communicate
+POSTCONDITION = {"all_reduce": "sum", "reduce_scatter": "shard", "all_gather": "gather", "broadcast": "copy"}
+NAME = re.compile(r"[A-Za-z][A-Za-z_]*[0-9]{0,4}")  # of lanes and channels; a testbed goes by the number
+MOST_LANES = 64  # and channels: each has a thread and connections of its own
+MOST_TAG = 1 << 24  # what is made of rounds takes the tags above those of the plan, of 32 bits
+MOST_RAILS = 16
+
+
+def refuse_form(plan: Plan) -> None:
+    """Raises PlanError for the first thing that is not as a plan must be."""
+    _ranks(plan)
+    _buffers(plan)
+    _tensors(plan)
+    for role in plan.roles:
+        names: set[str] = set()
+        if not role.flat:
+            fail(plan, f"role {role.name!r} has no operations")
+        for step, op in enumerate(role.flat):
+            if op.name in names:
+                fail(plan, f"role {role.name!r}: two operations are named {op.name!r}", role, (step,))
+            names.add(op.name)
+            try:
+                _operation(plan, role, op)
+            except InputError as error:
+                fail(plan, str(error), role, (step,))
+            if isinstance(op, Reply) and not any(
+                isinstance(other, RecvAny) and other.name == op.to for other in role.flat[:step]
+            ):
+                fail(plan, f"reply {op.name!r}: no receive-from-any {op.to!r} before it", role, (step,))
+    lines = {name for role in plan.roles for op in role.flat for name in (op.lane, getattr(op, "channel", op.lane))}
+    if len(lines) > MOST_LANES:
+        fail(plan, f"it has {len(lines)} lanes and channels: at most {MOST_LANES}")
+
+
+def _ranks(plan: Plan) -> None:
+    ranks = [rank for role in plan.roles for rank in role.ranks]
+    if plan.ranks < 1 or len(ranks) != plan.ranks or sorted(ranks) != list(range(plan.ranks)):
+        fail(plan, f"its roles must give each of its {plan.ranks} ranks (0 to {plan.ranks - 1}) one role")
+    if len({role.name for role in plan.roles}) != len(plan.roles):
+        fail(plan, "two roles have the same name")
+
+
+def _buffers(plan: Plan) -> None:
+    elements = plan.tensors[-1].stop if plan.tensors else 0
+    for buffer in plan.buffers:
+        if buffer.dtype not in DTYPE_BYTES:
+            fail(plan, f"buffer {buffer.name!r}: unknown dtype {buffer.dtype!r} (known: {', '.join(DTYPE_BYTES)})")
+        if buffer.elements < 1:
+            fail(plan, f"buffer {buffer.name!r} has {buffer.elements} elements: at least 1")
+        if buffer.role in KEYED and buffer.elements != elements:
+            fail(
+                plan,
+                f"buffer {buffer.name!r} holds a {buffer.role} and has {buffer.elements} elements: all tensors "
+                f"together have {elements}",
+            )
+        if buffer.role == "scaler" and (buffer.elements, buffer.dtype[:5]) != (SCALER_ELEMENTS, "float"):
+            fail(
+                plan, f"buffer {buffer.name!r}: a scaler has {SCALER_ELEMENTS} elements, floats, not {buffer.elements}"
+            )
+        if buffer.shared and buffer.role not in ("centre", "state"):
+            fail(plan, f"buffer {buffer.name!r}, a {buffer.role}, is shared by all ranks: each must have its own")
+    if len(plan.buffer) != len(plan.buffers):
+        fail(plan, "two buffers have the same name")
+
+
+def _tensors(plan: Plan) -> None:
+    position = 0
+    for tensor in plan.tensors:
+        if tensor.start != position or tensor.stop <= tensor.start:
+            fail(plan, f"tensor {tensor.name!r}: tensors must follow one another without gap from element 0")
+        position = tensor.stop
+    if len(plan.tensor) != len(plan.tensors):
+        fail(plan, "two tensors have the same name")
+
+
+def _operation(plan: Plan, role: Role, op: Any) -> None:
+    """Raises InputError."""
+    for ref in (*op.reads, *op.writes):
+        _range(plan, op, ref)
+    _lane(op)
+    _peers(plan, role, op)
+    _shared(plan, op)
+    if isinstance(op, Local):
+        if op.kernel not in KERNELS:
+            raise InputError(f"{op.name!r}: unknown kernel {op.kernel!r} (known: {', '.join(KERNELS)})")
+        KERNELS[op.kernel].refuse(Form(plan, op))
+    elif isinstance(op, Collective):
+        _collective(plan, role, op)
+    elif op.verb in ("send", "reply", "recv", "recv_any"):
+        if (op.writes if op.verb in ("send", "reply") else op.reads) or not (op.reads or op.writes):
+            raise InputError(f"{op.name!r}: a {op.verb} names the ranges that it sends or receives, and no others")
+        if not 0 <= op.tag < MOST_TAG or not 0 <= getattr(op, "rail", 0) < MOST_RAILS:
+            raise InputError(f"{op.name!r}: tags are 0 to {MOST_TAG - 1}, rails 0 to {MOST_RAILS - 1}")
+        if not NAME.fullmatch(op.channel) or op.channel == COMPUTE:
+            raise InputError(f"{op.name!r}: {op.channel!r} names no channel: letters, _, and a number at the end")
+        if any(ref.mine for ref in (*op.reads, *op.writes)):
+            raise InputError(f"{op.name!r}: a {op.verb} names whole ranges: the other end doesn't know a rank's piece")
+    _kept(plan, op)
+    _overlaps(op)
+
+
+def _range(plan: Plan, op: Any, ref: Ref) -> None:
+    buffer = plan.buffer.get(ref.buffer)
+    if buffer is None:
+        raise InputError(f"{op.name!r} uses buffer {ref.buffer!r}, which the plan does not have")
+    if not 0 <= ref.start < ref.stop <= buffer.elements:
+        raise InputError(
+            f"{op.name!r} uses {ref.buffer}[{ref.start}:{ref.stop}], the buffer has {buffer.elements} elements: a "
+            "range has at least one of them"
+        )
+
+
+def _kept(plan: Plan, op: Any) -> None:
+    """What optimizers and compressors keep for themselves, nothing else writes."""
+    kept = {role for kernel in KERNELS.values() for role in kernel.keeps}
+    for ref in op.writes:
+        role = plan.buffer[ref.buffer].role
+        if role in kept and not (isinstance(op, Local) and role in KERNELS[op.kernel].keeps):
+            owners = [name for name, kernel in KERNELS.items() if role in kernel.keeps]
+            raise InputError(f"{op.name!r} writes {ref.buffer!r}, a buffer of role {role}: only {', '.join(owners)} do")
+
+
+def _overlaps(op: Any) -> None:
+    """What is written lies apart from whatever else is read or written, or is the very range that is read."""
+    for i, ref in enumerate(op.writes):
+        others = [*((other, False) for other in op.writes[:i]), *((other, True) for other in op.reads)]
+        for other, read in others:
+            apart = ref.buffer != other.buffer or ref.stop <= other.start or other.stop <= ref.start
+            if not apart and not (read and ref == other):
+                raise InputError(
+                    f"{op.name!r}: {ref.buffer}[{ref.start}:{ref.stop}] and {other.buffer}[{other.start}:{other.stop}] "
+                    "overlap: what is written must lie apart, or be the very range that is read"
+                )
+
+
+def _lane(op: Any) -> None:
+    if op.verb not in ANYWHERE and (op.lane == COMPUTE) != (op.verb in ("need", "ready")):
+        where = f"only lane {COMPUTE!r} does" if op.lane != COMPUTE else "only the other lanes do"
+        raise InputError(f"{op.name!r}: a {op.verb} on lane {op.lane!r}: {where} that")
+    if not NAME.fullmatch(op.lane):
+        raise InputError(f"{op.name!r}: {op.lane!r} names no lane: letters, _, and a number at the end")
+
+
+def _peers(plan: Plan, role: Role, op: Any) -> None:
+    peers: tuple[int, ...] = ()
+    match op.verb:
+        case "send":
+            peers = (op.to,)
+        case "recv":
+            peers = (op.source,)
+        case "recv_any":
+            peers = tuple(op.sources)
+            if not peers or len(set(peers)) < len(peers):
+                raise InputError(f"{op.name!r} receives from {peers}: name each source once, at least one")
+        case "collective":
+            peers = (*op.ranks, op.root)
+    for peer in peers:
+        if not 0 <= peer < plan.ranks:
+            raise InputError(f"{op.name!r} names rank {peer}, the plan has {plan.ranks}")
+        if op.verb != "collective" and peer in role.ranks:
+            raise InputError(
+                f"{op.name!r} is a {op.verb} between rank {peer} and all ranks of its role, {role.name!r}, itself "
+                "among them"
+            )
+
+
+def _shared(plan: Plan, op: Any) -> None:
+    """Only shared reads and adds touch what all ranks share."""
+    shared = [plan.buffer[ref.buffer].shared for ref in (*op.reads, *op.writes)]
+    if not isinstance(op, SharedRead | SharedAdd):
+        if any(shared):
+            raise InputError(f"{op.name!r}: a {op.verb} on a buffer that ranks share: only shared_read and shared_add")
+        return
+    if len(op.reads) != 1 or len(op.writes) != 1 or any(ref.mine for ref in (*op.reads, *op.writes)):
+        raise InputError(f"{op.name!r}: a {op.verb} reads and writes one whole range")
+    (read, written), (source, target) = (op.reads[0], op.writes[0]), shared
+    if isinstance(op, SharedRead) and (not source or target):
+        raise InputError(f"{op.name!r}: shared_read from {read.buffer!r}, which is not a shared buffer, or to one")
+    if isinstance(op, SharedAdd) and (source or not target):
+        raise InputError(f"{op.name!r}: shared_add to {written.buffer!r}, which is not a shared buffer, or from one")
+    if isinstance(op, SharedAdd) and not isfinite(op.scale):
+        raise InputError(f"{op.name!r}: a scale of {op.scale} is no number")
+    _same(plan, op, "needs ranges of equal length and type")
+
+
+def _same(plan: Plan, op: Any, wanted: str) -> None:
+    described = [
+        [(ref.stop - ref.start, plan.buffer[ref.buffer].dtype) for ref in refs] for refs in (op.reads, op.writes)
+    ]
+    if described[0] != described[1]:
+        raise InputError(f"{op.name!r}: a {op.verb} {wanted}")
+
+
+def _collective(plan: Plan, role: Role, op: Collective) -> None:
+    if op.postcondition != POSTCONDITION[op.kind]:
+        raise InputError(
+            f"{op.name!r}: the postcondition of {op.kind} is {POSTCONDITION[op.kind]!r}, not {op.postcondition!r}"
+        )
+    members = {*role.ranks, *((op.root,) if op.kind == "broadcast" else ())}
+    if op.ranks and not members <= set(op.ranks):
+        raise InputError(f"{op.name!r} is for ranks {op.ranks}: its root and the ranks of its role must be among them")
+    if list(op.ranks) != sorted(set(op.ranks)):
+        raise InputError(f"{op.name!r} is for ranks {op.ranks}: name each once, in rising order")
+    if not op.writes or any(ref.mine for ref in (*op.reads, *op.writes)):
+        raise InputError(f"{op.name!r}: a collective reads and writes whole ranges of equal lengths, at least one")
+    _same(plan, op, "reads and writes whole ranges of equal lengths and types")
+    lowering.refuse(op, plan.ranks)

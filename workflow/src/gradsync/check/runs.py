@@ -1,0 +1,117 @@
+"""A plan run through without time: everything finishes, every message is received, every content is what it must be."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+from gradsync.check.channels import served
+from gradsync.check.contents import ContentError, Run
+from gradsync.check.grid import PlanError, fail
+from gradsync.plan import Collective, Plan, RecvAny, Reply, Send, SharedAdd
+from gradsync.progress import Clock, Cost, Event, Progress
+
+TURNS = 3  # the first, one after it, and one of which all that lies before is as in any later one
+ORDERS = 3  # in which messages come to who takes them from anybody
+
+
+class _Chance(Clock):
+    """Every operation takes a time of its own, so that what is left to timing comes in another order."""
+
+    def __init__(self, seed: int):
+        self.random = random.Random(seed)
+
+    def local(self, rank: int, operation: Any) -> float:
+        return self.random.random()
+
+    def message(self, operation: Any) -> Cost:
+        return Cost(self.random.random(), 0.0)
+
+
+def refuse_runs(plan: Plan) -> None:
+    """Raises PlanError where a run of `TURNS` turns doesn't come to its end, or to the values that it should."""
+    ranks = _standing_for_all(plan)
+    _follow(plan, _run(plan, Progress(plan, TURNS, Clock(), ranks[:1] if plan.symmetric else None)), ranks)
+    if any(isinstance(op, Send | Reply) for role in plan.roles for op in role.flat):
+        # a plan that is through with messages waiting in between can still hang where sends wait for their receives
+        _run(plan, Progress(plan, TURNS, Clock(), rendezvous=True), " (a send is finished only when it is received)")
+    if any(isinstance(op, RecvAny | SharedAdd) for role in plan.roles for op in role.flat):
+        for seed in range(ORDERS):
+            events = _run(plan, Progress(plan, TURNS, _Chance(seed), rendezvous=bool(seed % 2)))
+            _follow(plan, events, ranks)
+
+
+def _standing_for_all(plan: Plan) -> tuple[int, ...]:
+    """The ranks whose contents are followed: a few, where all do the same to the same elements."""
+    everyone = tuple(range(plan.ranks))
+    if not plan.symmetric:
+        return everyone
+    roots = set()
+    for op in plan.roles[0].flat:
+        if any(ref.mine for ref in (*op.reads, *op.writes)):
+            return everyone
+        if isinstance(op, Collective) and op.kind not in ("all_reduce", "broadcast"):
+            return everyone
+        if isinstance(op, Collective) and op.kind == "broadcast":
+            roots.add(op.root)
+    return tuple(sorted({0, plan.ranks - 1, *roots}))
+
+
+def _follow(plan: Plan, events: Sequence[Event], ranks: tuple[int, ...]) -> None:
+    run = Run(plan, ranks, TURNS)
+    try:
+        for event in events:
+            if plan.symmetric:
+                for rank in ranks:
+                    run.follow(event._replace(rank=rank))
+            else:
+                run.follow(event)
+        run.finish()
+    except ContentError as error:
+        raise PlanError(plan, error.problem, {(error.rank, error.step): "!"}) from None
+
+
+def _run(plan: Plan, progress: Progress, how: str = "") -> list[Event]:
+    """Runs `progress` and gives its events; fails with what each rank waits at where it does not come to an end."""
+    outcome = progress.run()
+    if outcome.stuck:
+        first: dict[int, tuple[int, int]] = {}
+        for rank, turn, index in outcome.stuck:
+            if (rank, turn, index) in progress.started and (rank not in first or (turn, index) < first[rank]):
+                first[rank] = (turn, index)
+        waiting = ", ".join(
+            f"rank {rank} at {plan.role_of[rank].flat[index].name!r}" for rank, (_, index) in sorted(first.items())[:4]
+        )
+        where = {(rank, index): "waits" for rank, (_, index) in first.items()}
+        raise PlanError(plan, f"deadlock{how}: {waiting or 'nothing can start'}", where)
+    for (source, to, _, _, tag), messages in progress.inbox.items():
+        if messages:
+            role = plan.role_of[source]
+            steps = [step for step, op in enumerate(role.flat) if isinstance(op, Send | Reply) and op.tag == tag]
+            problem = (
+                f"unmatched send: rank {to} never receives {len(messages)} message(s) of rank {source} (tag {tag})"
+            )
+            fail(plan, problem, role, steps)
+    _refuse_unfinished_service(plan, outcome.events)
+    return outcome.events
+
+
+def _refuse_unfinished_service(plan: Plan, events: Sequence[Event]) -> None:
+    """Who serves others has done whole passes, as many as real ranks do."""
+    for role in plan.roles:
+        if not role.until_stopped:
+            continue
+        expected = TURNS * served(plan, role)
+        done = {rank: [0] * len(role.flat) for rank in role.ranks}
+        for event in events:
+            if event.rank in done:
+                done[event.rank][event.step] += 1
+        for rank, times in done.items():
+            for step, count in enumerate(times):
+                if count != expected:
+                    problem = (
+                        f"{role.flat[step].name!r} of rank {rank} runs {count} times in {TURNS} turns of those that it "
+                        f"serves: {expected} passes are whole"
+                    )
+                    raise PlanError(plan, problem, {(rank, step): "!"})

@@ -1,0 +1,175 @@
+"""One local operation of one rank, as a kernel's `follow` sees it: what it may read, apply and leave behind.
+
+Here stand the rules of updates: whose gradients, computed with which parameters, applied to what, each once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from gradsync.content import CENTRE, GRADIENT, NOTHING, PARAMETER, Content, Part, Parts, Sum, together
+from gradsync.kernels import Message
+from gradsync.progress import Event
+
+if TYPE_CHECKING:
+    from gradsync.check.contents import Run
+
+
+class Track:
+    """One local operation of one rank; see `gradsync.kernels.Track`."""
+
+    def __init__(self, run: Run, op: Any, event: Event):
+        self.run, self.op, self.event, self.rank = run, op, event, event.rank
+        self.elements = run.elements
+
+    def read(self, number: int) -> Parts:
+        """What an operand holds."""
+        return self.run.get(self.op.reads[number], self.rank, self.op)
+
+    def held(self, number: int) -> Parts:
+        """What one of the results held before."""
+        ref = self.op.writes[number]
+        return self.run.covers[self.rank][ref.buffer].read(*self.run.bounds(ref, self.rank))
+
+    def put(self, number: int, parts: Sequence[Part]) -> None:
+        """What one of the results holds now."""
+        self.run.put(self.op.writes[number], self.rank, self.op, parts)
+
+    def sum(self, operands: Sequence[Parts]) -> Parts:
+        """Element by element."""
+        for number, parts in enumerate(operands):
+            for low, high, content in parts:
+                if content.kind == NOTHING:
+                    self.fail(f"adds elements {low} to {high - 1} of operand {number}, which nothing has written")
+        return self.run.sum(operands, self.rank, self.op, self.op.writes[0])
+
+    def version(self, *what: Hashable) -> int:
+        """A number for what a value was computed from."""
+        return self.run.version(*what)
+
+    def fail(self, problem: str) -> NoReturn:
+        """Raises ContentError that begins with the operation."""
+        self.run.fail(f"{self.op.name!r} {problem}", self.rank, self.op)
+
+    def sent(self, number: int, message: Message) -> None:
+        """A sparse message, which somebody must decode."""
+        self.run.messages[number] = message
+        self.run.encoded[number] = self.rank, self.event.step, self.op.name
+        self.run.encoded_in.setdefault(self.event.turn, set()).add(number)
+
+    def message(self, number: int) -> Message:
+        """What was told of a sparse message."""
+        return self.run.messages[number]
+
+    def received(self, number: int) -> None:
+        """Somebody decodes it."""
+        self.run.encoded.pop(number, None)
+
+    def gradients(self, gradient: Parts, *state: Parts) -> Iterator[tuple[int, int, Sum, tuple[Content, ...]]]:
+        """What may be applied to the first of `state`, part by part; see `kernels.Track`."""
+        weights = {part.content.key.weight for part in gradient if part.content.kind == GRADIENT}
+        if len(weights) > 1:
+            self.fail("takes gradients that were scaled differently")
+        for low, high, (found, *held) in together([gradient, *state]):
+            if found.kind != GRADIENT:
+                self.fail(f"missing gradient: it takes gradients and finds {found.kind}")
+            key: Sum = found.key
+            names = self.run.tensors(low + (found.shift or 0), high + (found.shift or 0))
+            if held and held[0].kind not in (PARAMETER, CENTRE):
+                self.fail(f"applies gradients of {names} to {held[0].kind}")
+            if held and held[0].shift != found.shift:
+                self.fail(f"applies gradients of {names} to other elements")
+            self._refuse_others(key, names)
+            if held:
+                self._refuse_parameters(key, names, low, high, held[0])
+            yield low, high, key, tuple(held)
+
+    def _refuse_others(self, found: Sum, names: str) -> None:
+        """Raises where these are not the gradients that the operation requires."""
+        requires = getattr(self.op, "requires", None)
+        if requires is None:
+            return
+        if found.sparse is not (requires == "sparse_sum"):
+            self._refuse(names, repr(requires))
+        self.refuse_missing(found, names)
+
+    def refuse_missing(self, found: Sum, names: str) -> None:
+        """Raises where they are not of all ranks, of each the same passes."""
+        owners = self.run.owners(found.tokens)
+        passes = set().union(*owners.values()) if owners else set()
+        lacking = [rank for rank in self.run.workers if set(owners.get(rank, ())) != passes]
+        if lacking:
+            more = ", ..." if lacking[4:] else ""
+            self._refuse(names, f"the gradients of rank(s) {', '.join(map(str, lacking[:4]))}{more}")
+
+    def _refuse(self, names: str, what: str) -> NoReturn:
+        problem = f"missing gradient: {names} reaches {self.op.name!r} without {what}: no message carries it"
+        self.run.fail(problem, self.rank, self.op)
+
+    def _refuse_parameters(self, found: Sum, names: str, low: int, high: int, target: Content) -> None:
+        """Raises where gradients were computed with other parameters than each other's, or than those they change."""
+        owners = self.run.owners(found.tokens)
+        several = len(owners) > 1
+        if several and (apart := self.run.drifted(found.tokens)):
+            self.fail(
+                f"applies gradients of {names} that rank {apart[0]} and rank {apart[1]} computed with different "
+                "parameters or statistics: ranks have drifted apart"
+            )
+        if not several and self.rank not in owners:
+            return  # a server: its workers may have older parameters
+        if self._shared(target):
+            return  # so may those that share memory
+        for rank, numbers in owners.items():
+            for number in numbers:
+                origin = low + (target.shift or 0)
+                seen = self.run.seen[rank, number].parameters.read(origin, origin + high - low)
+                if any(part.content.key != target.key for part in seen):
+                    self.fail(f"applies gradients of {names} to other parameters than they were computed with")
+            return  # all of them computed with the same ones
+
+    def _shared(self, target: Content) -> bool:
+        return any(self.run.plan.buffer[ref.buffer].shared for ref in self.op.writes)
+
+    def applied(self, start: int, stop: int, origin: int, found: Sum, before: Content, version: int) -> None:
+        """Raises where other updates took these gradients, or where another one of `before` is lost."""
+        new = []
+        # a sum is applied to one version, whoever does it; what is of one rank, by each to a version of his own
+        ranks = tuple(self.run.owners(found.tokens))
+        owners = ranks if len(ranks) > 1 else (self.rank,)
+        use = found.tokens, owners, before.key, version
+        for low, high, content in self.run.uses.read(origin, origin + stop - start):
+            names = self.run.tensors(origin + low, origin + high)
+            known: frozenset[tuple[int, tuple[int, ...], Hashable, int]] = content.key
+            for tokens, other_owners, other_before, other in known:
+                if other == version:
+                    continue
+                if tokens & found.tokens:
+                    self.fail(f"applies gradients of {names} that another update has applied")
+                if (other_owners, other_before) == use[1:3]:
+                    self.fail(f"updates {names} as they were before another update, which is lost")
+            new.append(Part(low, high, Content("uses", known | {use})))
+        self.run.uses.write(origin, new)
+
+    def exchanged(self, side: str, start: int, stop: int, worker: Content, centre: Content) -> None:
+        """Raises where this side has made the very exchange before."""
+        pair = worker.key, centre.key
+        cover = self.run.pairs[side]
+        place = self.rank, self.event.step, self.op.name
+        parts = cover.read(start, stop)
+        for _, _, content in parts:
+            if any(pair == known for known, _ in content.key):
+                self.fail("makes an exchange of the same parameters and centre a second time")
+        cover.write(
+            start,
+            [part._replace(content=Content("pairs", part.content.key | {(pair, place)})) for part in parts],
+        )
+
+    def refuse_incomplete(self) -> None:
+        """Raises where the operation declares a sum that is none."""
+        for number in range(len(self.op.writes)):
+            for low, high, content in self.held(number):
+                if content.kind != GRADIENT:
+                    continue
+                shift = content.shift or 0
+                self.refuse_missing(content.key, self.run.tensors(low + shift, high + shift))

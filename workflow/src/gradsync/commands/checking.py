@@ -1,0 +1,33 @@
+"""Check a plan."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from gradsync.commands.planning import read
+from gradsync.errors import RunError
+
+
+def check(options: argparse.Namespace) -> dict[str, Any]:
+    """Check that a plan can run and computes what it declares; where it can't, show which operation is at fault."""
+    from gradsync import check as checks
+    from gradsync.plan import Plan
+
+    plan = Plan.from_json(read(options.plan, "plan"), options.plan)
+    about: dict[str, Any] = {"plan": plan.name, "ranks": plan.ranks}
+    try:
+        checks.check(plan)
+    except checks.PlanError as error:
+        at_fault = [
+            {"rank": rank, "step": step, "operation": plan.role_of[rank].flat[step].name, "mark": mark}
+            for (rank, step), mark in sorted(error.at_fault.items())
+        ]
+        told = {**about, "passes": False, "problem": error.problem, "at_fault": at_fault}
+        raise RunError(str(error), told if options.json else None) from None
+    return {
+        **about,
+        "passes": True,
+        "roles": {role.name: f"{len(role.ranks)} rank(s), {len(role.flat)} operations a turn" for role in plan.roles},
+        "messages": len(plan.communications()),
+    }

@@ -1,0 +1,123 @@
+"""What the elements of a buffer hold, where values are not looked at: whose gradients, which version of a parameter.
+
+A *content* says of one element what it is (`kind`), which one of that kind (`key`), and which element of it: element i
+of a buffer is element i + shift of the gradient, the parameters, the sparse message it belongs to. So content that
+arrives in another place than its own is noticed. Contents are equal exactly if the values are, whatever the numbers.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+# Kinds. A gradient's key is a `Sum`; that of what has versions (parameters, momentum, ..) is the number of a version.
+GRADIENT, PARAMETER, MOMENTUM, RESIDUAL, CENTRE, STATISTICS, SCALER, STATE = (
+    *("gradient", "parameter", "momentum", "residual", "centre"),
+    *("statistics", "scaler", "state"),
+)
+VALUES, INDICES, NORM, MIXED = "values", "indices", "norm", "sum of several"
+NOTHING, CONSTANT = "nothing", "constant"
+
+
+class Sum(NamedTuple):
+    """A sum of gradients: a bit for each rank's gradient of each pass; all of them were multiplied by `weight`.
+
+    `sparse`: of each, only the elements that its rank has sent.
+    """
+
+    tokens: int
+    weight: float = 1.0
+    sparse: bool = False
+
+
+class Content(NamedTuple):
+    """What an element holds; `shift` is None where all elements are alike."""
+
+    kind: str
+    key: Any = None
+    shift: int | None = None
+
+    def moved(self, by: int) -> Content:
+        """The same where positions are counted from `by` on."""
+        return self if self.shift is None or not by else Content(self.kind, self.key, self.shift + by)
+
+
+UNSET = Content(NOTHING)
+ZERO = Content(CONSTANT, 0.0)
+
+
+class Part(NamedTuple):
+    """Elements [start, stop) of a range, counted from where it begins, all of one content."""
+
+    start: int
+    stop: int
+    content: Content
+
+
+Parts = list[Part]
+
+
+class Cover:
+    """The contents of a buffer of so many elements, part by part."""
+
+    def __init__(self, elements: int, content: Content = UNSET):
+        self.starts, self.contents, self.stop = [0], [content], elements
+
+    def read(self, start: int, stop: int) -> Parts:
+        """The parts of [start, stop), counted from `start`."""
+        found: Parts = []
+        i = bisect_right(self.starts, start) - 1
+        while start < stop and i < len(self.starts) and self.starts[i] < stop:
+            end = self.starts[i + 1] if i + 1 < len(self.starts) else self.stop
+            low, high = max(self.starts[i], start), min(end, stop)
+            found.append(Part(low - start, high - start, self.contents[i].moved(start)))
+            i += 1
+        return found
+
+    def write(self, start: int, parts: Sequence[Part]) -> None:
+        """Put `parts`, which follow one another, counted from `start`."""
+        if not parts:
+            return
+        low, high = start + parts[0].start, start + parts[-1].stop
+        before = bisect_right(self.starts, low) - 1
+        after = bisect_right(self.starts, high) - 1
+        new: list[tuple[int, Content]] = []
+        if self.starts[before] < low:
+            new.append((self.starts[before], self.contents[before]))
+        elif before > 0:  # it may go on what lies before it
+            before -= 1
+            new.append((self.starts[before], self.contents[before]))
+        new += [(start + part.start, part.content.moved(-start)) for part in parts]
+        if high < self.stop:
+            new.append((high, self.contents[after]))
+            last = after
+        else:
+            last = len(self.starts) - 1
+        merged = [entry for i, entry in enumerate(new) if i == 0 or entry[1] != new[i - 1][1]]
+        self.starts[before : last + 1] = [position for position, _ in merged]
+        self.contents[before : last + 1] = [content for _, content in merged]
+
+
+def cut(parts: Sequence[Part], start: int, stop: int) -> Parts:
+    """What of `parts` lies in [start, stop), counted as before."""
+    return [
+        Part(max(part.start, start), min(part.stop, stop), part.content)
+        for part in parts
+        if part.start < stop and start < part.stop
+    ]
+
+
+def together(operands: Sequence[Sequence[Part]]) -> Iterator[tuple[int, int, tuple[Content, ...]]]:
+    """(start, stop, the content of each operand) for operands of equal length, cut where any of them changes."""
+    if len(operands) == 1:
+        yield from ((part.start, part.stop, (part.content,)) for part in operands[0])
+        return
+    edges = sorted({edge for parts in operands for part in parts for edge in part[:2]})
+    positions = [0] * len(operands)
+    for low, high in pairwise(edges):
+        for i, parts in enumerate(operands):
+            while parts[positions[i]].stop <= low:
+                positions[i] += 1
+        yield low, high, tuple(parts[positions[i]].content for i, parts in enumerate(operands))

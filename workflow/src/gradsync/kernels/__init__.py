@@ -1,0 +1,227 @@
+"""The local kernels of the plan's vocabulary: what an operation of a rank on its own buffers computes.
+
+A kernel is one file here with
+
+    compute(reads, writes, **arguments)    flat arrays; `writes` are mutated in place
+    refuse(form)                           raises InputError for operands that it can't work on
+    follow(track)                          what its results hold, given what its operands hold (`content.py`)
+    moved(form) -> int                     bytes that it reads and writes in memory
+    KEEPS                                  roles of buffers that kernels which name them, and nothing else, may write
+
+`compute` is written with operators that NumPy and PyTorch share where that is possible, so that the oracle (NumPy, n
+ranks in one process) and the executor (PyTorch, `runtime/kernels.py`) mean the same by a name. Discovery finds the
+file; its name is the kernel's name.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from math import inf, isfinite
+from typing import Any, NamedTuple, NoReturn, Protocol
+
+from gradsync.content import Content, Part, Parts, Sum
+from gradsync.errors import InputError
+from gradsync.plan import BYTES, DTYPE_BYTES, Local, Plan, Ref, piece
+
+Array = Any
+
+FLOATS = ("float64", "float32", "float16", "bfloat16", BYTES)
+INTEGERS = ("int64", "int32")
+# What an argument of any kernel may be: (least, most); most itself only where it is infinite
+RANGES = {
+    "lr": (0.0, inf),
+    "momentum": (0.0, 1.0),
+    "clip": (0.0, inf),
+    "growth_interval": (1.0, inf),
+    "trust": (0.0, inf),
+    "decay": (0.0, inf),
+    "rho": (0.0, inf),
+}
+
+
+class Operand(NamedTuple):
+    """A range that a kernel reads or writes; `elements` of the whole range where a rank takes its piece of it."""
+
+    ref: Ref
+    role: str
+    dtype: str
+
+    @property
+    def elements(self) -> int:
+        """Of the whole range."""
+        return self.ref.stop - self.ref.start
+
+    @property
+    def bytes(self) -> int:
+        """Of the whole range."""
+        return self.elements * DTYPE_BYTES[self.dtype]
+
+
+class Form:
+    """The operands of a local operation, before anything is computed."""
+
+    def __init__(self, plan: Plan, op: Local):
+        self.plan, self.op = plan, op
+        self.reads, self.writes = ([self._operand(ref) for ref in refs] for refs in (op.reads, op.writes))
+
+    def _operand(self, ref: Ref) -> Operand:
+        buffer = self.plan.buffer[ref.buffer]
+        return Operand(ref, buffer.role, buffer.dtype)
+
+    def fail(self, problem: str) -> NoReturn:
+        """Raises InputError that names operation and kernel."""
+        raise InputError(f"{self.op.name!r}: kernel {self.op.kernel!r} {problem}")
+
+    def counts(self, reads: int, writes: int) -> None:
+        """So many operands."""
+        if (len(self.reads), len(self.writes)) != (reads, writes):
+            self.fail(f"reads {reads} and writes {writes} ranges, not {len(self.reads)} and {len(self.writes)}")
+
+    def alike(self, *operands: Operand, types: Sequence[str] | None = FLOATS) -> None:
+        """Of equal length on every rank, and (unless `types` is None) of one of these types, the same."""
+        shapes = {(each.elements, each.ref.mine) for each in operands}
+        if len(shapes) > 1:
+            self.fail(f"needs ranges of equal length: {self._described(operands)}")
+        if types is not None and (
+            {each.dtype for each in operands} - set(types) or len({o.dtype for o in operands}) > 1
+        ):
+            self.fail(f"needs ranges of one of the types {', '.join(types)}: {self._described(operands)}")
+
+    def long(self, operand: Operand, elements: int) -> None:
+        """A range of just so many elements, on every rank."""
+        ranks, (_, start, stop, mine) = self.plan.ranks, operand.ref
+        bounds = [piece(start, stop, rank, ranks) for rank in range(ranks)] if mine else [(start, stop)]
+        if any(high - low != elements for low, high in bounds):
+            self.fail(f"needs {elements} element(s): {self._described([operand])}")
+
+    def shorter(self, operand: Operand, other: Operand) -> None:
+        """At least an element, and no more than the other, on every rank."""
+        ranks = self.plan.ranks
+        for rank in range(ranks):
+            few, many = (
+                high - low
+                for low, high in (
+                    piece(ref.start, ref.stop, rank, ranks) if ref.mine else ref[1:3]
+                    for ref in (operand.ref, other.ref)
+                )
+            )
+            if not 0 < few <= many:
+                self.fail(f"needs one to {many} elements on rank {rank}: {self._described([operand])}")
+
+    def _described(self, operands: Sequence[Operand]) -> str:
+        return ", ".join(
+            f"{each.ref.buffer}[{each.ref.start}:{each.ref.stop}]{' of mine' * each.ref.mine} ({each.dtype})"
+            for each in operands
+        )
+
+    def argument(self, name: str) -> float:
+        """The value of an argument, or its default."""
+        default = arguments(self.op.kernel)[name].default
+        return float(self.op.arguments.get(name, default))
+
+
+class Message(NamedTuple):
+    """A sparse message: of which gradients, how many values; `contained`: the tokens in it and in what it leaves."""
+
+    gradient: Parts
+    values: int
+    contained: int
+
+
+class Track(Protocol):
+    """What a kernel's `follow` sees of one execution on one rank."""
+
+    op: Local
+    elements: int  # of all tensors
+
+    def read(self, number: int) -> Parts:
+        """What an operand holds; raises where nothing has written it."""
+
+    def held(self, number: int) -> Parts:
+        """What one of `writes` held before."""
+
+    def put(self, number: int, parts: Sequence[Part]) -> None:
+        """What one of `writes` holds now."""
+
+    def sum(self, operands: Sequence[Parts]) -> Parts:
+        """Element by element; no gradient may be in it twice."""
+
+    def version(self, *what: Any) -> int:
+        """A number for what a value was computed from: equal numbers, equal values."""
+
+    def fail(self, problem: str) -> NoReturn:
+        """What is wrong here."""
+
+    def gradients(self, gradient: Parts, *state: Parts) -> Iterator[tuple[int, int, Sum, tuple[Content, ...]]]:
+        """(start, stop, the sum of gradients, the contents of `state`): what an update may apply, part by part.
+
+        The first of `state` is what they are applied to. Raises where gradients are missing, were applied before, lie
+        in the place of others, or were computed with other parameters.
+        """
+
+    def applied(self, start: int, stop: int, origin: int, found: Sum, before: Content, version: int) -> None:
+        """These gradients of elements origin .. have become part of a version that follows `before`."""
+
+    def sent(self, number: int, message: Message) -> None:
+        """A sparse message, for whoever decodes it."""
+
+    def message(self, number: int) -> Message:
+        """What was told of it."""
+
+    def received(self, number: int) -> None:
+        """It is decoded here."""
+
+    def exchanged(self, side: str, start: int, stop: int, worker: Content, centre: Content) -> None:
+        """An elastic exchange of these elements, as the side `worker` or `centre` saw it: what both were before."""
+
+
+class Kernel:
+    """One file of this folder."""
+
+    def __init__(self, name: str):
+        module = importlib.import_module(f"{__name__}.{name}")
+        self.name = name
+        self.compute: Callable[..., None] = module.compute
+        self.follow: Callable[[Track], None] = module.follow
+        self.moved: Callable[[Form], int] = module.moved
+        self.keeps: tuple[str, ...] = getattr(module, "KEEPS", ())  # roles of buffers that it alone may write
+        self._refuse: Callable[[Form], None] = module.refuse
+
+    @cached_property
+    def arguments(self) -> dict[str, inspect.Parameter]:
+        """Its named arguments."""
+        parameters = inspect.signature(self.compute).parameters.values()
+        return {each.name: each for each in parameters if each.kind is inspect.Parameter.KEYWORD_ONLY}
+
+    def refuse(self, form: Form) -> None:
+        """Raises InputError for arguments that it does not have or that make no sense, and for wrong operands."""
+        given = form.op.arguments
+        for name, value in given.items():
+            if name not in self.arguments:
+                form.fail(f"has no argument {name!r}; it has: {', '.join(self.arguments) or 'none'}")
+            least, most = RANGES.get(name, (-inf, inf))
+            if not (isfinite(value) and least <= value and (value < most)):
+                form.fail(f"needs {name} from {least:g} to below {most:g}, not {value:g}")
+        for name, parameter in self.arguments.items():
+            if parameter.default is inspect.Parameter.empty and name not in given:
+                form.fail(f"needs its argument {name!r}")
+        self._refuse(form)
+
+
+def arguments(name: str) -> dict[str, inspect.Parameter]:
+    """The named arguments of a kernel."""
+    return KERNELS[name].arguments
+
+
+def whole_passes(form: Form) -> int:
+    """Bytes moved by one pass that reads all operands and writes what is written."""
+    return sum(each.bytes for each in (*form.reads, *form.writes))
+
+
+KERNELS: dict[str, Kernel] = {
+    module.name: Kernel(module.name) for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_")
+}

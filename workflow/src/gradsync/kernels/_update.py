@@ -1,0 +1,52 @@
+"""What updates of parameters from gradients have in common: which ranges they take, and what their results hold."""
+
+from __future__ import annotations
+
+from gradsync.content import MOMENTUM, NORM, PARAMETER, Content, Part, Parts, Sum
+from gradsync.kernels import Form, Track
+
+
+def refuse(form: Form, *, beside: int = 0) -> None:
+    """gradient[, norm] -> parameter[, momentum][, `beside` more]."""
+    clip, momentum = bool(form.argument("clip")), bool(form.argument("momentum"))
+    form.counts(1 + clip, 1 + momentum + beside)
+    form.alike(form.reads[0], *form.writes[: 1 + momentum])
+    if clip:
+        form.long(form.reads[1], 1)
+
+
+def follow(track: Track, *beside: Content) -> None:
+    """A new version of the parameters (and of their momentum) from the gradients; `beside`: what it depends on too."""
+    gradient = track.read(0)
+    state = [track.held(i) for i in range(1 + bool(track.op.arguments.get("momentum")))]
+    norm = track.read(1)[0].content if track.op.arguments.get("clip") else None
+    new: list[Parts] = [[] for _ in state]
+    for low, high, found, (parameter, *momentum) in track.gradients(gradient, *state):
+        for content, kind in zip((parameter, *momentum), (PARAMETER, MOMENTUM), strict=False):
+            if content.kind != kind:
+                track.fail(f"updates a {kind} and finds {content.kind}")
+            if content.shift != parameter.shift:
+                track.fail(f"takes the {kind} of other elements")
+            if content.key != parameter.key:
+                track.fail(f"takes the {kind} of another version of the parameters")
+        if norm is not None:
+            refuse_norm(track, norm, found)
+        origin = low + (parameter.shift or 0)
+        version = track.version(
+            *(track.op.kernel, tuple(sorted(track.op.arguments.items())), found, norm, beside),
+            *(content.key for content in (parameter, *momentum)),
+        )
+        track.applied(low, high, origin, found, parameter, version)
+        for parts, content in zip(new, (parameter, *momentum), strict=True):
+            parts.append(Part(low, high, content._replace(key=version)))
+    for number, parts in enumerate(new):
+        track.put(number, parts)
+
+
+def refuse_norm(track: Track, norm: Content, found: Sum) -> None:
+    """Raises where it is not the norm of the very gradients that are applied, all of them."""
+    tensors = track.elements
+    if norm.kind != NORM:
+        track.fail(f"clips to a norm and finds {norm.kind}")
+    if norm.key != ((0, tensors, "gradient", found),):
+        track.fail("clips with the norm of something else than the gradients that it applies, of all layers")

@@ -1,0 +1,24 @@
+"""Copy a range to another of the same type."""
+
+from __future__ import annotations
+
+from gradsync.kernels import FLOATS, INTEGERS, Array, Form, Track, whole_passes
+
+
+def compute(reads: list[Array], writes: list[Array]) -> None:
+    """writes[0] = reads[0]."""
+    writes[0][:] = reads[0]
+
+
+def refuse(form: Form) -> None:
+    """Any type, the same."""
+    form.counts(1, 1)
+    form.alike(*form.reads, *form.writes, types=(*FLOATS, *INTEGERS))
+
+
+def follow(track: Track) -> None:
+    """What was read."""
+    track.put(0, track.read(0))
+
+
+moved = whole_passes

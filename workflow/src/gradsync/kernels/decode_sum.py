@@ -1,0 +1,59 @@
+"""The sum of sparse messages as a dense gradient; equal indices add up."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gradsync.content import GRADIENT, INDICES, VALUES, Content, Part, Parts, together
+from gradsync.kernels import FLOATS, INTEGERS, Array, Form, Track, whole_passes
+
+
+def compute(reads: list[Array], writes: list[Array]) -> None:
+    """reads: values and indices of all ranks; writes: gradient."""
+    values, indices = reads
+    gradient = writes[0]
+    gradient[:] = 0
+    np.add.at(gradient, indices, values)
+
+
+def refuse(form: Form) -> None:
+    """As many values as indices."""
+    form.counts(2, 1)
+    values, indices = form.reads
+    form.alike(values, indices, types=None)
+    form.alike(indices, types=INTEGERS)
+    form.alike(values, types=FLOATS)
+    if values.dtype != form.writes[0].dtype:
+        form.fail(f"sums values of the gradient's type, {form.writes[0].dtype}")
+
+
+def follow(track: Track) -> None:
+    """The gradients of every message that has come whole, values and indices alike, each once."""
+    messages: list[int] = []
+    for low, high, (value, index) in together([track.read(0), track.read(1)]):
+        if (value.kind, index.kind) != (VALUES, INDICES) or value[1:] != index[1:]:
+            track.fail(f"decodes the values and the indices of one message, and finds {value.kind} and {index.kind}")
+        message = int(value.key)
+        if (value.shift, high - low) != (-low, track.message(message).values):
+            track.fail("decodes a part of a message")
+        track.received(message)
+        messages.append(message)
+    target = track.held(0)
+    length = target[-1].stop
+    sums: list[Parts] = []
+    for message in messages:
+        gradient = track.message(message).gradient
+        if gradient[-1].stop != length:
+            track.fail("decodes a message of other gradients than those that it writes")
+        sums.append([_sparse(part) for part in gradient])
+    track.put(0, track.sum(sums))
+
+
+def _sparse(part: Part) -> Part:
+    key = part.content.key._replace(sparse=True)
+    return part._replace(content=Content(GRADIENT, key, part.content.shift))
+
+
+def moved(form: Form) -> int:
+    """Clears the gradient, reads the message, and reads and writes an element for each of its values."""
+    return whole_passes(form) + 2 * form.reads[0].bytes

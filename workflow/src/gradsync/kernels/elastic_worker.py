@@ -1,0 +1,40 @@
+"""The worker's half of an elastic exchange: w <- w - lr (g + rho (w - c)) (EASGD, SC17 paper Eq. 1)."""
+
+from __future__ import annotations
+
+from gradsync.content import CENTRE, PARAMETER, Part, Parts
+from gradsync.kernels import Array, Form, Track
+
+
+def compute(reads: list[Array], writes: list[Array], *, lr: float, rho: float) -> None:
+    """reads: gradient, centre; writes: parameter."""
+    gradient, centre = reads
+    (parameter,) = writes
+    parameter -= (gradient + (parameter - centre) * rho) * lr
+
+
+def refuse(form: Form) -> None:
+    """Equal ranges."""
+    form.counts(2, 1)
+    form.alike(*form.reads, *form.writes)
+
+
+def follow(track: Track) -> None:
+    """A new version of the parameters; both sides must have seen the same pair, before either changed it."""
+    gradient, centre, parameter = track.read(0), track.read(1), track.held(0)
+    new: Parts = []
+    for low, high, found, (own, other) in track.gradients(gradient, parameter, centre):
+        if (own.kind, other.kind) != (PARAMETER, CENTRE) or own.shift != other.shift:
+            track.fail(f"pulls parameters to the centre, element by element, and finds {own.kind} and {other.kind}")
+        origin = low + (own.shift or 0)
+        track.exchanged("worker", origin, origin + high - low, own, other)
+        rates = tuple(sorted(track.op.arguments.items()))
+        version = track.version(track.op.kernel, rates, found, own.key, other.key)
+        track.applied(low, high, origin, found, own, version)
+        new.append(Part(low, high, own._replace(key=version)))
+    track.put(0, new)
+
+
+def moved(form: Form) -> int:
+    """Reads gradient, centre and parameter, writes the parameter."""
+    return sum(each.bytes for each in form.reads) + 2 * form.writes[0].bytes

@@ -1,0 +1,56 @@
+"""Euclidean norms: of all gradients for clipping; of the layers for LARS and LAMB, split over ranks."""
+
+from __future__ import annotations
+
+from gradsync.content import GRADIENT, NORM, Content, Part, Parts, together
+from gradsync.kernels import FLOATS, Array, Form, Track
+from gradsync.plan import DTYPE_BYTES
+
+
+def compute(reads: list[Array], writes: list[Array]) -> None:
+    """writes[0][i] = norm of reads[i]."""
+    for i, array in enumerate(reads):
+        writes[0][i] = (array * array).sum() ** 0.5
+
+
+def refuse(form: Form) -> None:
+    """An element for each range."""
+    form.counts(max(1, len(form.reads)), 1)
+    for each in (*form.reads, *form.writes):
+        form.alike(each, types=FLOATS)
+    form.long(form.writes[0], len(form.reads))
+    widest = max((each.dtype for each in form.reads), key=DTYPE_BYTES.__getitem__)
+    if form.writes[0].dtype != (widest if DTYPE_BYTES[widest] >= 4 else "float32"):
+        form.fail(f"of {widest} is not a {form.writes[0].dtype}: digits, or large norms, would be lost")
+
+
+def follow(track: Track) -> None:
+    """Norms of just these elements of just these versions or sums."""
+    norms = [Part(i, i + 1, Content(NORM, described(track, i))) for i in range(len(track.op.reads))]
+    track.put(0, norms)
+
+
+def described(track: Track, number: int) -> tuple[object, ...]:
+    """Of which elements of what the norm of an operand is."""
+    if track.op.requires:
+        # raises unless gradients are what is required of them; nothing is applied
+        parts = track.read(number)
+        if parts and parts[0].content.kind == GRADIENT:
+            list(track.gradients(parts))
+    return elements(track.read(number))
+
+
+def elements(parts: Parts) -> tuple[object, ...]:
+    """(first, one past the last, kind, which) of each run of elements."""
+    found: list[tuple[int, int, str, object]] = []
+    for low, high, (content,) in together([parts]):
+        start = low + (content.shift or 0)
+        if found and found[-1][1:] == (start, content.kind, content.key):
+            start = found.pop()[0]
+        found.append((start, start + high - low, content.kind, content.key))
+    return tuple(found)
+
+
+def moved(form: Form) -> int:
+    """Reads everything once."""
+    return sum(each.bytes for each in form.reads)

@@ -1,0 +1,62 @@
+"""SGD of gradients that were multiplied by a loss scale; a step that is not finite is skipped (torch's GradScaler)."""
+
+from __future__ import annotations
+
+from gradsync.content import SCALER, Part
+from gradsync.kernels import Array, Form, Track, _update, sgd
+
+KEEPS = ("momentum", "scaler")
+SCALER_ELEMENTS = 3  # loss scale, good steps in a row, skipped steps
+
+
+def compute(
+    reads: list[Array],
+    writes: list[Array],
+    *,
+    lr: float,
+    momentum: float = 0.0,
+    scale: float = 1.0,
+    clip: float = 0.0,
+    growth_interval: float = 2000.0,
+) -> None:
+    """reads: gradient[, its norm]; writes: parameter[, momentum], scaler. As torch's GradScaler: a skipped step halves
+    the loss scale, `growth_interval` good ones double it. All ranks hold the same sum: all skip.
+
+    `clip` is of the gradient without the loss scale; the norm that is read is of the one with it.
+    """
+    gradient, scaler = reads[0], writes[-1]
+    if float(abs(gradient).max()) < float("inf"):  # false for NaN
+        rates = {"lr": lr, "momentum": momentum, "scale": scale / float(scaler[0]), "clip": clip}
+        sgd.compute(reads, writes[:-1], **rates)
+        scaler[1] += 1
+        if scaler[1] >= growth_interval:
+            scaler[0] *= 2
+            scaler[1] = 0
+    else:
+        scaler[0] *= 0.5
+        scaler[1] = 0
+        scaler[2] += 1
+
+
+def refuse(form: Form) -> None:
+    """As SGD; and the scaler. All of the gradient, since every rank must skip the same steps."""
+    _update.refuse(form, beside=1)
+    form.long(form.writes[-1], SCALER_ELEMENTS)
+    if form.writes[-1].role != "scaler" or form.reads[0].ref[1:] != (0, form.plan.tensors[-1].stop, False):
+        form.fail("updates all parameters at once, and a scaler")
+
+
+def follow(track: Track) -> None:
+    """As SGD; what comes out depends on the scaler, and the scaler on the gradients."""
+    number = len(track.op.writes) - 1
+    (scaler,) = (part.content for part in track.held(number))
+    if scaler.kind != SCALER:
+        track.fail(f"needs the scaler and finds {scaler.kind}")
+    version = track.version("scaler", scaler.key, tuple(track.read(0)))
+    _update.follow(track, scaler)
+    track.put(number, [Part(0, SCALER_ELEMENTS, scaler._replace(key=version))])
+
+
+def moved(form: Form) -> int:
+    """As SGD, after a look at the gradient."""
+    return form.reads[0].bytes + sgd.moved(form)
