@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import signal
+import time
 import traceback
 from typing import Any
 
@@ -26,7 +27,7 @@ from gradsync.measure import collectives_speed
 from gradsync.oracle import evaluate
 from gradsync.peers import Peer
 from gradsync.plan import Buffer, Collective, Plan, Ref, Role
-from gradsync.runtime import transfers
+from gradsync.runtime import group, transfers
 from gradsync.runtime.compute import ModelCompute, bind, bind_statistics, oracle_gradient
 from gradsync.runtime.ddp import StockDDP
 from gradsync.runtime.devices import pick
@@ -451,6 +452,24 @@ def _die(plan: Plan, rank: int) -> None:
         pull(turn, step)
 
     executor.run(10_000, compute)
+
+
+def limits(rank: int, ranks: int) -> tuple[float, str]:
+    """A rank that is late for a meeting is waited for, one that is late for a message is not: (seconds, words)."""
+    group.MESSAGE_SECONDS = 1.0
+    groups, plan = Groups(), tiny.synchronous(ranks)
+    executor = Executor(plan, rank, groups)
+    late = 3.0 * (rank == 1)
+    time.sleep(late)
+    began = time.monotonic()
+    dist.barrier()
+    met = time.monotonic() - began
+    time.sleep(late)
+    try:
+        executor.run(1, _compute(executor, tiny.pull))
+    except RunError as error:
+        return met, str(error)
+    return met, ""
 
 
 # A cluster

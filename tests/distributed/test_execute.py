@@ -167,6 +167,14 @@ def _command(pid):
         return ""
 
 
+def test_a_late_rank_is_waited_for_at_meetings_and_not_in_messages(on_ranks):
+    """Messages have a limit of a second there, and rank 1 is three seconds late for both."""
+    (waited, said), (_, other) = on_ranks("limits", 2)
+    assert waited > 2
+    assert re.search(r"rank 0, turn 0, collective 'message0', lane 'network': .*[Tt]imed out", said)
+    assert other  # it finds rank 0 gone
+
+
 def test_a_refused_port_is_an_error_that_names_rank_and_address(monkeypatch):
     for name, value in {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}.items():
         monkeypatch.setenv(name, value)

@@ -151,6 +151,10 @@ def test_ranks_of_another_launcher_say_it_too(tmp_path):
             "rank 3: another rank is gone: NCCL error",
         ),
         (RuntimeError("[gloo/transport/tcp/pair.cc:1] Connection closed"), "rank 3: another rank is gone: .gloo"),
+        (
+            RuntimeError("[gloo/unbound_buffer.cc:81] Timed out waiting 1000ms for recv operation to complete"),
+            "rank 3: another rank is there and does nothing, or is slower than the limit: .gloo",
+        ),
         (torch.AcceleratorError("CUDA error: an illegal memory access\nmore"), "rank 3: the GPU failed: CUDA error"),
     ],
 )

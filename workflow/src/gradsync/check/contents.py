@@ -253,7 +253,9 @@ class Run:
         for rank, numbers in self.owners(tokens).items():
             for number in numbers:
                 seen = self.seen[rank, number]
-                parts: dict[str, Hashable] = {"parameters": (tuple(seen.parameters.starts), tuple(seen.parameters.contents))}
+                parts: dict[str, Hashable] = {
+                    "parameters": (tuple(seen.parameters.starts), tuple(seen.parameters.contents))
+                }
                 if number % self.plan.role_of[rank].passes == 0:  # in a later pass of a turn they are the rank's own
                     parts["statistics"] = seen.statistics
                 for kind, found in parts.items():
@@ -346,11 +348,11 @@ class Run:
                 ref = ops[rank].writes[i]
                 if ref not in taken:
                     taken[ref] = self._taken(ref, ref.start, whole, rank, ops[rank])
-                parts = taken[ref]
+                held = taken[ref]
                 if op.kind == "reduce_scatter":
                     outside = [Part(a, b, UNSET) for a, b in ((0, start), (stop, length)) if b > a]
-                    parts = sorted([*cut(parts, start, stop), *outside])
-                self.covers[rank][ref.buffer].write(ref.start, parts)
+                    held = sorted([*cut(held, start, stop), *outside])
+                self.covers[rank][ref.buffer].write(ref.start, held)
 
     # Shared memory
 

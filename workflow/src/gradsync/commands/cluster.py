@@ -11,7 +11,6 @@ from typing import Any
 from gradsync.errors import InputError
 
 NAME = r"[A-Za-z0-9][A-Za-z0-9._-]*"
-LONGEST_SWEEP = 1800.0  # seconds that ranks of no team wait for those that measure
 # On processors full-size images take minutes an iteration: (size, samples a rank); None: the model's own size.
 ON_PROCESSORS: dict[str, tuple[int | None, int]] = {
     "lenet5": (None, 32),
@@ -153,7 +152,7 @@ def _measure_as_rank(request: Any, folder: Path) -> list[Path] | None:
     from gradsync.measure import cluster
     from gradsync.runtime.group import process_group
 
-    with process_group(device=request.device, wait_seconds=LONGEST_SWEEP) as (rank, _):
+    with process_group(device=request.device) as (rank, _):
         if rank == 0:
             _prepare(folder)
         files = cluster.measure(request, folder)

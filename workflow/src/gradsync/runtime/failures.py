@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import re
 import sys
 from collections.abc import Callable
 
@@ -11,6 +12,8 @@ import torch
 import torch.distributed as dist
 
 from gradsync.errors import RunError
+
+LATE = re.compile(r"timed? ?out", re.IGNORECASE)
 
 
 def told(error: BaseException, rank: int) -> RunError | None:
@@ -20,6 +23,11 @@ def told(error: BaseException, rank: int) -> RunError | None:
     reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
     if isinstance(error, torch.OutOfMemoryError):
         return RunError(f"rank {rank}: the GPU's memory is full: {reason}: take a smaller batch, or fewer contenders")
+    if LATE.search(str(error)):
+        return RunError(
+            f"rank {rank}: another rank is there and does nothing, or is slower than the limit: {reason}: look what it "
+            "does (py-spy dump), and at what else runs there"
+        )
     if isinstance(error, dist.DistBackendError) or any(word in str(error).lower() for word in ("gloo", "nccl")):
         return RunError(f"rank {rank}: another rank is gone: {reason}")
     if isinstance(error, torch.AcceleratorError):

@@ -31,36 +31,35 @@ from gradsync.runtime.failures import leave_at_once, told
 from gradsync.runtime.launch import BAD_INPUT, VARIABLES
 from gradsync.runtime.links import watched
 
-# On GPUs ranks meet at the end of every block, where rank 0 may have test samples to label first: NCCL's own default.
-QUEUED_TIMEOUT_SECONDS = 600.0
+# How long ranks wait for one another. One that has died is noticed at once, whatever the limit: these are for one that
+# is there and does nothing.
+RENDEZVOUS_SECONDS = 120.0  # all ranks must have come by then
+MESSAGE_SECONDS = 600.0  # for a message of a lane, channel or stock DDP: NCCL's own default
+CONTROL_SECONDS = 6 * 3600.0  # for what one rank does for all: oracle, test samples, one rank alone, checkpoint
 
 
 @contextmanager
-def process_group(
-    timeout_seconds: float = 120.0, device: str = devices.CPU, *, wait_seconds: float | None = None
-) -> Iterator[tuple[int, int]]:
+def process_group(timeout_seconds: float = RENDEZVOUS_SECONDS, device: str = devices.CPU) -> Iterator[tuple[int, int]]:
     """Join the others over Gloo, each with a device of its own; gives (rank, ranks) and leaves the group at the end.
 
-    `timeout_seconds` is for the rendezvous; `wait_seconds` is the longest that a rank waits in the group for the others
-    (None: `timeout_seconds`, or longer where work is queued on GPUs).
+    `timeout_seconds` is for the rendezvous. In the default group, over which ranks agree and meet, a rank waits
+    `CONTROL_SECONDS` at most; it carries no gradients, which go over groups of `own_group`.
 
     Raises InputError for a bad environment or a rank without a GPU where `device` is cuda, and RunError where the
     others can't be reached in time. On a testbed, a link that is cut meanwhile ends the process.
     """
-    with watched(), _joined(timeout_seconds, device, wait_seconds) as place:
+    with watched(), _joined(timeout_seconds, device) as place:
         yield place
 
 
 @contextmanager
-def _joined(timeout_seconds: float, device: str, wait_seconds: float | None) -> Iterator[tuple[int, int]]:
+def _joined(timeout_seconds: float, device: str) -> Iterator[tuple[int, int]]:
     try:
         rank, ranks, port = (int(os.environ[name]) for name in ("RANK", "WORLD_SIZE", "MASTER_PORT"))
         host = os.environ["MASTER_ADDR"]
     except (KeyError, ValueError) as error:
         raise InputError(f"rendezvous: {error}: ranks need {', '.join(VARIABLES)} in their environment") from None
     listen = os.environ.get("GRADSYNC_LISTEN_FD") if rank == 0 else None
-    if wait_seconds is None:
-        wait_seconds = timeout_seconds if device == devices.CPU else QUEUED_TIMEOUT_SECONDS
     try:
         store = dist.TCPStore(
             host,
@@ -75,7 +74,7 @@ def _joined(timeout_seconds: float, device: str, wait_seconds: float | None) -> 
             store=store,
             rank=rank,
             world_size=ranks,
-            timeout=timedelta(seconds=wait_seconds),
+            timeout=timedelta(seconds=CONTROL_SECONDS),
         )
     except (RuntimeError, dist.DistError) as error:
         reason = str(error).splitlines()[0]
@@ -128,25 +127,30 @@ def _refuse_devices(kind: str) -> None:
 def own_group(device: Device, ranks: Sequence[int] | None = None, rail: int = 0, lane: int = 0) -> dist.ProcessGroup:
     """A group of `ranks` (None: all) over the backend of `device`, with connections of its own. Collective over all.
 
-    `lane`: on a testbed, whose share of the links they have.
+    A rank waits in it for `MESSAGE_SECONDS` at most. `lane`: on a testbed, whose share of the links they have.
 
     Raises InputError where a testbed has no switch that joins them on that rail.
     """
     members = None if ranks is None else list(ranks)
-    known = fabric()
+    known, limit = fabric(), timedelta(seconds=MESSAGE_SECONDS)
     if known is None:
-        group = dist.new_group(members, backend=device.backend)
+        group = dist.new_group(members, timeout=limit, backend=device.backend)
     else:
         everyone = tuple(range(dist.get_world_size()) if ranks is None else ranks)
         if len(everyone) > 1 and everyone not in known.parts(everyone, rail):
             raise InputError(_apart(everyone))
         with known.on(rail, lane):
-            group = dist.new_group(members, backend=device.backend)
+            group = dist.new_group(members, timeout=limit, backend=device.backend)
     if device.queued:  # NCCL connects with the first message, which shall be none that is timed
         if dist.get_rank(group) >= 0:
             dist.all_reduce(torch.zeros(1, device=device.torch_device), group=group)
         settle(device)
     return group
+
+
+def control_group(ranks: Sequence[int]) -> dist.ProcessGroup:
+    """A group of some ranks over Gloo in which they meet, as all of them do in the default one. Collective over all."""
+    return dist.new_group(list(ranks), timeout=timedelta(seconds=CONTROL_SECONDS), backend="gloo")
 
 
 def settle(device: Device, control: dist.ProcessGroup | None = None) -> None:
@@ -220,12 +224,12 @@ class Groups:
             self.queues[lane] = self.device.queue()
         return self.queues[lane]
 
-    def stock(self) -> dist.ProcessGroup | None:
-        """What all stock DDP of a launch sends over; None: the default group. Collective over all ranks.
+    def stock(self) -> dist.ProcessGroup:
+        """What all stock DDP of a launch sends over. Collective over all ranks.
 
         Raises InputError on a testbed without a switch that joins all ranks.
         """
-        if (self.device.queued or fabric() is not None) and self._stock is None:
+        if self._stock is None:
             self._stock = own_group(self.device)
         return self._stock
 

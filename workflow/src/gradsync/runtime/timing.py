@@ -19,7 +19,7 @@ import torch.distributed as dist
 from gradsync.plan import Buffer, Collective, Plan, Ref, Role
 from gradsync.runtime.devices import PROCESSOR, Device
 from gradsync.runtime.execute import Executor
-from gradsync.runtime.group import Groups, own_group, settle
+from gradsync.runtime.group import Groups, control_group, own_group, settle
 from gradsync.schedules import DEFAULT_LANE
 
 WARM_UP = 3
@@ -48,7 +48,7 @@ def all_reduce_seconds(
     """
     if teams is None:
         return _among(sizes, repeats, seconds_a_size, device, own_group(device), None)
-    groups = [(team, own_group(device, team), dist.new_group(list(team), backend="gloo")) for team in teams]
+    groups = [(team, own_group(device, team), control_group(team)) for team in teams]
     for team, group, control in groups:
         if dist.get_rank() in team:
             found = _among(sizes, repeats, seconds_a_size, device, group, control)

@@ -251,9 +251,11 @@ class _Launch:
                 self._block(contender, seed, first, turns)
                 ends_epoch = (first + turns) // an_epoch > first // an_epoch
                 trains = not isinstance(contender, NoCommunication | OneRank)
-                if self.rank == 0 and ends_epoch and trains and loaded.test is not None:
-                    reached = data.accuracy(contender.model, loaded.test, spec=self.spec)
-                    self.progress.records[contender.name].accuracy.append((seed, first + turns - 1, reached))
+                if ends_epoch and trains and loaded.test is not None:
+                    if self.rank == 0:
+                        reached = data.accuracy(contender.model, loaded.test, spec=self.spec)
+                        self.progress.records[contender.name].accuracy.append((seed, first + turns - 1, reached))
+                    dist.barrier()  # the others wait here, where they may, and not in their next message
             self.progress.done = first + turns
             if time.monotonic() - said > 1 or total - self.progress.done < 2:
                 said = time.monotonic()
