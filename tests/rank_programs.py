@@ -5,6 +5,7 @@ One launch runs many cases, since starting a rank takes seconds.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import os
 import signal
@@ -19,6 +20,7 @@ import torch.distributed as dist
 import real_models as real
 import small_model
 import tiny_plans as tiny
+from changed_plans import bases
 from gradsync import collectives, schedules
 from gradsync.collectives import NATIVE
 from gradsync.errors import InputError, RunError
@@ -26,20 +28,24 @@ from gradsync.lowering import lowered
 from gradsync.measure import collectives_speed
 from gradsync.oracle import evaluate
 from gradsync.peers import Peer
-from gradsync.plan import Buffer, Collective, Plan, Ref, Role
+from gradsync.plan import PASSING, Buffer, Collective, Plan, Ref, Role
 from gradsync.runtime import group, transfers
-from gradsync.runtime.compute import ModelCompute, bind, bind_statistics, oracle_gradient
+from gradsync.runtime.compute import Forward, ModelCompute, bind, bind_statistics, oracle_gradient
+from gradsync.runtime.contenders import Planned
 from gradsync.runtime.ddp import StockDDP
 from gradsync.runtime.devices import pick
 from gradsync.runtime.enqueue import prepare
-from gradsync.runtime.execute import Executor
+from gradsync.runtime.execute import Executor, Pool
 from gradsync.runtime.group import Groups
+from gradsync.runtime.replay import Replayed
 from gradsync.runtime.step import Step
 from gradsync.runtime.timing import all_reduce_seconds
 from gradsync.trace import Trace
 from queued_device import QueuedProcessor
+from tiny_workloads import workload
 
 TINY_TURNS = 5
+RESUMED_TURNS = 7
 COMPOSED_RANKS = 4  # that every collective can serve, on two levels where it has levels
 HAMMER_TURNS, HAMMER_ELEMENTS = 200, 20_000
 
@@ -422,6 +428,49 @@ def ring_benchmark(rank: int, ranks: int) -> tuple[list[dict[str, Any]], str]:
     finally:
         transfers.Transfers.run = carry
     return rows, ""
+
+
+# Checkpoints
+
+
+def resumed(rank: int, ranks: int) -> dict[str, tuple[dict[str, np.ndarray], dict[str, np.ndarray], list[str]]]:
+    """Plan -> (buffers that last after turns without a break, after a checkpoint in between, those saved for all)."""
+    plans = {
+        "alike": bases.with_momentum(tiny.synchronous(ranks)),
+        "sharded": bases.sharded_model(ranks),
+        "sparse": bases.with_momentum(tiny.sparse(ranks)),
+        "elastic": tiny.easgd_round_robin(ranks - 1),
+    }
+    found = {}
+    for name, plan in plans.items():
+        groups = Groups()
+        whole = _planned(plan, rank, groups)
+        whole.run(RESUMED_TURNS)
+        broken = _planned(plan, rank, groups)
+        broken.run(RESUMED_TURNS // 2)
+        alike, own = copy.deepcopy(broken.state())
+        told = [alike]
+        dist.broadcast_object_list(told, 0)  # as a checkpoint: rank 0's for all
+        again = _planned(plan, rank, groups)
+        again.restore(told[0], own)
+        again.run(RESUMED_TURNS - RESUMED_TURNS // 2)
+        kept = [buffer.name for buffer in plan.buffers if buffer.role not in PASSING]
+        ended = [{key: each.executor.buffers[key].numpy().copy() for key in kept} for each in (whole, again)]
+        found[name] = ended[0], ended[1], [key for key in alike if key in kept]
+        groups.close()
+    return found
+
+
+def _planned(plan: Plan, rank: int, groups: Groups) -> Planned:
+    sizes = [4 * (tensor.stop - tensor.start) for tensor in plan.tensors]
+    model = Replayed(workload(sizes, [0.0] * len(sizes)), pace=0.0)
+    forward = Forward(model, lambda loss, labels: loss, rank)
+
+    def sample(number: int) -> tuple[torch.Tensor, torch.Tensor]:
+        images = torch.from_numpy(np.random.default_rng((rank, number)).normal(size=5))
+        return images, torch.zeros(1)
+
+    return Planned(plan, forward, sample, groups, Pool())
 
 
 # Failures

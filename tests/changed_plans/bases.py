@@ -9,7 +9,7 @@ from gradsync.costs import Linear
 from gradsync.costs.contention import Contended
 from gradsync.errors import InputError
 from gradsync.lowering import lowered
-from gradsync.plan import Buffer, Local, Operation, Plan, Recv, RecvAny, Ref, Repeat, Reply, Role, Send, Tensor
+from gradsync.plan import Buffer, Local, Need, Operation, Plan, Recv, RecvAny, Ref, Repeat, Reply, Role, Send, Tensor
 from gradsync.schemes import Scheme, plan
 from gradsync.workload import Workload
 from tiny_plans import (
@@ -186,6 +186,36 @@ def sparse_by_layer(ranks: int, k: int = 2) -> Plan:
     return dataclasses.replace(whole, name="sparse by layer", buffers=longer, roles=(role,))
 
 
+def with_momentum(plan: Plan) -> Plan:
+    """The plan with momentum in every update, of the elements that it updates."""
+    roles = []
+    for role in plan.roles:
+        body = [
+            dataclasses.replace(
+                op,
+                arguments={**op.arguments, "momentum": 0.5},
+                writes=(*op.writes, op.writes[0]._replace(buffer="momentum")),
+            )
+            if isinstance(op, Local) and op.kernel == "sgd"
+            else op
+            for op in role.body
+        ]
+        roles.append(dataclasses.replace(role, body=tuple(body)))
+    momentum = Buffer("momentum", plan.tensors[-1].stop, "float64", role="momentum")
+    return dataclasses.replace(plan, buffers=(*plan.buffers, momentum), roles=tuple(roles))
+
+
+def sharded_model(ranks: int) -> Plan:
+    """`sharded` with momentum, where forward waits for the whole model."""
+    plan = with_momentum(sharded(ranks))
+    (role,) = plan.roles
+    needs = [op for op in role.body if isinstance(op, Need)]
+    last = tuple(name for op in needs for name in op.after_previous)
+    whole = Need(name="forward", reads=(Ref("parameter", 0, plan.tensors[-1].stop),), after_previous=last)
+    body = (whole, *(op for op in role.body if not isinstance(op, Need)))
+    return dataclasses.replace(plan, name="sharded model", roles=(dataclasses.replace(role, body=body),))
+
+
 def bases() -> dict[str, Callable[[], Plan]]:
     """Name -> what makes the plan."""
     statistics = _load(statistics=3)
@@ -212,6 +242,8 @@ def bases() -> dict[str, Callable[[], Plan]]:
         "split norms": lambda: split_norms(2),
         "sharded 2": lambda: sharded(2),
         "sharded 4": lambda: sharded(4),
+        "sharded model 3": lambda: sharded_model(3),
+        "sparse with momentum": lambda: with_momentum(sparse(2)),
         "exchange": exchange,
         "two channels": two_channels,
         "served": served_on_its_own_lane,

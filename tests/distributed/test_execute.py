@@ -167,6 +167,19 @@ def _command(pid):
         return ""
 
 
+def test_state_of_each_rank_resumes_bit_for_bit(on_ranks):
+    """Sharded momentum, residuals, and parameters of each worker: what ranks don't hold alike, each saves for itself."""
+    saved_for_all = {"alike": ["parameter", "momentum"], "sharded": [], "sparse": [], "elastic": []}
+    for rank, found in enumerate(on_ranks("resumed", 3)):
+        for name, (whole, again, alike) in found.items():
+            assert alike == saved_for_all[name]
+            for key, values in whole.items():
+                assert (values == again[key]).all(), (rank, name, key)
+            assert any(np.abs(values).max() > 1e-3 for values in whole.values())
+    ends = [found["sparse"][0]["residual"] for found in on_ranks("resumed", 3)]
+    assert (ends[0] != ends[1]).any()  # they do differ
+
+
 def test_a_late_rank_is_waited_for_at_meetings_and_not_in_messages(on_ranks):
     """Messages have a limit of a second there, and rank 1 is three seconds late for both."""
     (waited, said), (_, other) = on_ranks("limits", 2)
