@@ -168,7 +168,7 @@ def _command(pid):
 
 
 def test_state_of_each_rank_resumes_bit_for_bit(on_ranks):
-    """Sharded momentum, residuals, and parameters of each worker: what ranks don't hold alike, each saves for itself."""
+    """Sharded momentum, residuals, each worker's parameters: what ranks don't hold alike, each saves for itself."""
     saved_for_all = {"alike": ["parameter", "momentum"], "sharded": [], "sparse": [], "elastic": []}
     for rank, found in enumerate(on_ranks("resumed", 3)):
         for name, (whole, again, alike) in found.items():

@@ -67,6 +67,36 @@ def test_a_late_wait_is_made_up_for_by_the_next():
     assert time.perf_counter() - before >= 0.05  # 0.14 of waits from the start, of which 0.05 had passed
 
 
+class Time:
+    """A clock that goes on only where somebody works or sleeps, and wakes everybody a millisecond late."""
+
+    def __init__(self):
+        self.now = 100.0
+
+    def perf_counter(self):
+        return self.now
+
+    def sleep(self, seconds):
+        self.now += seconds + 0.001
+
+
+def test_host_time_that_waits_hide_is_told(monkeypatch):
+    """Three waits of 10 ms; what the host does before them takes 2, 4 and 30 ms, of which the last wait hides 9."""
+    clock = Time()
+    monkeypatch.setattr(replay, "time", clock)
+    model = Replayed(workload())
+    model.clock.start()
+    for work in (0.002, 0.004, 0.030):
+        clock.now += work
+        model.clock.wait(0.010)
+    # a wait that begins a millisecond late is that much shorter; what the third could hide is what was left of it
+    assert model.absorbed_seconds() == pytest.approx(0.002 + 0.004 + 0.009)
+    assert model.absorbed_seconds() == 0
+    model.clock.start()
+    model.clock.wait(0.0)
+    assert model.absorbed_seconds() == 0
+
+
 def test_forward_waits_layer_by_layer_where_the_workload_knows_how_long():
     layers = tuple(layer.model_copy(update={"forward_seconds": 0.01}) for layer in workload().layers)
     assert Replayed(workload(layers=layers)).forward_seconds == [0.01] * 3

@@ -37,6 +37,7 @@ class Record:
     accuracy: list[tuple[int, int, float]] = field(default_factory=list)  # (seed, turn, test accuracy after it)
     exposed: list[float] = field(default_factory=list)  # communication seconds of a turn, not hidden
     computation: list[float] = field(default_factory=list)  # computation seconds of a turn
+    absorbed: list[float] = field(default_factory=list)  # host seconds of a turn that replayed waits hid, by block
 
     def block(self, seed: int, first: int, losses: list[float], ends: list[float], trace: Trace | None = None) -> None:
         """Take a block that began with turn `first`; `trace`: rank 0's of a plan, on the clock of `ends`."""

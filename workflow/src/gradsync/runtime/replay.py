@@ -7,6 +7,10 @@ is lost, or summed twice, shows.
 
     loss = sum_j (w_j - s)^2 / 2,  s = mean of the rank's samples;  gradient = w - s
 
+What a rank's processor does between two waits (hooks, copies, launching messages) is hidden by the next wait: as on a
+GPU, whose host runs ahead, and not as on a processor that computes. `Replayed.absorbed_seconds` tells how much that was,
+as it would make plans of many messages look better than they are on processors.
+
 Differs: the value that is returned as the loss sums the first element of each tensor alone, which costs nothing.
 """
 
@@ -27,18 +31,24 @@ PREFIX = "replay:"
 
 
 class _Clock:
-    """Waits follow one another without a gap: what a wait was late, the next makes up for."""
+    """Waits follow one another without a gap: what a wait was late, the next makes up for.
+
+    `absorbed`: seconds between two waits that the second one hid.
+    """
 
     def __init__(self) -> None:
-        self.until = 0.0
+        self.until = self.woken = self.absorbed = 0.0
 
     def start(self) -> None:
-        self.until = time.perf_counter()
+        self.until = self.woken = time.perf_counter()
 
     def wait(self, seconds: float) -> None:
         self.until += seconds
-        if (left := self.until - time.perf_counter()) > 0:
+        now = time.perf_counter()
+        self.absorbed += max(0.0, min(now, self.until) - self.woken)
+        if (left := self.until - now) > 0:
             time.sleep(left)
+        self.woken = time.perf_counter()
 
 
 class _Memory(dict[int, torch.Tensor]):
@@ -112,6 +122,11 @@ class Replayed(nn.Module):
                     module.add_module(part, nn.Module())
                 module = module.get_submodule(part)
             module.register_parameter(name, nn.Parameter(torch.zeros(int(layer.parameters))))
+
+    def absorbed_seconds(self) -> float:
+        """Host time that waits have hidden since it was asked last."""
+        absorbed, self.clock.absorbed = self.clock.absorbed, 0.0
+        return absorbed
 
     @staticmethod
     def _even(workload: Workload) -> list[float]:

@@ -276,6 +276,8 @@ class _Launch:
         record = self.progress.records.setdefault(contender.name, Record())
         trace = contender.trace() if isinstance(contender, Planned) else None
         record.block(seed, first, contender.losses[seen:], ends, trace)
+        if isinstance(contender.model, replay.Replayed):
+            record.absorbed.append(contender.model.absorbed_seconds() / turns)
 
     def _checkpoint(self, contenders: list[Contender]) -> None:
         states = {contender.name: contender.state() for contender in contenders}
@@ -367,6 +369,8 @@ class _Launch:
         if record.exposed and name != NO_COMMUNICATION:
             summary["exposed_communication_seconds"] = float(np.median(record.exposed))
             summary["busy_computation_seconds"] = float(np.median(record.computation))
+        if record.absorbed:
+            summary["absorbed_host_seconds"] = float(np.median(record.absorbed))
         summary |= {"pairs": float(len(record.blocks)), "seeds": float(len(options.seeds))}
         last = {seed: accuracy for seed, _, accuracy in record.accuracy}
         if last:

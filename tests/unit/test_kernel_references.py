@@ -1,0 +1,187 @@
+"""Every kernel against a reference of its own: torch's optimizers, or its formula element by element.
+
+The oracle and the executor share a kernel's meaning, so that neither of them could find a wrong one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+
+from gradsync.kernels import KERNELS
+from gradsync.runtime.kernels import EXECUTED
+
+N = 23
+Arrays = list[np.ndarray]
+Case = tuple[Arrays, Arrays, dict[str, float], Arrays]  # reads, writes before, arguments, writes after
+
+
+def drawn(*shape: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng((seed, *shape)).normal(size=shape)
+
+
+def torch_sgd(gradient: np.ndarray, parameter: np.ndarray, velocity: np.ndarray, lr: float, momentum: float) -> Arrays:
+    """A step of torch.optim.SGD that goes on from this velocity."""
+    weights = torch.nn.Parameter(torch.from_numpy(parameter.copy()))
+    optimizer = torch.optim.SGD([weights], lr=lr, momentum=momentum)
+    optimizer.state[weights]["momentum_buffer"] = torch.from_numpy(velocity.copy())
+    weights.grad = torch.from_numpy(gradient)
+    optimizer.step()
+    return [weights.detach().numpy(), optimizer.state[weights]["momentum_buffer"].numpy()]
+
+
+def sgd() -> list[Case]:
+    gradient, parameter, velocity = drawn(N), drawn(N, seed=1), drawn(N, seed=2)
+    rates = {"lr": 0.3, "momentum": 0.9, "scale": 0.25}
+    expected = torch_sgd(gradient * 0.25, parameter, velocity, 0.3, 0.9)
+    norm = np.array([math.sqrt(sum(x * x for x in gradient))])
+    clipped = torch.nn.Parameter(torch.zeros(N, dtype=torch.float64))
+    clipped.grad = torch.from_numpy(gradient * 0.25)
+    torch.nn.utils.clip_grad_norm_([clipped], 0.5)
+    assert clipped.grad is not None
+    cut = torch_sgd(clipped.grad.numpy(), parameter, velocity, 0.3, 0.9)
+    return [
+        ([gradient], [parameter, velocity], rates, expected),
+        ([gradient, norm], [parameter, velocity], {**rates, "clip": 0.5}, cut),
+        (
+            [gradient],
+            [parameter],
+            {"lr": 0.3},
+            [np.array([w - 0.3 * g for w, g in zip(parameter, gradient, strict=True)])],
+        ),
+    ]
+
+
+def sgd_scaled() -> list[Case]:
+    gradient, parameter, velocity = drawn(N), drawn(N, seed=1), drawn(N, seed=2)
+    rates = {"lr": 0.3, "momentum": 0.9, "scale": 0.5, "growth_interval": 2.0}
+    expected = torch_sgd(gradient * 0.5, parameter, velocity, 0.3, 0.9)
+    spoilt = gradient.copy() * 8
+    spoilt[3] = np.inf
+    return [
+        ([gradient * 8], [parameter, velocity, np.array([8.0, 0, 4])], rates, [*expected, np.array([8.0, 1, 4])]),
+        ([gradient * 8], [parameter, velocity, np.array([8.0, 1, 4])], rates, [*expected, np.array([16.0, 0, 4])]),
+        ([spoilt], [parameter, velocity, np.array([8.0, 1, 4])], rates, [parameter, velocity, np.array([4.0, 0, 5])]),
+    ]
+
+
+def cast() -> list[Case]:
+    values = drawn(N)
+    narrow = np.array([np.float32(x) * np.float32(0.5) for x in values], np.float32)
+    return [
+        ([values], [np.zeros(N, np.float32)], {"scale": 0.5}, [narrow]),
+        ([narrow], [np.zeros(N)], {}, [np.array([float(x) for x in narrow])]),
+    ]
+
+
+def add() -> list[Case]:
+    one, other = drawn(N), drawn(N, seed=1)
+    return [
+        ([one], [other], {}, [np.array([x + y for x, y in zip(one, other, strict=True)])]),
+        ([one], [other], {"scale": -0.5}, [np.array([y - 0.5 * x for x, y in zip(one, other, strict=True)])]),
+    ]
+
+
+def copy() -> list[Case]:
+    return [([drawn(N)], [drawn(N, seed=1)], {}, [drawn(N)])]
+
+
+def fill() -> list[Case]:
+    return [
+        ([], [drawn(N), drawn(2)], {}, [np.zeros(N), np.zeros(2)]),
+        ([], [drawn(N)], {"value": -2.5}, [np.array([-2.5] * N)]),
+    ]
+
+
+def join() -> list[Case]:
+    return [([drawn(N)], [drawn(N, seed=1)], {}, [drawn(N, seed=1)])]
+
+
+def encode_topk() -> list[Case]:
+    gradient, residual, k = drawn(N), drawn(N, seed=1), 5
+    whole = [g + r for g, r in zip(gradient, residual, strict=True)]
+    chosen = sorted(range(N), key=lambda i: (-abs(whole[i]), i))[:k]
+    left = np.array([0.0 if i in chosen else whole[i] for i in range(N)])
+    writes = [np.zeros(k), np.zeros(k, np.int64), residual]
+    ties = np.array([2.0, -3.0, 3.0, 0.0, -2.0, 2.0])  # of equal magnitudes the first are taken
+    kept = np.array([0.0, 0.0, 0.0, 0.0, -2.0, 2.0])
+    three = [np.array([-3.0, 3.0, 2.0]), np.array([1, 2, 0]), kept]
+    return [
+        ([gradient], writes, {}, [np.array([whole[i] for i in chosen]), np.array(chosen), left]),
+        ([ties], [np.zeros(3), np.zeros(3, np.int64), np.zeros(6)], {}, three),
+    ]
+
+
+def decode_sum() -> list[Case]:
+    values, indices = drawn(6), np.array([4, 0, 4, 7, 4, 1])
+    expected = [sum(v for v, i in zip(values, indices, strict=True) if i == place) for place in range(9)]
+    return [([values, indices], [drawn(9, seed=1)], {}, [np.array(expected, float)])]
+
+
+def norm() -> list[Case]:
+    parts = [drawn(N), drawn(3, seed=1)]
+    return [(parts, [np.zeros(2)], {}, [np.array([math.sqrt(sum(x * x for x in part)) for part in parts])])]
+
+
+def lars() -> list[Case]:
+    gradient, parameter = drawn(N), drawn(N, seed=1)
+    rates = {"lr": 0.4, "trust": 0.02, "decay": 0.1, "scale": 0.25}
+
+    def length(values: np.ndarray) -> float:
+        return math.sqrt(sum(x * x for x in values))
+
+    norms = np.array([length(parameter), length(gradient)])
+    steepness = length(gradient * 0.25)
+    rate = 0.4 * 0.02 * norms[0] / (steepness + 0.1 * norms[0])
+    expected = np.array([w - rate * (0.25 * g + 0.1 * w) for w, g in zip(parameter, gradient, strict=True)])
+    zero = np.zeros(N)  # a bias that begins at 0 is trained, at the plain rate
+    plain = np.array([-0.4 * 0.25 * g for g in gradient])
+    return [
+        ([gradient, norms], [parameter], rates, [expected]),
+        ([gradient, np.array([0.0, norms[1]])], [zero], rates, [plain]),
+        ([zero, np.array([norms[0], 0.0])], [parameter], rates, [np.array([w * (1 - 0.4 * 0.1) for w in parameter])]),
+    ]
+
+
+def elastic_worker() -> list[Case]:
+    gradient, centre, parameter = drawn(N), drawn(N, seed=1), drawn(N, seed=2)
+    expected = [w - 0.2 * (g + 0.7 * (w - c)) for g, c, w in zip(gradient, centre, parameter, strict=True)]
+    return [([gradient, centre], [parameter], {"lr": 0.2, "rho": 0.7}, [np.array(expected)])]
+
+
+def elastic_centre() -> list[Case]:
+    parameter, centre = drawn(N), drawn(N, seed=1)
+    expected = [c + 0.2 * 0.7 * (w - c) for w, c in zip(parameter, centre, strict=True)]
+    return [([parameter], [centre], {"lr": 0.2, "rho": 0.7}, [np.array(expected)])]
+
+
+REFERENCES: dict[str, Callable[[], list[Case]]] = {
+    reference.__name__: reference
+    for reference in (
+        *(sgd, sgd_scaled, cast, add, copy, fill, join, encode_topk, decode_sum, norm, lars),
+        *(elastic_worker, elastic_centre),
+    )
+}
+
+
+def test_every_kernel_has_a_reference():
+    assert REFERENCES.keys() == KERNELS.keys()
+
+
+@pytest.mark.parametrize("where", ["oracle", "executor"])
+@pytest.mark.parametrize("name", REFERENCES)
+def test_a_kernel_is_its_reference(name, where):
+    for reads, before, arguments, after in REFERENCES[name]():
+        writes = [array.copy() for array in before]
+        if where == "oracle":
+            KERNELS[name].compute([array.copy() for array in reads], writes, **arguments)
+        else:
+            tensors = [torch.from_numpy(array) for array in writes]
+            EXECUTED[name]([torch.from_numpy(array.copy()) for array in reads], tensors, **arguments)
+        for found, expected in zip(writes, after, strict=True):
+            enough = 1e-6 if found.dtype == np.float32 else 1e-12
+            np.testing.assert_allclose(found, expected, rtol=enough, atol=enough)
