@@ -11,6 +11,7 @@ import os
 import signal
 import time
 import traceback
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ import real_models as real
 import small_model
 import tiny_plans as tiny
 from changed_plans import bases
-from gradsync import collectives, schedules
+from gradsync import collectives, schedules, schemes
 from gradsync.collectives import NATIVE
 from gradsync.errors import InputError, RunError
 from gradsync.lowering import lowered
@@ -29,8 +30,8 @@ from gradsync.measure import collectives_speed
 from gradsync.oracle import evaluate
 from gradsync.peers import Peer
 from gradsync.plan import PASSING, Buffer, Collective, Plan, Ref, Role
-from gradsync.runtime import group, transfers
-from gradsync.runtime.compute import Forward, ModelCompute, bind, bind_statistics, oracle_gradient
+from gradsync.runtime import conformance, data, group, models, transfers
+from gradsync.runtime.compute import Forward, ModelCompute, bind, bind_statistics, oracle_gradient, statistics
 from gradsync.runtime.contenders import Planned
 from gradsync.runtime.ddp import StockDDP
 from gradsync.runtime.devices import pick
@@ -471,6 +472,52 @@ def _planned(plan: Plan, rank: int, groups: Groups) -> Planned:
         return images, torch.zeros(1)
 
     return Planned(plan, forward, sample, groups, Pool())
+
+
+# Conformance
+
+
+def held_against_the_oracle(rank: int, ranks: int) -> dict[str, Any]:
+    """What is said of a plan in order, and of one that loses something small on one rank; in both types."""
+    found: dict[str, Any] = {}
+    groups = Groups()
+    loaded = data.load("synthetic", model="resnet18", size=16, batch=4, ranks=ranks, seed=0)
+    model = models.build("resnet18", 0)
+    layers = [(name, parameter.numel()) for name, parameter in model.named_parameters()][::-1]
+    load = workload([4 * n for _, n in layers], [1e-3] * len(layers), names=[name for name, _ in layers])
+    load = load.model_copy(update={"statistics": sum(buffer.numel() for buffer in statistics(model))})
+    plan = schemes.plan(schemes.Scheme(name="mgwfbp"), load, real.COST, ranks, lr=0.05, momentum=0.9)
+    kept = conformance.prepare
+    for largest in (conformance.LARGEST_IN_FLOAT64, 0):
+        conformance.LARGEST_IN_FLOAT64 = largest
+        for fault in ("", "parameter", "momentum", "statistics", "other rank's"):
+            held = conformance.Held(loaded, model, models.get("resnet18").loss, 0, rank, groups, 3)
+            conformance.prepare = partial(_losing, fault, kept)
+            try:
+                found[held.name, fault] = held.against_oracle(plan)
+            except RunError as error:
+                found[held.name, fault] = str(error)
+    conformance.prepare = kept
+    groups.close()
+    return found
+
+
+def _losing(fault: str, kept: Any, plan: Plan, rank: int, groups: Groups, **how: Any) -> Executor:
+    """An executor that loses what became of the last bias: on rank 1, or in its parameters on all ranks."""
+    executor = kept(plan, rank, groups, **how)
+    name = fault if fault in executor.buffers else "parameter"
+    run, buffer = executor.run, executor.buffers[name]
+    bias = plan.tensor["fc.bias"]
+    part = buffer[:64] if name == "statistics" else buffer[bias.start : bias.stop]
+
+    def lossy(*arguments: Any, **more: Any) -> None:
+        before = part.clone()
+        run(*arguments, **more)
+        if fault and (rank == 1 or fault == "other rank's"):
+            part.copy_(before)
+
+    executor.run = lossy
+    return executor
 
 
 # Failures

@@ -180,6 +180,22 @@ def test_state_of_each_rank_resumes_bit_for_bit(on_ranks):
     assert (ends[0] != ends[1]).any()  # they do differ
 
 
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_a_lost_bias_does_not_pass_for_rounding(on_ranks, dtype):
+    """Of one rank or all, of parameters, momentum or statistics: each tensor is held to its own change."""
+    found = on_ranks("held_against_the_oracle", 2)[0]
+    whole = found[dtype, ""]
+    assert whole["oracle_dtype"] == dtype
+    assert whole["oracle_difference"] < {"float64": 1e-9, "float32": 1e-5}[dtype]
+    for fault, where in {
+        "parameter": "'fc.bias' of 'parameter' on rank 1",
+        "momentum": "'fc.bias' of 'momentum' on rank 1",
+        "statistics": "'statistics' of 'statistics' on rank 1",
+        "other rank's": "'fc.bias' of 'parameter' on rank 0",
+    }.items():
+        assert f"{where} differs from the oracle's by" in found[dtype, fault], fault
+
+
 def test_a_late_rank_is_waited_for_at_meetings_and_not_in_messages(on_ranks):
     """Messages have a limit of a second there, and rank 1 is three seconds late for both."""
     (waited, said), (_, other) = on_ranks("limits", 2)

@@ -7,7 +7,7 @@ resolved by that order, or by recorded `arrivals` of a real run.
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import ml_dtypes
@@ -29,21 +29,22 @@ def evaluate(
     plan: Plan,
     turns: int,
     gradient: Gradient,
-    initial: Mapping[str, np.ndarray],
+    initial: Mapping[str, np.ndarray] | Sequence[Mapping[str, np.ndarray]],
     *,
     arrivals: Mapping[tuple[int, int, str], int] | None = None,
     dtype: str | None = None,
 ) -> list[dict[str, np.ndarray]]:
     """Buffers of every rank after `turns` turns.
 
-    `initial` gives the first values of buffers by name (copied for each rank; the others begin at zero). `dtype`
-    replaces the floating-point type of all buffers. Raises RunError where the plan is stuck.
+    `initial` gives the first values of buffers by name (copied for each rank; the others begin at zero), for all ranks
+    or for each. `dtype` replaces the floating-point type of all buffers. Raises RunError where the plan is stuck.
     """
     refuse_bytes(plan)
     parameter = plan.holding("parameter") or ""
     shared: dict[str, np.ndarray] = {}
     values: list[dict[str, np.ndarray]] = []
-    for _ in range(plan.ranks):
+    for rank in range(plan.ranks):
+        begin = initial if isinstance(initial, Mapping) else initial[rank]
         mine = {}
         for buffer in plan.buffers:
             kind = array_type(dtype if dtype and buffer.dtype.startswith(("float", "bfloat")) else buffer.dtype)
@@ -51,8 +52,8 @@ def evaluate(
                 mine[buffer.name] = shared[buffer.name]
                 continue
             array = np.zeros(buffer.elements, kind)
-            if buffer.name in initial:
-                array[:] = initial[buffer.name]
+            if buffer.name in begin:
+                array[:] = begin[buffer.name]
             mine[buffer.name] = array
             if buffer.shared:
                 shared[buffer.name] = array
