@@ -8,8 +8,8 @@ is lost, or summed twice, shows.
     loss = sum_j (w_j - s)^2 / 2,  s = mean of the rank's samples;  gradient = w - s
 
 What a rank's processor does between two waits (hooks, copies, launching messages) is hidden by the next wait: as on a
-GPU, whose host runs ahead, and not as on a processor that computes. `Replayed.absorbed_seconds` tells how much that was,
-as it would make plans of many messages look better than they are on processors.
+GPU, whose host runs ahead, and not as on a processor that computes. `Replayed.absorbed_seconds` tells how much that
+was, as it would make plans of many messages look better than they are on processors.
 
 Differs: the value that is returned as the loss sums the first element of each tensor alone, which costs nothing.
 """
