@@ -41,7 +41,7 @@ def simulate(
     network: Network,
     *,
     turns: int | None = None,
-    add_seconds_per_byte: float = 0.0,
+    add_seconds_per_byte: float | None = None,
     interference: Interference | None = None,
     topology: Topology | None = None,
     speeds: Speeds | None = None,

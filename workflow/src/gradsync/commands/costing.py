@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 from contextlib import suppress
+from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -180,3 +181,14 @@ def _number(text: str | None, key: str, value: str) -> float:
         return float(value)
     except ValueError:
         raise InputError(f"--allreduce {text}: {key} must be a number") from None
+
+
+def positive(option: str, text: str, meaning: str, least: float = 0.0) -> float:
+    """The number that an option gives; raises InputError for anything that is none, below `least` or infinite."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = inf
+    if not least <= value < inf:
+        raise InputError(f"{option} {text}: must be a finite number of {meaning}")
+    return value

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from gradsync.commands.costing import Costs, cost_of, costs, scheme_of, speeds_of
+from gradsync.commands.costing import Costs, cost_of, costs, positive, scheme_of, speeds_of
 from gradsync.errors import InputError
 
 
@@ -189,6 +189,8 @@ def simulate(options: argparse.Namespace) -> dict[str, Any]:
         links = {"topology": scheme.network(plan.ranks), "speeds": speeds_of(options.allreduce)}
         if scheme.collective != NATIVE:
             bound = links_lower_bound_seconds(plan, workload, **links)
+    if options.gamma is not None:
+        links["add_seconds_per_byte"] = positive("--gamma", options.gamma, "seconds per byte, not negative")
     trace = simulate(plan, workload, network, turns=options.turns, interference=interference, **links)
     if options.output:
         write_whole(options.output, trace.to_json() + "\n")

@@ -91,7 +91,9 @@ class Bench(NamedTuple):
         scheme = Scheme(name=TENSORS, schedule="wfbp", options=lanes, collective="ps_tensor", topology="switch")
         plan = schemes.plan(scheme, workload, line, self.servers)
         network = alpha_beta.around(line, self.servers)
-        trace = simulate(plan, workload, network, topology=topology, speeds=speeds)
+        # the paper's times have no term for summing, of any of its systems
+        how = {"topology": topology, "speeds": speeds, "add_seconds_per_byte": 0.0}
+        trace = simulate(plan, workload, network, **how)  # type: ignore[arg-type]
         return trace.iteration_seconds(), trace.exposed_communication_seconds()
 
 
