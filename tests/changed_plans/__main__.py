@@ -18,7 +18,6 @@ from changed_plans import bases, judge
 from changed_plans.changes import changed
 from changed_plans.rank_pool import Pool
 
-
 KINDS = (judge.REFUSED, judge.HARMLESS, judge.MISSED)
 
 
