@@ -11,8 +11,8 @@ message.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
@@ -26,13 +26,13 @@ from gradsync.errors import InputError
 from gradsync.interfering import InterferingProgress
 from gradsync.lowering import lowered
 from gradsync.plan import Collective, Local, Plan, Send
-from gradsync.progress import Progress
+from gradsync.progress import Event, Progress
+from gradsync.steady import steady
 from gradsync.topologies import NO_LINK, Speeds, Topology
 from gradsync.trace import Span, Trace
 from gradsync.workload import Workload
 
 MOST_TURNS = 48
-STEADY = 1e-9  # relative change of the period
 
 
 def simulate(
@@ -46,7 +46,9 @@ def simulate(
     topology: Topology | None = None,
     speeds: Speeds | None = None,
 ) -> Trace:
-    """Run the plan on simulated time; without `turns` until the period is steady.
+    """Run the plan on simulated time; without `turns` until it repeats itself (`steady.py`), MOST_TURNS at most.
+
+    The trace says whether it does, and its times are means over a whole period.
 
     A plan whose ranks all do the same on equal workloads is simulated on rank 0 alone. With `topology` and `speeds`
     every message goes over its links, and `network` is asked for native collectives only. Raises InputError where
@@ -71,16 +73,21 @@ def simulate(
         if outcome.stuck:
             raise InputError(f"simulate {plan.name!r}: the plan is stuck: check it first")
         trace = _trace(plan, outcome.events, count)
-        if turns:
-            return trace
-        starts = trace.turn_starts(plan.pace)
-        last, before = starts[-1] - starts[-2], starts[-2] - starts[-3]
-        if abs(last - before) <= STEADY * max(last, 1e-12) or count >= MOST_TURNS:
-            return trace
+        found = steady(outcome.events, trace.turn_starts(plan.pace), _first_through(plan, outcome.events))
+        if turns or found.reached or count >= MOST_TURNS:
+            return dataclasses.replace(trace, steady=found.reached, period=found.period, end_turn=found.end)
         count = min(2 * count, MOST_TURNS)
 
 
-def _trace(plan: Plan, events: list[Any], turns: int) -> Trace:
+def _first_through(plan: Plan, events: list[Event]) -> float:
+    """When the first rank had done all its turns."""
+    last: dict[int, float] = {}
+    for event in events:
+        last[event.rank] = max(event.end, last.get(event.rank, 0.0))
+    return min(end for rank, end in last.items() if not plan.role_of[rank].until_stopped)
+
+
+def _trace(plan: Plan, events: list[Event], turns: int) -> Trace:
     described = {
         role.name: [(op.name, op.verb, op.lane, plan.bytes_of(op.writes or op.reads)) for op in role.flat]
         for role in plan.roles

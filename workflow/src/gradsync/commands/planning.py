@@ -6,10 +6,13 @@ import argparse
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gradsync.commands.costing import Costs, cost_of, costs, scheme_of, speeds_of
 from gradsync.errors import InputError
+
+if TYPE_CHECKING:
+    from gradsync.trace import Trace
 
 
 def _value(text: str) -> Any:
@@ -47,6 +50,11 @@ def _bound(plan: Any, workload: Any, network: Any) -> float:
     return before + lower_bound_seconds(workload, network, busiest_part(plan)) + clipping_seconds(plan, workload)
 
 
+def _steadiness(trace: Trace) -> dict[str, Any]:
+    """Whether the simulation repeats itself (None: too few turns to know), and over how many turns its times are."""
+    return {"steady": trace.steady, "period_turns": trace.period}
+
+
 def _interference(options: argparse.Namespace, ranks: int) -> Any:
     from gradsync.costs.interference import Interference
 
@@ -76,10 +84,11 @@ def _predicted(plan: Any, workload: Any, known: Costs, interference: Any = None)
         "iteration_seconds": trace.iteration_seconds(plan.pace),
         "iteration_seconds_without_interference": plain.iteration_seconds(plan.pace),
         "exposed_communication_seconds": trace.exposed_communication_seconds(plan.pace),
+        **_steadiness(trace),
         "lower_bound_seconds": _bound(plan, workload, network),
         "allreduce": cost.describe(),
         "messages": messages,
-        "warnings": [],
+        "warnings": [note for note in dict.fromkeys((trace.note, plain.note)) if note],
     }
     if interference:
         answer["interference"] = [
@@ -194,6 +203,7 @@ def simulate(options: argparse.Namespace) -> dict[str, Any]:
         write_whole(options.output, trace.to_json() + "\n")
     if options.chrome:
         write_whole(options.chrome, trace.to_chrome() + "\n")
+    warnings = [*warnings, *([trace.note] if trace.note else [])]
     for warning in warnings:
         print(f"gradsync: warning: {warning}", file=sys.stderr)
     return {
@@ -201,6 +211,7 @@ def simulate(options: argparse.Namespace) -> dict[str, Any]:
         "turns": trace.turns,
         "iteration_seconds": trace.iteration_seconds(plan.pace),
         "exposed_communication_seconds": trace.exposed_communication_seconds(plan.pace),
+        **_steadiness(trace),
         "lower_bound_seconds": bound,
         "allreduce": cost.describe(),
         "warnings": warnings,

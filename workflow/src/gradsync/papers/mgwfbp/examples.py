@@ -10,6 +10,7 @@ import pandas as pd
 from gradsync import flow_level, schemes
 from gradsync.costs import Linear, alpha_beta
 from gradsync.papers.mgwfbp import testbed
+from gradsync.papers.simulated import unsteady
 from gradsync.papers.table import Table
 from gradsync.plan import Plan
 from gradsync.settings import Settings
@@ -90,14 +91,16 @@ def timelines(settings: Settings, results: Path) -> Table:
                 "t_b": workload.backward_seconds,
                 "t_c_sum": float(seconds.sum()),
                 "t_c_first": float(seconds[-1]),
+                "note": trace.note,
             }
         )
     frame = pd.DataFrame(rows)
-    display = frame.drop(columns="rung").drop_duplicates(["case", "scheme"]).round(4)
+    display = frame.drop(columns=["rung", "note"]).drop_duplicates(["case", "scheme"]).round(4)
     return Table(
         frame,
         display,
-        "Fig. 1 to 4 and the counterexample to Theorem 1: drawn examples, simulated; times in units of the drawing.",
+        "Fig. 1 to 4 and the counterexample to Theorem 1: drawn examples, simulated; times in units of the drawing."
+        + unsteady(frame),
     )
 
 

@@ -20,9 +20,9 @@ from gradsync.costs import Linear, alpha_beta
 from gradsync.costs.fitted import fit
 from gradsync.measure import third_party
 from gradsync.papers.mgwfbp import testbed
+from gradsync.papers.simulated import Simulated, timed, unsteady
 from gradsync.papers.table import Table, file, read
 from gradsync.settings import Settings
-from gradsync.simulate import simulate
 from gradsync.workload import Workload
 
 NUMBERS = ["iteration_seconds", "exposed_communication_seconds", "speedup", "efficiency"]
@@ -79,7 +79,7 @@ def _fig9(model: str, settings: Settings, results: Path, published: str) -> Tabl
         f"Fig. 9, {model}: speed-up over one K80, simulated, at {CENTRE}; in brackets the band over what the paper "
         f"does not give. The paper states {published}. " + (frame.note.iloc[0] if missing else f"Assumed: {assumed}.")
     )
-    return Table(frame, pd.DataFrame(rows), caption)
+    return Table(frame, pd.DataFrame(rows), caption + unsteady(frame))
 
 
 def gap(settings: Settings, results: Path) -> Table:
@@ -104,7 +104,7 @@ def gap(settings: Settings, results: Path) -> Table:
         "Iteration time over that of the exact optimum, smallest and largest over the band of assumptions. "
         "Algorithm 1 is a heuristic (MG-E09): with many nodes a well-chosen constant bucket beats it."
     )
-    return Table(frame, display, caption)
+    return Table(frame, display, caption + unsteady(frame))
 
 
 def _sweep(model: str, settings: Settings, results: Path, nodes: list[int]) -> pd.DataFrame:
@@ -125,7 +125,7 @@ def _sweep(model: str, settings: Settings, results: Path, nodes: list[int]) -> p
     for label, workload, slope in assumed:
         for n in nodes:
             cost = Linear(2 * (n - 1) * alpha, slope(n), f"ring of {n}")
-            for name, seconds, exposed in _iterations(workload, cost, n, known, settings):
+            for name, found in _iterations(workload, cost, n, known, settings):
                 alone = workload.forward_seconds + workload.backward_seconds
                 rows.append(
                     {
@@ -134,11 +134,9 @@ def _sweep(model: str, settings: Settings, results: Path, nodes: list[int]) -> p
                         "nodes": n,
                         "scheme": name,
                         "assumption": label,
-                        "iteration_seconds": seconds,
-                        "exposed_communication_seconds": exposed,
-                        "speedup": n * alone / seconds,
-                        "efficiency": alone / seconds,
-                        "note": "",
+                        **found._asdict(),
+                        "speedup": n * alone / found.iteration_seconds,
+                        "efficiency": alone / found.iteration_seconds,
                     }
                 )
     return pd.DataFrame(rows, columns=COLUMNS)
@@ -146,18 +144,17 @@ def _sweep(model: str, settings: Settings, results: Path, nodes: list[int]) -> p
 
 def _iterations(
     workload: Workload, cost: Linear, n: int, known: list[schemes.Scheme], settings: Settings
-) -> Iterator[tuple[str, float, float]]:
+) -> Iterator[tuple[str, Simulated]]:
     network = alpha_beta.around(cost, n)
 
-    def timed(scheme: schemes.Scheme) -> tuple[float, float]:
-        trace = simulate(schemes.plan(scheme, workload, cost, n), workload, network)
-        return trace.iteration_seconds(), trace.exposed_communication_seconds()
+    def of(scheme: schemes.Scheme) -> Simulated:
+        return timed(schemes.plan(scheme, workload, cost, n), workload, network)
 
     for scheme in known:
-        yield scheme.name, *timed(scheme)
+        yield scheme.name, of(scheme)
     sizes = np.geomspace(64 * 1024, workload.bytes, settings.figure9.bucket_sweep)
     swept = [
-        timed(
+        of(
             schemes.Scheme(
                 name=BEST_BUCKET,
                 schedule="fixed_buckets",
@@ -166,7 +163,7 @@ def _iterations(
         )
         for size in sizes
     ]
-    yield BEST_BUCKET, *min(swept)
+    yield BEST_BUCKET, min(swept)
 
 
 def _assumptions(model: str, settings: Settings, results: Path) -> tuple[list[Assumption], str]:

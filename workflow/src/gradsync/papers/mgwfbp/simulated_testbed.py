@@ -26,8 +26,8 @@ from gradsync.errors import InputError
 from gradsync.lowering import lowered
 from gradsync.measure import third_party
 from gradsync.papers.mgwfbp import testbed
+from gradsync.papers.simulated import timed
 from gradsync.settings import Settings
-from gradsync.simulate import simulate
 from gradsync.workload import Workload
 
 BENCHMARK, IN_TRAINING, LINE_RATE = "all-reduce=benchmark log", "all-reduce=layer log", "all-reduce=line rate"
@@ -77,9 +77,8 @@ def _timed(scheme: schemes.Scheme, workload: Workload, cost: MessageCost, n: int
     by_transfers = scheme.collective != NATIVE
     plan = schemes.plan(_unlimited(scheme, workload) if by_transfers else scheme, workload, cost, n)
     network = alpha_beta.around(cost, n)
-    # turns are alike: an update waits for all messages
-    trace = simulate(lowered(plan), workload, network, turns=2) if by_transfers else simulate(plan, workload, network)
-    seconds, alone = trace.iteration_seconds(), workload.forward_seconds + workload.backward_seconds
+    found = timed(lowered(plan) if by_transfers else plan, workload, network)
+    seconds, alone = found.iteration_seconds, workload.forward_seconds + workload.backward_seconds
     note = ""
     longest = max(plan.bytes_of(op.writes) for op in plan.communications())
     if by_transfers:
@@ -89,12 +88,11 @@ def _timed(scheme: schemes.Scheme, workload: Workload, cost: MessageCost, n: int
             f"longest message {longest / MEBIBYTE:.1f} MiB extrapolated from at most {cost.largest / MEBIBYTE:.1f} MiB"
         )
     return {
-        "iteration_seconds": seconds,
+        **found._asdict(),
         "computation_seconds": alone,
-        "exposed_communication_seconds": trace.exposed_communication_seconds(),
         "speedup": n * alone / seconds,
         "efficiency": alone / seconds,
-        "note": note,
+        "note": "; ".join(part for part in (note, found.note) if part),
     }
 
 

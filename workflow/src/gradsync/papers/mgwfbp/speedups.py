@@ -18,6 +18,7 @@ from gradsync.papers.emulated import NONE_HERE, runs
 from gradsync.papers.mgwfbp import simulated_testbed, testbed
 from gradsync.papers.mgwfbp.emulation import as_on_its_testbed
 from gradsync.papers.mgwfbp.simulated_testbed import PARAMETER_SERVER
+from gradsync.papers.simulated import unsteady
 from gradsync.papers.table import Table, file, read
 from gradsync.results import Result
 from gradsync.settings import Settings
@@ -72,7 +73,7 @@ def fig8(settings: Settings, results: Path) -> Table:
         "without any communication; beside messages on the same cores it takes longer (column busy). Emulated: "
         "computation is what is replayed."
     )
-    return Table(frame, _display(frame, _composition), caption + _reasons(frame))
+    return Table(frame, _display(frame, _composition), caption + unsteady(frame) + _reasons(frame))
 
 
 def _speedups(place: str, model: str, settings: Settings, results: Path, assumed: str) -> Table:
@@ -95,7 +96,7 @@ def _speedups(place: str, model: str, settings: Settings, results: Path, assumed
         "emulated). "
         "Measured: ranks on this machine on small images, with 95 % intervals; not the paper's cluster."
     )
-    return Table(frame, _display(frame, _speedup), caption + _reasons(frame))
+    return Table(frame, _display(frame, _speedup), caption + unsteady(frame) + _reasons(frame))
 
 
 def _published(model: str, settings: Settings) -> Iterator[dict[str, Any]]:
