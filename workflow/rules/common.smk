@@ -270,6 +270,7 @@ PLANNING = (
     *("schedules", "collectives", "updates", "costs", "simulate.py", "trace.py"),
     *("interfering.py", "topologies", "lowering.py", "flow_level.py", "symbolic.py"),
     *("clocks.py", "role_graph.py", "sharing.py", "steady.py"),
+    *("bounds.py", "needs.py"),
 )
 MEASURING = (
     *("workload.py", "intervals.py", "runtime"),
@@ -281,6 +282,7 @@ COMMON_TO_PAPERS = (
     *("papers/__init__.py", "papers/table.py", "papers/testbed.py"),
     *("papers/emulation.py", "papers/emulated.py", "papers/simulated.py"),
     *("papers/training.py", "papers/slowdown.py"),
+    *("measure/emulated_bounds.py", "testbed/framing.py", "testbed/namespaces.py"),
 )
 COMMON_TO_FIGURES = (
     *("render/figures.py", "render/panels.py", "render/style.py"),

@@ -19,7 +19,7 @@ import pandas as pd
 from gradsync.collectives import NATIVE
 from gradsync.papers.bml_bcube.testbed import BML, EVEN, TENSORS, Bench, Point, bench
 from gradsync.papers.emulated import NONE_HERE, Run, runs
-from gradsync.papers.simulated import unsteady
+from gradsync.papers.simulated import BOUNDS, unsteady
 from gradsync.papers.table import Table
 from gradsync.results import Result
 from gradsync.settings import Settings, Training
@@ -31,7 +31,7 @@ PUBLISHED = {"lenet5": "18.7 to 56.4 %", "vgg19": "29.2 to 52.1 %"}  # Section 4
 COLUMNS = [
     *("rung", "model", "nodes", "batch", "batch_here", "scheme", "assumption", "iteration_seconds"),
     *("iteration_seconds_low", "iteration_seconds_high"),
-    *("computation_seconds", "exposed_communication_seconds", "jct_seconds"),
+    *("computation_seconds", "exposed_communication_seconds", "jct_seconds", *BOUNDS),
     *(
         "reduction_of_ps",
         "reduction_of_ps_low",

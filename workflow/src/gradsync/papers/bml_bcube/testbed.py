@@ -11,6 +11,7 @@ from itertools import product
 from typing import NamedTuple
 
 from gradsync import flow_level, schemes, topologies
+from gradsync.bounds import Links, cuts
 from gradsync.costs import Linear, alpha_beta
 from gradsync.papers.simulated import Simulated, timed
 from gradsync.papers.testbed import Testbed
@@ -75,13 +76,17 @@ class Bench(NamedTuple):
         found = {}
         for name, topology in ((BML, self.cube), (EVEN, self.switch)):
             line = flow_level.cost(name, topology, speeds, self.servers).line
-            found[name] = self._one_by_one(workload, line)
+            found[name] = self._one_by_one(workload, line, topology)
         found[TENSORS] = self._every_transfer(workload, self.switch, speeds)
         return found
 
-    def _one_by_one(self, workload: Workload, line: Linear) -> Simulated:
+    def _nominal(self, topology: Topology) -> list[Links]:
+        """What a server sends at most: of its links all, whatever share of them gradients are assumed to get."""
+        return cuts(topology, Speeds(bandwidth=self.bytes_per_second), self.servers)
+
+    def _one_by_one(self, workload: Workload, line: Linear, topology: Topology) -> Simulated:
         plan = schemes.plan(LAYER_BY_LAYER, workload, line, self.servers)
-        return timed(plan, workload, alpha_beta.around(line, self.servers))
+        return timed(plan, workload, alpha_beta.around(line, self.servers), *self._nominal(topology))
 
     def _every_transfer(self, workload: Workload, topology: Topology, speeds: Speeds) -> Simulated:
         line = flow_level.cost("ps_tensor", topology, speeds, self.servers).line
@@ -90,7 +95,7 @@ class Bench(NamedTuple):
         scheme = Scheme(name=TENSORS, schedule="wfbp", options=lanes, collective="ps_tensor", topology="switch")
         plan = schemes.plan(scheme, workload, line, self.servers)
         network = alpha_beta.around(line, self.servers)
-        return timed(plan, workload, network, topology=topology, speeds=speeds)
+        return timed(plan, workload, network, *self._nominal(topology), topology=topology, speeds=speeds)
 
 
 def bench(settings: Settings, model: str) -> Bench:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from gradsync import schemes
+from gradsync.bounds import Links
 from gradsync.collectives import NATIVE
 from gradsync.costs import Linear, MessageCost, alpha_beta
 from gradsync.costs.fitted import Fitted, fit
@@ -70,14 +71,16 @@ def rows(model: str, settings: Settings, results: Path) -> Iterator[dict[str, An
                     "assumption": point.label,
                     "note": point.missing,
                 }
-                yield row if point.workload is None else row | _timed(scheme, point.workload, point.costs[n], n)
+                if point.workload is not None:
+                    row |= _timed(scheme, point.workload, point.costs[n], n, testbed.links(settings))
+                yield row
 
 
-def _timed(scheme: schemes.Scheme, workload: Workload, cost: MessageCost, n: int) -> dict[str, Any]:
+def _timed(scheme: schemes.Scheme, workload: Workload, cost: MessageCost, n: int, *links: Links) -> dict[str, Any]:
     by_transfers = scheme.collective != NATIVE
     plan = schemes.plan(_unlimited(scheme, workload) if by_transfers else scheme, workload, cost, n)
     network = alpha_beta.around(cost, n)
-    found = timed(lowered(plan) if by_transfers else plan, workload, network)
+    found = timed(lowered(plan) if by_transfers else plan, workload, network, *links)
     seconds, alone = found.iteration_seconds, workload.forward_seconds + workload.backward_seconds
     note = ""
     longest = max(plan.bytes_of(op.writes) for op in plan.communications())

@@ -18,7 +18,7 @@ from gradsync.papers.emulated import NONE_HERE, runs
 from gradsync.papers.mgwfbp import simulated_testbed, testbed
 from gradsync.papers.mgwfbp.emulation import as_on_its_testbed
 from gradsync.papers.mgwfbp.simulated_testbed import PARAMETER_SERVER
-from gradsync.papers.simulated import unsteady
+from gradsync.papers.simulated import BOUNDS, unsteady
 from gradsync.papers.table import Table, file, read
 from gradsync.results import Result
 from gradsync.settings import Settings
@@ -29,9 +29,11 @@ COLUMNS = [
     *("iteration_seconds", "iteration_seconds_low", "iteration_seconds_high"),
     *("computation_seconds", "busy_computation_seconds", "exposed_communication_seconds"),
     *("exposed_communication_seconds_low", "exposed_communication_seconds_high"),
-    *("speedup", "speedup_low", "speedup_high", "efficiency", "efficiency_low", "efficiency_high", "note"),
+    *("speedup", "speedup_low", "speedup_high", "efficiency", "efficiency_low", "efficiency_high"),
+    *(*BOUNDS, "note"),
 ]
-FROM_RESULT = [column for column in COLUMNS if "speedup" in column or "seconds" in column or "efficiency" in column]
+TIMES = ("speedup", "seconds", "efficiency")
+FROM_RESULT = [column for column in COLUMNS if column not in BOUNDS and any(part in column for part in TIMES)]
 NAMES = {"googlenet": "GoogLeNet", "resnet50": "ResNet-50"}
 
 
