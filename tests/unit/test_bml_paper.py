@@ -206,6 +206,18 @@ def test_simulated_times_are_those_by_hand(made):
             assert simulated.reduction_of_tf_ps["bml", batch, label] == pytest.approx(1 - bml / whole)
 
 
+def test_no_simulated_row_lies_below_its_bounds(made):
+    for name in ("fig6", "fig7"):
+        frame = table(made, name)
+        rows = frame[frame.rung == "simulated"]
+        assert len(rows)
+        assert (rows.iteration_seconds >= rows.hard_bound_seconds * (1 - 1e-9)).all()
+        assert (rows.iteration_seconds >= rows.model_bound_seconds * (1 - 1e-9)).all()
+        # at the nominal rate of the links, whatever share of it gradients are assumed to get
+        by_share = rows.groupby([rows.batch, rows.scheme, rows.assumption.str.split(",").str[0]]).hard_bound_seconds
+        assert by_share.nunique().max() == 1
+
+
 def test_measured_rows_are_those_of_the_launches_and_decide_nothing(made):
     for name, model, batches in (("fig6", "lenet5", {4, 16}), ("fig7", "vgg19_eighth", {2})):
         frame = table(made, name)

@@ -326,7 +326,7 @@ def test_a_plan_from_the_cluster_is_the_plan_from_its_points_and_layers(cluster,
         assert main(["simulate", *given, "--plan", str(plan), "--json"]) == 0
         simulated = json.loads(capsys.readouterr().out)
         assert simulated["iteration_seconds"] == planned["iteration_seconds"]
-        answers.append((planned["messages"], planned["iteration_seconds"], simulated["lower_bound_seconds"]))
+        answers.append((planned["messages"], planned["iteration_seconds"], simulated["model_bound_seconds"]))
     assert answers[0] == answers[1]
     ours, theirs = (json.loads(plan.read_text()) for plan in plans)
     assert {**ours, "provenance": None} == {**theirs, "provenance": None}

@@ -11,10 +11,10 @@ import pandas as pd
 import pytest
 import yaml
 
-from gradsync import claims, papers, settings
+from gradsync import claims, papers, schemes, settings
 from gradsync.commands import emulating
 from gradsync.costs import Linear
-from gradsync.errors import InputError
+from gradsync.errors import InputError, RunError
 from gradsync.measure.allreduce import point, to_csv
 from gradsync.papers.emulation import NotHereError, StandIn
 from gradsync.papers.table import file, read
@@ -319,7 +319,7 @@ def write_launch(results: Path, launch: dict[str, Any], seconds: dict[str, float
         if planned:
             summary |= {"messages": 2.0, "exposed_communication_seconds": own - 8.0}
             details["collective"] = collective or "native"
-            told = {"iteration_seconds": 0.9 * own, "lower_bound_seconds": 8.4}
+            told = {"iteration_seconds": 0.9 * own, "model_bound_seconds": 8.4}
             (plans / f"{name}.prediction.json").write_text(json.dumps(told))
         Result(
             rung="emulated",
@@ -357,7 +357,7 @@ def test_the_table_is_in_seconds_of_the_paper_with_predictions_and_ratios(tmp_pa
     assert frame.predicted_over_emulated[["ddp", "ddp_best"]].isna().all()
     assert frame.over_ddp["mgwfbp"] == pytest.approx(0.75)
     assert frame.over_ddp_best["mgwfbp"] == pytest.approx(9 / 9.5)
-    assert frame.over_lower_bound.to_list() == pytest.approx([own / 8.4 for own in (10.0, 9.0, 12.0, 9.5)])
+    assert frame.over_model_bound.to_list() == pytest.approx([own / 8.4 for own in (10.0, 9.0, 12.0, 9.5)])
     # 4040 bytes on 1e9 bit/s follow a backward pass of 1.5 s at once, so that S_max is 2
     assert frame.of_largest_speedup.to_list() == pytest.approx([8.0 / own for own in (10.0, 9.0, 12.0, 9.5)])
     assert (frame.startup_seconds == 0.001).all()
@@ -366,6 +366,23 @@ def test_the_table_is_in_seconds_of_the_paper_with_predictions_and_ratios(tmp_pa
     tables.write(table, tmp_path / "tables" / "mgwfbp", "emulated")
     drawn = figures.of("mgwfbp")["emulated"](used, tmp_path)
     assert "googlenet on 2 hosts, switch\n4 Gbit/s" in [axes.get_title(loc="left") for axes in drawn[0].axes]
+
+
+def test_no_table_is_made_of_a_run_that_is_faster_than_possible(tmp_path):
+    """8 s of computation are replayed. A plan, whose bytes are known, is held against its links too."""
+    write_launch(tmp_path, GOOGLENET, {"wfbp": 10.0, "ddp": 8.0})
+    load = workload()
+    plan = schemes.plan(schemes.Scheme(name="wfbp"), load, Linear(0.0, 0.0), 2)
+    (tmp_path / "plans" / "emulated" / "googlenet-2" / "wfbp.json").write_text(plan.to_json())
+    frame = papers.compute("mgwfbp", "emulated", chosen(GOOGLENET), tmp_path).frame.set_index("scheme")
+    assert frame.over_hard_bound.to_dict() == pytest.approx({"wfbp": 10 / 8, "ddp": 1.0})
+    for name in ("wfbp", "ddp"):
+        file = tmp_path / "runs" / "emulated" / "googlenet-2" / name
+        result = Result.load(file / "result.json")
+        result.model_copy(update={"summary": {**result.summary, "iteration_seconds": 7.9}}).save(file)
+        with pytest.raises(RunError, match=f"googlenet-2, {name}, emulated: an iteration of 7.9 s lies below its hard"):
+            papers.compute("mgwfbp", "emulated", chosen(GOOGLENET), tmp_path)
+        result.save(file)
 
 
 def test_a_launch_that_this_machine_cannot_have_says_why_everywhere(tmp_path):

@@ -340,6 +340,10 @@ def test_parameter_servers_are_simulated_and_decide_what_a_lower_bound_can(tmp_p
         published = frame[frame.rung == "published"]
         assert published.iteration_seconds.isna().all()
         assert set(published.note) == {"drawn in the paper, without a number"}
+        rows = found[name][(found[name].rung == "simulated") & found[name].iteration_seconds.notna()]
+        assert (rows.iteration_seconds >= rows.hard_bound_seconds * (1 - 1e-9)).all()
+        assert (rows.iteration_seconds >= rows.model_bound_seconds * (1 - 1e-9)).all()
+        assert (rows.hard_bound_seconds >= rows.computation_seconds * (1 - 1e-9)).all()
     decided = verdict(results, "fig6-ps", "simulated")
     assert decided.verdict == claims.UNDECIDED
     assert decided.reason.endswith("TensorFlow's own time comes on top")

@@ -161,6 +161,20 @@ def test_optimal_is_never_slower_than_any_scheme(computed):
     np.testing.assert_allclose(optimal.sort_index(), best.sort_index(), rtol=1e-12)
 
 
+def test_no_simulated_row_lies_below_its_bounds(computed):
+    logs, _, made = computed
+    drawn = papers.compute("mgwfbp", "timelines", tiny(), Path("nowhere"))
+    for table in (*made.values(), drawn):
+        known = table.frame[table.frame.iteration_seconds.notna()]
+        assert len(known) or not logs  # of GoogLeNet without them
+        assert (known.iteration_seconds >= known.hard_bound_seconds * (1 - 1e-9)).all()
+        assert (known.iteration_seconds >= known.model_bound_seconds * (1 - 1e-9)).all()
+    gap = made["gap"].frame
+    # b as fitted has an interval, so that the bound of the model is one of its lower end; at line rate both are alike
+    at_rate = gap[gap.assumption.str.contains("line rate")]
+    assert at_rate.model_bound_seconds.to_numpy() == pytest.approx(at_rate.hard_bound_seconds.to_numpy())
+
+
 def test_every_scheme_is_there_at_every_point(computed):
     logs, _, made = computed
     frame = made["gap"].frame

@@ -208,7 +208,7 @@ class Runs:
         for name, each in (predicted or {}).items():
             path = self.results / "plans" / "emulated" / job / f"{name}.prediction.json"
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(json.dumps({"iteration_seconds": each, "lower_bound_seconds": 0.5}))
+            path.write_text(json.dumps({"iteration_seconds": each, "model_bound_seconds": 0.5}))
 
     def rows(self):
         rows, notes = emulated_runs.rows(self.results)
@@ -230,7 +230,7 @@ def test_predictions_are_held_against_what_was_emulated(runs):
     rows, _ = runs.rows()
     wfbp = rows["vgg19-8, wfbp: predicted / emulated"]
     assert (wfbp["ratio"], wfbp["error"], wfbp["met"]) == pytest.approx((0.95, 0.05, True))
-    assert (wfbp["lower_bound_seconds"], wfbp["dilation"], wfbp["oracle_difference"]) == (0.5, 16, 1e-16)
+    assert (wfbp["model_bound_seconds"], wfbp["dilation"], wfbp["oracle_difference"]) == (0.5, 16, 1e-16)
     assert rows["vgg19-8, single: predicted / emulated"]["met"]
     mean = rows[MEAN.format(2)]
     assert (mean["ratio"], mean["worst"], mean["met"]) == (pytest.approx(0.07), pytest.approx(0.09), False)

@@ -271,7 +271,8 @@ PLANNING = (
     ),
     *("schedules", "collectives", "updates", "costs", "simulate.py", "trace.py"),
     *("interfering.py", "topologies", "lowering.py", "flow_level.py", "symbolic.py"),
-    *("clocks.py", "role_graph.py", "sharing.py"),
+    *("clocks.py", "role_graph.py", "sharing.py", "steady.py"),
+    *("bounds.py", "needs.py"),
 )
 MEASURING = (
     *("workload.py", "intervals.py", "runtime"),
@@ -281,8 +282,9 @@ MEASURING = (
 # What the papers share: every table, and every figure.
 COMMON_TO_PAPERS = (
     *("papers/__init__.py", "papers/table.py", "papers/testbed.py"),
-    *("papers/emulation.py", "papers/emulated.py"),
+    *("papers/emulation.py", "papers/emulated.py", "papers/simulated.py"),
     *("papers/training.py", "papers/slowdown.py"),
+    *("measure/emulated_bounds.py", "testbed/framing.py", "testbed/namespaces.py"),
 )
 COMMON_TO_FIGURES = (
     *("render/figures.py", "render/panels.py", "render/style.py"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
@@ -174,9 +175,10 @@ class LinksClock(NetworkClock):
         return [int(link) for link in self.topology.route(*ends)[0] if link != NO_LINK]
 
     def around(self, operation: Collective, ranks: Sequence[int]) -> Sequence[tuple[float, Mapping[Hashable, float]]]:
-        """The links of a ring through the ranks."""
+        """The links of a ring through the ranks; of one that the ring crosses twice, twice what it transfers."""
         pairs = zip(ranks, (*ranks[1:], ranks[0]), strict=True)
-        return [(1.0, {link: 1.0 for pair in pairs if pair[0] != pair[1] for link in self.route(*pair, 0)})]
+        crossed = Counter(link for pair in pairs if pair[0] != pair[1] for link in self.route(*pair, 0))
+        return [(1.0, {link: float(times) for link, times in crossed.items()})]
 
     def side(self, key: Any) -> Side:
         """A link."""
@@ -187,5 +189,5 @@ class LinksClock(NetworkClock):
             return Cost(self.alpha, self._bytes(operation))
         cost = super()._cost(operation)
         ((_, links),) = self.around(operation, operation.ranks or range(self.plan.ranks))
-        alone = min((self.bandwidth[link] for link in links), default=1.0) / self.capacity
+        alone = min((self.bandwidth[link] / times for link, times in links.items()), default=1.0) / self.capacity
         return cost._replace(transfer=cost.transfer * alone, limit=alone)

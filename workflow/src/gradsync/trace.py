@@ -18,7 +18,8 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from gradsync.errors import InputError
 from gradsync.plan import COMPUTE, first_problem
 
-VERSION = 1
+VERSION = 2
+NOT_STEADY = "not steady"  # what the note of such a trace begins with
 
 
 class Span(NamedTuple):
@@ -37,7 +38,11 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True)
 class Trace:
-    """Spans in order of completion; `turns` of the loop. A symmetric plan's trace may hold rank 0 alone."""
+    """Spans in order of completion; `turns` of the loop. A symmetric plan's trace may hold rank 0 alone.
+
+    Times of an iteration are means over the `period` turns before turn `end_turn` begins (None: before the last one).
+    `steady`: of a simulation, whether it repeats itself with that period (`steady.py`); None where nobody looked.
+    """
 
     __pydantic_config__ = ConfigDict(extra="forbid")
     name: str
@@ -45,6 +50,9 @@ class Trace:
     turns: int
     spans: tuple[Span, ...]
     provenance: dict[str, str] = dataclasses.field(default_factory=dict)
+    steady: bool | None = None
+    period: int = 1
+    end_turn: int | None = None
     version: int = VERSION
 
     @cached_property
@@ -66,20 +74,31 @@ class Trace:
                 starts[span.turn] = min(span.start, starts.get(span.turn, span.start))
         return [starts[turn] for turn in sorted(starts)]
 
+    @property
+    def note(self) -> str:
+        """What whoever shows its times has to say of them; empty where they are those of a steady state."""
+        if self.steady is not False:
+            return ""
+        return f"{NOT_STEADY} after {self.turns} turns: mean of the last {self.period}"
+
     def iteration_seconds(self, rank: int = 0) -> float:
-        """Period of the steady state: between the starts of the last two turns that are in the trace."""
-        starts = self.turn_starts(rank)
-        if len(starts) < 2:
-            raise InputError(f"trace {self.name!r}: {len(starts)} turn(s) of rank {rank}; a period needs two")
-        return starts[-1] - starts[-2]
+        """Mean seconds of a turn over one period."""
+        start, end = self.window(rank)
+        return (end - start) / self.period
 
     def windows(self, rank: int = 0) -> list[tuple[float, float]]:
-        """Every whole period of `rank`."""
+        """Every whole turn of `rank`."""
         return list(pairwise(self.turn_starts(rank)))
 
     def window(self, rank: int = 0) -> tuple[float, float]:
-        """The last whole period of `rank`."""
-        return self.windows(rank)[-1]
+        """The period of `rank` that times are means over; raises InputError where the trace holds no whole one."""
+        starts = self.turn_starts(rank)
+        end = len(starts) - 1 if self.end_turn is None else min(self.end_turn, len(starts) - 1)
+        if end < self.period:
+            raise InputError(
+                f"trace {self.name!r}: {len(starts)} turn(s) of rank {rank}; a period needs {self.period + 1}"
+            )
+        return starts[end - self.period], starts[end]
 
     def busy(self, rank: int, lanes: Iterable[str], window: tuple[float, float]) -> list[tuple[float, float]]:
         """Union of the spans of `lanes` inside `window`, as disjoint intervals."""
@@ -97,23 +116,28 @@ class Trace:
         return tuple(sorted(names, key=lambda name: name != COMPUTE))
 
     def exposed_communication_seconds(self, rank: int = 0, window: tuple[float, float] | None = None) -> float:
-        """Seconds of a period in which a message is under way and nothing is computed (the paper's t_c^no).
+        """Seconds in which a message is under way and nothing is computed (the paper's t_c^no).
 
-        `window`: default the last period.
+        Of a turn, as the mean over one period; of all of `window` where it is given.
         """
-        window = window or self.window(rank)
-        compute = self.busy(rank, [COMPUTE], window)
-        communication = self.busy(rank, [lane for lane in self.lanes if lane != COMPUTE], window)
-        return _length(communication) - _length(_intersect(communication, compute))
+        within, turns = self._within(rank, window)
+        compute = self.busy(rank, [COMPUTE], within)
+        communication = self.busy(rank, [lane for lane in self.lanes if lane != COMPUTE], within)
+        return (_length(communication) - _length(_intersect(communication, compute))) / turns
 
     def computation_seconds(self, rank: int = 0, window: tuple[float, float] | None = None) -> float:
-        """Seconds of a period (default the last) in which something is computed, slowed by messages or not."""
-        return _length(self.busy(rank, [COMPUTE], window or self.window(rank)))
+        """Seconds in which something is computed, slowed by messages or not; of a turn, or of all of `window`."""
+        within, turns = self._within(rank, window)
+        return _length(self.busy(rank, [COMPUTE], within)) / turns
 
     def overlap_seconds(self, first: str, second: str, rank: int = 0) -> float:
-        """Seconds of one period in which both lanes are busy."""
-        window = self.window(rank)
-        return _length(_intersect(self.busy(rank, [first], window), self.busy(rank, [second], window)))
+        """Seconds of a turn in which both lanes are busy."""
+        within, turns = self._within(rank, None)
+        return _length(_intersect(self.busy(rank, [first], within), self.busy(rank, [second], within))) / turns
+
+    def _within(self, rank: int, window: tuple[float, float] | None) -> tuple[tuple[float, float], int]:
+        """Where to look, and the turns that what is there is divided by."""
+        return (window, 1) if window else (self.window(rank), self.period)
 
     def to_json(self) -> str:
         """JSON that `from_json` reads."""
@@ -128,6 +152,8 @@ class Trace:
             raise InputError(f"{where}: not a trace: {first_problem(error)}") from None
         if trace.version != VERSION:
             raise InputError(f"{where}: trace version {trace.version}; this gradsync reads version {VERSION}")
+        if not 1 <= trace.period <= (trace.turns if trace.end_turn is None else trace.end_turn):
+            raise InputError(f"{where}: not a trace: no period of {trace.period} turns in it")
         return trace
 
     def to_chrome(self) -> str:

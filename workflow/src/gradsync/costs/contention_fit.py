@@ -78,7 +78,8 @@ class Fit:
 
     def contended(self, alone: Any = None) -> Contended:
         """The cost `alone` (None: the one fitted here) on that link; a capacity measured below 1 counts as 1."""
-        return Contended(alone or self.alone, max(1.0, self.capacity.value), self.host_seconds.value)
+        high = inf if self.capacity.high is None else max(1.0, self.capacity.high)
+        return Contended(alone or self.alone, max(1.0, self.capacity.value), self.host_seconds.value, high)
 
 
 def fit(sizes: Sequence[int], sweeps: np.ndarray, source: str = "") -> Fit:

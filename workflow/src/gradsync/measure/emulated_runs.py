@@ -24,11 +24,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from gradsync.bounds import largest_speedup
 from gradsync.errors import InputError
 from gradsync.intervals import median_interval
+from gradsync.measure.emulated_bounds import hard_bound
 from gradsync.results import Result
 from gradsync.runtime.replay import is_replay
-from gradsync.simulate import largest_speedup
 from gradsync.workload import Workload
 
 MEAN_ERROR, WORST_ERROR = 0.05, 0.10
@@ -91,7 +92,7 @@ def _predicted(job: str, launch: Mapping[str, Result], results: Path) -> Iterato
         if not path.is_file():
             continue
         prediction, emulated = _prediction(path), result.summary["iteration_seconds"]
-        ratio = prediction["iteration_seconds"] / emulated
+        ratio, hard = prediction["iteration_seconds"] / emulated, hard_bound(results, job, result)
         replayed = _is_replayed(result)
         yield {
             "task": f"{job}, {name}: predicted / emulated",
@@ -101,7 +102,8 @@ def _predicted(job: str, launch: Mapping[str, Result], results: Path) -> Iterato
             "emulated_seconds_low": result.summary.get("iteration_seconds_low"),
             "emulated_seconds_high": result.summary.get("iteration_seconds_high"),
             "predicted_seconds": prediction["iteration_seconds"],
-            "lower_bound_seconds": prediction.get("lower_bound_seconds"),
+            "hard_bound_seconds": None if math.isnan(hard) else hard,
+            "model_bound_seconds": prediction.get("model_bound_seconds"),
             "computation": "replayed" if replayed else "real",
             **_network(result),
             **_conformance(result),

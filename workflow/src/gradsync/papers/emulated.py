@@ -14,12 +14,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from gradsync.bounds import largest_speedup
 from gradsync.collectives import NATIVE
 from gradsync.errors import InputError
+from gradsync.measure.emulated_bounds import hard_bound
 from gradsync.papers.table import BY_SCHEME, Table
 from gradsync.results import Result
 from gradsync.settings import Emulation, Settings
-from gradsync.simulate import largest_speedup
 from gradsync.workload import Workload
 
 DDP, DDP_BEST = "ddp", "ddp_best"
@@ -36,7 +37,8 @@ class Run(NamedTuple):
     computation_seconds: float  # that is replayed
     largest_speedup: float  # S_max, where a host has one link; else NaN
     predicted_seconds: float  # NaN: not predicted
-    lower_bound_seconds: float  # no plan is faster, at the all-reduce times measured on the testbed
+    hard_bound_seconds: float  # nothing that sends its bytes is faster on these links; NaN: not known
+    model_bound_seconds: float  # no plan is faster, by the all-reduces measured on the testbed
 
     def seconds(self, key: str) -> float:
         """A time of the summary; NaN where it has none."""
@@ -59,16 +61,19 @@ def runs(launch: Emulation, results: Path) -> tuple[list[Run], str]:
     for name in _json(folder / "schemes.json"):
         file = results / "plans" / "emulated" / launch.job / f"{name}.prediction.json"
         told = _json(file) if file.is_file() else {}
-        times = [told.get(key, np.nan) / launch.dilation for key in ("iteration_seconds", "lower_bound_seconds")]
+        predicted, model = (
+            told.get(key, np.nan) / launch.dilation for key in ("iteration_seconds", "model_bound_seconds")
+        )
         result = Result.load(folder / name / "result.json")
+        hard = hard_bound(results, launch.job, result) / launch.dilation
         rate = result.settings["testbed"]["bits_per_second"] / 8
         most = largest_speedup(computation, launch.ranks, rate) if launch.topology == ONE_LINK else np.nan
-        found.append(Run(launch, name, result, alone, most, *times))
+        found.append(Run(launch, name, result, alone, most, predicted, hard, model))
     return found, ""
 
 
 def emulated(paper: str, settings: Settings, results: Path) -> Table:
-    """A row a contender: iteration, prediction, lower bound, ratios to stock DDP, conformance."""
+    """A row a contender: iteration, prediction, bounds, ratios to stock DDP, conformance."""
     rows = [row for launch in settings.emulated_of(paper) for row in _rows(launch, results)]
     if not rows:
         nothing = "no emulated launch in this configuration (config/emulated.yaml has them)"
@@ -90,12 +95,12 @@ def _rows(launch: Emulation, results: Path) -> Iterator[dict[str, Any]]:
         return
     startups = _startups(launch, results)
     # of the backend's own all-reduce, which stock DDP has too
-    own = min((run.lower_bound_seconds for run in found if _collective(run) == NATIVE), default=np.nan)
+    own = min((run.model_bound_seconds for run in found if _collective(run) == NATIVE), default=np.nan)
     stock = {run.name: run.seconds("iteration_seconds") for run in found if run.name in (DDP, DDP_BEST)}
     for run in found:
         seconds = run.seconds("iteration_seconds")
         testbed = run.result.settings["testbed"]
-        bound = own if pd.isna(run.lower_bound_seconds) else run.lower_bound_seconds
+        model = own if pd.isna(run.model_bound_seconds) else run.model_bound_seconds
         yield {
             **base,
             "startup_seconds": startups.get(_collective(run), np.nan),
@@ -107,8 +112,10 @@ def _rows(launch: Emulation, results: Path) -> Iterator[dict[str, Any]]:
             "exposed_communication_seconds": run.seconds("exposed_communication_seconds"),
             "predicted_seconds": run.predicted_seconds,
             "predicted_over_emulated": run.predicted_seconds / seconds,
-            "lower_bound_seconds": bound,
-            "over_lower_bound": seconds / bound,
+            "hard_bound_seconds": run.hard_bound_seconds,
+            "over_hard_bound": seconds / run.hard_bound_seconds,
+            "model_bound_seconds": model,
+            "over_model_bound": seconds / model,
             "of_largest_speedup": launch.ranks * run.computation_seconds / seconds / run.largest_speedup,
             **{f"over_{name}": seconds / other for name, other in stock.items()},
             "bits_per_second": testbed["bits_per_second"],
@@ -155,7 +162,8 @@ def _display(row: Any) -> dict[str, Any]:
         "iteration ms": f"{number(row.iteration_seconds, '.1f', 1e3)} ({interval})",
         "own s": number(row.own_iteration_seconds, ".2f"),
         "predicted/emulated": number(row.predicted_over_emulated, ".3f"),
-        "over lower bound": number(row.over_lower_bound, ".3f"),
+        "over hard bound": number(row.over_hard_bound, ".3f"),
+        "over model bound": number(row.over_model_bound, ".3f"),
         "S/S_max": number(row.of_largest_speedup, ".3f"),
         "over ddp": number(row.get(f"over_{DDP}"), ".3f"),
         "over ddp_best": number(row.get(f"over_{DDP_BEST}"), ".3f"),
@@ -174,10 +182,13 @@ def _caption(frame: pd.DataFrame, known: pd.DataFrame) -> str:
     slower = known.groupby("launch", sort=False).dilation.first()
     caption += ", ".join(f"{launch} {factor:g} times slower" for launch, factor in slower.items())
     caption += (
-        ". Plans and predictions are made from all-reduces timed on the testbed before. Lower bound: no plan is faster "
-        "at those times. S/S_max: of the largest speed-up that the link's rate allows (ASC-WFBP, Eq. 41 to 43, where "
-        "a rank sends 2 (P-1)/P of the gradients). Start-up: of the smallest message (stated: of the network that it "
-        "stands for). ddp: stock DDP with default buckets, ddp_best: with the best of a sweep."
+        ". Plans and predictions are made from all-reduces timed on the testbed before. Hard bound: nothing that sends "
+        "these bytes is faster, by the computation that is replayed and the nominal rate of the links less the headers "
+        "of the largest packets. Model bound: no plan is faster, by the lower ends of the intervals of those "
+        "all-reduces and the measured update; of stock DDP, that of plans with all-reduces like its own. S/S_max: of "
+        "the largest speed-up that the link's rate allows (ASC-WFBP, Eq. 41 to 43, where a rank sends 2 (P-1)/P of the "
+        "gradients). Start-up: of the smallest message (stated: of the network that it stands for). ddp: stock DDP "
+        "with default buckets, ddp_best: with the best of a sweep."
     )
     told = known.predicted_over_emulated.dropna() if len(known) else pd.Series(dtype=float)
     if len(told):

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from gradsync.errors import InputError
+from gradsync.papers.simulated import BOUNDS
 from gradsync.papers.table import BY_SCHEME, Table
 from gradsync.results import Result
 from gradsync.settings import Settings, Training
@@ -63,6 +64,7 @@ def _rows(job: Training, results: Path) -> list[dict[str, Any]]:
                 "messages": len(prediction["messages"]),
                 "iteration_seconds": prediction["iteration_seconds"],
                 "exposed_communication_seconds": prediction["exposed_communication_seconds"],
+                **{key: prediction.get(key, np.nan) for key in BOUNDS},
                 "note": "; ".join(prediction["warnings"]),
             }
             found.append(simulated)

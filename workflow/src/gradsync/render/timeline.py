@@ -86,7 +86,7 @@ def draw(trace: Trace, output: Path, *, ranks: Sequence[int] | None = None, turn
     figure, axes = plt.subplots(figsize=(8, 1.1 + 0.34 * rows))
     start, end = min(span.start for span in spans), max(span.end for span in spans)
     panel(axes, trace, (start, end), ranks=shown, turn=turn)
-    axes.set_title(f"{trace.name}, {trace.rung}")
+    axes.set_title(", ".join(part for part in (trace.name, trace.rung, trace.note) if part))
     legend(figure, trace)
     style.save(figure, output)
     plt.close(figure)

@@ -14,14 +14,17 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from gradsync import schedules, schemes
+from gradsync.bounds import hard_bound_seconds, refuse_below
 from gradsync.collectives import NATIVE
 from gradsync.costs import Linear, alpha_beta
 from gradsync.errors import InputError
 from gradsync.papers.ascwfbp import own_model, runs_here
 from gradsync.papers.ascwfbp.testbed import CENTRE, MODELS, POINTS, SCHEMES, Bench, Point, bench, workload
+from gradsync.papers.simulated import BOUNDS
+from gradsync.papers.simulated import timed as timed_plan
 from gradsync.papers.table import Table
 from gradsync.settings import Settings
-from gradsync.simulate import lower_bound_seconds, simulate
+from gradsync.updates import ssgd
 from gradsync.workload import Workload
 
 PAIRWISE, GAMMA, FULL = "pairwise", "gamma", "full"
@@ -33,7 +36,7 @@ PAIRS = (*SCHEMES, "single", "optimal", PRINTED)  # what the pairwise model is a
 COLUMNS = [
     *("rung", "launch", "model", "nodes", "workers", "scheme", "assumption", "contention", "startup", "point"),
     *("startup_seconds", "iteration_seconds", "iteration_seconds_low", "iteration_seconds_high"),
-    *("computation_seconds", "exposed_communication_seconds", "messages", "lower_bound_seconds", "over_published"),
+    *("computation_seconds", "exposed_communication_seconds", "messages", *BOUNDS, "over_published"),
     *("largest_speedup", "note"),  # S_max of emulated hosts over one of them
 ]
 
@@ -124,18 +127,16 @@ def timed(
         seconds = own_model.timed(computation, messages, line, testbed.gamma).iteration_seconds
         alone = computation.forward_seconds + computation.backward_seconds
         row = {"iteration_seconds": seconds, "exposed_communication_seconds": seconds - alone}
-        return row | {"messages": len(messages), "note": ""}
+        # it knows of no link (ASC-E32): nothing but computation is certain
+        bound = hard_bound_seconds(ssgd.plan(scheme.name, computation, messages, testbed.workers), computation)
+        refuse_below(seconds, bound, f"{scheme.name} of {computation.name} by the pairwise model")
+        return row | {"messages": len(messages), "hard_bound_seconds": bound, "note": ""}
     cost = testbed.contended(line, contention)
     network = alpha_beta.around(cost, testbed.workers)
     plan = schemes.plan(scheme, computation, cost, testbed.workers)
-    trace = simulate(plan, computation, network, turns=2)  # an update waits for all messages: turns are alike
-    return {
-        "iteration_seconds": trace.iteration_seconds(),
-        "exposed_communication_seconds": trace.exposed_communication_seconds(),
-        "messages": len(plan.communications()),
-        "lower_bound_seconds": lower_bound_seconds(computation, network),
-        "note": "",
-    }
+    # an update waits for all messages: turns are alike
+    found = timed_plan(plan, computation, network, testbed.links(contention), turns=2)
+    return {**found._asdict(), "messages": len(plan.communications())}
 
 
 def startup_of(testbed: Bench, model: str, computation: Workload, startup: str) -> Linear:

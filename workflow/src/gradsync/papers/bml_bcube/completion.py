@@ -19,6 +19,7 @@ import pandas as pd
 from gradsync.collectives import NATIVE
 from gradsync.papers.bml_bcube.testbed import BML, EVEN, TENSORS, Bench, Point, bench
 from gradsync.papers.emulated import NONE_HERE, Run, runs
+from gradsync.papers.simulated import BOUNDS, unsteady
 from gradsync.papers.table import Table
 from gradsync.results import Result
 from gradsync.settings import Settings, Training
@@ -30,7 +31,7 @@ PUBLISHED = {"lenet5": "18.7 to 56.4 %", "vgg19": "29.2 to 52.1 %"}  # Section 4
 COLUMNS = [
     *("rung", "model", "nodes", "batch", "batch_here", "scheme", "assumption", "iteration_seconds"),
     *("iteration_seconds_low", "iteration_seconds_high"),
-    *("computation_seconds", "exposed_communication_seconds", "jct_seconds"),
+    *("computation_seconds", "exposed_communication_seconds", "jct_seconds", *BOUNDS),
     *(
         "reduction_of_ps",
         "reduction_of_ps_low",
@@ -75,21 +76,22 @@ def _completion(place: str, model: str, settings: Settings, results: Path) -> Ta
     )
     if not measured.empty:
         caption += f" Measured on this machine, {_sizes(measured)}: {measured.note.iloc[0]}."
-    return Table(frame, _display(frame, testbed), caption)
+    return Table(frame, _display(frame, testbed), caption + unsteady(frame))
 
 
 def _simulated(testbed: Bench, model: str, counted: Workload) -> Iterator[dict[str, Any]]:
     for point in testbed.points():
         for batch in testbed.batches:
-            seconds = testbed.seconds(point, counted, batch)
-            for scheme, (iteration, exposed) in seconds.items():
+            simulated = testbed.iterations_of(point, counted, batch)
+            for scheme, found in simulated.items():
+                iteration = found.iteration_seconds
                 row = {"rung": "simulated", "model": model, "nodes": testbed.servers, "batch": batch, "scheme": scheme}
-                row |= {"assumption": str(point), "iteration_seconds": iteration, "note": ""}
-                row |= {"computation_seconds": iteration - exposed, "exposed_communication_seconds": exposed}
+                row |= {"assumption": str(point), **found._asdict()}
+                row |= {"computation_seconds": iteration - found.exposed_communication_seconds}
                 row |= {"jct_seconds": testbed.iterations * iteration}
                 if scheme == BML:
-                    row["reduction_of_ps"] = 1 - iteration / seconds[EVEN][0]
-                    row["reduction_of_tf_ps"] = 1 - iteration / seconds[TENSORS][0]
+                    row["reduction_of_ps"] = 1 - iteration / simulated[EVEN].iteration_seconds
+                    row["reduction_of_tf_ps"] = 1 - iteration / simulated[TENSORS].iteration_seconds
                 yield row
 
 

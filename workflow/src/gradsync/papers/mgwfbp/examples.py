@@ -10,6 +10,7 @@ import pandas as pd
 from gradsync import flow_level, schemes
 from gradsync.costs import Linear, alpha_beta
 from gradsync.papers.mgwfbp import testbed
+from gradsync.papers.simulated import bounds_of, unsteady
 from gradsync.papers.table import Table
 from gradsync.plan import Plan
 from gradsync.settings import Settings
@@ -75,7 +76,7 @@ def timelines(settings: Settings, results: Path) -> Table:
     """Fig. 1 to 4 as numbers, and the smallest counterexample to Theorem 1 (MG-E09)."""
     rows = []
     for figure, case, scheme in TIMELINES:
-        workload, _, trace = example(case, scheme)
+        workload, plan, trace = example(case, scheme)
         seconds = CASES[case][1].seconds(workload.sizes())
         rows.append(
             {
@@ -90,14 +91,17 @@ def timelines(settings: Settings, results: Path) -> Table:
                 "t_b": workload.backward_seconds,
                 "t_c_sum": float(seconds.sum()),
                 "t_c_first": float(seconds[-1]),
+                **bounds_of(plan, workload, alpha_beta.around(CASES[case][1], 2), trace),
+                "note": trace.note,
             }
         )
     frame = pd.DataFrame(rows)
-    display = frame.drop(columns="rung").drop_duplicates(["case", "scheme"]).round(4)
+    display = frame.drop(columns=["rung", "note"]).drop_duplicates(["case", "scheme"]).round(4)
     return Table(
         frame,
         display,
-        "Fig. 1 to 4 and the counterexample to Theorem 1: drawn examples, simulated; times in units of the drawing.",
+        "Fig. 1 to 4 and the counterexample to Theorem 1: drawn examples, simulated; times in units of the drawing."
+        + unsteady(frame),
     )
 
 

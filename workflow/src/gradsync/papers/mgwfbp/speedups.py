@@ -18,6 +18,7 @@ from gradsync.papers.emulated import NONE_HERE, runs
 from gradsync.papers.mgwfbp import simulated_testbed, testbed
 from gradsync.papers.mgwfbp.emulation import as_on_its_testbed
 from gradsync.papers.mgwfbp.simulated_testbed import PARAMETER_SERVER
+from gradsync.papers.simulated import BOUNDS, unsteady
 from gradsync.papers.table import Table, file, read
 from gradsync.results import Result
 from gradsync.settings import Settings
@@ -28,9 +29,11 @@ COLUMNS = [
     *("iteration_seconds", "iteration_seconds_low", "iteration_seconds_high"),
     *("computation_seconds", "busy_computation_seconds", "exposed_communication_seconds"),
     *("exposed_communication_seconds_low", "exposed_communication_seconds_high"),
-    *("speedup", "speedup_low", "speedup_high", "efficiency", "efficiency_low", "efficiency_high", "note"),
+    *("speedup", "speedup_low", "speedup_high", "efficiency", "efficiency_low", "efficiency_high"),
+    *(*BOUNDS, "note"),
 ]
-FROM_RESULT = [column for column in COLUMNS if "speedup" in column or "seconds" in column or "efficiency" in column]
+TIMES = ("speedup", "seconds", "efficiency")
+FROM_RESULT = [column for column in COLUMNS if column not in BOUNDS and any(part in column for part in TIMES)]
 NAMES = {"googlenet": "GoogLeNet", "resnet50": "ResNet-50"}
 
 
@@ -72,7 +75,7 @@ def fig8(settings: Settings, results: Path) -> Table:
         "without any communication; beside messages on the same cores it takes longer (column busy). Emulated: "
         "computation is what is replayed."
     )
-    return Table(frame, _display(frame, _composition), caption + _reasons(frame))
+    return Table(frame, _display(frame, _composition), caption + unsteady(frame) + _reasons(frame))
 
 
 def _speedups(place: str, model: str, settings: Settings, results: Path, assumed: str) -> Table:
@@ -95,7 +98,7 @@ def _speedups(place: str, model: str, settings: Settings, results: Path, assumed
         "emulated). "
         "Measured: ranks on this machine on small images, with 95 % intervals; not the paper's cluster."
     )
-    return Table(frame, _display(frame, _speedup), caption + _reasons(frame))
+    return Table(frame, _display(frame, _speedup), caption + unsteady(frame) + _reasons(frame))
 
 
 def _published(model: str, settings: Settings) -> Iterator[dict[str, Any]]:

@@ -119,8 +119,8 @@ def _of(row: pd.Series) -> str:
 
 
 def shared_link(settings: Settings, results: Path) -> Drawn:
-    """Iterations over the lower bound on a shared link, a panel a contention."""
-    frame = read(file(results, "ascwfbp", "shared_link"), ["model", "scheme", "assumption", "over_lower_bound"])
+    """Iterations over the model's bound on a shared link, a panel a contention."""
+    frame = read(file(results, "ascwfbp", "shared_link"), ["model", "scheme", "assumption", "over_model_bound"])
     kinds = (iterations.GAMMA, iterations.FULL)
     known = frame[~frame.scheme.isin(["wfbp", "single"])]  # far beyond the axis: in the table
     schemes = list(dict.fromkeys(known.scheme))
@@ -128,7 +128,7 @@ def shared_link(settings: Settings, results: Path) -> Drawn:
     width = 0.85 / len(schemes)
     for axes, kind in zip(grid, kinds, strict=True):
         point = str(iterations.Assumed(kind, iterations.STATED, iterations.CENTRE))
-        part = known[known.assumption == point].set_index(["model", "scheme"]).over_lower_bound
+        part = known[known.assumption == point].set_index(["model", "scheme"]).over_model_bound
         for number, scheme in enumerate(schemes):
             places = np.arange(len(MODELS)) + width * (number - (len(schemes) - 1) / 2)
             axes.bar(places, [part[model, scheme] for model in MODELS], 0.92 * width, color=f"C{number}")
@@ -136,7 +136,7 @@ def shared_link(settings: Settings, results: Path) -> Drawn:
         axes.set_xticks(range(len(MODELS)), MODELS.values())
         axes.set_ylim(0.95)
         axes.grid(visible=False, axis="x")
-        axes.set_ylabel("iteration / lower bound")
+        axes.set_ylabel("iteration / model bound")
         axes.tick_params(labelleft=True)
         axes.set_title(f"simulated, a stated: {CONTENTION[kind]}", loc="left")
     handles = [Patch(color=f"C{i}", label=panels.label(scheme, settings)) for i, scheme in enumerate(schemes)]
