@@ -278,7 +278,7 @@ MEASURING = (
 )
 # What the papers share: every table, and every figure.
 COMMON_TO_PAPERS = (
-    *("papers/__init__.py", "papers/table.py", "papers/testbed.py"),
+    *("intervals.py", "papers/__init__.py", "papers/table.py", "papers/testbed.py"),
     *("papers/emulation.py", "papers/emulated.py"),
     *("papers/training.py", "papers/slowdown.py"),
 )

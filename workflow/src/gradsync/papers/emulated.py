@@ -16,6 +16,7 @@ import pandas as pd
 
 from gradsync.collectives import NATIVE
 from gradsync.errors import InputError
+from gradsync.intervals import shown
 from gradsync.papers.table import BY_SCHEME, Table
 from gradsync.results import Result
 from gradsync.settings import Emulation, Settings
@@ -144,7 +145,7 @@ def _display(row: Any) -> dict[str, Any]:
     def number(value: Any, form: str, scale: float = 1.0) -> str:
         return "-" if value is None or pd.isna(value) else format(scale * value, form)
 
-    interval = " .. ".join(number(row[f"iteration_seconds_{end}"], ".1f", 1e3) for end in ("low", "high"))
+    seconds = (row[f"iteration_seconds{end}"] for end in ("", "_low", "_high"))
     return {
         "model": row.model,
         "hosts": row.nodes,
@@ -152,7 +153,7 @@ def _display(row: Any) -> dict[str, Any]:
         "connection/link": number(row.flow_share, ".2g"),
         "contender": row.scheme,
         "messages": number(row.messages, ".0f"),
-        "iteration ms": f"{number(row.iteration_seconds, '.1f', 1e3)} ({interval})",
+        "iteration ms": shown(seconds, ".1f", 1e3),
         "own s": number(row.own_iteration_seconds, ".2f"),
         "predicted/emulated": number(row.predicted_over_emulated, ".3f"),
         "over lower bound": number(row.over_lower_bound, ".3f"),

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from gradsync.errors import InputError
+from gradsync.intervals import repeats_needed, shown
 from gradsync.papers.table import BY_SCHEME, Table
 from gradsync.results import Result
 from gradsync.settings import Settings, Training
@@ -81,10 +82,7 @@ def _ratio(result: Result) -> dict[str, Any]:
 
 def _display(row: Any) -> dict[str, Any]:
     def interval(key: str, scale: float, digits: int) -> str:
-        if pd.isna(row[key]):
-            return "-"
-        middle, low, high = (scale * row[f"{key}{end}"] for end in ("", "_low", "_high"))
-        return f"{middle:.{digits}f} ({low:.{digits}f} .. {high:.{digits}f})"
+        return shown((row[f"{key}{end}"] for end in ("", "_low", "_high")), f".{digits}f", scale)
 
     def number(value: Any, form: str) -> str:
         return "-" if value is None or pd.isna(value) else format(value, form)
@@ -110,7 +108,8 @@ def _display(row: Any) -> dict[str, Any]:
 def _caption(measured: pd.DataFrame) -> str:
     caption = (
         "Real training on this machine: all contenders of a model and number of ranks in turn in one launch. Ratios "
-        "are medians over pairs of neighbouring blocks, in brackets the 95 % interval of the median. Speed-up: over "
+        "are medians over pairs of neighbouring blocks, in brackets the 95 % interval of the median, which fewer than "
+        f"{repeats_needed()} blocks have not. Speed-up: over "
         "one rank alone with as many threads. Computation slowed: seconds in which a rank computes, against the same "
         "without any communication; messages use the same cores. DDP does not tell when its messages travel. "
         "Conformance: parameters after some float64 steps against the oracle's (- where the configuration takes none), "

@@ -419,5 +419,6 @@ def _restored(progress: dict[str, Any]) -> _Progress:
 
 
 def _with_interval(key: str, values: np.ndarray) -> dict[str, float]:
+    """The median; and the interval, where there are blocks enough for one."""
     low, middle, high = median_interval(values)
-    return {key: middle, f"{key}_low": low, f"{key}_high": high}
+    return {key: middle, **({} if low is None or high is None else {f"{key}_low": low, f"{key}_high": high})}

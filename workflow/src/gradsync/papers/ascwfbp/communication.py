@@ -16,9 +16,10 @@ import numpy as np
 import pandas as pd
 
 from gradsync.costs import pairwise
+from gradsync.intervals import shown
 from gradsync.papers.ascwfbp.at_once import Measured, measured
 from gradsync.papers.ascwfbp.testbed import Bench, bench
-from gradsync.papers.table import Table
+from gradsync.papers.table import TIMED, Table
 from gradsync.settings import Settings
 
 THERE = "the paper's constants"
@@ -225,10 +226,10 @@ def _predicted(one: Measured, testbed: Bench) -> np.ndarray:
 def _interval(frame: pd.DataFrame, column: str) -> list[str]:
     values = zip(frame[column], frame[f"{column}_low"], frame[f"{column}_high"], strict=True)
     return [
-        _number(middle, ".2f") + (f" ({low:.2f} .. {high:.2f})" if pd.notna(low) else "")
-        for middle, low, high in values
+        shown(each, ".2f") if rung in TIMED else _number(each[0], ".2f")
+        for rung, each in zip(frame.rung, values, strict=True)
     ]
 
 
-def _number(value: float, shown: str) -> str:
-    return "-" if pd.isna(value) else format(value, shown)
+def _number(value: float, form: str) -> str:
+    return "-" if pd.isna(value) else format(value, form)

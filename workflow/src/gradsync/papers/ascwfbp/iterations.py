@@ -17,6 +17,7 @@ from gradsync import schedules, schemes
 from gradsync.collectives import NATIVE
 from gradsync.costs import Linear, alpha_beta
 from gradsync.errors import InputError
+from gradsync.intervals import shown
 from gradsync.papers.ascwfbp import own_model, runs_here
 from gradsync.papers.ascwfbp.testbed import CENTRE, MODELS, POINTS, SCHEMES, Bench, Point, bench, workload
 from gradsync.papers.table import Table
@@ -196,9 +197,9 @@ def _display(frame: pd.DataFrame) -> pd.DataFrame:
         rows.append(row | {"measured here [ms]": "-"})
     measured = frame[(frame.rung == "measured") & frame.iteration_seconds.notna()]
     for _, run in measured.iterrows():
-        low, middle, high = (1e3 * run[f"iteration_seconds{end}"] for end in ("_low", "", "_high"))
+        seconds = (run[f"iteration_seconds{end}"] for end in ("", "_low", "_high"))
         row = {"model": f"{run.model} on {run.workers:.0f} ranks", "scheme": str(run.scheme)}
-        rows.append(row | {"measured here [ms]": f"{middle:.1f} ({low:.1f} .. {high:.1f})"})
+        rows.append(row | {"measured here [ms]": shown(seconds, ".1f", 1e3)})
     return pd.DataFrame(rows).fillna("-")
 
 

@@ -17,9 +17,10 @@ from typing import Any
 import pandas as pd
 
 from gradsync.collectives import NATIVE
+from gradsync.intervals import shown
 from gradsync.papers.bml_bcube.testbed import BML, EVEN, TENSORS, Bench, Point, bench
 from gradsync.papers.emulated import NONE_HERE, Run, runs
-from gradsync.papers.table import Table
+from gradsync.papers.table import TIMED, Table
 from gradsync.results import Result
 from gradsync.settings import Settings, Training
 from gradsync.workload import Workload
@@ -179,9 +180,9 @@ def _display(frame: pd.DataFrame, testbed: Bench) -> pd.DataFrame:
         row = dict(zip(("rung", "model", "ranks", "sub-minibatch"), keys, strict=True))
         column, scale = ("iteration_seconds", 1e3) if row["rung"] == "measured" else ("jct_seconds", 1.0)
         for scheme, title in ((EVEN, "PS"), (TENSORS, "PS, tensors"), (BML, "BML")):
-            row[title] = _band(at[at.scheme == scheme], column, testbed.centre(), scale, "{:.3g}")
+            row[title] = _band(at[at.scheme == scheme], column, testbed.centre(), scale, ".3g")
         for reduced, title in (("reduction_of_ps", "reduction of ps %"), ("reduction_of_tf_ps", "of tensors %")):
-            row[title] = _band(at[at.scheme == BML], reduced, testbed.centre(), 100, "{:.1f}")
+            row[title] = _band(at[at.scheme == BML], reduced, testbed.centre(), 100, ".1f")
         rows.append(row)
     return pd.DataFrame(rows)
 
@@ -190,13 +191,12 @@ def _band(at: pd.DataFrame, column: str, centre: Point, scale: float, form: str)
     if at.empty or at[column].isna().all():
         return "-"
     middle = at[at.assumption == str(centre)]
-    shown = form.format(scale * (at if middle.empty else middle)[column].iloc[0])
+    said = format(scale * (at if middle.empty else middle)[column].iloc[0], form)
     if len(at) > 1:
-        shown += f" ({form.format(scale * at[column].min())} .. {form.format(scale * at[column].max())})"
-    elif f"{column}_low" in at and at[f"{column}_low"].notna().all():
-        ends = (form.format(scale * at[f"{column}_{end}"].iloc[0]) for end in ("low", "high"))
-        shown += f" ({' .. '.join(ends)})"
-    return shown
+        said += f" ({format(scale * at[column].min(), form)} .. {format(scale * at[column].max(), form)})"
+    elif f"{column}_low" in at and at.rung.iloc[0] in TIMED:
+        return shown((at[f"{column}{end}"].iloc[0] for end in ("", "_low", "_high")), form, scale)
+    return said
 
 
 def _sizes(measured: pd.DataFrame) -> str:

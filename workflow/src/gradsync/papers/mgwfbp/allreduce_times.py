@@ -37,7 +37,7 @@ MEASURED = ["ranks", "bytes", "seconds", "seconds_low", "seconds_high"]  # colum
 
 
 class Series(NamedTuple):
-    """Points of one source and number of nodes: `bytes`, `seconds`, `seconds_low`, `seconds_high`.
+    """Points of one source and number of nodes: `bytes`, `seconds`, `seconds_low`, `seconds_high` (NaN: no interval).
 
     `undecidable` says why no claim may be decided on them, if so.
     """
@@ -202,7 +202,8 @@ def _emulated(settings: Settings, results: Path) -> Iterator[Series]:
         points = pd.read_csv(path, comment="#", keep_default_na=False)
         points = points[points.collective == ""][MEASURED[1:]].reset_index(drop=True)
         for column in MEASURED[2:]:
-            points[column] /= launch.dilation
+            # a size of too few messages has no interval
+            points[column] = pd.to_numeric(points[column].replace("", np.nan)) / launch.dilation
         yield Series("emulated", f"testbed of {launch.job}", launch.ranks, points)
 
 

@@ -14,11 +14,12 @@ from typing import Any
 import pandas as pd
 
 from gradsync.errors import InputError
+from gradsync.intervals import shown
 from gradsync.papers.emulated import NONE_HERE, runs
 from gradsync.papers.mgwfbp import simulated_testbed, testbed
 from gradsync.papers.mgwfbp.emulation import as_on_its_testbed
 from gradsync.papers.mgwfbp.simulated_testbed import PARAMETER_SERVER
-from gradsync.papers.table import Table, file, read
+from gradsync.papers.table import TIMED, Table, file, read
 from gradsync.results import Result
 from gradsync.settings import Settings
 
@@ -224,8 +225,8 @@ def _speedup(at: pd.DataFrame) -> str:
     middle = _centre(at)
     if len(at) > 1:
         return f"{middle.speedup:.2f} ({at.speedup.min():.2f} .. {at.speedup.max():.2f})"
-    if pd.notna(middle.speedup_low):
-        return f"{middle.speedup:.2f} ({middle.speedup_low:.2f} .. {middle.speedup_high:.2f})"
+    if middle.rung in TIMED:
+        return shown((middle.speedup, middle.speedup_low, middle.speedup_high), ".2f")
     return "-" if pd.isna(middle.speedup) else f"{middle.speedup:.2f}"
 
 
