@@ -422,8 +422,8 @@ def test_accuracy_counts_complete_epochs_over_seeds(tmp_path):
     frame = found["fig7b"][found["fig7b"].scheme == "wfbp"]
     assert list(frame.epoch) == [1, 2, 3]
     assert list(frame.accuracy) == pytest.approx([0.35, 0.55, 0.75])
-    assert list(frame.accuracy_low) == pytest.approx([0.3, 0.5, 0.7])
-    assert list(frame.accuracy_high) == pytest.approx([0.4, 0.6, 0.8])
+    assert list(frame.accuracy_least) == pytest.approx([0.3, 0.5, 0.7])
+    assert list(frame.accuracy_most) == pytest.approx([0.4, 0.6, 0.8])
     assert set(frame.seeds) == {2}
     assert set(found["fig7b"].scheme) == {"wfbp", "single", "mgwfbp", "optimal", "ddp"}
     assert "not ImageNet" in papers.compute("mgwfbp", "fig7b", wanted, results).caption

@@ -19,7 +19,7 @@ FROM_RESULT = (
     *("messages", "iteration_seconds", "iteration_seconds_low", "iteration_seconds_high"),
     *("exposed_communication_seconds", "busy_computation_seconds", "computation_seconds"),
     *("speedup", "speedup_low", "speedup_high"),
-    *("pairs", "seeds", "accuracy", "accuracy_low", "accuracy_high"),
+    *("pairs", "seeds", "accuracy", "accuracy_least", "accuracy_most"),
 )
 PREDICTED = (
     *("iteration_seconds", "iteration_seconds_without_interference", "exposed_communication_seconds"),
