@@ -23,6 +23,7 @@ from gradsync.render import figures, style, tables
 from gradsync.results import Result
 from gradsync.schedules import Message, ascwfbp
 from gradsync.workload import Layer, Workload
+from made_up_repeats import MOMENTS, repeated
 
 ROOT = Path(__file__).parents[2]
 PAPER = ROOT / "config" / "papers" / "ascwfbp.yaml"
@@ -68,9 +69,9 @@ def write_counted(results: Path) -> Path:
 
 
 def write_contention(results: Path, a: float, b: float, capacity: float, *, cores: int) -> None:
-    """Of two ranks: T_k = a + max(1, k / capacity) b m, in three sweeps that are alike."""
+    """Of two ranks: T_k = a + max(1, k / capacity) b m, in six sweeps that are alike."""
     points = [
-        Measured(lanes=k, bytes=size, seconds=(a + max(1.0, k / capacity) * b * size,) * 3)
+        Measured(lanes=k, bytes=size, seconds=(a + max(1.0, k / capacity) * b * size,) * 6)
         for k in (1, 2)
         for size in (4096, 8192, 65536, 524288, 2097152, 4194304, 16777216)
     ]
@@ -92,11 +93,7 @@ def write_training(results: Path) -> None:
             model="densenet201",
             ranks=2,
             settings={"batch": 4},
-            summary={
-                **{"iteration_seconds": seconds, "iteration_seconds_low": 0.9 * seconds},
-                **{"iteration_seconds_high": 1.1 * seconds, "computation_seconds": 0.2},
-                **{"exposed_communication_seconds": seconds - 0.2, "messages": 7},
-            },
+            **repeated(iteration_seconds=seconds, computation_seconds=0.2, exposed_communication_seconds=seconds - 0.2),
             conformance={"oracle_difference": 1e-16, "difference_to_first": 0.0},
         ).save(folder / name)
     (folder / "schemes.json").write_text(json.dumps(names))
@@ -257,6 +254,78 @@ def test_what_was_measured_has_its_line_capacity_and_gamma(made):
     assert errors.gamma == pytest.approx(1.6)
 
 
+def noisy(results: Path, sweeps: int) -> None:
+    """Sweeps of which each is disturbed, and each of its times."""
+    rng = np.random.default_rng(2)
+    sizes = np.array([8192, 65536, 524288, 2097152, 4194304])
+    disturbed = rng.lognormal(0, 0.05, (sweeps, 1, 1)) * rng.lognormal(0, 0.02, (sweeps, 2, 5))
+    times = np.stack([1e-3 + 2e-9 * sizes, 1e-3 + 3e-9 * sizes]) * disturbed  # (sweeps, lanes, sizes)
+    points = [
+        Measured(lanes=k + 1, bytes=int(size), seconds=tuple(times[:, k, i]))
+        for k in (0, 1)
+        for i, size in enumerate(sizes)
+    ]
+    path = results / "profile" / "network" / "contention.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(Contention(ranks=2, points=tuple(points), provenance={"cores": 4}).to_json())
+
+
+TIMED = {
+    "fig4a": ("a_seconds", "b_seconds_per_byte", "r_squared", "line_error"),
+    "fig4b": ("gamma", "capacity", "least_gain", "largest_gain"),
+    "fig5": ("gamma", "mean_error", "worst_error"),
+    "contention_points": ("one_seconds", "two_seconds", "gamma"),
+}
+
+
+@pytest.mark.parametrize("sweeps", [5, 6])
+def test_fewer_than_six_sweeps_have_no_interval_in_any_table(tmp_path, sweeps):
+    noisy(tmp_path, sweeps)
+    for name, numbers in TIMED.items():
+        made = papers.compute("ascwfbp", name, chosen(), tmp_path)
+        measured = made.frame[made.frame.rung == "measured"]
+        assert measured.repeats.eq(sweeps).all()
+        for column in numbers:
+            low, middle, high = (measured[f"{column}{end}"].astype(float) for end in ("_low", "", "_high"))
+            assert middle.notna().all()
+            assert low.notna().all() == high.notna().all() == (sweeps == 6), column
+            assert sweeps < 6 or (low < middle).all(), column
+        said = " ".join(map(str, made.display[made.display.rung == "measured"].to_numpy().ravel()))
+        assert ("no interval" in said) == (sweeps < 6)
+
+
+def test_the_interval_of_a_mean_over_sweeps_is_students(tmp_path):
+    noisy(tmp_path, 6)
+    row = papers.compute("ascwfbp", "contention_points", chosen(), tmp_path).frame.query("rung == 'measured'").iloc[0]
+    contention = Contention.load(tmp_path / "profile" / "network" / "contention.json")
+    seconds = contention.times()[:, 0, 0]
+    half = 2.570582 * seconds.std(ddof=1) / np.sqrt(6)  # t of 5 degrees of freedom
+    assert (row.one_seconds_low, row.one_seconds_high) == pytest.approx((seconds.mean() - half, seconds.mean() + half))
+
+
+@pytest.mark.parametrize("blocks", [5, 6])
+def test_the_mean_share_is_known_where_every_models_is(tmp_path, blocks):
+    results = write_counted(tmp_path)
+    write_contention(results, 1e-3, 2e-9, 1.0, cores=4)
+    plain = {"paper": "ascwfbp", "ranks": 8, "dilation": 4.0, "schemes": ["ascwfbp"]}
+    launches = [{**plain, "model": model} for model in testbed.MODELS]
+    for number, launch in enumerate(launches, start=1):
+        moments = MOMENTS[:blocks] if number == 2 else MOMENTS
+        write_emulated(results, launch, {"ascwfbp": 2.0 * number}, moments)
+    wanted = chosen(emulated=launches)
+    tables.write(papers.compute("ascwfbp", "table4", wanted, results), results / "tables" / "ascwfbp", "table4")
+    frame = papers.compute("ascwfbp", "table5", wanted, results).frame
+    mean = frame[(frame.rung == "emulated") & (frame.model == "mean")].iloc[0]
+    shares = [8 * 0.3 / (0.5 * number) / 8 for number in (1, 2, 3, 4)]
+    assert mean.share == pytest.approx(np.mean(shares))
+    assert mean.repeats == blocks
+    if blocks == 6:
+        ends = (np.mean(shares) / 1.1, np.mean(shares) / 0.9)
+        assert (mean.share_low, mean.share_high) == pytest.approx(ends)
+    else:
+        assert np.isnan([mean.share_low, mean.share_high]).all()
+
+
 def test_the_papers_constants_exceed_the_link_and_say_from_where(made):
     row = table(made, "fig4b").set_index("source").loc["the paper's constants"]
     m = row.exceeds_link_from_bytes
@@ -275,7 +344,9 @@ def test_ranks_without_cores_for_two_lanes_say_so(tmp_path):
     assert "2 ranks with two lanes each share 2 cores" in found.note.iloc[-1]
 
 
-def write_emulated(results: Path, launch: dict[str, Any], seconds: dict[str, float]) -> None:
+def write_emulated(
+    results: Path, launch: dict[str, Any], seconds: dict[str, float], moments: tuple[float, ...] = MOMENTS
+) -> None:
     """What a launch leaves behind that takes four times as long here; own seconds of each contender."""
     job = settings.Emulation(**launch)
     runs, made = results / "runs" / "emulated" / job.job, results / "emulated" / job.job
@@ -286,14 +357,14 @@ def write_emulated(results: Path, launch: dict[str, Any], seconds: dict[str, flo
             model=job.model,
             ranks=job.ranks,
             settings={"testbed": {"bits_per_second": 2e9}, "collective": "native"},
-            summary={"iteration_seconds": own, "exposed_communication_seconds": own - 1.2, "messages": 3.0},
+            **repeated(moments, iteration_seconds=own, exposed_communication_seconds=own - 1.2),
         ).save(runs / name)
     (runs / "schemes.json").write_text(json.dumps(list(seconds)))
     (runs / "status.json").write_text('{"possible": true, "reason": ""}')
     made.mkdir(parents=True)
     (made / "replay.json").write_text(net((4, 0.8), forward=0.4).to_json())
     points = [
-        Measured(lanes=k, bytes=size, seconds=(4e-3 + k * 4e-9 * size,) * 3)
+        Measured(lanes=k, bytes=size, seconds=(4e-3 + k * 4e-9 * size,) * 6)
         for k in (1, 2)
         for size in (8192, 65536, 2097152, 4194304)
     ]
@@ -317,16 +388,26 @@ def test_emulated_launches_are_in_seconds_of_the_paper_and_those_on_other_links_
     # 32 B at 2 Gbit/s are hidden by backward: as many times faster as there are hosts, of four GPUs each
     assert known.largest_speedup.tolist() == [8, 8]
     four = papers.compute("ascwfbp", "table4", wanted, results)
-    assert four.display.set_index(["model", "scheme"]).emulated["ResNet-152", "ascwfbp"] == "0.500, 8 hosts"
+    said = four.display.set_index(["model", "scheme"]).emulated["ResNet-152", "ascwfbp"]
+    assert said == "0.500 (0.450 .. 0.550), 8 hosts"
     tables.write(four, results / "tables" / "ascwfbp", "table4")
     most = papers.compute("ascwfbp", "table5", wanted, results)
     at = most.frame[(most.frame.rung == "emulated") & most.frame.share.notna()]
     assert at[["speedup", "largest_speedup", "share"]].to_numpy().tolist() == [pytest.approx([19.2, 32.0, 0.6])]
-    assert most.display.iloc[-1]["ResNet-152"] == "19.2 / 32.0: 60.0 %, 8 hosts"
+    assert most.display.iloc[-1]["ResNet-152"] == "19.2 / 32.0: 60.0% (54.5% .. 66.7%), 8 hosts"
+    assert at[["speedup_low", "share_high"]].to_numpy().tolist() == [pytest.approx([19.2 / 1.1, 0.6 / 0.9])]
+    less = papers.compute("ascwfbp", "fig6", wanted, results).frame
+    less = less[(less.rung == "emulated") & (less.scheme == "ascwfbp") & less.iteration_seconds.notna()].iloc[0]
+    # 0.8 s of 2.8 are exposed, pair by pair, whatever the moment
+    for end in ("", "_low", "_high"):
+        assert less[f"reduction_over_wfbp{end}"] == pytest.approx(1 - 0.8 / 2.8)
+    assert less.exposed_communication_seconds_low == pytest.approx(0.9 * 0.8 / 4)
     line = papers.compute("ascwfbp", "fig4a", wanted, results).frame
     line = line[line.rung == "emulated"]
     assert line.a_seconds.tolist() == pytest.approx([1e-3, 1e-3])
     assert line.nodes.tolist()[0] == 8
+    assert line.repeats.tolist() == [6, 6]
+    assert line.a_seconds_low.tolist() == line.a_seconds_high.tolist() == pytest.approx([1e-3, 1e-3])
     assert line.nodes.isna().tolist() == [False, True]
     both = papers.compute("ascwfbp", "fig4b", wanted, results).frame
     at = both[both.rung == "emulated"].iloc[0]

@@ -1,4 +1,4 @@
-"""Numbers within intervals: pairs of one launch are taken pair by pair, and what has too few repeats decides nothing."""
+"""Numbers within intervals: pairs of one launch are taken pair by pair, too few repeats decide nothing."""
 
 from __future__ import annotations
 

@@ -279,8 +279,8 @@ MEASURING = (
 LEDGER = ("claims.py", "expressions.py", "published.py", "spans.py", "intervals.py")
 # What the papers share: every table, and every figure.
 COMMON_TO_PAPERS = (
-    *("intervals.py", "papers/__init__.py", "papers/table.py", "papers/testbed.py"),
-    *("papers/emulation.py", "papers/emulated.py"),
+    *("intervals.py", "papers/__init__.py", "papers/table.py", "papers/repeats.py"),
+    *("papers/testbed.py", "papers/emulation.py", "papers/emulated.py"),
     *("papers/training.py", "papers/slowdown.py"),
 )
 COMMON_TO_FIGURES = (

@@ -10,16 +10,16 @@ import numpy as np
 import pandas as pd
 
 from gradsync.errors import InputError
-from gradsync.intervals import repeats_needed, shown
+from gradsync.intervals import repeats_needed
+from gradsync.papers.repeats import REPEATS, cells, text
 from gradsync.papers.table import BY_SCHEME, Table
 from gradsync.results import Result
 from gradsync.settings import Settings, Training
 
 FROM_RESULT = (
-    *("messages", "iteration_seconds", "iteration_seconds_low", "iteration_seconds_high"),
-    *("exposed_communication_seconds", "busy_computation_seconds", "computation_seconds"),
-    *("speedup", "speedup_low", "speedup_high"),
-    *("pairs", "seeds", "accuracy", "accuracy_least", "accuracy_most"),
+    *("messages", "iteration_seconds"),
+    *("exposed_communication_seconds", "busy_computation_seconds", "computation_seconds", "speedup"),
+    *("seeds", "accuracy", "accuracy_least", "accuracy_most"),
 )
 PREDICTED = (
     *("iteration_seconds", "iteration_seconds_without_interference", "exposed_communication_seconds"),
@@ -47,6 +47,7 @@ def _rows(job: Training, results: Path) -> list[dict[str, Any]]:
         result = Result.load(folder / name / "result.json")
         base = {"model": result.model, "nodes": result.ranks, "scheme": name, "assumption": "", "launch": job.job}
         row = {"rung": "measured", **base, **{key: result.summary.get(key, np.nan) for key in FROM_RESULT}}
+        row |= repeated(result)
         row |= {"batch": result.settings.get("batch", np.nan), **_ratio(result)}
         # computation beside messages against computation alone, on the same cores
         row["slowdown"] = row["busy_computation_seconds"] / row["computation_seconds"]
@@ -71,6 +72,14 @@ def _rows(job: Training, results: Path) -> list[dict[str, Any]]:
     return found
 
 
+def repeated(result: Result) -> dict[str, Any]:
+    """Cells of all that a run has repeated, and how many repeats there were."""
+    found: dict[str, Any] = {REPEATS: len(result.samples.get("iteration_seconds", []))}
+    for key, samples in result.samples.items():
+        found |= cells(key, samples)
+    return found
+
+
 def _ratio(result: Result) -> dict[str, Any]:
     """Iteration time over that of the launch's reference, with its interval."""
     for key, value in result.summary.items():
@@ -82,7 +91,7 @@ def _ratio(result: Result) -> dict[str, Any]:
 
 def _display(row: Any) -> dict[str, Any]:
     def interval(key: str, scale: float, digits: int) -> str:
-        return shown((row[f"{key}{end}"] for end in ("", "_low", "_high")), f".{digits}f", scale)
+        return text(row, key, f".{digits}f", scale)
 
     def number(value: Any, form: str) -> str:
         return "-" if value is None or pd.isna(value) else format(value, form)
