@@ -381,7 +381,7 @@ def test_the_table_is_in_seconds_of_the_paper_with_predictions_and_ratios(tmp_pa
     assert "googlenet on 2 hosts, switch\n4 Gbit/s" in [axes.get_title(loc="left") for axes in drawn[0].axes]
 
 
-def test_two_blocks_have_no_interval(tmp_path):
+def test_two_blocks_have_no_interval_and_decide_nothing(tmp_path):
     external(tmp_path, False)
     for ranks in (2, 4, 8):
         seconds = {"wfbp": 10.0, "single": 12.0, "mgwfbp": 9.0}
@@ -390,6 +390,12 @@ def test_two_blocks_have_no_interval(tmp_path):
     emulated = papers.compute("mgwfbp", "emulated", used, tmp_path)
     assert emulated.frame.filter(regex="_(low|high)$").isna().all(axis=None)
     assert emulated.display["iteration ms"].str.endswith("(no interval)").all()
+    tables.write(papers.compute("mgwfbp", "fig6", used, tmp_path), tmp_path / "tables" / "mgwfbp", "fig6")
+    found = claims.evaluate(ROOT / "config" / "papers" / "mgwfbp.yaml", tmp_path / "tables")
+    verdicts = {each.claim: each for each in found if each.rung == "emulated" and each.table == "fig6"}
+    assert {each.verdict for each in verdicts.values()} == {claims.UNDECIDED}
+    assert "2 repeats, 6 are needed" in verdicts["fig6-order"].reason
+    assert verdicts["fig6-order"].margin == pytest.approx(0.1, rel=1e-6)  # to be seen, not to be believed
 
 
 def test_a_launch_that_this_machine_cannot_have_says_why_everywhere(tmp_path):

@@ -276,7 +276,7 @@ MEASURING = (
     *("measure/layers.py", "measure/passes.py", "measure/allreduce.py"),
     *("measure/interference.py", "measure/contention.py"),
 )
-LEDGER = ("claims.py", "expressions.py", "published.py", "spans.py", "intervals.py")
+LEDGER = ("claims", "results.py", "expressions.py", "published.py", "spans.py", "intervals.py")
 # What the papers share: every table, and every figure.
 COMMON_TO_PAPERS = (
     *("intervals.py", "papers/__init__.py", "papers/table.py", "papers/repeats.py"),

@@ -232,9 +232,12 @@ def _slack(slack: Callable[[float, float], float], strict: bool, x: float, y: fl
 
 
 def _joined(parts: Sequence[Truth], choose: Callable[..., Any]) -> Truth:
-    """What holds if all (`choose` is min) or any (max) of the parts do."""
-    margin, decides, *_ = choose(parts)
-    return Truth(margin, decides, choose(part.least for part in parts), choose(part.most for part in parts))
+    """What holds if all (`choose` is min) or any (max) of the parts do; what is known decides where it can."""
+    least, most = choose(part.least for part in parts), choose(part.most for part in parts)
+    holds = least >= 0
+    known = [part for part in parts if part.known and (part.margin >= 0) == holds] if holds == (most >= 0) else []
+    margin, decides, *_ = choose(known or parts)
+    return Truth(margin, decides, least, most)
 
 
 def _compared(about: Comparison, x: Span, y: Span, margin: Callable[[float, float], float]) -> Truth:

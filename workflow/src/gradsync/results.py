@@ -20,6 +20,7 @@ from gradsync.plan import first_problem
 
 VERSION = 2
 Rung = Literal["published", "simulated", "emulated", "measured"]
+TIMED = ("emulated", "measured")  # rungs whose numbers are times that were taken: with an interval, or not known
 
 
 class Result(BaseModel):

@@ -12,8 +12,6 @@ from gradsync.errors import InputError
 
 # Columns that hold words in whatever table has them: a cell without one is empty.
 TEXTS = ["rung", "model", "scheme", "assumption", "source", "tensor", "launch", "reference", "note"]
-# Rungs whose numbers are times that were taken, and so have an interval or are not known.
-TIMED = ("emulated", "measured")
 # What every table has that has a row a scheme.
 BY_SCHEME = ["rung", "model", "scheme", "assumption", "note", "nodes", "iteration_seconds"]
 

@@ -12,7 +12,8 @@ import pandas as pd
 from gradsync.papers.ascwfbp import iterations
 from gradsync.papers.ascwfbp.testbed import CENTRE, FORWARD, MODELS, SCHEMES, Bench, Point, bench, counted, workload
 from gradsync.papers.repeats import LAUNCH, REPEATS, cells, columns, paired, samples, text
-from gradsync.papers.table import TIMED, Table, file, read
+from gradsync.papers.table import Table, file, read
+from gradsync.results import TIMED
 from gradsync.settings import Settings
 
 ASC = "ascwfbp"

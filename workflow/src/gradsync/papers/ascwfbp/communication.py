@@ -21,7 +21,8 @@ from gradsync.intervals import repeats_needed, shown
 from gradsync.papers.ascwfbp.at_once import Measured, measured
 from gradsync.papers.ascwfbp.testbed import Bench, bench
 from gradsync.papers.repeats import REPEATS, columns, interval
-from gradsync.papers.table import TIMED, Table
+from gradsync.papers.table import Table
+from gradsync.results import TIMED
 from gradsync.settings import Settings
 
 THERE = "the paper's constants"

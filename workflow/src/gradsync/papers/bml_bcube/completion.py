@@ -20,8 +20,8 @@ from gradsync.collectives import NATIVE
 from gradsync.papers.bml_bcube.testbed import BML, EVEN, TENSORS, Bench, Point, bench
 from gradsync.papers.emulated import NONE_HERE, Run, runs
 from gradsync.papers.repeats import HIGH, LAUNCH, LOW, REPEATS, SAMPLES, cells, ends, interval, paired, text
-from gradsync.papers.table import TIMED, Table
-from gradsync.results import Result
+from gradsync.papers.table import Table
+from gradsync.results import TIMED, Result
 from gradsync.settings import Settings, Training
 from gradsync.workload import Workload
 

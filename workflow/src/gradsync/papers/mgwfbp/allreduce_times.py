@@ -21,7 +21,8 @@ from gradsync.papers.emulated import runs
 from gradsync.papers.mgwfbp import testbed
 from gradsync.papers.mgwfbp.emulation import as_on_its_testbed
 from gradsync.papers.repeats import REPEATS, columns, interval, jackknifed
-from gradsync.papers.table import TIMED, Table
+from gradsync.papers.table import Table
+from gradsync.results import TIMED
 from gradsync.settings import Settings
 
 HERE = "this machine"

@@ -19,9 +19,9 @@ from gradsync.papers.mgwfbp import simulated_testbed, testbed
 from gradsync.papers.mgwfbp.emulation import as_on_its_testbed
 from gradsync.papers.mgwfbp.simulated_testbed import PARAMETER_SERVER
 from gradsync.papers.repeats import HIGH, LAUNCH, LOW, REPEATS, SAMPLES, cells, text
-from gradsync.papers.table import TIMED, Table, file, read
+from gradsync.papers.table import Table, file, read
 from gradsync.papers.training import repeated
-from gradsync.results import Result
+from gradsync.results import TIMED, Result
 from gradsync.settings import Settings
 
 TIMES = ("iteration_seconds", "exposed_communication_seconds", "speedup", "efficiency")  # what is repeated
