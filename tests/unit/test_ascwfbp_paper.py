@@ -20,7 +20,7 @@ from gradsync.papers.ascwfbp import examples, iterations, own_gap, own_model, ru
 from gradsync.papers.table import file, read
 from gradsync.published import load
 from gradsync.render import figures, style, tables
-from gradsync.results import Result
+from gradsync.results import TIMED, Result
 from gradsync.schedules import Message, ascwfbp
 from gradsync.workload import Layer, Workload
 from made_up_repeats import MOMENTS, repeated
@@ -270,7 +270,7 @@ def noisy(results: Path, sweeps: int) -> None:
     path.write_text(Contention(ranks=2, points=tuple(points), provenance={"cores": 4}).to_json())
 
 
-TIMED = {
+NUMBERS = {
     "fig4a": ("a_seconds", "b_seconds_per_byte", "r_squared", "line_error"),
     "fig4b": ("gamma", "capacity", "least_gain", "largest_gain"),
     "fig5": ("gamma", "mean_error", "worst_error"),
@@ -281,7 +281,7 @@ TIMED = {
 @pytest.mark.parametrize("sweeps", [5, 6])
 def test_fewer_than_six_sweeps_have_no_interval_in_any_table(tmp_path, sweeps):
     noisy(tmp_path, sweeps)
-    for name, numbers in TIMED.items():
+    for name, numbers in NUMBERS.items():
         made = papers.compute("ascwfbp", name, chosen(), tmp_path)
         measured = made.frame[made.frame.rung == "measured"]
         assert measured.repeats.eq(sweeps).all()
@@ -332,7 +332,7 @@ def test_the_papers_constants_exceed_the_link_and_say_from_where(made):
     assert 2 * m / (1.4e-3 + 1.5 * 1.7e-9 * m) == pytest.approx(9.43e9 / 16)
     assert row.largest_share > 1
     points = table(made, "contention_points")
-    modelled = points[points.rung == "simulated"]
+    modelled = points[points.rung == "derived"]
     beyond = modelled.throughput_two > modelled.link_bytes_per_second
     assert (beyond == (modelled.bytes > m)).all()
     assert (2 * modelled.bytes / modelled.capacity_seconds <= modelled.link_bytes_per_second * (1 + 1e-9)).all()
@@ -491,17 +491,21 @@ def test_a_start_up_that_needs_no_fit_is_refused(tmp_path):
 
 
 def test_claims_that_need_no_model_definitions_are_decided(made):
-    by_id = {v.claim: v for v in claims.evaluate(PAPER, made[1] / "tables") if v.rung == "simulated"}
+    computed = [v for v in claims.evaluate(PAPER, made[1] / "tables") if v.rung in ("derived", "simulated")]
+    by_id = {v.claim: v for v in computed}
+    assert len(by_id) == len(computed)
     wanted = {
         claims.CONFIRMED: ["fig2-half", "fig4b-full"],
         claims.UNCONTRADICTED: ["never-worse-than-wfbp"],
         claims.REFUTED: ["theorem1-counterexample", "theorem1-random", "fig4b-not-above", "fig6-published-65"],
         claims.CONSTRUCTED: ["fig1-shortest", "fig3-closed-forms"],
     }
+    derived = {"table3-parameters", "fig4b-full", "fig4b-not-above", "constants-serial", "fig6-published-65"}
+    assert derived < {v.claim for v in computed if v.rung == "derived"}
     for verdict, names in wanted.items():
         assert {by_id[name].verdict for name in names} == {verdict}, verdict
     assert by_id["never-worse-than-wfbp"].reason == "in 60 inputs that were tried"
-    others = [v for v in claims.evaluate(PAPER, made[1] / "tables") if v.rung != "simulated"]
+    others = [v for v in claims.evaluate(PAPER, made[1] / "tables") if v.rung in TIMED]
     assert {v.verdict for v in others} == {claims.UNDECIDED}  # two ranks are not the paper's 32 GPUs
 
 
