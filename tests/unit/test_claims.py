@@ -270,7 +270,8 @@ def test_startups_are_those_of_the_cluster_file() -> None:
         ({"by_construction": True}, "by_construction and why"),
         ({"table": "../t"}, "claims.0.table"),
         ({"exact": {"elsewhere": ["x"]}}, "exact: no claim is about table 'elsewhere'"),
-        ({"post_hoc": ""}, "claims.0.post_hoc"),
+        ({"post_hoc": {"text": ""}}, "claims.0.post_hoc.text"),
+        ({"post_hoc": {"text": "x", "rungs": ["measured"]}}, "post_hoc: it is not decided on rung 'measured'"),
         ({"without": [{"point": "a fitted"}]}, "claims.0.without.0.why"),
         ({"check": "x < 1"}, "claim 'c', check: `x`"),
         ({"check": "1 / 0 > 1"}, "claim 'c', check: 1 / 0"),
@@ -476,13 +477,19 @@ def test_inputs_of_a_universal_claim_are_counted_in_the_table(tmp_path: Path) ->
 @pytest.mark.parametrize(("x", "expected"), [(1, claims.HOLDS_AS_CHANGED), (3, claims.FAILS_AS_CHANGED)])
 def test_what_was_changed_after_its_value_was_seen_is_not_counted(tmp_path: Path, x: float, expected: str) -> None:
     table(tmp_path, *two(x, 2))
+    changed = {"text": "In 1234567."}
     for universal in (False, True):
-        found = verdict(paper(tmp_path, post_hoc="In 1234567.", universal=universal, note="more"), tmp_path)
+        found = verdict(paper(tmp_path, post_hoc=changed, universal=universal, note="more"), tmp_path)
         assert (found.verdict, found.counted, found.note) == (expected, False, "In 1234567. more")
     counts = claims.summary([found])
     assert counts[claims.CONFIRMED] == counts[claims.REFUTED] == counts[claims.UNCONTRADICTED] == 0
-    missing = verdict(paper(tmp_path, post_hoc="In 1234567.", rungs=["measured"]), tmp_path)
+    missing = verdict(paper(tmp_path, post_hoc=changed, rungs=["measured"]), tmp_path)
     assert (missing.verdict, missing.counted) == (claims.UNDECIDED, False)
+    only = paper(tmp_path, post_hoc={**changed, "rungs": ["simulated"]}, rungs=["simulated", "measured"])
+    table(tmp_path, *two(x, 2), *repeated(x, 2, rung="measured"), columns=MEASURED)
+    simulated, measured = claims.evaluate(only, tmp_path)
+    assert (simulated.counted, measured.counted) == (False, True)
+    assert (measured.verdict, measured.note) == (claims.CONFIRMED if x == 1 else claims.REFUTED, "")
 
 
 def test_a_fitted_point_leaves_the_band_of_the_claim_it_was_fitted_to(tmp_path: Path) -> None:

@@ -413,7 +413,8 @@ def test_fig8_holds_both_models_at_every_point(tmp_path):
     for claim in ("fig8-smallest", "fig8-very-small", "fig8-synceasgd-grows"):
         decided = verdict(results, claim, "simulated")
         assert decided.points == 9
-        assert decided.counted
+        # by construction on a line, or counted only with its first values (config/papers/mgwfbp.yaml)
+        assert decided.counted == (claim == "fig8-very-small")
 
 
 def test_accuracy_counts_complete_epochs_over_seeds(tmp_path):

@@ -86,8 +86,9 @@ def evaluate(paper_file: str | Path, tables_dir: str | Path) -> list[Verdict]:
 def _verdict(paper: Paper, claim: Claim, rung: str, rows: list[Row] | None) -> Verdict:
     constructed = claim.by_construction and rung in COMPUTED
     about = (paper.meta.key, claim.id, claim.place, claim.text, claim.table, rung)
-    note = " ".join(filter(None, (claim.why if constructed else None, claim.post_hoc, claim.note)))
-    counted = not constructed and claim.post_hoc is None
+    changed = claim.changed(rung)
+    note = " ".join(filter(None, (claim.why if constructed else None, changed, claim.note)))
+    counted = not constructed and not changed
     table = Cells(paper, claim, rung, rows or [])
     point = ""
     left_out: list[str] = []
@@ -128,7 +129,7 @@ def _kind(claim: Claim, rung: str, holds: int, points: int, known: bool) -> str:
         return CONSTRUCTED if everywhere else BROKEN
     if holds and not everywhere and not claim.universal:
         return UNDECIDED
-    if claim.post_hoc:
+    if claim.changed(rung):
         return HOLDS_AS_CHANGED if everywhere else FAILS_AS_CHANGED
     if not everywhere:
         return REFUTED
