@@ -509,6 +509,20 @@ def test_claims_that_need_no_model_definitions_are_decided(made):
     assert {v.verdict for v in others} == {claims.UNDECIDED}  # two ranks are not the paper's 32 GPUs
 
 
+def test_points_that_are_left_out_are_of_the_band(made):
+    """A point whose name changes would come back into the bands of the claims that it was fitted to."""
+    labels = {str(each) for each in iterations.BAND}
+    left = {claim.id: {label for label in labels if claim.leaves_out(label)} for claim in load(PAPER).claims}
+    assert {name for name, of in left.items() if of} == {
+        *("table4-seconds-wfbp", "range-over-wfbp", "table4-resnet152-over-wfbp", "table4-densenet201-over-wfbp"),
+        *("table4-inceptionv4-over-wfbp", "table4-bert-base-over-wfbp"),
+    }
+    fitted = {str(each) for each in iterations.BAND if each.startup == iterations.FITTED}
+    assert all(of == fitted for of in left.values() if of)
+    verdicts = {v.claim: v for v in claims.evaluate(PAPER, made[1] / "tables") if v.rung == "simulated"}
+    assert verdicts["table4-seconds-wfbp"].points == len(labels - fitted)
+
+
 def test_every_claim_can_be_read_and_is_undecided_without_tables():
     assert all(v.verdict == claims.UNDECIDED for v in claims.evaluate(PAPER, Path("nowhere")))
 

@@ -256,6 +256,13 @@ def test_bands_of_the_testbed_are_what_the_claims_go_over(made):
 # Claims
 
 
+def test_the_share_of_the_link_that_was_fitted_leaves_the_bands_of_its_claims():
+    labels = [str(point) for point in completion.bench(chosen(), "vgg19").points()]
+    left = {claim.id: sum(claim.leaves_out(label) for label in labels) for claim in load(PAPER).claims}
+    fitted = ("fig6-range", "fig6-range-even", "fig7-range", "fig7-range-even")
+    assert {name: count for name, count in left.items() if count} == dict.fromkeys(fitted, 9)
+
+
 def test_claims_on_links_and_pieces_are_decided(made):
     by_id = {v.claim: v for v in claims.evaluate(PAPER, made[1] / "tables") if v.rung in ("derived", "simulated")}
     counted = {name for name, verdict in by_id.items() if verdict.rung == "derived"}
