@@ -514,6 +514,54 @@ def test_derived_rows_are_a_rung_of_their_own(tmp_path: Path) -> None:
     assert [(v.rung, v.verdict) for v in found] == [("derived", claims.CONFIRMED), ("simulated", claims.REFUTED)]
 
 
+def asked_for(paper_file: Path, rung: str) -> dict[str, dict[tuple, dict]]:
+    """By table and keys, a row with every cell that the claims of a paper look up on a rung."""
+    found: dict[str, dict[tuple, dict]] = {}
+    loaded = load(paper_file)
+    rng = np.random.default_rng(1)
+    for claim in loaded.claims:
+        if rung not in claim.rungs:
+            continue
+
+        def lookup(column: str, keys: dict, table: str = claim.table) -> float:
+            ours = {key: loaded.schemes[value] if key == "scheme" else value for key, value in keys.items()}
+            row = found.setdefault(table, {}).setdefault(tuple(sorted(ours.items())), {**ours, "rung": rung})
+            row.setdefault(column, float(rng.uniform(0.1, 0.9)))
+            return row[column]
+
+        Walk(lookup).run(claim.check)
+    return found
+
+
+@pytest.mark.parametrize("name", ["mgwfbp", "bml_bcube", "ascwfbp"])
+@pytest.mark.parametrize("moments", [(), (1.0, 1.01), (1.0, 1.01, 0.99, 1.0, 1.0), (1.0, 1.01, 0.99, 1.0, 1.0, 1.0)])
+def test_no_claim_of_any_paper_is_decided_without_an_interval(tmp_path: Path, name: str, moments: tuple) -> None:
+    paper_file = PAPER.with_name(f"{name}.yaml")
+    for table_name, by_keys in asked_for(paper_file, "emulated").items():
+        rows = []
+        for row in by_keys.values():
+            numbers = [column for column in row if isinstance(row[column], float) and column not in ("nodes", "batch")]
+            more = {
+                key: cell for column in numbers for key, cell in cells(column, row[column] * np.array(moments)).items()
+            }
+            rows.append({**row, **more, "launch": table_name, "repeats": len(moments)})
+        columns = list(dict.fromkeys(column for row in rows for column in row))
+        path = tmp_path / load(paper_file).meta.key / f"{table_name}.csv"
+        path.parent.mkdir(exist_ok=True)
+        with path.open("w", newline="") as file:
+            writer = csv.DictWriter(file, columns, restval="")
+            writer.writeheader()
+            writer.writerows(rows)
+    verdicts = [v for v in claims.evaluate(paper_file, tmp_path) if v.rung == "emulated"]
+    assert verdicts
+    decided = {v.claim for v in verdicts if v.verdict != claims.UNDECIDED}
+    if len(moments) < 6:
+        assert not decided
+        assert all("no interval of" in v.reason for v in verdicts), [v.reason for v in verdicts]
+    else:
+        assert len(decided) > 0.5 * len(verdicts)
+
+
 def test_a_scheme_without_counterpart_is_undecided(tmp_path: Path) -> None:
     table(tmp_path, *two(1, 2))
     found = verdict(paper(tmp_path, 'iter_time("tf_ps", "net", 4) > 1'), tmp_path)

@@ -37,7 +37,7 @@ def summary(verdicts: Sequence[Verdict]) -> dict[str, int]:
 def ledger_markdown(verdicts: Sequence[Verdict]) -> str:
     """The ledger for people: a table a paper, under its key where there are several."""
     counts = ", ".join(f"{times} {kind}" for kind, times in summary(verdicts).items() if times)
-    lines = [f"{len(verdicts)} verdicts: {counts}. {COUNTED}"]
+    lines = [f"{len(verdicts)} verdicts: {counts}.", "", COUNTED]
     papers = list(dict.fromkeys(verdict.paper for verdict in verdicts))
     for paper in papers:
         lines += ["", *([f"## {paper}", ""] if len(papers) > 1 else [])]
