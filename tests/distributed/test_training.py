@@ -105,6 +105,8 @@ def test_a_killed_run_names_the_rank_ends_the_others_and_goes_on_to_the_same_par
         first, second = result(whole, name), result(killed, name)
         assert first["conformance"] == second["conformance"], name
         assert first["summary"]["pairs"] == second["summary"]["pairs"]
+        assert first["samples"].keys() == second["samples"].keys() >= {"iteration_seconds"}
+        assert {len(values) for values in second["samples"].values()} == {second["summary"]["pairs"]}
         losses = [
             [line.split(",")[:5] for line in (folder / name / "metrics.csv").read_text().splitlines()]
             for folder in (whole, killed)

@@ -222,7 +222,7 @@ def runs(tmp_path):
 
 
 MEAN = "mean error of {} predictions, replayed computation"
-SLOW = np.array([1.0, 3.0, 1.0, 1.0])  # a slow moment falls on all of a launch
+SLOW = np.array([1.0, 3.0, 1.0, 1.0, 1.0, 1.0])  # a slow moment falls on all of a launch
 
 
 def test_predictions_are_held_against_what_was_emulated(runs):
@@ -264,8 +264,17 @@ def test_plans_are_held_against_stock_ddp(runs, name, job, ratio, to_stock, miss
     assert [task for task, row in rows.items() if not row["met"]] == [f"{job}, {name} / {stock}" for stock in missed]
     row = rows[f"{job}, {name} / ddp_best"]
     assert (row["ratio"], row["ratio_low"], row["ratio_high"]) == pytest.approx((ratio,) * 3)
-    assert (row["pairs"], row["target_ratio"]) == (4, 1.02)
+    assert (row["pairs"], row["target_ratio"]) == (6, 1.02)
     assert not notes
+
+
+def test_a_target_that_is_held_without_an_interval_says_so(runs):
+    runs.write("vgg19-8", {"mgwfbp": SLOW[:5], "ddp_best": SLOW[:5]}, {"mgwfbp": 1.0})
+    rows, notes = runs.rows()
+    row = rows["vgg19-8, mgwfbp / ddp_best"]
+    assert (row["ratio"], row["ratio_low"], row["ratio_high"], row["met"]) == (1.0, None, None, True)
+    said = "vgg19-8, mgwfbp / ddp_best: 5 pair(s) have no interval, 6 would: held by the median alone"
+    assert notes == [said]
 
 
 def test_beside_a_ratio_stands_that_without_the_forward_pass(runs):

@@ -253,7 +253,7 @@ def test_what_is_done_stays_done_until_something_changes(own_project):
     style.write_text(style.read_text() + "lines.linewidth: 2.0\n")
     assert jobs(own_project.snakemake("-n", *QUICK_TARGETS)) == {"figure": 1, "total": 1}
     # what none of them depends on
-    ledger = own_project.folder / "workflow" / "src" / "gradsync" / "claims.py"
+    ledger = own_project.folder / "workflow" / "src" / "gradsync" / "claims" / "verdicts.py"
     ledger.write_text(ledger.read_text() + "# changed\n")
     assert jobs(own_project.snakemake("-n", *QUICK_TARGETS)) == {"figure": 1, "total": 1}
     # what all of them are computed with

@@ -279,10 +279,12 @@ MEASURING = (
     *("measure/layers.py", "measure/passes.py", "measure/allreduce.py"),
     *("measure/interference.py", "measure/contention.py"),
 )
+LEDGER = ("claims", "results.py", "expressions.py", "published.py", "spans.py", "intervals.py")
 # What the papers share: every table, and every figure.
 COMMON_TO_PAPERS = (
-    *("papers/__init__.py", "papers/table.py", "papers/testbed.py"),
-    *("papers/emulation.py", "papers/emulated.py", "papers/simulated.py"),
+    *("intervals.py", "papers/__init__.py", "papers/table.py", "papers/repeats.py"),
+    *("papers/testbed.py", "papers/emulation.py", "papers/emulated.py"),
+    "papers/simulated.py",
     *("papers/training.py", "papers/slowdown.py"),
     *("measure/emulated_bounds.py", "testbed/framing.py", "testbed/namespaces.py"),
 )

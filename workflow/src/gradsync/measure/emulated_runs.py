@@ -3,7 +3,8 @@
 Targets, where computation is replayed: predicted iteration times are off by at most 5 % in the mean and 10 % at worst;
 mgwfbp and optimal take at most 1.02 times as long as stock DDP with the best bucket of a sweep, in each launch, and at
 most 0.8 times as long as DDP as it comes for GoogLeNet. Runs that really compute share the cores of this machine: they
-are shown, not bound. Ratios are those of neighbouring blocks of a launch.
+are shown, not bound. Ratios are those of neighbouring blocks of a launch; where there are too few for an interval their
+median is held against the target, and a note says so.
 
 Plans with several messages at once are held against the better of two contenders with one: `optimal`, and stock DDP
 with its best bucket. The search for the best such plan takes at most 1.02 times as long where a connection may fill its
@@ -26,7 +27,7 @@ import pandas as pd
 
 from gradsync.bounds import largest_speedup
 from gradsync.errors import InputError
-from gradsync.intervals import median_interval
+from gradsync.intervals import median_interval, repeats_needed
 from gradsync.measure.emulated_bounds import hard_bound
 from gradsync.results import Result
 from gradsync.runtime.replay import is_replay
@@ -63,6 +64,11 @@ def rows(results: Path) -> tuple[list[dict[str, Any]], list[str]]:
         f"{job}: no {BEST} beside {', '.join(named)}: not compared with stock DDP"
         for job, launch in launches.items()
         if (named := [name for name in BOUND if name in launch]) and BEST not in launch
+    ]
+    notes += [
+        f"{row['task']}: {row['pairs']} pair(s) have no interval, {repeats_needed()} would: held by the median alone"
+        for row in paired
+        if row["ratio_low"] is None and row["target_ratio"] is not None
     ]
     errors = [row["error"] for row in planned if row["target_error"] is not None]
     if not errors:
@@ -150,7 +156,8 @@ def _at_once(job: str, launch: Mapping[str, Result], results: Path) -> Iterator[
         told = result.settings.get("testbed") or {}
         share = told.get("flow_bits_per_second", math.inf) / told.get("bits_per_second", math.nan)
         share = min(share, 1.0) if share == share else 1.0
-        low, middle, high = median_interval((_blocks(results, job, name) / alone[better]).dropna())
+        ratios = (_blocks(results, job, name) / alone[better]).dropna()
+        low, middle, high = median_interval(ratios)
         found = [most for known, most in RATIO_AT_ONCE.items() if math.isclose(known, share, rel_tol=1e-6)]
         target = found[0] if found and name == SEARCHED and _is_replayed(result) else None
         yield {
@@ -158,6 +165,7 @@ def _at_once(job: str, launch: Mapping[str, Result], results: Path) -> Iterator[
             "ratio": middle,
             "ratio_low": low,
             "ratio_high": high,
+            "pairs": len(ratios),
             "better": better,
             "share_of_link": share,
             "of_largest_speedup": _of_largest(results, job, result),

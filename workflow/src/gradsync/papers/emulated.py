@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,7 +18,9 @@ import pandas as pd
 from gradsync.bounds import largest_speedup
 from gradsync.collectives import NATIVE
 from gradsync.errors import InputError
+from gradsync.intervals import repeats_needed
 from gradsync.measure.emulated_bounds import hard_bound
+from gradsync.papers.repeats import LAUNCH, REPEATS, cells, text
 from gradsync.papers.table import BY_SCHEME, Table
 from gradsync.results import Result
 from gradsync.settings import Emulation, Settings
@@ -44,9 +47,20 @@ class Run(NamedTuple):
         """A time of the summary; NaN where it has none."""
         return self.result.summary.get(key, np.nan) / self.launch.dilation
 
-    def interval(self) -> dict[str, float]:
-        """The iteration and the 95 % interval of its median."""
-        return {f"iteration_seconds{end}": self.seconds(f"iteration_seconds{end}") for end in ("", "_low", "_high")}
+    def samples(self, key: str = "iteration_seconds") -> np.ndarray:
+        """The repeats of a time, a block each; none where the run has no such time."""
+        return np.array(self.result.samples.get(key, [])) / self.launch.dilation
+
+    def exposed(self) -> np.ndarray:
+        """The repeats of exposed communication: of stock DDP, which does not tell, what computation leaves."""
+        found = self.samples("exposed_communication_seconds")
+        return found if len(found) else self.samples() - self.computation_seconds
+
+    def repeated(self) -> dict[str, Any]:
+        """Cells of the iteration, and of what tells which runs it is a pair with."""
+        own = self.samples()
+        alone = {LAUNCH: self.launch.job, REPEATS: len(own), "iteration_seconds": self.seconds("iteration_seconds")}
+        return alone | cells("iteration_seconds", own)
 
 
 def runs(launch: Emulation, results: Path) -> tuple[list[Run], str]:
@@ -96,28 +110,29 @@ def _rows(launch: Emulation, results: Path) -> Iterator[dict[str, Any]]:
     startups = _startups(launch, results)
     # of the backend's own all-reduce, which stock DDP has too
     own = min((run.model_bound_seconds for run in found if _collective(run) == NATIVE), default=np.nan)
-    stock = {run.name: run.seconds("iteration_seconds") for run in found if run.name in (DDP, DDP_BEST)}
+    stock = {run.name: run.samples() for run in found if run.name in (DDP, DDP_BEST)}
     for run in found:
         seconds = run.seconds("iteration_seconds")
         testbed = run.result.settings["testbed"]
         model = own if pd.isna(run.model_bound_seconds) else run.model_bound_seconds
+        alone = launch.ranks * run.computation_seconds
         yield {
             **base,
             "startup_seconds": startups.get(_collective(run), np.nan),
             "scheme": run.name,
-            **run.interval(),
+            **run.repeated(),
             "own_iteration_seconds": run.result.summary["iteration_seconds"],
             "messages": run.result.summary.get("messages", np.nan),
             "computation_seconds": run.computation_seconds,
-            "exposed_communication_seconds": run.seconds("exposed_communication_seconds"),
+            **cells("exposed_communication_seconds", run.samples("exposed_communication_seconds")),
             "predicted_seconds": run.predicted_seconds,
             "predicted_over_emulated": run.predicted_seconds / seconds,
             "hard_bound_seconds": run.hard_bound_seconds,
-            "over_hard_bound": seconds / run.hard_bound_seconds,
+            **cells("over_hard_bound", run.samples() / run.hard_bound_seconds),
             "model_bound_seconds": model,
-            "over_model_bound": seconds / model,
-            "of_largest_speedup": launch.ranks * run.computation_seconds / seconds / run.largest_speedup,
-            **{f"over_{name}": seconds / other for name, other in stock.items()},
+            **cells("over_model_bound", run.samples() / model),
+            **cells("of_largest_speedup", alone / run.samples() / run.largest_speedup),
+            **dict(chain.from_iterable(cells(f"over_{n}", run.samples() / each).items() for n, each in stock.items())),
             "bits_per_second": testbed["bits_per_second"],
             "flow_bits_per_second": testbed.get("flow_bits_per_second", np.nan),
             "flow_share": testbed.get("flow_bits_per_second", testbed["bits_per_second"]) / testbed["bits_per_second"],
@@ -151,7 +166,6 @@ def _display(row: Any) -> dict[str, Any]:
     def number(value: Any, form: str, scale: float = 1.0) -> str:
         return "-" if value is None or pd.isna(value) else format(scale * value, form)
 
-    interval = " .. ".join(number(row[f"iteration_seconds_{end}"], ".1f", 1e3) for end in ("low", "high"))
     return {
         "model": row.model,
         "hosts": row.nodes,
@@ -159,14 +173,14 @@ def _display(row: Any) -> dict[str, Any]:
         "connection/link": number(row.flow_share, ".2g"),
         "contender": row.scheme,
         "messages": number(row.messages, ".0f"),
-        "iteration ms": f"{number(row.iteration_seconds, '.1f', 1e3)} ({interval})",
+        "iteration ms": text(row, "iteration_seconds", ".1f", 1e3),
         "own s": number(row.own_iteration_seconds, ".2f"),
         "predicted/emulated": number(row.predicted_over_emulated, ".3f"),
-        "over hard bound": number(row.over_hard_bound, ".3f"),
-        "over model bound": number(row.over_model_bound, ".3f"),
-        "S/S_max": number(row.of_largest_speedup, ".3f"),
-        "over ddp": number(row.get(f"over_{DDP}"), ".3f"),
-        "over ddp_best": number(row.get(f"over_{DDP_BEST}"), ".3f"),
+        "over hard bound": number(row.get("over_hard_bound"), ".3f"),
+        "over model bound": number(row.get("over_model_bound"), ".3f"),
+        "S/S_max": number(row.get("of_largest_speedup"), ".3f"),
+        "over ddp": text(row, f"over_{DDP}", ".3f"),
+        "over ddp_best": text(row, f"over_{DDP_BEST}", ".3f"),
         "start-up us (stated)": f"{number(row.startup_seconds, '.0f', 1e6)} "
         f"({number(row.stated_startup_seconds, '.0f', 1e6)})",
         "off the oracle by": number(row.oracle_difference, ".0e"),
@@ -177,7 +191,8 @@ def _display(row: Any) -> dict[str, Any]:
 def _caption(frame: pd.DataFrame, known: pd.DataFrame) -> str:
     caption = (
         "Emulated: hosts are network namespaces of this machine, their links limited; messages are real, computation "
-        "is replayed by waiting. Times are those of a launch over its dilation (own: as they passed here): "
+        "is replayed by waiting. Medians of blocks, ratios pair by pair, in brackets 95 %, which fewer than "
+        f"{repeats_needed()} blocks have not. Times are over the launch's dilation (own: as they passed here): "
     )
     slower = known.groupby("launch", sort=False).dilation.first()
     caption += ", ".join(f"{launch} {factor:g} times slower" for launch, factor in slower.items())

@@ -20,6 +20,7 @@ from gradsync.costs import Linear, alpha_beta
 from gradsync.errors import InputError
 from gradsync.papers.ascwfbp import own_model, runs_here
 from gradsync.papers.ascwfbp.testbed import CENTRE, MODELS, POINTS, SCHEMES, Bench, Point, bench, workload
+from gradsync.papers.repeats import HIGH, LAUNCH, LOW, REPEATS, SAMPLES, text
 from gradsync.papers.simulated import BOUNDS
 from gradsync.papers.simulated import timed as timed_plan
 from gradsync.papers.table import Table
@@ -34,10 +35,11 @@ LEFT_OUT = ("naive", "fixed_buckets")  # schedules that neither this paper nor w
 PRINTED = "ascwfbp_as_printed"
 PAIRS = (*SCHEMES, "single", "optimal", PRINTED)  # what the pairwise model is asked of; others plan by a shared link
 COLUMNS = [
-    *("rung", "launch", "model", "nodes", "workers", "scheme", "assumption", "contention", "startup", "point"),
-    *("startup_seconds", "iteration_seconds", "iteration_seconds_low", "iteration_seconds_high"),
-    *("computation_seconds", "exposed_communication_seconds", "messages", *BOUNDS, "over_published"),
+    *("rung", LAUNCH, "model", "nodes", "workers", "scheme", "assumption", "contention", "startup", "point"),
+    *("startup_seconds", REPEATS, "iteration_seconds", "computation_seconds", "exposed_communication_seconds"),
+    *("messages", *BOUNDS, "over_published"),
     *("largest_speedup", "note"),  # S_max of emulated hosts over one of them
+    *(f"{column}{end}" for end in (LOW, HIGH, SAMPLES) for column in runs_here.SECONDS),
 ]
 
 
@@ -192,14 +194,13 @@ def _display(frame: pd.DataFrame) -> pd.DataFrame:
             )
             row[contention] = stated if stated == fitted == "-" else f"{stated} ({fitted})"
         emulated = at[(at.rung == "emulated") & at.iteration_seconds.notna()]
-        told = [f"{run.iteration_seconds:.3f}, {run.workers:.0f} hosts" for _, run in emulated.iterrows()]
+        told = [f"{text(run, 'iteration_seconds', '.3f')}, {run.workers:.0f} hosts" for _, run in emulated.iterrows()]
         row["emulated"] = " / ".join(told) or "-"
         rows.append(row | {"measured here [ms]": "-"})
     measured = frame[(frame.rung == "measured") & frame.iteration_seconds.notna()]
     for _, run in measured.iterrows():
-        low, middle, high = (1e3 * run[f"iteration_seconds{end}"] for end in ("_low", "", "_high"))
         row = {"model": f"{run.model} on {run.workers:.0f} ranks", "scheme": str(run.scheme)}
-        rows.append(row | {"measured here [ms]": f"{middle:.1f} ({low:.1f} .. {high:.1f})"})
+        rows.append(row | {"measured here [ms]": text(run, "iteration_seconds", ".1f", 1e3)})
     return pd.DataFrame(rows).fillna("-")
 
 

@@ -187,7 +187,7 @@ def _speedup_figure(name: str, title: str, settings: Settings, results: Path) ->
             label=f"{scheme}, {nodes} ranks" if scheme in SHOWN else f"others, {nodes} ranks",
         )
         right.fill_between(
-            part.epoch, part.accuracy_low, part.accuracy_high, color=line.get_color(), alpha=0.1, linewidth=0
+            part.epoch, part.accuracy_least, part.accuracy_most, color=line.get_color(), alpha=0.1, linewidth=0
         )
     handles, labels = right.get_legend_handles_labels()
     unique = dict(zip(labels, handles, strict=True))
