@@ -180,6 +180,24 @@ def test_state_of_each_rank_resumes_bit_for_bit(on_ranks):
     assert (ends[0] != ends[1]).any()  # they do differ
 
 
+def test_clocks_of_other_nodes_are_told_and_waiting_for_a_straggler_is_no_communication(on_ranks):
+    found, trace = on_ranks("straggling", 3)[0]
+    for rank, offset in enumerate(found):
+        assert abs(offset.seconds + 3600.0 * rank) <= offset.within + 1e-3  # its clock is ahead by an hour a rank
+    assert trace.ranks == (0, 1, 2)
+    messages = {rank: [span for span in trace.of(rank) if span.verb == "collective"] for rank in trace.ranks}
+    waits = {rank: sum(span.waited for span in spans) for rank, spans in messages.items()}
+    # rank 1 finds the others waiting: they have waited for most of what it was late, and it for nobody
+    late = sum(max(0.0, one.start - other.start) for one, other in zip(messages[1], messages[0], strict=True))
+    assert late > 0
+    assert waits[0] >= late * (1 - 1e-6)
+    assert waits[1] < waits[0]
+    assert waits[1] < waits[2]
+    for low, high in trace.windows(0):
+        parts = (trace.waiting_seconds, trace.exposed_communication_seconds, trace.computation_seconds)
+        assert sum(part(0, (low, high)) for part in parts) <= (high - low) * (1 + 1e-9)
+
+
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_a_lost_bias_does_not_pass_for_rounding(on_ranks, dtype):
     """Of one rank or all, of parameters, momentum or statistics: each tensor is held to its own change."""

@@ -271,7 +271,7 @@ PLANNING = (
     ),
     *("schedules", "collectives", "updates", "costs", "simulate.py", "trace.py"),
     *("interfering.py", "topologies", "lowering.py", "flow_level.py", "symbolic.py"),
-    *("clocks.py", "role_graph.py", "sharing.py", "steady.py"),
+    *("clocks.py", "role_graph.py", "sharing.py", "steady.py", "waiting.py"),
     *("bounds.py", "needs.py"),
 )
 MEASURING = (
@@ -279,7 +279,10 @@ MEASURING = (
     *("measure/layers.py", "measure/passes.py", "measure/allreduce.py"),
     *("measure/interference.py", "measure/contention.py"),
 )
-LEDGER = ("claims", "results.py", "expressions.py", "published.py", "spans.py", "intervals.py")
+LEDGER = (
+    *("claims", "results.py", "expressions.py"),
+    *("published.py", "spans.py", "intervals.py"),
+)
 # What the papers share: every table, and every figure.
 COMMON_TO_PAPERS = (
     *("intervals.py", "papers/__init__.py", "papers/table.py", "papers/repeats.py"),

@@ -11,6 +11,7 @@ over the links of its route; ranks are no longer in step, and alpha counts a mes
 from __future__ import annotations
 
 import dataclasses
+from collections import defaultdict
 from collections.abc import Mapping
 
 from gradsync.clocks import LinksClock, NetworkClock
@@ -24,6 +25,7 @@ from gradsync.progress import Event, Progress
 from gradsync.steady import steady
 from gradsync.topologies import Speeds, Topology
 from gradsync.trace import Span, Trace
+from gradsync.waiting import stamps, waited, with_waits
 from gradsync.workload import Workload
 
 MOST_TURNS = 48
@@ -91,4 +93,16 @@ def _trace(plan: Plan, events: list[Event], turns: int) -> Trace:
     for rank, turn, index, start, end, source in events:
         name, verb, lane, size = rows[rank][index]
         spans.append(Span(rank, turn, name, verb, lane, start, end, size, source))
-    return Trace(plan.name, "simulated", turns, tuple(spans), plan.provenance)
+    return Trace(plan.name, "simulated", turns, _with_waits(plan, spans, turns), plan.provenance)
+
+
+def _with_waits(plan: Plan, spans: list[Span], turns: int) -> tuple[Span, ...]:
+    """With what ranks wait for one another, where not all do the same."""
+    by_rank: dict[int, list[Span]] = defaultdict(list)
+    for span in spans:
+        by_rank[span.rank].append(span)
+    if len(by_rank) < plan.ranks:  # one stands for all, which come at the same time
+        return tuple(spans)
+    turns = max(turns, 1 + max(span.turn for span in spans))  # of who serves others
+    seconds = waited(plan, [stamps(plan, rank, by_rank[rank], 0, turns) for rank in range(plan.ranks)])
+    return with_waits(plan, spans, dict(enumerate(seconds)), 0)

@@ -18,12 +18,15 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from gradsync.errors import InputError
 from gradsync.plan import COMPUTE, first_problem
 
-VERSION = 2
+VERSION = 3
 NOT_STEADY = "not steady"  # what the note of such a trace begins with
 
 
 class Span(NamedTuple):
-    """One operation of one rank in one turn, [start, end) in seconds; `source` of a receive."""
+    """One operation of one rank in one turn, [start, end) in seconds; `source` of a receive.
+
+    The first `waited` seconds of a message were spent waiting for other ranks (`waiting.py`), not with communication.
+    """
 
     rank: int
     turn: int
@@ -34,6 +37,7 @@ class Span(NamedTuple):
     end: float
     bytes: int = 0
     source: int | None = None
+    waited: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -101,10 +105,10 @@ class Trace:
         return starts[end - self.period], starts[end]
 
     def busy(self, rank: int, lanes: Iterable[str], window: tuple[float, float]) -> list[tuple[float, float]]:
-        """Union of the spans of `lanes` inside `window`, as disjoint intervals."""
+        """Union of what the spans of `lanes` do inside `window`, as disjoint intervals; waiting is nothing done."""
         wanted = set(lanes)
         return _union(
-            (max(span.start, window[0]), min(span.end, window[1]))
+            (max(span.start + span.waited, window[0]), min(span.end, window[1]))
             for span in self.spans
             if span.rank == rank and span.lane in wanted and span.end > window[0] and span.start < window[1]
         )
@@ -124,6 +128,19 @@ class Trace:
         compute = self.busy(rank, [COMPUTE], within)
         communication = self.busy(rank, [lane for lane in self.lanes if lane != COMPUTE], within)
         return (_length(communication) - _length(_intersect(communication, compute))) / turns
+
+    def waiting_seconds(self, rank: int = 0, window: tuple[float, float] | None = None) -> float:
+        """Seconds in which `rank` waits for others in a message, and neither computes nor communicates meanwhile.
+
+        Of a turn, as the mean over one period; of all of `window` where it is given.
+        """
+        (low, high), turns = self._within(rank, window)
+        waiting = _union(
+            (max(span.start, low), min(span.start + span.waited, high))
+            for span in self.spans
+            if span.rank == rank and span.waited > 0 and span.start + span.waited > low and span.start < high
+        )
+        return (_length(waiting) - _length(_intersect(waiting, self.busy(rank, self.lanes, (low, high))))) / turns
 
     def computation_seconds(self, rank: int = 0, window: tuple[float, float] | None = None) -> float:
         """Seconds in which something is computed, slowed by messages or not; of a turn, or of all of `window`."""
@@ -168,9 +185,11 @@ class Trace:
             ]
         origin = min((span.start for span in self.spans), default=0.0)
         for span in self.spans:
-            args = {"turn": span.turn, "bytes": span.bytes}
+            args: dict[str, Any] = {"turn": span.turn, "bytes": span.bytes}
             if span.source is not None:
                 args["source"] = span.source
+            if span.waited:
+                args["waited_us"] = span.waited * 1e6
             events.append(
                 {
                     "ph": "X",

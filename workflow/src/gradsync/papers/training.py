@@ -19,7 +19,7 @@ from gradsync.settings import Settings, Training
 
 FROM_RESULT = (
     *("messages", "iteration_seconds"),
-    *("exposed_communication_seconds", "busy_computation_seconds", "computation_seconds", "speedup"),
+    *("exposed_communication_seconds", "waiting_seconds", "busy_computation_seconds", "computation_seconds", "speedup"),
     *("seeds", "accuracy", "accuracy_least", "accuracy_most"),
 )
 PREDICTED = (
@@ -108,6 +108,7 @@ def _display(row: Any) -> dict[str, Any]:
         **({f"over {row.reference}": interval("ratio", 1, 3)} if row.reference else {}),
         "speed-up": interval("speedup", 1, 2),
         "exposed ms": number(1e3 * row.exposed_communication_seconds, ".1f"),
+        "waiting ms": number(1e3 * row.waiting_seconds, ".1f"),
         "computation slowed": number(row.slowdown, ".2f"),
         "predicted/measured": number(row.get("predicted_over_measured"), ".2f"),
         "accuracy": number(row.accuracy, ".3f"),
@@ -122,7 +123,9 @@ def _caption(measured: pd.DataFrame) -> str:
         "are medians over pairs of neighbouring blocks, in brackets the 95 % interval of the median, which fewer than "
         f"{repeats_needed()} blocks have not. Speed-up: over "
         "one rank alone with as many threads. Computation slowed: seconds in which a rank computes, against the same "
-        "without any communication; messages use the same cores. DDP does not tell when its messages travel. "
+        "without any communication; messages use the same cores. Exposed: seconds in which messages are under way and "
+        "nothing is computed; waiting: in which rank 0 is in a message that another rank has not come to yet. DDP does "
+        "not tell when its messages travel. "
         "Conformance: parameters after some float64 steps against the oracle's (- where the configuration takes none), "
         "and at the end of the run against the first contender's."
     )

@@ -25,6 +25,7 @@ def repeats(records: Mapping[str, Record], name: str, ranks: int) -> dict[str, l
         found |= {"computation_seconds": computing, "over_no_communication_seconds": own - computing}
     if record.exposed and name != NO_COMMUNICATION:
         found["exposed_communication_seconds"] = _by_block(record, record.exposed)
+        found["waiting_seconds"] = _by_block(record, record.waiting)
         found["busy_computation_seconds"] = _by_block(record, record.computation)
     return {key: values.tolist() for key, values in found.items()}
 

@@ -38,6 +38,7 @@ from gradsync.runtime.contenders import (
     Planned,
     Record,
     gathered,
+    saved,
     silent,
 )
 from gradsync.runtime.ddp import StockDDP, best_bucket_mib
@@ -270,10 +271,12 @@ class _Launch:
     def _block(self, contender: Contender, seed: int, first: int, turns: int) -> None:
         seen = len(contender.losses)
         ends = contender.run(turns)
+        trace = None
+        if isinstance(contender, Planned):
+            trace = self.traces[contender.name] = gathered(contender.plan, contender.trace(), self.rank, turns)
         if self.rank != 0:
             return
         record = self.progress.records.setdefault(contender.name, Record())
-        trace = contender.trace() if isinstance(contender, Planned) else None
         record.block(seed, first, contender.losses[seen:], ends, trace)
         if isinstance(contender.model, replay.Replayed):
             record.absorbed.append(contender.model.absorbed_seconds() / turns)
@@ -303,7 +306,6 @@ class _Launch:
                     for name, parameter in contender.parameters().items()
                 )
             if isinstance(contender, Planned):
-                self.traces[contender.name] = gathered(contender.trace(), self.rank)
                 self.details[contender.name] = {
                     "plan": contender.plan.digest,
                     **contender.plan.provenance,
@@ -341,7 +343,7 @@ class _Launch:
             folder = self.folder / name
             write_whole(folder / "metrics.csv", records[name].csv(self._turns_an_epoch()))
             if name in self.traces:
-                write_whole(folder / "trace.json", self.traces[name].to_json())
+                write_whole(folder / "trace.json", saved(self.traces[name]).to_json())
             for plan in self.plans:
                 if plan.name == name:
                     write_whole(folder / "plan.json", plan.to_json())

@@ -37,7 +37,7 @@ PAIRS = (*SCHEMES, "single", "optimal", PRINTED)  # what the pairwise model is a
 COLUMNS = [
     *("rung", LAUNCH, "model", "nodes", "workers", "scheme", "assumption", "contention", "startup", "point"),
     *("startup_seconds", REPEATS, "iteration_seconds", "computation_seconds", "exposed_communication_seconds"),
-    *("messages", *BOUNDS, "over_published"),
+    *("waiting_seconds", "messages", *BOUNDS, "over_published"),
     *("largest_speedup", "note"),  # S_max of emulated hosts over one of them
     *(f"{column}{end}" for end in (LOW, HIGH, SAMPLES) for column in runs_here.SECONDS),
 ]

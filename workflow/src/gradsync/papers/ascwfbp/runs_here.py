@@ -19,7 +19,7 @@ from gradsync.settings import Settings
 
 PAPER = "ascwfbp"
 REFERENCES = ("no_communication", "one_rank")  # contenders that are no scheme
-SECONDS = ("iteration_seconds", "computation_seconds", "exposed_communication_seconds")
+SECONDS = ("iteration_seconds", "computation_seconds", "exposed_communication_seconds", "waiting_seconds")
 
 
 def emulated(settings: Settings, results: Path, testbed: Bench) -> Iterator[dict[str, Any]]:
@@ -48,6 +48,7 @@ def emulated(settings: Settings, results: Path, testbed: Bench) -> Iterator[dict
                 "scheme": run.name,
                 "computation_seconds": run.computation_seconds,
                 **cells("exposed_communication_seconds", run.exposed()),
+                **cells("waiting_seconds", run.samples("waiting_seconds")),
                 "messages": run.result.summary.get("messages"),
                 "hard_bound_seconds": run.hard_bound_seconds,
                 "model_bound_seconds": run.model_bound_seconds,

@@ -25,12 +25,18 @@ from gradsync.papers.training import repeated
 from gradsync.results import TIMED, Result
 from gradsync.settings import Settings
 
-TIMES = ("iteration_seconds", "exposed_communication_seconds", "speedup", "efficiency")  # what is repeated
+TIMES = (
+    "iteration_seconds",
+    "exposed_communication_seconds",
+    "waiting_seconds",
+    "speedup",
+    "efficiency",
+)  # what is repeated
 REFERENCES = ("no_communication", "one_rank")  # contenders that are no scheme: what the others are compared with
 COLUMNS = [
     *("rung", "model", "nodes", "scheme", "assumption", LAUNCH, REPEATS),
-    *("iteration_seconds", "computation_seconds", "busy_computation_seconds", "exposed_communication_seconds"),
-    *("speedup", "efficiency", *BOUNDS, "note"),
+    *("iteration_seconds", "computation_seconds", "busy_computation_seconds"),
+    *("exposed_communication_seconds", "waiting_seconds", "speedup", "efficiency", *BOUNDS, "note"),
     *(f"{column}{end}" for end in (LOW, HIGH, SAMPLES) for column in TIMES),
 ]
 COMPUTATION = ("computation_seconds", "busy_computation_seconds")
@@ -163,6 +169,7 @@ def _emulated(model: str, settings: Settings, results: Path) -> Iterator[dict[st
                 "computation_seconds": alone,
                 "busy_computation_seconds": run.seconds("busy_computation_seconds"),
                 **cells("exposed_communication_seconds", run.exposed()),
+                **cells("waiting_seconds", run.samples("waiting_seconds")),
                 **cells("speedup", n * alone / run.samples()),
                 **cells("efficiency", alone / run.samples()),
                 "note": "; ".join([*run.result.notes, f"time {run.launch.dilation:g} times slower"]),

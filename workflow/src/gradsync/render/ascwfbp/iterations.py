@@ -26,7 +26,7 @@ CONTENTION = {
     iterations.GAMMA: "a link that carries 2 / gamma messages",
     iterations.FULL: "a link that one message fills",
 }
-COMPUTATION, COMMUNICATION = "#0072B2", "#D55E00"
+COMPUTATION, COMMUNICATION, WAITING = "#0072B2", "#D55E00", "#F2C9A9"
 ON = {"emulated": "hosts", "measured": "ranks"}
 SHORT = {"wfbp": "WF.", "mgwfbp": "M.W.", "ascwfbp": "ASC"}
 
@@ -88,9 +88,10 @@ def fig6(settings: Settings, results: Path) -> Drawn:
         axes.set_title(f"Fig. 6, {title}", loc="left")
     handles = [
         Patch(color=COMPUTATION, label="computation (forward and backward)"),
+        Patch(color=WAITING, label="waiting for other ranks"),
         Patch(color=COMMUNICATION, label="exposed communication"),
     ]
-    figure.legend(handles=handles, loc="outside lower center", ncols=2)
+    figure.legend(handles=handles, loc="outside lower center", ncols=3)
     return figure, frame
 
 
@@ -103,9 +104,12 @@ def _bars(axes: Axes, part: pd.DataFrame) -> None:
                 continue
             row, x = at.iloc[0], place + WIDTH * (number - 1)
             axes.bar(x, row.computation_seconds, 0.92 * WIDTH, color=COMPUTATION)
-            exposed = row.exposed_communication_seconds
-            axes.bar(x, exposed, 0.92 * WIDTH, bottom=row.computation_seconds, color=COMMUNICATION)
-            axes.text(x, row.computation_seconds + exposed, SHORT[scheme], ha="center", va="bottom", fontsize=6.5)
+            exposed, waiting = row.exposed_communication_seconds, float(np.nan_to_num(row.waiting_seconds))
+            axes.bar(x, waiting, 0.92 * WIDTH, bottom=row.computation_seconds, color=WAITING)
+            axes.bar(x, exposed, 0.92 * WIDTH, bottom=row.computation_seconds + waiting, color=COMMUNICATION)
+            axes.text(
+                x, row.computation_seconds + waiting + exposed, SHORT[scheme], ha="center", va="bottom", fontsize=6.5
+            )
     axes.set_xticks(range(len(models)), [_of(part[part.model == model].iloc[0]) for model in models])
     axes.grid(visible=False, axis="x")
     axes.set_ylabel("seconds")
