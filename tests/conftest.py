@@ -1,4 +1,7 @@
-"""Results of real ranks: each launch is made once for all tests that read it. Also puts this folder on their path."""
+"""How tests run, and the results of real ranks: each launch is made once for all tests that read it.
+
+Also puts this folder on their path.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,16 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+import hypothesis
 import pytest
+
+# No test depends on how fast the machine is, be it the time of an example or that of drawing one. Examples are the same
+# in every run: whether a checkout passes is no matter of luck. `pytest --hypothesis-profile=search` draws others, and
+# tells how to see again what fails.
+UNTIMED = {"deadline": None, "suppress_health_check": [hypothesis.HealthCheck.too_slow]}
+hypothesis.settings.register_profile("same", derandomize=True, **UNTIMED)
+hypothesis.settings.register_profile("search", print_blob=True, **UNTIMED)
+hypothesis.settings.load_profile("same")
 
 
 @pytest.fixture(scope="session")
