@@ -21,6 +21,7 @@ from gradsync.measure import cluster, cluster_gpus, cluster_links, cluster_nodes
 from gradsync.measure.cluster_nodes import Map, Place
 from gradsync.runtime import models
 from gradsync.runtime.devices import PROCESSOR
+from waiting import HANGS_SECONDS
 
 # Nodes
 
@@ -315,7 +316,7 @@ def test_ranks_of_another_launcher_measure_and_rank_0_writes(tmp_path):
             environment = {**os.environ, **own, "MASTER_PORT": str(port), "GLOO_SOCKET_IFNAME": "lo"}
             command = [sys.executable, "-m", "gradsync", *told]
             children.append(subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True))
-        answers = [child.communicate(timeout=100)[0] for child in children]
+        answers = [child.communicate(timeout=HANGS_SECONDS)[0] for child in children]
     finally:
         for child in children:
             child.kill()

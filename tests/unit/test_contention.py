@@ -78,7 +78,7 @@ def test_computation_slows_messages_on_a_shared_link():
 
 
 @given(load=workloads(), cost=costs, lanes=st.integers(1, 4))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_capacity_1_is_a_link_of_which_nothing_is_known(load, cost, lanes):
     messages = tuple(Message(i, i, f"network{i % lanes}") for i in range(len(load.layers)))
     plan = ssgd.plan("lanes", load, messages, 4)
@@ -94,7 +94,7 @@ def test_capacity_1_is_a_link_of_which_nothing_is_known(load, cost, lanes):
     host=st.floats(0, 1),
     slowed=st.booleans(),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_no_simulated_time_is_shorter_than_the_link_allows(load, cost, lanes, link, host, slowed):
     messages = tuple(Message(i, i, f"network{i % lanes}") for i in range(len(load.layers)))
     plan = ssgd.plan("lanes", load, messages, 4)

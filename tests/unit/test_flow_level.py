@@ -168,7 +168,7 @@ def test_ranks_that_have_nothing_to_wait_for_disturb_the_others():
     assert 1.2 < seconds / in_step < 1.6
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(data=st.data())
 def test_no_link_carries_more_than_its_bandwidth(data):
     """Nothing takes less than its most loaded link needs for the bytes that it carries."""
