@@ -135,9 +135,9 @@ def panel(
                     linewidth=0.5,
                 )
         label = (labels or {}).get(span.operation, _short(span.operation))
-        if (right - left) / width > NARROWEST_LABEL * max(1, len(label)):
+        if (right - begun) / width > NARROWEST_LABEL * max(1, len(label)):
             axes.text(
-                (left + right) / 2 - window[0],
+                (begun + right) / 2 - window[0],
                 y,
                 label,
                 ha="center",
