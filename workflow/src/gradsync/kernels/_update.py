@@ -9,6 +9,8 @@ from gradsync.kernels import Form, Track
 def refuse(form: Form, *, beside: int = 0) -> None:
     """gradient[, norm] -> parameter[, momentum][, `beside` more]."""
     clip, momentum = bool(form.argument("clip")), bool(form.argument("momentum"))
+    if form.argument("scale") <= 0:
+        form.fail("needs a scale above 0")
     form.counts(1 + clip, 1 + momentum + beside)
     form.alike(form.reads[0], *form.writes[: 1 + momentum])
     if clip:
