@@ -14,8 +14,8 @@ all: .venv/.ready ## set up, then run the quick configuration (or CONFIG=FILE): 
 
 setup: .venv/.ready ## only set up
 
-test: .venv/.checks ## set up, then run all tests
-	python -m pytest -q
+test: .venv/.checks ## set up, then run all tests (or TESTS="FILE FOLDER ...")
+	python -m pytest -q $(TESTS)
 
 check: check-style test ## every check: style, workflow, types, import contract, tests
 
@@ -53,6 +53,8 @@ help: ## this list
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r envs/requirements.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@# Snakemake asks it for Slurm's commands whenever it starts, and not every system has it
+	@command -v which >/dev/null || { printf '#!/bin/sh\ncommand -v "$$@"\n' >$(BIN)/which && chmod +x $(BIN)/which; }
 	@touch $@
 
 .venv/.checks: .venv/.ready envs/checks.txt

@@ -21,6 +21,17 @@ COPIED = (
     "tests",
     "workflow",
 )
+NOT_PASSED = ("GRADSYNC_EXTERNAL_DATA", "PYTEST_ADDOPTS")
+
+
+def path_without(hidden: str, folder: Path) -> str:
+    """A PATH, kept in `folder`, on which everything is that is on this one, but for one command."""
+    folder.mkdir()
+    for place in os.environ["PATH"].split(os.pathsep):
+        for file in Path(place).iterdir() if Path(place).is_dir() else ():
+            if file.name != hidden and not (folder / file.name).is_symlink():
+                (folder / file.name).symlink_to(file)
+    return f"{Path(sys.executable).parent}{os.pathsep}{folder}"
 
 
 class Project:
@@ -39,25 +50,28 @@ class Project:
                 shutil.copy(source, folder / name)
         refused = "http://127.0.0.1:9"  # nothing here needs a network
         self.environment = {
-            **{key: value for key, value in os.environ.items() if key != "GRADSYNC_EXTERNAL_DATA"},
+            # what was said to these tests is not said to tests that one of them runs
+            **{key: value for key, value in os.environ.items() if key not in NOT_PASSED},
             **{"http_proxy": refused, "https_proxy": refused, "no_proxy": ""},
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
             "PYTHONPATH": str(folder / "workflow" / "src"),
             "PYTHONDONTWRITEBYTECODE": "1",
         }
 
-    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+    def run(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [sys.executable, "-m", *arguments],
             cwd=self.folder,
-            env=self.environment,
+            env=self.environment | environment,
             text=True,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
         )
 
-    def snakemake(self, *arguments: str, configuration: str = "config/tiny.yaml") -> subprocess.CompletedProcess[str]:
-        return self.run("snakemake", "--configfile", configuration, "--cores", "2", *arguments)
+    def snakemake(
+        self, *arguments: str, configuration: str = "config/tiny.yaml", **environment: str
+    ) -> subprocess.CompletedProcess[str]:
+        return self.run("snakemake", "--configfile", configuration, "--cores", "2", *arguments, **environment)
 
     def write(self, path: str, text: str) -> Path:
         target = self.folder / path

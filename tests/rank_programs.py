@@ -31,8 +31,9 @@ from gradsync.oracle import evaluate
 from gradsync.peers import Peer
 from gradsync.plan import PASSING, Buffer, Collective, Plan, Ref, Role
 from gradsync.runtime import conformance, data, group, models, transfers
+from gradsync.runtime.alignment import offsets
 from gradsync.runtime.compute import Forward, ModelCompute, bind, bind_statistics, oracle_gradient, statistics
-from gradsync.runtime.contenders import Planned
+from gradsync.runtime.contenders import Planned, gathered
 from gradsync.runtime.ddp import StockDDP
 from gradsync.runtime.devices import pick
 from gradsync.runtime.enqueue import prepare
@@ -41,12 +42,14 @@ from gradsync.runtime.group import Groups
 from gradsync.runtime.replay import Replayed
 from gradsync.runtime.step import Step
 from gradsync.runtime.timing import all_reduce_seconds
+from gradsync.schedules import Message
 from gradsync.trace import Trace
 from queued_device import QueuedProcessor
 from tiny_workloads import workload
 
 TINY_TURNS = 5
 RESUMED_TURNS = 7
+LATE = 0.3  # seconds
 COMPOSED_RANKS = 4  # that every collective can serve, on two levels where it has levels
 HAMMER_TURNS, HAMMER_ELEMENTS = 200, 20_000
 
@@ -472,6 +475,27 @@ def _planned(plan: Plan, rank: int, groups: Groups) -> Planned:
         return images, torch.zeros(1)
 
     return Planned(plan, forward, sample, groups, Pool())
+
+
+# Stragglers
+
+
+def straggling(rank: int, ranks: int) -> tuple[list[Any], Trace]:
+    """Clocks that differ by an hour, and a rank that comes late to every message: (offsets, trace of all ranks)."""
+    shift = 3600.0 * rank
+    found = offsets(lambda: time.perf_counter() + shift, [f"node {rank}" for rank in range(ranks)])
+    groups, plan = Groups(), tiny.synchronous(ranks, messages=[Message(0, 3)])
+    executor = Executor(plan, rank, groups)
+    pull = _compute(executor, tiny.pull)
+
+    def late(number: int, step: Step) -> None:
+        time.sleep(LATE * (rank == 1))
+        pull(number, step)
+
+    executor.run(4, late)
+    trace = gathered(plan, executor.trace(), rank, 4)
+    groups.close()
+    return found, trace
 
 
 # Conformance

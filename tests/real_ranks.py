@@ -16,12 +16,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from waiting import HANGS_SECONDS
+
 HERE = Path(__file__).resolve().parent
 
 
-def run_on_ranks(
-    program: str, ranks: int, folder: Path, timeout_seconds: float = 150.0, device: str = "cpu"
-) -> list[Any]:
+def run_on_ranks(program: str, ranks: int, folder: Path, device: str = "cpu") -> list[Any]:
     """What `program(rank, ranks)` returned on each rank; fails with the output of the rank that failed."""
     listener = socket.create_server(("127.0.0.1", 0), backlog=64)  # rank 0 takes it over: nobody else gets the port
     listens, port = str(listener.fileno()), str(listener.getsockname()[1])
@@ -42,10 +42,10 @@ def run_on_ranks(
     )
     listener.close()
     try:
-        parent.wait(timeout_seconds)
+        parent.wait(HANGS_SECONDS)
     except subprocess.TimeoutExpired:
         late = [rank for rank in range(ranks) if not (folder / f"rank{rank}.pickle").exists()]
-        raise AssertionError(f"{program}: rank(s) {late} did not end in time:\n{_said(folder, late)}") from None
+        raise AssertionError(f"{program}: rank(s) {late} hang:\n{_said(folder, late)}") from None
     finally:
         with suppress(ProcessLookupError):
             os.killpg(parent.pid, signal.SIGKILL)  # whoever is left
@@ -89,7 +89,7 @@ def main(program: str, folder: str, device: str = "cpu") -> None:
     import rank_programs
     from gradsync.runtime.group import process_group
 
-    with process_group(60.0, device) as (rank, ranks):
+    with process_group(HANGS_SECONDS, device) as (rank, ranks):
         result = getattr(rank_programs, program)(rank, ranks)
     Path(folder, f"rank{rank}.pickle").write_bytes(pickle.dumps(result))
 

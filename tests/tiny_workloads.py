@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from hypothesis import strategies as st
 
 from gradsync.costs import Linear
+from gradsync.kernels import KERNELS
 from gradsync.workload import Layer, Workload
+
+FREE = dict.fromkeys(KERNELS, 0.0)  # kernels that are told to take no time
 
 
 def workload(
@@ -20,6 +23,7 @@ def workload(
     forwards: Sequence[float] | None = None,
     dtype: str = "float32",
     names: Sequence[str] | None = None,
+    kernels: Mapping[str, float] = FREE,
 ) -> Workload:
     """Layers of `sizes` bytes in backward order; `forwards` are forward seconds of single layers."""
     layers = tuple(
@@ -32,7 +36,7 @@ def workload(
         )
         for i, (size, seconds) in enumerate(zip(sizes, backward, strict=True))
     )
-    return Workload(name="tiny", forward_seconds=forward, update_seconds=update, layers=layers)
+    return Workload(name="tiny", forward_seconds=forward, update_seconds=update, layers=layers, kernels=dict(kernels))
 
 
 def integer_workload(rng: np.random.Generator, layers: int) -> Workload:

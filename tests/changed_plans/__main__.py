@@ -18,6 +18,8 @@ from changed_plans import bases, judge
 from changed_plans.changes import changed
 from changed_plans.rank_pool import Pool
 
+KINDS = (judge.REFUSED, judge.HARMLESS, judge.MISSED)
+
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
@@ -26,10 +28,11 @@ def main() -> int:
     parser.add_argument("--without-ranks", action="store_true", help="no real ranks: oracle and simulator alone")
     parser.add_argument("--base", action="append", help="only this base; may be given several times")
     parser.add_argument("--misses", type=Path, help="folder for the plans that were missed")
+    parser.add_argument("--table", type=Path, help="CSV of changes and plans: how many were refused, harmless, missed")
     chosen = parser.parse_args()
     plans = {name: plan for name, plan in bases.every().items() if not chosen.base or name in chosen.base}
     pools = None if chosen.without_ranks else {ranks: Pool(ranks) for ranks in (1, 2, 3, 4)}
-    table: Counter[tuple[str, str]] = Counter()
+    table: Counter[tuple[str, str, str]] = Counter()
     missed, ran, said = 0, 0, time.monotonic()
     try:
         for number in range(chosen.plans):
@@ -39,8 +42,7 @@ def main() -> int:
             verdict = judge.judged(name, plans[name], plan, names, pools)
             ran += verdict.run
             for each in names:
-                table[each, verdict.kind] += 1
-            table[f"= {name}", verdict.kind] += 1
+                table[each, name, verdict.kind] += 1
             if verdict.kind == judge.MISSED:
                 missed += 1
                 print(f"MISSED {number}: {name}: {', '.join(names)}: {verdict.why}", flush=True)
@@ -53,9 +55,17 @@ def main() -> int:
     finally:
         for pool in (pools or {}).values():
             pool.close()
-    kinds = (judge.REFUSED, judge.HARMLESS, judge.MISSED)
-    for what in sorted({what for what, _ in table}):
-        print(f"{what:40s}" + "".join(f"{table[what, kind]:>8d} {kind}" for kind in kinds))
+    for place, what in enumerate(("change", "plan")):
+        total: Counter[tuple[str, str]] = Counter()
+        for key, count in table.items():
+            total[key[place], key[2]] += count
+        print(f"\n{what:40s}" + "".join(f"{kind:>10s}" for kind in KINDS))
+        for name in sorted({name for name, _ in total}):
+            print(f"{name:40s}" + "".join(f"{total[name, kind]:>10d}" for kind in KINDS))
+    if chosen.table:
+        rows = sorted({key[:2] for key in table})
+        lines = [",".join((*row, *(str(table[(*row, kind)]) for kind in KINDS))) for row in rows]
+        chosen.table.write_text("\n".join([",".join(("change", "plan", *KINDS)), *lines]) + "\n")
     print(f"{chosen.plans} plans: {missed} missed, {ran} run on real ranks")
     return 1 if missed else 0
 

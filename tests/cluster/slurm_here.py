@@ -6,8 +6,6 @@ import os
 import re
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +14,7 @@ import pytest
 from gradsync.slurm import installed, local
 from gradsync.slurm.local_files import Folder
 from gradsync.slurm.processes import Process
+from waiting import HANGS_SECONDS
 
 ROOT = Path(__file__).parents[2]
 missing = [name for name in installed.PACKAGES if not installed.found(name)]
@@ -31,10 +30,10 @@ class Slurm:
     folder: Path
     environment: dict[str, str]
 
-    def ask(self, *command: str, seconds: float = 60) -> str:
+    def ask(self, *command: str) -> str:
         """What a client prints; fails where it fails."""
         done = subprocess.run(
-            command, capture_output=True, text=True, timeout=seconds, env=self.environment, cwd=self.folder.parent
+            command, capture_output=True, text=True, timeout=HANGS_SECONDS, env=self.environment, cwd=self.folder.parent
         )
         assert done.returncode == 0, done.stderr
         return done.stdout
@@ -79,14 +78,6 @@ def left_behind(folder: Path) -> list[str]:
         if status != "Z" and (named or any(file.startswith(f"{folder}/") for file in files)):
             found.append(f"{entry.name} {command}")
     return found
-
-
-def until(reached: Callable[[], object], seconds: float) -> None:
-    """Wait until something is so; fails after so many seconds."""
-    deadline = time.monotonic() + seconds
-    while not reached():
-        assert time.monotonic() < deadline, f"not so after {seconds} s"
-        time.sleep(0.2)
 
 
 def value(text: str, key: str) -> str:

@@ -11,7 +11,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from slurm_here import ROOT, Slurm, needs_slurm, until
+from slurm_here import ROOT, Slurm, needs_slurm
+
+from waiting import HANGS_SECONDS, until
 
 pytestmark = needs_slurm
 
@@ -115,7 +117,7 @@ def why(slurm: Slurm, folder: Path, *arguments: str) -> str:
         env=slurm.environment,
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=HANGS_SECONDS,
         check=True,
     ).stdout
 
@@ -136,8 +138,8 @@ def ended(slurm: Slurm, tmp_path_factory: pytest.TempPathFactory) -> Path:
             jobs.update((comment, number) for comment, number in listed)
             return {"rule_sleeper_wildcards_cancelled", "rule_sleeper_wildcards_slow", "rule_node"} <= set(jobs)
 
-        until(running, 60)
-        until((folder / "logs" / "slow.log").exists, 30)  # its program runs
+        until(running)
+        until((folder / "logs" / "slow.log").exists)  # its program runs
         slurm.ask("scancel", jobs["rule_sleeper_wildcards_cancelled"])
         # Slurm's finest limit is a minute, but an end can be set; it looks for those that passed theirs every 30 s.
         slurm.ask("scontrol", "update", f"jobid={jobs['rule_sleeper_wildcards_slow']}", "EndTime=now+1seconds")
@@ -145,7 +147,7 @@ def ended(slurm: Slurm, tmp_path_factory: pytest.TempPathFactory) -> Path:
         slurm.ask(
             "scontrol", "update", "nodename=n4", "state=down", "reason=killed"
         )  # instead of its silence being noticed
-        assert run.wait(90) == 1
+        assert run.wait(HANGS_SECONDS) == 1
     finally:
         run.kill()
     return folder
@@ -182,7 +184,7 @@ def test_the_settings_of_the_profile_reach_jobs_and_a_failed_job_runs_twice(slur
     chosen = ["--set-resources", "alone:hca=mlx5_0,mlx5_1", "alone:srun_extra=--mpi=none --cpu-bind=cores"]
     run = slurm.snakemake(tmp_path, *profiled(*chosen))
     try:
-        assert run.wait(60) == 0, (tmp_path / "run.log").read_text()
+        assert run.wait(HANGS_SECONDS) == 0, (tmp_path / "run.log").read_text()
     finally:
         run.kill()
     ranks = [line.split() for line in (tmp_path / "ranks.txt").read_text().splitlines()]

@@ -10,13 +10,14 @@ import sys
 from pathlib import Path
 
 import pytest
-from slurm_here import left_behind, needs_slurm, slurm_in, until, value
+from slurm_here import left_behind, needs_slurm, slurm_in, value
 
 from gradsync import cli
 from gradsync.errors import InputError, RunError
 from gradsync.slurm import installed, local, local_files, machine, processes
 from gradsync.slurm.launch import Cluster, filled
 from gradsync.slurm.local_files import Shape
+from waiting import HANGS_SECONDS, until
 
 pytestmark = needs_slurm
 
@@ -59,7 +60,7 @@ def test_start_prints_a_line_to_evaluate_and_stop_ends_all(tmp_path_factory, cap
     assert printed.out == f'export SLURM_CONF={folder}/slurm.conf PATH={folder}/bin:"$PATH"\n'
     assert "gradsync slurm stop" in printed.err
     asked = ["bash", "-c", printed.out + "command -v srun; sinfo -h -o %T"]
-    assert subprocess.run(asked, capture_output=True, text=True, timeout=30).stdout.split() == [
+    assert subprocess.run(asked, capture_output=True, text=True, timeout=HANGS_SECONDS).stdout.split() == [
         f"{folder}/bin/srun",
         "idle",
     ]
@@ -75,7 +76,7 @@ def test_after_a_crash_stop_ends_the_rest_and_the_jobs_and_a_start_works(tmp_pat
     slurm = slurm_in(folder)
     for node in ("n1", "n2"):
         slurm.ask("sbatch", f"--nodelist={node}", "--wrap", f"touch {folder}/{node}; sleep 1000 & wait")
-    until(lambda: (folder / "n1").exists() and (folder / "n2").exists(), 20)
+    until(lambda: (folder / "n1").exists() and (folder / "n2").exists())
     for step in processes.steps(folder)[:1]:  # orphans that job's processes
         os.kill(step.pid, signal.SIGKILL)
     for name in ("slurmctld", "n1"):
@@ -152,7 +153,7 @@ def test_it_runs_as_an_ordinary_user(tmp_path_factory, slurm):
         "running = local.start(Path(sys.argv[1]), Shape(nodes=2))\n"
         "try:\n"
         "    told = installed.environment(running.configuration)\n"
-        "    subprocess.run(['srun', '-N2', '-n2', 'id', '-un'], env=told, timeout=30)\n"
+        "    subprocess.run(['srun', '-N2', '-n2', 'id', '-un'], env=told)\n"
         "finally:\n    local.stop(Path(sys.argv[1]))\n"
     )
     python = "/usr/bin/python3" if Path("/usr/bin/python3").exists() else sys.executable
@@ -160,7 +161,7 @@ def test_it_runs_as_an_ordinary_user(tmp_path_factory, slurm):
         ["runuser", "-u", "nobody", "--", python, "-c", program, str(folder)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=HANGS_SECONDS,
         env={**os.environ, "PYTHONPATH": str(Path(local.__file__).parents[2]), "PYTHONDONTWRITEBYTECODE": "1"},
         cwd="/",
     )

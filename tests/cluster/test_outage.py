@@ -6,9 +6,10 @@ import os
 import signal
 import subprocess
 
-from slurm_here import needs_slurm, until
+from slurm_here import needs_slurm
 
 from gradsync.slurm import installed
+from waiting import HANGS_SECONDS, until
 
 pytestmark = needs_slurm
 
@@ -37,20 +38,20 @@ def test_a_run_survives_a_controller_that_is_away(slurm, tmp_path):
     try:
         log = tmp_path / "run.log"
         # of a job that is only just starting Slurm itself may take minutes to hear again
-        until((tmp_path / "begun").exists, 60)
+        until((tmp_path / "begun").exists)
         os.kill(slurm.process("slurmctld").pid, signal.SIGTERM)
-        until(lambda: "they are looked for again" in log.read_text(), 60)
+        until(lambda: "they are looked for again" in log.read_text())
         command = [installed.program("slurmctld"), "-D", "-f", slurm.environment["SLURM_CONF"]]
         controller = subprocess.Popen(
             command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=slurm.environment
         )
         answers = ["scontrol", "ping"]
-        until(lambda: subprocess.run(answers, stdout=subprocess.DEVNULL, env=slurm.environment).returncode == 0, 60)
+        until(lambda: subprocess.run(answers, stdout=subprocess.DEVNULL, env=slurm.environment).returncode == 0)
         (tmp_path / "back").touch()
-        assert run.wait(120) == 0, log.read_text()
+        assert run.wait(HANGS_SECONDS) == 0, log.read_text()
         assert (tmp_path / "done.txt").exists()
     finally:
         run.kill()
         if controller:
             controller.terminate()
-            controller.wait(30)
+            controller.wait(HANGS_SECONDS)

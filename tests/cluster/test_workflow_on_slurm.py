@@ -6,13 +6,14 @@ import json
 import re
 
 import pytest
-from slurm_here import Slurm, needs_slurm, until
+from slurm_here import Slurm, needs_slurm
 
 from gradsync.costs.interference import Interference, Slowdown
 from gradsync.plan import Plan
 from gradsync.runtime import models
 from gradsync.workload import Layer, Workload
 from project_copy import ROOT, Project
+from waiting import HANGS_SECONDS, until
 
 IMAGE = ROOT / "containers" / "cpu.sif"
 needs_image = pytest.mark.skipif(not IMAGE.is_file(), reason="no containers/cpu.sif: build it with `make image`")
@@ -80,7 +81,7 @@ def on_slurm(slurm: Slurm, project: Project, name: str, *targets: str) -> tuple[
     allowed = ("--allowed-rules", "profile_job", "plan", "train", "table", "figure", "--")
     command = ("--profile", "slurm", "--configfile", f"config/{name}.yaml", *allowed, *targets)
     run = Slurm(slurm.folder, environment).snakemake(project.folder, *command)
-    status = run.wait(400)
+    status = run.wait(HANGS_SECONDS)
     return status, project.read("run.log")
 
 
@@ -169,10 +170,10 @@ def test_a_cancelled_job_is_reported_and_the_same_command_goes_on(slurm, project
     command = ("--profile", "slurm", "--configfile", "config/long.yaml", "--allowed-rules", "plan", "train", "--")
     target = "results/long/runs/train/lenet5-2/schemes.json"
     run = Slurm(slurm.folder, environment).snakemake(project.folder, *command, target)
-    until(lambda: (folder / "checkpoint" / "latest.json").is_file(), 120)
+    until(lambda: (folder / "checkpoint" / "latest.json").is_file())
     (job,) = [line.split()[0] for line in slurm.ask("squeue", "-h", "-o", "%i %k").splitlines() if "train" in line]
     slurm.ask("scancel", job)
-    assert run.wait(120) != 0
+    assert run.wait(HANGS_SECONDS) != 0
     output = project.read("run.log")
     assert re.search(rf"train.*lenet5-2.*Slurm {job}.*cancelled", output), output
     assert "The same command again runs only what is missing" in output
@@ -180,7 +181,7 @@ def test_a_cancelled_job_is_reported_and_the_same_command_goes_on(slurm, project
     assert done >= 1
     # the rest of it, with fewer iterations left than there were
     run = Slurm(slurm.folder, environment).snakemake(project.folder, *command, target)
-    assert run.wait(300) == 0, project.read("run.log")
+    assert run.wait(HANGS_SECONDS) == 0, project.read("run.log")
     assert "going on from the checkpoint at iteration" in project.read("results/long/logs/train/lenet5-2.log")
     assert "plan" not in re.findall(r"^(\w+) +\d+$", project.read("run.log"), re.MULTILINE)
     assert Plan.from_json(project.read("results/long/plans/lenet5-2/wfbp.json"), "plan").ranks == 2

@@ -8,13 +8,13 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 from tiny_project import ROOT
 
 from gradsync.images import build, fingerprint
+from waiting import HANGS_SECONDS, until
 
 as_root = pytest.mark.skipif(
     os.getuid() != 0, reason="needs root: it mounts over files of the system, for itself alone"
@@ -111,14 +111,10 @@ def test_a_build_ends_with_the_job_that_started_it(tiny):
     command = [sys.executable, "-m", "gradsync", "image", "base", "--bootstrap", "docker"]
     with subprocess.Popen(command, cwd=tiny.folder, stderr=subprocess.PIPE, text=True) as child:
         log = tiny.folder / "containers" / "base.log"
-        deadline = time.monotonic() + 60
-        while not (log.is_file() and "started" in log.read_text()):
-            assert time.monotonic() < deadline, "the build never started"
-            time.sleep(0.1)
+        until(lambda: log.is_file() and "started" in log.read_text())
         child.send_signal(signal.SIGTERM)
-        assert child.wait(60) == 128 + signal.SIGTERM
-    busy = [path for path in Path("/proc").glob("[0-9]*/cwd") if _points_below(path, tiny.folder)]
-    assert busy == []
+        assert child.wait(HANGS_SECONDS) == 128 + signal.SIGTERM
+    until(lambda: not any(_points_below(path, tiny.folder) for path in Path("/proc").glob("[0-9]*/cwd")))
     assert leftovers(tiny.folder) == []
 
 
@@ -193,7 +189,7 @@ def test_the_rule_builds_the_base(tiny):
     (tiny.folder / "Snakefile").write_text('include: "workflow/rules/containers.smk"\n')
     command = [sys.executable, "-m", "snakemake", "--cores", "1", "containers/base.sif"]
     for expected in ("1 of 1 steps (100%) done", "Nothing to be done"):
-        ended = subprocess.run(command, cwd=tiny.folder, capture_output=True, text=True, timeout=300)
+        ended = subprocess.run(command, cwd=tiny.folder, capture_output=True, text=True, timeout=HANGS_SECONDS)
         assert ended.returncode == 0, ended.stderr
         assert expected in ended.stderr
     assert tiny.inside("sh", "-c", "echo in").startswith("in")

@@ -12,6 +12,7 @@ import sys
 from tiny_project import ROOT, in_image
 
 from gradsync.images import build, fingerprint
+from waiting import HANGS_SECONDS
 
 
 def pinned() -> dict[str, str]:
@@ -81,7 +82,7 @@ def test_an_index_without_the_cpu_build_fails_the_build_in_one_message(base_imag
         env=os.environ | environment,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=HANGS_SECONDS,
     )
     assert ended.returncode == 1
     message = ended.stderr.splitlines()[-1]

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from waiting import HANGS_SECONDS
+
 TORCH_CPU = ("torch", "2.13.0+cpu", ())
 TORCH_CUDA = ("torch", "2.13.0", ("nvidia-nccl-cu13==2.29.7",))
 NCCL = ("nvidia-nccl-cu13", "2.29.7", ())
@@ -41,7 +43,9 @@ def check(tmp_path: Path):
         (tmp_path / "envs" / f"{kind}.txt").write_text(f"{requirement}\n")
         own = {"PIP_CONFIG_FILE": os.devnull, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path / "wheels")}
         command = [sys.executable, "-m", "gradsync", "image", kind, "--check", "--json"]
-        return subprocess.run(command, cwd=tmp_path, env=os.environ | own, capture_output=True, text=True, timeout=120)
+        return subprocess.run(
+            command, cwd=tmp_path, env=os.environ | own, capture_output=True, text=True, timeout=HANGS_SECONDS
+        )
 
     return run
 

@@ -9,6 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from waiting import HANGS_SECONDS
+
 ROOT = Path(__file__).parents[2]
 PROGRAMS = ("sh", "cat", "ls")
 TINY = """\
@@ -41,7 +43,9 @@ def needed_files() -> list[Path]:
     """Programs of this host and the libraries that they load."""
     found = [Path(shutil.which(name) or name) for name in PROGRAMS]
     for program in list(found):
-        told = subprocess.run(["ldd", program], capture_output=True, text=True, check=True, timeout=30).stdout
+        told = subprocess.run(
+            ["ldd", program], capture_output=True, text=True, check=True, timeout=HANGS_SECONDS
+        ).stdout
         found += [Path(path) for path in re.findall(r"(/\S+) \(0x", told)]
     return list(dict.fromkeys(found))
 
@@ -69,7 +73,12 @@ class TinyProject:
         if wrapped:
             command = ["unshare", "--mount", "sh", "-ec", f'{wrapped}; exec "$@"', "sh", *command]
         return subprocess.run(
-            command, cwd=self.folder, env=os.environ | environment, capture_output=True, text=True, timeout=300
+            command,
+            cwd=self.folder,
+            env=os.environ | environment,
+            capture_output=True,
+            text=True,
+            timeout=HANGS_SECONDS,
         )
 
     def inside(self, *command: str) -> str:
@@ -83,5 +92,8 @@ def in_image(image: Path, *command: str, bind: Path | None = None) -> subprocess
     """Run a command in an image. Root of a restricted machine has privileges that it can't give away: it gives none."""
     mounted = [f"--bind={bind}"] if bind else []
     return subprocess.run(
-        ["apptainer", "exec", "--no-privs", *mounted, str(image), *command], capture_output=True, text=True, timeout=300
+        ["apptainer", "exec", "--no-privs", *mounted, str(image), *command],
+        capture_output=True,
+        text=True,
+        timeout=HANGS_SECONDS,
     )

@@ -22,6 +22,7 @@ from gradsync.costs.interference import Interference
 from gradsync.oracle import evaluate
 from gradsync.runtime.compute import oracle_gradient
 from gradsync.workload import Workload
+from waiting import HANGS_SECONDS
 
 FOUND = torch.cuda.device_count() if torch.cuda.is_available() else 0
 pytestmark = pytest.mark.skipif(FOUND < 2, reason=f"needs two GPUs, torch finds {FOUND} here")
@@ -94,7 +95,7 @@ def test_a_killed_rank_is_named_and_ends_the_launch(tmp_path):
     process = subprocess.Popen(command, text=True, stderr=subprocess.PIPE, cwd=ROOT)
     until_it_trains(process, tmp_path / "run")
     os.kill(ranks_of(process)[1], signal.SIGKILL)
-    said = process.communicate(timeout=60)[1]
+    said = process.communicate(timeout=HANGS_SECONDS)[1]
     assert process.returncode == 1
     assert "rank 1 was killed by SIGKILL" in said
 
@@ -130,7 +131,7 @@ def test_a_rank_that_lost_another_ends_by_itself(tmp_path):
     try:
         until_it_trains(ranks[0], tmp_path / "run")
         ranks[1].kill()
-        said = ranks[0].communicate(timeout=120)[1]
+        said = ranks[0].communicate(timeout=HANGS_SECONDS)[1]
         assert ranks[0].returncode == 1
         assert "rank 0: another rank is gone" in said
         assert "Traceback" not in said

@@ -19,6 +19,7 @@ from gradsync.runtime.group import process_group
 from gradsync.runtime.launch import _watch as watch
 from gradsync.runtime.launch import launch
 from rank_programs import HAMMER_TURNS, TINY_TURNS, pull_of, tiny_cases
+from waiting import HANGS_SECONDS
 
 CASES = [pytest.param(ranks, name, id=f"{name}-{ranks}") for ranks in (2, 3, 4) for name in tiny_cases(ranks)]
 
@@ -89,14 +90,14 @@ def test_operations_of_one_lane_follow_one_another_on_real_ranks(on_ranks):
 
 
 @contextmanager
-def within(seconds: int):
+def ending():
     """A hang becomes a failure; the launcher then still ends its ranks."""
 
     def late(*_):
-        raise TimeoutError(f"still running after {seconds} s")
+        raise TimeoutError(f"still running after {HANGS_SECONDS:g} s")
 
     before = signal.signal(signal.SIGALRM, late)
-    signal.alarm(seconds)
+    signal.alarm(int(HANGS_SECONDS))
     try:
         yield
     finally:
@@ -116,14 +117,15 @@ def ranks_of_the_tests(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("program", ["killed_worker", "killed_in_a_ring"])
 def test_a_killed_rank_ends_the_launch_with_its_name(ranks_of_the_tests, program, capfd):
-    with within(30), pytest.raises(RunError, match=r"rank 1 was killed by SIGKILL"):
+    with ending(), pytest.raises(RunError, match=r"rank 1 was killed by SIGKILL"):
         launch([program], 3)
     alive = [pid for pid in os.listdir("/proc") if pid.isdigit() and str(ranks_of_the_tests) in _command(pid)]
     assert not alive
 
 
-def test_who_loses_a_peer_in_a_collective_says_in_which_message(ranks_of_the_tests, capfd):
-    with within(30), pytest.raises(RunError, match=r"rank 1 was killed by SIGKILL"):
+def test_who_loses_a_peer_in_a_collective_says_in_which_message(ranks_of_the_tests, capfd, monkeypatch):
+    monkeypatch.setattr("gradsync.runtime.launch.SAY_SECONDS", HANGS_SECONDS)  # they end by themselves
+    with ending(), pytest.raises(RunError, match=r"rank 1 was killed by SIGKILL"):
         launch(["killed_in_a_collective"], 3)
     said = capfd.readouterr().err
     assert re.search(r"RunError: rank [02], turn \d, collective 'message\d', lane 'network': transfer with rank", said)
@@ -149,12 +151,12 @@ def test_the_rank_that_was_killed_is_blamed_not_the_one_that_lost_it():
 
 
 def test_a_rank_that_fails_by_itself_is_named(ranks_of_the_tests, capfd):
-    with within(30), pytest.raises(RunError, match=r"rank \d ended with status 1"):
+    with ending(), pytest.raises(RunError, match=r"rank \d ended with status 1"):
         launch(["no_such_program"], 2)
 
 
 def test_a_launch_whose_ranks_end_well_returns(ranks_of_the_tests):
-    with within(60):
+    with ending():
         launch(["all_tiny_plans"], 2)
     assert len(list(ranks_of_the_tests.glob("rank*.pickle"))) == 2
 
@@ -178,6 +180,24 @@ def test_state_of_each_rank_resumes_bit_for_bit(on_ranks):
             assert any(np.abs(values).max() > 1e-3 for values in whole.values())
     ends = [found["sparse"][0]["residual"] for found in on_ranks("resumed", 3)]
     assert (ends[0] != ends[1]).any()  # they do differ
+
+
+def test_clocks_of_other_nodes_are_told_and_waiting_for_a_straggler_is_no_communication(on_ranks):
+    found, trace = on_ranks("straggling", 3)[0]
+    for rank, offset in enumerate(found):
+        assert abs(offset.seconds + 3600.0 * rank) <= offset.within + 1e-3  # its clock is ahead by an hour a rank
+    assert trace.ranks == (0, 1, 2)
+    messages = {rank: [span for span in trace.of(rank) if span.verb == "collective"] for rank in trace.ranks}
+    waits = {rank: sum(span.waited for span in spans) for rank, spans in messages.items()}
+    # rank 1 finds the others waiting: they have waited for most of what it was late, and it for nobody
+    late = sum(max(0.0, one.start - other.start) for one, other in zip(messages[1], messages[0], strict=True))
+    assert late > 0
+    assert waits[0] >= late * (1 - 1e-6)
+    assert waits[1] < waits[0]
+    assert waits[1] < waits[2]
+    for low, high in trace.windows(0):
+        parts = (trace.waiting_seconds, trace.exposed_communication_seconds, trace.computation_seconds)
+        assert sum(part(0, (low, high)) for part in parts) <= (high - low) * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
@@ -207,7 +227,7 @@ def test_a_late_rank_is_waited_for_at_meetings_and_not_in_messages(on_ranks):
 def test_a_refused_port_is_an_error_that_names_rank_and_address(monkeypatch):
     for name, value in {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}.items():
         monkeypatch.setenv(name, value)
-    with within(30), pytest.raises(RunError, match=r"rank 1: no rendezvous .* 127\.0\.0\.1:1"), process_group(1.0):
+    with ending(), pytest.raises(RunError, match=r"rank 1: no rendezvous .* 127\.0\.0\.1:1"), process_group(1.0):
         pass
 
 

@@ -18,6 +18,7 @@ from gradsync import schemes
 from gradsync.costs import Linear
 from gradsync.runtime.launch import VARIABLES
 from gradsync.workload import Layer, Workload
+from waiting import HANGS_SECONDS
 
 ROOT = Path(__file__).parents[2]
 SIZES = {"dense2.bias": 10, "dense2.weight": 10240, "dense1.bias": 1024, "dense1.weight": 3211264}
@@ -53,7 +54,7 @@ def start(folder: Path, *arguments: str, **environment: str) -> subprocess.Popen
 def trained(folder: Path, *arguments: str) -> str:
     """Run to the end; gives what it said."""
     process = start(folder, *arguments)
-    said = process.communicate(timeout=200)[1]
+    said = process.communicate(timeout=HANGS_SECONDS)[1]
     assert process.returncode == 0, said
     return said
 
@@ -69,7 +70,10 @@ def children(process: subprocess.Popen[str]) -> list[int]:
 
 
 def gone(pid: int) -> bool:
-    return not Path(f"/proc/{pid}").exists() or "Z" in Path(f"/proc/{pid}/stat").read_text().rsplit(")")[1][:3]
+    try:
+        return "Z" in Path(f"/proc/{pid}/stat").read_text().rsplit(")")[1][:3]
+    except OSError:
+        return True
 
 
 @pytest.mark.parametrize("steps", [{}, {"accumulate": 2, "clip_norm": 0.5}], ids=["steps", "micro_batches"])
@@ -91,9 +95,7 @@ def test_a_killed_run_names_the_rank_ends_the_others_and_goes_on_to_the_same_par
         time.sleep(0.005)
     ranks = children(process)
     os.kill(ranks[1], signal.SIGKILL)
-    began = time.monotonic()
-    said = process.communicate(timeout=60)[1]
-    assert time.monotonic() - began < 30
+    said = process.communicate(timeout=HANGS_SECONDS)[1]
     assert process.returncode == 1
     assert "rank 1 was killed by SIGKILL; the other ranks were ended" in said
     assert all(gone(pid) for pid in ranks)
@@ -105,6 +107,8 @@ def test_a_killed_run_names_the_rank_ends_the_others_and_goes_on_to_the_same_par
         first, second = result(whole, name), result(killed, name)
         assert first["conformance"] == second["conformance"], name
         assert first["summary"]["pairs"] == second["summary"]["pairs"]
+        assert first["samples"].keys() == second["samples"].keys() >= {"iteration_seconds"}
+        assert {len(values) for values in second["samples"].values()} == {second["summary"]["pairs"]}
         losses = [
             [line.split(",")[:5] for line in (folder / name / "metrics.csv").read_text().splitlines()]
             for folder in (whole, killed)
@@ -132,11 +136,11 @@ def test_a_corrupt_checkpoint_is_named(tmp_path):
         assert process.poll() is None, process.communicate()[1]
         time.sleep(0.01)
     os.kill(children(process)[0], signal.SIGKILL)
-    process.communicate(timeout=60)
+    process.communicate(timeout=HANGS_SECONDS)
     number = json.loads((folder / "checkpoint" / "latest.json").read_text())["number"]
     (folder / "checkpoint" / str(number) / "rank1.pt").write_bytes(b"nothing")
     process = start(folder, *arguments)
-    said = process.communicate(timeout=100)[1]
+    said = process.communicate(timeout=HANGS_SECONDS)[1]
     assert process.returncode == 2
     assert "rank1.pt: can't be read" in said
     assert "to start anew" in said
@@ -150,7 +154,7 @@ def test_a_loss_that_is_not_finite_is_named_with_step_and_rank(tmp_path, contend
     else:
         arguments = ["--peer", "ddp", "--lr", "1e9"]
     process = start(tmp_path / "run", *arguments, "--conformance", "0")
-    said = process.communicate(timeout=100)[1]
+    said = process.communicate(timeout=HANGS_SECONDS)[1]
     assert process.returncode == 1
     name = "wfbp" if contender == "plan" else "ddp"
     assert f"'{name}': the loss is " in said
@@ -170,7 +174,7 @@ def test_a_port_in_use_is_said(tmp_path):
             text=True,
             stderr=subprocess.PIPE,
         )
-        said = process.communicate(timeout=60)[1]
+        said = process.communicate(timeout=HANGS_SECONDS)[1]
     assert process.returncode == 1
     assert f"port {port} is in use" in said
     assert "Traceback" not in said

@@ -41,9 +41,11 @@ def test_a_launch_is_measured_planned_run_and_compared_with_its_prediction(proje
     frame = pd.read_csv(project.folder / f"{TABLE}.csv").set_index("scheme")
     assert list(frame.index) == ["bml", "wfbp", "kway", "ddp"]
     assert (frame.rung == "emulated").all()
-    # no plan is faster than its computation, nor much faster than what it was told that messages take
+    # no plan is faster than its computation, nor than its messages at the rate of their links (3 %: what a bucket gives
+    # at once); nor is it said to be
     assert (frame.own_iteration_seconds >= 0.99 * 8 * frame.computation_seconds).all()
-    assert (frame.predicted_over_emulated.dropna() < 1.5).all()
+    assert (frame.of_largest_speedup[["wfbp", "kway", "ddp"]] < 1.03).all()
+    assert (frame.predicted_seconds >= 0.99 * frame.computation_seconds)[["bml", "wfbp", "kway"]].all()
     assert (frame.oracle_difference[["bml", "wfbp", "kway"]] < 1e-9).all()
     assert (frame.difference_to_first < 1e-6).all()  # DDP too has learnt the same
     planned_from_what_several_at_once_took(project.folder / "results" / "tiny")

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from test_testbed import netns, real
 
 import gradsync
 from gradsync.cli import main
+from waiting import HANGS_SECONDS, until
 
 USER = 61234  # nobody's
 GRADSYNC = [sys.executable, "-m", "gradsync"]
@@ -114,20 +114,15 @@ def test_what_is_ended_leaves_no_process(user, own, sent, status):
     # tests that run in a shell's background have been told to ignore Ctrl-C, which is for the command to obey
     heard = ["env", "--default-signal=INT", *user, *GRADSYNC, *told]
     running = subprocess.Popen(heard, cwd=own, stderr=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 60
     try:
-        while not any("probe send" in command for command in processes()):
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
+        until(lambda: any("probe send" in command for command in processes()))
         os.kill(running.pid, sent)
-        _, err = running.communicate(timeout=40)
+        _, err = running.communicate(timeout=HANGS_SECONDS)
     finally:
         running.kill()
     assert running.returncode == status
     assert "Traceback" not in err
-    while left := processes():
-        assert time.monotonic() < deadline, left
-        time.sleep(0.1)
+    until(lambda: not processes(), processes)
 
 
 @real

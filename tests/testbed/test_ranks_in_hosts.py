@@ -8,7 +8,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pytest
@@ -24,6 +23,7 @@ from gradsync.runtime.timing import FIRST, PASSES
 from gradsync.testbed import namespaces
 from gradsync.testbed.wiring import cables
 from gradsync.topologies import NO_LINK
+from waiting import HANGS_SECONDS, until
 
 MEASURE = ["measure", "allreduce", "--json", "--smallest", "500000", "--largest", "1000000"]
 
@@ -141,16 +141,19 @@ def measuring(tmp_path, ranks: int, testbed: str, collective: str) -> subprocess
 
 def namespace_of(running: subprocess.Popen[str], part: str, sent: int = 300_000) -> str:
     """The namespace of a host, or of the switches, of a testbed, once so many bytes have gone over a link there."""
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        time.sleep(0.2)
+    found: list[str] = []
+
+    def loaded() -> bool:
         for name in netns():
             if name.startswith(f"gradsync-{running.pid}-") and name.endswith(f"-{part}"):
                 told = subprocess.run(["ip", "-n", name, "-s", "-j", "link"], capture_output=True, text=True).stdout
                 links = json.loads(told or "[]")
                 if any(each["stats64"]["tx"]["bytes"] >= sent for each in links):
-                    return name
-    raise AssertionError("no messages within a minute")
+                    found.append(name)
+        return bool(found)
+
+    until(loaded)
+    return found[0]
 
 
 @real
@@ -159,7 +162,7 @@ def test_a_rank_that_is_killed_ends_the_launch_and_leaves_nothing(tmp_path):
     host = namespace_of(running, "h2")
     victim, *_ = subprocess.check_output(["ip", "netns", "pids", host], text=True).split()
     os.kill(int(victim), signal.SIGKILL)
-    _, err = running.communicate(timeout=30)
+    _, err = running.communicate(timeout=HANGS_SECONDS)
     assert running.returncode == 1
     assert "rank 2 was killed by SIGKILL; the other ranks were ended" in err
     assert not [name for name in netns() if name.startswith(f"gradsync-{running.pid}-")]
@@ -182,7 +185,7 @@ def test_a_link_that_is_cut_ends_the_launch_and_leaves_nothing(
     running = measuring(tmp_path, ranks, testbed, collective)
     name = namespace_of(running, part, sent)
     subprocess.run(["ip", "-n", name, "link", "set", device, "down"], check=True)
-    _, err = running.communicate(timeout=30)
+    _, err = running.communicate(timeout=HANGS_SECONDS)
     assert running.returncode == 1
     assert err.splitlines()[-1] == f"gradsync: {said}; the other ranks were ended"
     assert "Traceback" not in err

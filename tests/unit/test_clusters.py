@@ -24,9 +24,9 @@ SIZES = [int(size) for size in np.geomspace(256, 64e6, 22)]
 
 
 def drawn(rng: np.random.Generator, a: float, b: float, noise: float = 0.1, drift: float = 0.05) -> np.ndarray:
-    """Mean seconds of five sweeps; what drifts, drifts for a whole sweep.  # (sweeps, sizes)"""
+    """Mean seconds of seven sweeps; what drifts, drifts for a whole sweep.  # (sweeps, sizes)"""
     exact = a + b * np.array(SIZES)
-    return exact * (1 + drift * rng.standard_normal((5, 1))) * (1 + noise * rng.standard_normal((5, len(SIZES))))
+    return exact * (1 + drift * rng.standard_normal((7, 1))) * (1 + noise * rng.standard_normal((7, len(SIZES))))
 
 
 def all_reduce(count: int, each: int, a: float = A, b: float = B) -> clusters.AllReduce:
@@ -100,11 +100,16 @@ def test_intervals_hold_the_true_line_as_often_as_they_say():
 
 
 def test_a_perfect_line_is_found_exactly():
-    fit = line.through(SIZES, [A + B * np.array(SIZES)] * 3)
+    fit = line.through(SIZES, [A + B * np.array(SIZES)] * 6)
     assert (fit.a_seconds, fit.b_seconds_per_byte) == pytest.approx((A, B), rel=1e-9)
     assert fit.a_interval == pytest.approx((A, A), rel=1e-9)
     assert fit.worst_residual < 1e-9
-    assert (fit.points, fit.from_bytes, fit.to_bytes, fit.sweeps) == (len(SIZES), SIZES[0], SIZES[-1], 3)
+    assert (fit.points, fit.from_bytes, fit.to_bytes, fit.sweeps) == (len(SIZES), SIZES[0], SIZES[-1], 6)
+
+
+def test_five_sweeps_have_no_interval():
+    fit = line.through(SIZES, drawn(np.random.default_rng(0), A, B)[:5])
+    assert (fit.sweeps, fit.a_interval, fit.b_interval) == (5, None, None)
 
 
 def test_a_single_sweep_has_no_interval_and_says_how_far_it_is_off():
@@ -326,7 +331,7 @@ def test_a_plan_from_the_cluster_is_the_plan_from_its_points_and_layers(cluster,
         assert main(["simulate", *given, "--plan", str(plan), "--json"]) == 0
         simulated = json.loads(capsys.readouterr().out)
         assert simulated["iteration_seconds"] == planned["iteration_seconds"]
-        answers.append((planned["messages"], planned["iteration_seconds"], simulated["lower_bound_seconds"]))
+        answers.append((planned["messages"], planned["iteration_seconds"], simulated["model_bound_seconds"]))
     assert answers[0] == answers[1]
     ours, theirs = (json.loads(plan.read_text()) for plan in plans)
     assert {**ours, "provenance": None} == {**theirs, "provenance": None}

@@ -15,6 +15,7 @@ from gradsync.costs import Linear, alpha_beta
 from gradsync.oracle import evaluate
 from gradsync.plan import COMPUTE, Plan
 from gradsync.runtime.contenders import NO_COMMUNICATION, Record, silent
+from gradsync.runtime.repeats import repeats
 from gradsync.simulate import simulate
 from gradsync.trace import Span, Trace
 from tiny_workloads import workload
@@ -110,6 +111,34 @@ def test_computation_and_exposed_messages_are_those_of_the_turns_that_are_timed(
     record = Record()
     record.block(0, 0, [2.0, 1.0], [begun + 10, begun + 14], Trace("wfbp", "measured", 2, tuple(spans)))
     assert (record.blocks, record.computation, record.exposed) == ([4.0], [3.0], [1.0])
+
+
+SPANS = {"exposed": [1.0, 5.0, 9.0, 2.0, 2.0, 7.0], "computation": [3.0, 3.5, 4.0, 5.0, 6.0, 7.0]}  # a timed turn each
+
+
+def three_blocks(seconds: float, **spans: list[float]) -> Record:
+    """Blocks of 4, 3 and 2 turns, of which the first each isn't timed; turns take `seconds`, twice, thrice as long."""
+    record = Record(**spans)
+    for number, turns in enumerate((3, 2, 1), start=1):
+        record.block(0, 0, [1.0] * (turns + 1), ends(*[number * seconds] * turns))
+    return record
+
+
+def test_repeats_are_blocks_in_order_so_that_those_of_two_contenders_are_pairs():
+    records = {"wfbp": three_blocks(2.0, **SPANS), "ddp": three_blocks(1.0)}
+    records |= {"no_communication": three_blocks(0.5), "one_rank": three_blocks(0.25)}
+    found = repeats(records, "wfbp", 4)
+    assert found["iteration_seconds"] == pytest.approx([2, 4, 6])
+    assert found["computation_seconds"] == pytest.approx([0.5, 1, 1.5])
+    assert found["over_no_communication_seconds"] == pytest.approx([1.5, 3, 4.5])
+    assert found["speedup"] == pytest.approx([4 * 0.25 / 2] * 3)
+    assert found["efficiency"] == pytest.approx([0.25 / 2] * 3)
+    # a turn in which the machine was slow counts in its own block only
+    assert found["exposed_communication_seconds"] == [5.0, 2.0, 7.0]
+    assert found["busy_computation_seconds"] == [3.5, 5.5, 7.0]
+    assert not {"exposed_communication_seconds", "busy_computation_seconds"} & repeats(records, "ddp", 4).keys()
+    assert repeats(records, "one_rank", 4) == {"iteration_seconds": pytest.approx([0.25, 0.5, 0.75])}
+    assert repeats({"ddp": records["ddp"]}, "ddp", 4) == {"iteration_seconds": pytest.approx([1, 2, 3])}
 
 
 def test_the_median_of_a_blocks_rows_is_what_is_compared():

@@ -15,6 +15,7 @@ from gradsync.errors import InputError
 from gradsync.runtime import data, models
 from gradsync.runtime.data import imagenet
 from gradsync.runtime.torchvision_operators import torchvision
+from waiting import HANGS_SECONDS
 
 CLASSES = ("cat", "dog", "emu")
 
@@ -380,7 +381,7 @@ def test_the_next_photographs_are_prepared_while_these_are_computed(photographs)
 
     with data.Feed(loaded._replace(training=Watched()), 0) as feed:
         feed(0)
-        assert prepared.wait(10)  # without another call
+        assert prepared.wait(HANGS_SECONDS)  # without another call
     assert asked == [(loaded.batches.indices(turn, 0).tolist(), False) for turn in (0, 1)]
 
 

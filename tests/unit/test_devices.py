@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 import torch.distributed as dist
 
+import queued_device
 import small_model
 from gradsync import schemes
 from gradsync.cli import main
@@ -25,6 +26,7 @@ from gradsync.runtime.launch import VARIABLES
 from gradsync.workload import Layer, Workload
 from queued_device import QueuedProcessor
 from tiny_workloads import workload
+from waiting import HANGS_SECONDS
 
 NO_GPU = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU: what is refused without one is not")
 
@@ -51,14 +53,15 @@ def test_more_ranks_than_gpus_are_refused(visible, local_rank, wanted):
         devices.local_index(visible, local_rank)
 
 
-def test_a_processor_is_nothing_to_wait_for():
+def test_a_processor_is_nothing_to_wait_for(monkeypatch):
+    moments = iter([3.0, 5.5])
+    monkeypatch.setattr(devices, "time", SimpleNamespace(perf_counter=lambda: next(moments)))
     device = devices.pick("cpu")
     assert (device.kind, device.backend, device.queued, device.index) == ("cpu", "gloo", False, None)
     start = device.mark()
     with device.on(device.queue()):
         device.wait(start)
-        time.sleep(0.01)
-    assert 0.01 <= device.seconds(start, device.mark()) < 5
+    assert device.seconds(start, device.mark()) == 2.5
     tensor = torch.ones(3)
     assert device.put(tensor) is tensor
     with pytest.raises(InputError, match="device 'tpu' does not exist; there are: cpu, cuda"):
@@ -130,7 +133,7 @@ def test_ranks_of_another_launcher_say_it_too(tmp_path):
         subprocess.Popen(command, env={**kept, **own, "RANK": str(rank)}, stderr=subprocess.PIPE, text=True)
         for rank in range(2)
     ]
-    said = [rank.communicate(timeout=60)[1] for rank in ranks]
+    said = [rank.communicate(timeout=HANGS_SECONDS)[1] for rank in ranks]
     assert [rank.returncode for rank in ranks] == [2, 2]
     assert "rank 0: --device cuda" in said[0]
     assert "Traceback" not in said[0] + said[1]
@@ -179,7 +182,7 @@ def test_a_rank_that_leaves_at_once_says_everything_first():
         "import atexit; atexit.register(print, 'closed'); from gradsync.runtime.failures import leave_at_once; "
         "leave_at_once(2)(); print('said')"
     )
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=HANGS_SECONDS)
     assert (ended.returncode, ended.stdout) == (2, "said\n")
 
 
@@ -202,18 +205,24 @@ def test_the_factor_does_not_depend_on_how_much_of_the_time_messages_take(factor
 
 
 @pytest.mark.usefixtures("alone")
-def test_beside_one_another_both_are_timed_on_their_queues():
+def test_beside_one_another_both_are_timed_on_their_queues(monkeypatch):
     """A processor does one after the other: computation stands still while a message is on its way."""
+    clock = SimpleNamespace(now=0.0, perf_counter=lambda: clock.now)
+    monkeypatch.setattr(queued_device, "time", clock)
+
+    def iterate():
+        clock.now += 4.0
+
+    def send():
+        clock.now += 2.0
+
     side = beside.Queues(QueuedProcessor())
-    iterate, send = (lambda: time.sleep(0.004)), (lambda: time.sleep(0.002))
     alone = side.computing(iterate, 3), side.sending(send, 3)
-    together = side.together(iterate, send, alone[1], alone[0], 0.04)
-    window, message, busy = together
-    assert alone[0] >= 0.004
-    assert message >= 0.002
-    assert window - busy == pytest.approx(alone[0], rel=0.5)
-    assert side.slowed(together, alone)[0] > 3
-    assert side.in_turn(iterate, send, 3) == pytest.approx(sum(alone), rel=0.5)
+    assert alone == (4.0, 2.0)
+    together = side.together(iterate, send, alone[1], alone[0], 40.0)
+    assert together == (8.0, 2.0, 4.0)  # two messages an iteration, which take half of its time
+    assert side.slowed(together, alone) == (beside.MOST_SLOWDOWN, 1.0)
+    assert side.in_turn(iterate, send, 3) == 6.0
 
 
 @pytest.mark.usefixtures("alone")
@@ -224,7 +233,7 @@ def test_layers_and_interference_are_measured_on_a_device_that_queues(monkeypatc
     found = layers.measure("lenet5", 2, 2, device=device)
     plain = layers.measure("lenet5", 2, 2)
     assert [layer.name for layer in found.layers] == [layer.name for layer in plain.layers]
-    assert 0.1 < found.forward_seconds / plain.forward_seconds < 10
+    assert found.forward_seconds > 0
     factors = interference.measure(workload([40, 4000], [1.0, 1.0]), "lenet5", 2, device=device)
     assert [point.bytes for point in factors.points] == [40, 4040]
     assert all(point.communication >= 1 for point in factors.points)

@@ -11,10 +11,10 @@ import pandas as pd
 import pytest
 import yaml
 
-from gradsync import claims, papers, settings
+from gradsync import claims, papers, schemes, settings
 from gradsync.commands import emulating
 from gradsync.costs import Linear
-from gradsync.errors import InputError
+from gradsync.errors import InputError, RunError
 from gradsync.measure.allreduce import point, to_csv
 from gradsync.papers.emulation import NotHereError, StandIn
 from gradsync.papers.table import file, read
@@ -24,6 +24,7 @@ from gradsync.testbed import description, privileges
 from gradsync.testbed.description import Description
 from gradsync.testbed.wiring import MOST_LANES
 from gradsync.workload import Layer, Workload
+from made_up_repeats import repeated
 
 ROOT = Path(__file__).parents[2]
 PAPERS = [f"config/papers/{name}.yaml" for name in ("mgwfbp", "bml_bcube")]
@@ -305,7 +306,13 @@ def test_numbers_of_hosts_are_launches_and_no_launch_is_there_twice():
 # Tables and figures
 
 
-def write_launch(results: Path, launch: dict[str, Any], seconds: dict[str, float], collective: str = "") -> None:
+def write_launch(
+    results: Path,
+    launch: dict[str, Any],
+    seconds: dict[str, float],
+    collective: str = "",
+    blocks: tuple[float, ...] = (1.0, 0.99, 1.0, 1.01, 1.0, 1.0),
+) -> None:
     """What an emulated launch leaves behind: own seconds of each contender; predictions 10 % below."""
     job = settings.Emulation(**launch)
     runs, made = results / "runs" / "emulated" / job.job, results / "emulated" / job.job
@@ -314,12 +321,13 @@ def write_launch(results: Path, launch: dict[str, Any], seconds: dict[str, float
         folder.mkdir(parents=True)
     for name, own in seconds.items():
         planned = name not in ("ddp", "ddp_best")
-        summary = {f"iteration_seconds{end}": own * by for end, by in (("", 1), ("_low", 0.99), ("_high", 1.01))}
+        times = {"iteration_seconds": own, **({"exposed_communication_seconds": own - 8.0} if planned else {})}
+        made_up = repeated(blocks, **times)
         details = {"testbed": Description(topology=job.topology, bits_per_second=1e9).model_dump(exclude_none=True)}
         if planned:
-            summary |= {"messages": 2.0, "exposed_communication_seconds": own - 8.0}
+            made_up["summary"]["messages"] = 2.0
             details["collective"] = collective or "native"
-            told = {"iteration_seconds": 0.9 * own, "lower_bound_seconds": 8.4}
+            told = {"iteration_seconds": 0.9 * own, "model_bound_seconds": 8.4}
             (plans / f"{name}.prediction.json").write_text(json.dumps(told))
         Result(
             rung="emulated",
@@ -327,7 +335,7 @@ def write_launch(results: Path, launch: dict[str, Any], seconds: dict[str, float
             model=job.model,
             ranks=job.ranks,
             settings=details,
-            summary=summary,
+            **made_up,
             conformance={"oracle_difference": 0.0} if planned else {},
             notes=["computation replayed"],
         ).save(runs / name)
@@ -357,7 +365,12 @@ def test_the_table_is_in_seconds_of_the_paper_with_predictions_and_ratios(tmp_pa
     assert frame.predicted_over_emulated[["ddp", "ddp_best"]].isna().all()
     assert frame.over_ddp["mgwfbp"] == pytest.approx(0.75)
     assert frame.over_ddp_best["mgwfbp"] == pytest.approx(9 / 9.5)
-    assert frame.over_lower_bound.to_list() == pytest.approx([own / 8.4 for own in (10.0, 9.0, 12.0, 9.5)])
+    assert frame.over_model_bound.to_list() == pytest.approx([own / 8.4 for own in (10.0, 9.0, 12.0, 9.5)])
+    assert frame.repeats.eq(6).all()
+    assert set(frame.launch) == {"googlenet-2"}
+    assert (frame.iteration_seconds_low["wfbp"], frame.iteration_seconds_high["wfbp"]) == (2.475, 2.525)
+    for end in ("low", "high"):  # a moment falls on both of a pair
+        assert frame[f"over_ddp_best_{end}"]["mgwfbp"] == pytest.approx(9 / 9.5)
     # 4040 bytes on 1e9 bit/s follow a backward pass of 1.5 s at once, so that S_max is 2
     assert frame.of_largest_speedup.to_list() == pytest.approx([8.0 / own for own in (10.0, 9.0, 12.0, 9.5)])
     assert (frame.startup_seconds == 0.001).all()
@@ -366,6 +379,40 @@ def test_the_table_is_in_seconds_of_the_paper_with_predictions_and_ratios(tmp_pa
     tables.write(table, tmp_path / "tables" / "mgwfbp", "emulated")
     drawn = figures.of("mgwfbp")["emulated"](used, tmp_path)
     assert "googlenet on 2 hosts, switch\n4 Gbit/s" in [axes.get_title(loc="left") for axes in drawn[0].axes]
+
+
+def test_no_table_is_made_of_a_run_that_is_faster_than_possible(tmp_path):
+    """8 s of computation are replayed. A plan, whose bytes are known, is held against its links too."""
+    write_launch(tmp_path, GOOGLENET, {"wfbp": 10.0, "ddp": 8.0})
+    load = workload()
+    plan = schemes.plan(schemes.Scheme(name="wfbp"), load, Linear(0.0, 0.0), 2)
+    (tmp_path / "plans" / "emulated" / "googlenet-2" / "wfbp.json").write_text(plan.to_json())
+    frame = papers.compute("mgwfbp", "emulated", chosen(GOOGLENET), tmp_path).frame.set_index("scheme")
+    assert frame.over_hard_bound.to_dict() == pytest.approx({"wfbp": 10 / 8, "ddp": 1.0})
+    for name in ("wfbp", "ddp"):
+        file = tmp_path / "runs" / "emulated" / "googlenet-2" / name
+        result = Result.load(file / "result.json")
+        result.model_copy(update={"summary": {**result.summary, "iteration_seconds": 7.9}}).save(file)
+        with pytest.raises(RunError, match=f"googlenet-2, {name}, emulated: an iteration of 7.9 s lies below its hard"):
+            papers.compute("mgwfbp", "emulated", chosen(GOOGLENET), tmp_path)
+        result.save(file)
+
+
+def test_two_blocks_have_no_interval_and_decide_nothing(tmp_path):
+    external(tmp_path, False)
+    for ranks in (2, 4, 8):
+        seconds = {"wfbp": 10.0, "single": 12.0, "mgwfbp": 9.0}
+        write_launch(tmp_path, {**GOOGLENET, "ranks": ranks}, seconds, blocks=(1.0, 1.01))
+    used = chosen({**GOOGLENET, "ranks": [2, 4, 8], "schemes": ["wfbp", "single", "mgwfbp"], "peers": []})
+    emulated = papers.compute("mgwfbp", "emulated", used, tmp_path)
+    assert emulated.frame.filter(regex="_(low|high)$").isna().all(axis=None)
+    assert emulated.display["iteration ms"].str.endswith("(no interval)").all()
+    tables.write(papers.compute("mgwfbp", "fig6", used, tmp_path), tmp_path / "tables" / "mgwfbp", "fig6")
+    found = claims.evaluate(ROOT / "config" / "papers" / "mgwfbp.yaml", tmp_path / "tables")
+    verdicts = {each.claim: each for each in found if each.rung == "emulated" and each.table == "fig6"}
+    assert {each.verdict for each in verdicts.values()} == {claims.UNDECIDED}
+    assert "2 repeats, 6 are needed" in verdicts["fig6-order"].reason
+    assert verdicts["fig6-order"].margin == pytest.approx(0.1, rel=1e-6)  # to be seen, not to be believed
 
 
 def test_a_launch_that_this_machine_cannot_have_says_why_everywhere(tmp_path):
@@ -437,6 +484,7 @@ def test_all_reduces_of_the_testbed_are_fitted_in_seconds_of_the_paper(tmp_path)
     assert (emulated.nodes, emulated.source) == (2, "testbed of googlenet-2")
     assert emulated.a_seconds == pytest.approx(line.a / SLOWER)
     assert emulated.b_seconds_per_byte == pytest.approx(line.b / SLOWER)
+    assert (emulated.r_squared_low, emulated.r_squared_high, emulated.repeats) == pytest.approx((1.0, 1.0, 8))
     full = papers.compute("mgwfbp", "fig5b_points", used, tmp_path).frame
     assert (full.rung == "emulated").sum() == len(sizes)
 
@@ -464,6 +512,12 @@ def test_bml_and_servers_are_compared_over_launches_of_their_own(tmp_path):
     bml = emulated.loc[(128, "bml")]
     assert bml.jct_seconds == 1000 * 9.0 / SLOWER
     assert (bml.reduction_of_ps, bml.reduction_of_tf_ps) == pytest.approx((0.25, 0.5))
+    # of launches of their own there are no pairs: each may be anywhere in its interval
+    assert (bml.jct_seconds_low, bml.jct_seconds_high) == pytest.approx((990 * 9 / SLOWER, 1010 * 9 / SLOWER))
+    ends = (1 - 9 * 1.01 / (12 * 0.99), 1 - 9 * 0.99 / (12 * 1.01))
+    assert (bml.reduction_of_ps_low, bml.reduction_of_ps_high) == pytest.approx(ends)
+    assert pd.isna(bml.reduction_of_ps_samples)
+    assert bml.launch == "lenet5-9-bml"
     assert emulated.loc[(256, "bml")].note == "no such emulated launch in this configuration"
     table = papers.compute("bml_bcube", "emulated", chosen(BML, PS), tmp_path)
     assert table.frame.set_index("scheme").startup_seconds[["bml", "ps_p2p"]].tolist() == [0.001, 0.001]

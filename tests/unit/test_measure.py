@@ -6,6 +6,7 @@ import threading
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from torch import nn
@@ -13,7 +14,6 @@ from torch import nn
 from gradsync.cli import main
 from gradsync.costs.fitted import load_points
 from gradsync.errors import InputError
-from gradsync.intervals import median_interval
 from gradsync.measure import allreduce, interference, layers, passes
 from gradsync.runtime import devices, models
 from gradsync.workload import Workload
@@ -60,17 +60,6 @@ def crossed(monkeypatch: pytest.MonkeyPatch) -> str:
     model = models.Model(Crossed, (1, 2, 2), 2, smallest=2, smallest_alone=2, loss=doubled)
     monkeypatch.setitem(models.MODELS, "crossed", model)
     return "crossed"
-
-
-def test_the_interval_of_the_median_is_that_of_the_binomial():
-    """Of six values the median lies between the ends with 1 - 2/64; of fewer no two bound it with 95 %."""
-    assert median_interval([5.0, 1.0, 2.0, 9.0, 4.0, 3.0]) == (1.0, 3.5, 9.0)
-    rng = np.random.default_rng(0)
-    inside = 0
-    for _ in range(400):
-        low, _, high = median_interval(rng.exponential(size=21))
-        inside += low <= np.log(2) <= high
-    assert 0.93 <= inside / 400 <= 0.995
 
 
 def test_a_pass_hands_over_the_gradients_of_the_models_own_loss(crossed):
@@ -168,7 +157,7 @@ def points(collective: str = "") -> list[allreduce.Point]:
 
 def test_bandwidths_are_those_of_nccl_tests():
     found = allreduce.point(4, 1000, [3.0, 1.0, 2.0])
-    assert (found.seconds, found.seconds_low, found.seconds_high) == (2.0, 1.0, 3.0)
+    assert (found.seconds, found.seconds_low, found.seconds_high, found.repeats) == (2.0, None, None, 3)
     assert found.algbw_bytes_per_second == 500.0
     assert found.busbw_bytes_per_second == 750.0  # 2 (4 - 1) / 4
 
@@ -193,6 +182,17 @@ def test_points_of_several_collectives_are_told_apart(tmp_path):
         load_points(path, 4, "ring-4")
     assert [fit.get("collective") for fit in allreduce.fits([*points(), *own])] == [None, "bml-2x2"] * 2
     assert allreduce.columns(own).splitlines()[-1].endswith("  bml-2x2")
+
+
+def test_too_few_messages_leave_their_cells_empty(tmp_path):
+    path = tmp_path / "points.csv"
+    few, enough = (allreduce.point(2, 8, range(1, n + 1)) for n in (5, 6))
+    path.write_text(allreduce.to_csv([few, enough._replace(bytes=80)], {}))
+    frame = pd.read_csv(path)
+    assert frame.repeats.tolist() == [5, 6]
+    assert frame.seconds_low.isna().tolist() == frame.seconds_high.isna().tolist() == [True, False]
+    assert (frame.seconds_low[1], frame.seconds_high[1]) == (1, 6)
+    assert load_points(path, 2)[1].tolist() == [3.0, 3.5]
 
 
 def test_a_fit_for_each_number_of_ranks():
@@ -291,9 +291,21 @@ def test_interference_is_measured_from_the_smallest_gradient_to_all(alone, cross
     assert found.ranks == 1
     for point in found.points:
         assert point.computation >= 1
-        assert point.computation_interval is not None
-        assert point.computation_interval[0] <= point.computation_interval[1]
+        assert point.computation_interval is None  # two rounds
+    assert found.handover_interval is None  # of two sizes in two rounds
+    assert "interval" not in found.to_json()
     assert found.provenance["model"] == crossed
+
+
+def test_interference_of_six_rounds_has_intervals(alone, crossed, monkeypatch):
+    monkeypatch.setattr(interference, "ROUNDS", (6, 6))
+    monkeypatch.setattr(interference, "SEGMENT_SECONDS", 0.002)
+    found = interference.measure(workload([40, 4000, 80], [1.0, 1.0, 1.0]), crossed, BATCH)
+    for point in found.points:
+        for low, high in (point.computation_interval, point.communication_interval):
+            assert low <= high
+        assert point.computation_interval[0] <= point.computation
+    assert found.handover_interval is not None
 
 
 # Refusals

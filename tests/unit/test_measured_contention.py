@@ -91,10 +91,17 @@ def test_what_no_link_does_is_kept_and_said():
     assert measured(1.5, 0.0).fit().notes == ()
 
 
-def test_one_sweep_has_no_interval_and_start_ups_alone_no_gamma():
-    fit = measured(1.5, 0.0, sweeps=1).fit()
+@pytest.mark.parametrize("sweeps", [1, 5])
+def test_few_sweeps_have_no_interval_and_what_is_not_known_is_not_outside(sweeps):
+    fit = measured(1.5, 0.0, sweeps=sweeps).fit()
     assert (fit.capacity.low, fit.capacity.high) == (None, None)
     assert fit.capacity.value == pytest.approx(1.5)
+    slow = measured(0.8, 0.0, sweeps=sweeps).fit()
+    assert all(each.gamma.value > each.lanes and not each.outside for each in slow.gammas)
+    assert all(each.outside for each in measured(0.8, 0.0, sweeps=6).fit().gammas)
+
+
+def test_start_ups_alone_have_no_gamma():
     flat = Contention(ranks=2, points=tuple(Point(lanes=k, bytes=m, seconds=(1.0, 1.0)) for k in (1, 2) for m in SIZES))
     assert {each.gamma for each in flat.fit().gammas} == {None}
 

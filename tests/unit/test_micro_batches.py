@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from gradsync import cli, schedules, schemes
+from gradsync.bounds import links_bound_seconds
 from gradsync.check import PlanError, check
 from gradsync.costs import Linear, Network, alpha_beta
 from gradsync.errors import InputError
@@ -18,7 +19,7 @@ from gradsync.oracle import evaluate
 from gradsync.plan import Collective, Plan, Ready, Ref
 from gradsync.runtime.contenders import silent
 from gradsync.schedules import Message
-from gradsync.simulate import links_lower_bound_seconds, simulate
+from gradsync.simulate import simulate
 from gradsync.topologies import Speeds, parse
 from gradsync.updates import ssgd
 from tiny_workloads import workload
@@ -219,7 +220,7 @@ def test_a_plan_of_the_command_line_has_them_and_its_bound_knows(capsys, tmp_pat
     assert plan.passes == 3
     assert plan.roles[0].flat[-1].arguments["clip"] == 0.5
     three, one = json.loads(told), json.loads(run(capsys, *common)[1])
-    for key in ("iteration_seconds", "lower_bound_seconds"):
+    for key in ("iteration_seconds", "hard_bound_seconds", "model_bound_seconds"):
         assert three[key] == pytest.approx(one[key] + 2 * 12.0 + 0.5)  # two passes more, and the norm
     assert three["exposed_communication_seconds"] == pytest.approx(one["exposed_communication_seconds"])
 
@@ -230,7 +231,7 @@ def test_links_are_busy_after_the_last_micro_batch_only():
     bounds = []
     for accumulate in (1, 3):
         plan = ssgd.plan("steps", load, messages, 2, algorithm="ring", accumulate=accumulate)
-        bounds.append(links_lower_bound_seconds(plan, load, *links))
+        bounds.append(links_bound_seconds(plan, load, *links))
         found = simulate(plan, load, Network({}), topology=links[0], speeds=links[1]).iteration_seconds()
         assert bounds[-1] <= found * (1 + 1e-12)
     assert bounds == pytest.approx([4.0 + 64.0, 2 * 6.0 + 4.0 + 64.0])

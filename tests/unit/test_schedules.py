@@ -140,7 +140,7 @@ def test_the_order_of_schedules_on_a_line(load, cost):
 
 
 @given(load=workloads(), cost=costs)
-@settings(max_examples=60, deadline=None)  # searched takes a while
+@settings(max_examples=60)
 def test_every_schedule_sends_every_layer_once_in_order(load, cost):
     for name in schedules.names():
         found = schedules.messages(name, load, cost, {})

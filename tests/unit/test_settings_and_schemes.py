@@ -16,6 +16,7 @@ from gradsync import collectives, peers, schedules, schemes, settings
 from gradsync.check import check
 from gradsync.costs import Linear
 from gradsync.errors import InputError
+from gradsync.intervals import repeats_needed
 from gradsync.lowering import lowered
 from gradsync.oracle import evaluate
 from gradsync.plan import Plan
@@ -32,6 +33,16 @@ def in_the_project(monkeypatch):
 
 def quick() -> dict[str, Any]:
     return copy.deepcopy(yaml.safe_load((ROOT / "config" / "quick.yaml").read_text()))
+
+
+@pytest.mark.parametrize("name", ["quick", "emulated"])
+def test_launches_have_the_blocks_that_an_interval_needs(name):
+    loaded = settings.load(f"config/{name}.yaml")
+    by_iterations = [launch for launch in (*loaded.training, *loaded.emulated) if launch.iterations]
+    assert by_iterations
+    for launch in by_iterations:
+        whole, rest = divmod(launch.iterations, launch.block)
+        assert whole + (rest >= 2) >= repeats_needed(), launch.job
 
 
 def parse(**changes: object) -> settings.Settings:

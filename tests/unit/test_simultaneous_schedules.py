@@ -77,7 +77,7 @@ def test_two_messages_share_a_link_by_hand():
 
 
 @given(load=workloads(), cost=contended, lanes=st.integers(1, 4))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_plans_are_what_was_timed(load, cost, lanes):
     """Each message leaves on a lane that is free, in order, as the search took it to."""
     for name in BEYOND:
@@ -90,7 +90,7 @@ def test_plans_are_what_was_timed(load, cost, lanes):
 
 
 @given(load=workloads(), cost=contended, lanes=st.integers(1, 4))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_more_freedom_is_never_worse(load, cost, lanes):
     names = ("optimal", *BEYOND)
     options = [{}, *({"lanes": lanes} for _ in BEYOND)]

@@ -37,8 +37,8 @@ def test_a_row_a_launch_and_size(tmp_path):
     assert table.frame.computation_factor.tolist() == [1.0, 1.5]  # nothing gets faster by company
     assert table.frame.communication_factor_high.tolist()[0] == 2.0
     assert table.frame.communication_factor_high.isna().tolist() == [False, True]
-    assert table.display["computation slowed"].tolist() == ["1.00 (0.75 .. 1.25)", "1.50"]
-    assert table.display["communication slowed"].tolist() == ["1.75 (1.50 .. 2.00)", "1.25"]
+    assert table.display["computation slowed"].tolist() == ["1.00 (0.75 .. 1.25)", "1.50 (no interval)"]
+    assert table.display["communication slowed"].tolist() == ["1.75 (1.50 .. 2.00)", "1.25 (no interval)"]
     assert table.display["handover ms"].tolist() == ["0.50"] * 2
     for written in tables.write(table, tmp_path / "tables" / "mgwfbp", "slowdown"):
         assert Path(written).stat().st_size

@@ -185,7 +185,7 @@ def test_a_broken_collective_is_refused_with_the_place(monkeypatch, fault):
     assert str(caught.value) == f"collective {name!r} on {' x '.join(map(str, shape))} ranks: {text}"
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_no_transfer_is_dispensable_none_may_come_twice_and_each_piece_counts(data):
     """Whichever transfer of whichever collective is left out, doubled or moved by a piece: it is found."""

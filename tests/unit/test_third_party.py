@@ -6,18 +6,21 @@ Tests on the published files need the folder that GRADSYNC_EXTERNAL_DATA names; 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import os
 import socket
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from gradsync.errors import InputError
 from gradsync.measure import third_party
+from waiting import HANGS_SECONDS
 
 PUBLISHED = os.environ.get(third_party.VARIABLE)
 needs_published = pytest.mark.skipif(
@@ -112,6 +115,7 @@ Serve = Callable[[Callable[[socket.socket, str], None]], str]
 @pytest.fixture
 def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Serve]:
     """serve(answer): an address whose connections are handed to `answer` with the path asked for."""
+    monkeypatch.setattr(third_party, "FETCH_SECONDS", HANGS_SECONDS)
     server = socket.create_server(("127.0.0.1", 0))
     threads = []
 
@@ -139,7 +143,7 @@ def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Serve]:
     server.shutdown(socket.SHUT_RDWR)
     server.close()
     for thread in threads:
-        thread.join(10)
+        thread.join(HANGS_SECONDS)
         assert not thread.is_alive()
 
 
@@ -197,7 +201,8 @@ def test_an_answer_that_is_not_the_logs_counts_as_none(published, tmp_path, serv
 
 
 def test_a_server_that_never_ends_its_answer_does_not_hold_the_run_up(published, tmp_path, serve, monkeypatch):
-    monkeypatch.setattr(third_party, "FETCH_SECONDS", 0.3)
+    moments = itertools.count(step=HANGS_SECONDS / 10)
+    monkeypatch.setattr(third_party, "time", SimpleNamespace(monotonic=lambda: next(moments)))
     gone = threading.Event()
 
     def drips(connection: socket.socket, path: str) -> None:
@@ -212,7 +217,7 @@ def test_a_server_that_never_ends_its_answer_does_not_hold_the_run_up(published,
     serve(drips)
     status = third_party.obtain(None, tmp_path / "out")
     assert status["available"] is False
-    assert "not fetched within 0.3 s" in status["reason"]
+    assert f"not fetched within {HANGS_SECONDS:g} s" in status["reason"]
 
 
 @pytest.mark.parametrize("content", [None, "", "{", "[]", "{}", '{"available": "yes"}'])

@@ -1,5 +1,6 @@
 """What is read off a trace, on spans laid out by hand; JSON and Chrome events."""
 
+import dataclasses
 import json
 
 import pytest
@@ -36,6 +37,18 @@ def test_the_period_is_between_the_last_two_forwards():
     assert TRACE.window() == (10, 20)
     later = trace_of(*spans_of_a_turn(0, 0.0), *spans_of_a_turn(1, 13.0))
     assert later.iteration_seconds() == 13
+
+
+def test_a_period_of_several_turns_and_where_it_ends():
+    uneven = trace_of(*(span for i, at in enumerate((0.0, 10.0, 22.0, 33.0)) for span in spans_of_a_turn(i, at)))
+    assert uneven.iteration_seconds() == 11
+    both = dataclasses.replace(uneven, period=2, end_turn=2)
+    assert (both.window(), both.iteration_seconds()) == ((0, 22), 11)
+    assert both.exposed_communication_seconds() == both.exposed_communication_seconds(0, (0, 22)) / 2 == 3
+    assert both.computation_seconds() == both.computation_seconds(0, (0, 22)) / 2
+    assert both.overlap_seconds("a", "b") == 2
+    with pytest.raises(InputError, match=r"4 turn.* a period needs 6"):
+        dataclasses.replace(uneven, period=5).iteration_seconds()
 
 
 def test_without_a_forward_a_turn_begins_with_its_first_operation():
@@ -151,8 +164,13 @@ def edited(change):
         (edited(lambda d: d.update(spans=[d["spans"][0][:6]])), "spans.0"),
         (edited(lambda d: d["spans"][2].__setitem__(5, "early")), "spans.2"),
         (edited(lambda d: d.update(version=7)), "version 7"),
+        (edited(lambda d: d.update(period=0)), "no period of 0 turns"),
+        (edited(lambda d: d.update(period=3, end_turn=2)), "no period of 3 turns"),
     ],
-    ids=["empty", "cut off", "unknown key", "no spans", "short span", "text for seconds", "wrong version"],
+    ids=[
+        *("empty", "cut off", "unknown key", "no spans", "short span", "text for seconds", "wrong version"),
+        *("no period", "longer than all turns"),
+    ],
 )
 def test_a_corrupt_trace_is_refused_in_one_line(text, named):
     with pytest.raises(InputError) as caught:

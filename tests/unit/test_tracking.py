@@ -271,8 +271,8 @@ def test_an_interrupted_import_is_repaired_by_the_next(results, monkeypatch, int
 @pytest.mark.parametrize(
     ("file", "content", "wanted"),
     [
-        ("result.json", '{"version": 1, "rung"', r"result\.json: not a result"),
-        ("result.json", None, r"result\.json: version 2"),
+        ("result.json", '{"version": 2, "rung"', r"result\.json: not a result"),
+        ("result.json", None, r"result\.json: version 1"),
         ("metrics.csv", "", r"metrics\.csv: can't be read"),
         ("metrics.csv", "step,loss\n0,1.0\n", r"metrics\.csv: can't be read.*columns"),
         ("metrics.csv", COLUMNS + "0,0,0,0,low,,\n", r"metrics\.csv: can't be read.*'low'"),
@@ -284,7 +284,7 @@ def test_an_interrupted_import_is_repaired_by_the_next(results, monkeypatch, int
 def test_a_corrupt_result_is_refused_and_nothing_is_imported(results, file, content, wanted):
     folder = write_run(results, "z")
     if content is None:
-        content = (folder / file).read_text().replace('"version": 1', '"version": 2')
+        content = (folder / file).read_text().replace('"version": 2', '"version": 1')
     (folder / file).write_text(content)
     with pytest.raises(InputError, match=wanted) as refused:
         tracking.import_results(MLflow(), results)

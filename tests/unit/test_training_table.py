@@ -40,17 +40,22 @@ def configured(*jobs: dict[str, Any]) -> settings.Settings:
     return settings.parse({"version": 1, "name": "tiny", "training": list(jobs)}, "test")
 
 
+BLOCKS = (1.0, 0.75, 1.0, 1.25, 1.0, 1.0)
+
+
 def spread(key: str, value: float) -> dict[str, float]:
     return {key: value, f"{key}_low": 0.75 * value, f"{key}_high": 1.25 * value}
 
 
 def write_run(results: Path, job: dict[str, Any], name: str, reference: str = "wfbp") -> None:
     seconds, computation, predicted = RUNS[name]
-    summary = spread("iteration_seconds", seconds) | {"pairs": 20.0, "seeds": 2.0}
+    summary = {"iteration_seconds": seconds, "pairs": 20.0, "seeds": 2.0}
+    samples = {"iteration_seconds": [by * seconds for by in BLOCKS]}
     summary |= spread(f"ratio_to_{reference}", seconds / RUNS[reference][0])
     conformance: dict[str, Any] = {"trains": "each rank for itself: nothing is sent"}
     if name not in ("no_communication", "one_rank"):
-        summary |= spread("speedup", job["ranks"] * ALONE / seconds) | spread("accuracy", 0.5)
+        samples["speedup"] = [job["ranks"] * ALONE / each for each in samples["iteration_seconds"]]
+        summary["accuracy"] = 0.5
         summary |= {"computation_seconds": COMPUTING, "messages": 3.0}
         conformance = {"difference_to_first": 1e-7, "parameters_sha256": f"of {name}"}
     if computation is not None:
@@ -63,6 +68,7 @@ def write_run(results: Path, job: dict[str, Any], name: str, reference: str = "w
         model=job["model"],
         ranks=job["ranks"],
         summary=summary,
+        samples=samples,
         conformance=conformance,
         notes=["4 ranks share 2 cores"] if job["ranks"] > 2 else [],
     ).save(results / "runs" / "train" / folder / name)

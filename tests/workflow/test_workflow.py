@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import re
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from gradsync.results import Result
 from gradsync.runtime import models
 from gradsync.testbed import privileges
 from gradsync.workload import Layer, Workload
-from project_copy import ROOT, Project
+from project_copy import ROOT, Project, path_without
 
 TINY = """\
 version: 1
@@ -32,6 +33,7 @@ network: {ranks: [2], smallest: 64, largest: 4096}
 figure9: {nodes: [4], gap_nodes: [4, 8], forward_shares: [0.5], bucket_sweep: 2}
 """
 TABLES = {paper: importlib.import_module(f"gradsync.papers.{paper}").TABLES for paper in papers.names()}
+TESTBEDS = privileges.impossible()
 LAUNCHES = TINY.splitlines()[2]
 PAIRS = '''\
 """Every two gradients travel together."""
@@ -44,6 +46,8 @@ def schedule(workload, cost):
     last = len(workload.layers) - 1
     return grouped([*range(1, last, 2), last])
 '''
+needs_apptainer = pytest.mark.skipif(shutil.which("apptainer") is None, reason="apptainer is not on PATH")
+needs_testbeds = pytest.mark.skipif(bool(TESTBEDS), reason=f"testbeds can't be made here: {TESTBEDS}")
 RESULTS = "results/tiny"
 QUICK_TARGETS = [
     f"{RESULTS}/tables/mgwfbp/table2.csv",
@@ -118,10 +122,13 @@ def test_the_quick_configuration_makes_everything_once(project):
     assert not (project.folder / "results").exists()
 
 
-def test_the_full_configuration_is_every_model_on_every_number_of_ranks(project, capsys):
-    """What `snakemake --profile slurm` would submit, and what it will cost."""
-    ended = project.run("snakemake", "-n", "--profile", "slurm")
+@pytest.mark.parametrize("apptainer", [False, pytest.param(True, marks=needs_apptainer)], ids=["without", "apptainer"])
+def test_the_full_configuration_is_every_model_on_every_number_of_ranks(project, capsys, tmp_path, apptainer):
+    """What `snakemake --profile slurm` would submit, and what it will cost; told where nothing could be run, too."""
+    path = {} if apptainer else {"PATH": path_without("apptainer", tmp_path / "bin")}
+    ended = project.run("snakemake", "-n", "--profile", "slurm", **path)
     found = jobs(ended)
+    assert ("only a dry run is possible here" in ended.stdout) is not apptainer
     estimated = project.run("gradsync", "estimate", "--config", "config/full.yaml", "--json")
     estimate = json.loads(estimated.stdout)
     with capsys.disabled():
@@ -137,6 +144,16 @@ def test_the_full_configuration_is_every_model_on_every_number_of_ranks(project,
     assert estimate["gpu_hours"] == pytest.approx(sum(one["gpu_hours"] for one in estimate["launches"]))
 
 
+def test_a_run_in_images_is_refused_without_apptainer(own_project, tmp_path):
+    ended = own_project.snakemake(
+        *("--profile", "slurm", *QUICK_TARGETS), PATH=path_without("apptainer", tmp_path / "bin")
+    )
+    assert ended.returncode != 0
+    assert "jobs are to run in an image, and apptainer is not on the PATH: install Apptainer 1.2" in ended.stdout
+    assert "Traceback" not in ended.stdout
+    assert not (own_project.folder / RESULTS).exists()
+
+
 def test_missing_data_is_named_before_anything_runs(own_project):
     own_project.write(
         "config/data.yaml", TINY.replace("batch: 8,", "batch: 8, data: mnist, data_folder: data/nowhere,")
@@ -147,10 +164,13 @@ def test_missing_data_is_named_before_anything_runs(own_project):
     assert not (own_project.folder / RESULTS).exists()
 
 
-def test_benchmarks_are_made_on_demand_only(project):
-    testbeds = {} if privileges.impossible() else {"benchmark_testbed": 1}
-    wanted = {"benchmark": 1, "benchmark_one": 4, **testbeds}
-    assert jobs(project.snakemake("-n", "benchmark")) == {**wanted, "total": sum(wanted.values())}
+@pytest.mark.parametrize("testbeds", [False, pytest.param(True, marks=needs_testbeds)], ids=["without", "testbeds"])
+def test_benchmarks_are_made_on_demand_only(project, tmp_path, testbeds):
+    path = {} if testbeds else {"PATH": path_without("ip", tmp_path / "bin")}
+    ended = project.snakemake("-n", "benchmark", **path)
+    wanted = {"benchmark": 1, "benchmark_one": 4, **({"benchmark_testbed": 1} if testbeds else {})}
+    assert jobs(ended) == {**wanted, "total": sum(wanted.values())}
+    assert ("no benchmark of the testbed: the command 'ip' is missing" in ended.stdout) is not testbeds
 
 
 def test_the_emulated_configuration_adds_its_launches_and_trains_nothing(project):
@@ -253,7 +273,7 @@ def test_what_is_done_stays_done_until_something_changes(own_project):
     style.write_text(style.read_text() + "lines.linewidth: 2.0\n")
     assert jobs(own_project.snakemake("-n", *QUICK_TARGETS)) == {"figure": 1, "total": 1}
     # what none of them depends on
-    ledger = own_project.folder / "workflow" / "src" / "gradsync" / "claims.py"
+    ledger = own_project.folder / "workflow" / "src" / "gradsync" / "claims" / "verdicts.py"
     ledger.write_text(ledger.read_text() + "# changed\n")
     assert jobs(own_project.snakemake("-n", *QUICK_TARGETS)) == {"figure": 1, "total": 1}
     # what all of them are computed with

@@ -73,6 +73,6 @@ rule claims:
     threads: 1
     params:
         config=CONFIG,
-        code=code("claims.py", "expressions.py", "published.py"),
+        code=code(*LEDGER),
     shell:
         "python -m gradsync claims --config {params.config} 2>&1 | tee {log}; exit ${{PIPESTATUS[0]}}"

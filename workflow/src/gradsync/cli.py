@@ -99,6 +99,9 @@ def _parser() -> argparse.ArgumentParser:
     simulate.add_argument(
         "--point-to-point", metavar="a=SECONDS,b=SECONDS_PER_BYTE", help="cost of a send (default: a ring's)"
     )
+    simulate.add_argument(
+        "--gamma", metavar="SECONDS_PER_BYTE", help="of adding what is received (default: the workload's kernels)"
+    )
     simulate.add_argument("--turns", type=int, help="iterations (default: until the period is steady)")
     simulate.add_argument("--output", type=Path, metavar="TRACE.json", help="write the trace")
     simulate.add_argument("--chrome", type=Path, metavar="FILE.json", help="write it for Perfetto or chrome://tracing")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
@@ -13,13 +14,15 @@ from gradsync.costs import Network
 from gradsync.costs.contention import capacity, host_seconds
 from gradsync.costs.interference import Interference
 from gradsync.errors import InputError
+from gradsync.kernels import KERNELS, Form
 from gradsync.plan import Collective, Local, Need, Plan, Ready
 from gradsync.progress import Clock, Cost, Factors
 from gradsync.sharing import Side
 from gradsync.topologies import NO_LINK, Speeds, Topology
 from gradsync.workload import Workload
 
-UPDATES = ("sgd", "sgd_scaled", "lars", "elastic_worker")  # kernels that take the workload's update_seconds together
+UPDATES = ("sgd", "sgd_scaled")  # kernels that take the workload's update_seconds together
+SHARED = {"shared_read": "copy", "shared_add": "add"}  # what moves as many bytes
 
 
 class NetworkClock(Clock):
@@ -30,7 +33,7 @@ class NetworkClock(Clock):
         plan: Plan,
         workloads: Mapping[int, Workload],
         network: Network,
-        add_seconds_per_byte: float,
+        add_seconds_per_byte: float | None,
         interference: Interference | None = None,
     ):
         self.plan, self.network, self.gamma, self.interference = plan, network, add_seconds_per_byte, interference
@@ -39,6 +42,7 @@ class NetworkClock(Clock):
         self.tables = {rank: tables[id(workload)] for rank, workload in workloads.items()}
         self.messages: dict[int, Cost] = {}
         self.slowdowns: dict[int, Factors] = {}
+        self.kernels: dict[tuple[int, int], float] = {}  # seconds of local and shared operations
         sums = network.costs.get("all_reduce")  # what is known of several messages at once is known of these
         self.capacity = 1.0 if sums is None else capacity(sums)
 
@@ -54,7 +58,10 @@ class NetworkClock(Clock):
         return workload, forward, backward
 
     def local(self, rank: int, operation: Any) -> float:
-        """Forward, backward, norm and update seconds of the workload; adding costs gamma a byte; the rest nothing."""
+        """Forward, backward, norm and update seconds of the workload; other kernels by the bytes that they move.
+
+        Raises InputError where the workload doesn't say what that takes.
+        """
         workload, forward, backward = self.tables[rank]
         if isinstance(operation, Ready):
             return workload.backward_seconds if operation.tensor is None else backward[operation.tensor]
@@ -64,19 +71,30 @@ class NetworkClock(Clock):
             if operation.layer not in forward:
                 raise InputError(f"workload {workload.name!r}: layer {operation.layer!r} needs forward_seconds")
             return forward[operation.layer]
-        if isinstance(operation, Local) and operation.kernel in UPDATES:
-            elements = sum(
-                (ref.stop - ref.start) / (self.plan.ranks if ref.mine else 1)
-                for ref in operation.writes
-                if self.plan.buffer[ref.buffer].role == "parameter"
-            )
-            return workload.update_seconds * elements / self.plan.tensors[-1].stop
-        if isinstance(operation, Local) and operation.kernel == "norm":
-            elements = sum(ref.stop - ref.start for ref in operation.reads)
+        key = id(workload), id(operation)  # of the plan, which lives as long
+        if key not in self.kernels:
+            self.kernels[key] = self._kernel(workload, operation)
+        return self.kernels[key]
+
+    def _kernel(self, workload: Workload, operation: Any) -> float:
+        form = Form(self.plan, operation)
+        kernel = operation.kernel if isinstance(operation, Local) else SHARED[operation.verb]
+        if kernel in UPDATES:
+            updated = sum(operand.elements / operand.pieces for operand in form.writes if operand.role == "parameter")
+            return workload.update_seconds * updated / self.plan.tensors[-1].stop
+        if kernel == "norm":
+            elements = sum(operand.elements / operand.pieces for operand in form.reads)
             return workload.norm_seconds * elements / self.plan.tensors[-1].stop
-        if isinstance(operation, Local) and operation.kernel == "add":
-            return self.gamma * self.plan.bytes_of(operation.writes)
-        return 0.0
+        if kernel == "add" and self.gamma is not None:
+            return self.gamma * form.writes[0].bytes
+        moved = KERNELS[kernel].moved(form)
+        if moved and kernel not in workload.kernels:
+            raise InputError(
+                f"plan {self.plan.name!r}: {operation.name!r} moves {moved:g} bytes ({kernel}), and workload "
+                f"{workload.name!r} doesn't say what a byte takes: measure the layers again, or add to the workload "
+                f'"kernels": {{"{kernel}": SECONDS_PER_BYTE}}'
+            )
+        return workload.kernels.get(kernel, 0.0) * moved
 
     def message(self, operation: Any) -> Cost:
         """The network's cost of this kind of message, split at its start-up."""
@@ -141,7 +159,7 @@ class LinksClock(NetworkClock):
         plan: Plan,
         workloads: Mapping[int, Workload],
         network: Network,
-        add_seconds_per_byte: float,
+        add_seconds_per_byte: float | None,
         interference: Interference | None,
         topology: Topology,
         speeds: Speeds,
@@ -157,9 +175,10 @@ class LinksClock(NetworkClock):
         return [int(link) for link in self.topology.route(*ends)[0] if link != NO_LINK]
 
     def around(self, operation: Collective, ranks: Sequence[int]) -> Sequence[tuple[float, Mapping[Hashable, float]]]:
-        """The links of a ring through the ranks."""
+        """The links of a ring through the ranks; of one that the ring crosses twice, twice what it transfers."""
         pairs = zip(ranks, (*ranks[1:], ranks[0]), strict=True)
-        return [(1.0, {link: 1.0 for pair in pairs if pair[0] != pair[1] for link in self.route(*pair, 0)})]
+        crossed = Counter(link for pair in pairs if pair[0] != pair[1] for link in self.route(*pair, 0))
+        return [(1.0, {link: float(times) for link, times in crossed.items()})]
 
     def side(self, key: Any) -> Side:
         """A link."""
@@ -170,5 +189,5 @@ class LinksClock(NetworkClock):
             return Cost(self.alpha, self._bytes(operation))
         cost = super()._cost(operation)
         ((_, links),) = self.around(operation, operation.ranks or range(self.plan.ranks))
-        alone = min((self.bandwidth[link] for link in links), default=1.0) / self.capacity
+        alone = min((self.bandwidth[link] / times for link, times in links.items()), default=1.0) / self.capacity
         return cost._replace(transfer=cost.transfer * alone, limit=alone)

@@ -7,7 +7,10 @@
 
 A check has a margin, the relative slack: 0 or more exactly where it holds. `and` and `all` take the smallest of their
 parts, `or` and `any` the largest, `not` turns it round; isclose has rel - |x - y| / |y|. Where cells are known within
-intervals only, so is the margin: by interval arithmetic, each cell anywhere in its own.
+intervals only, so is the margin. Cells that were repeated in one launch are compared pair by pair, in all arithmetic
+between them; others may each be anywhere in their intervals (`spans.py`). What holds against the smallest of several
+holds against each: the sides of such a comparison are compared one by one, since the smallest of noisy numbers is too
+small. A cell without an interval leaves its comparison open, and so the check, unless another part of it decides.
 """
 
 from __future__ import annotations
@@ -17,26 +20,15 @@ import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from itertools import pairwise, product
+from itertools import pairwise
 from typing import Any, NamedTuple
 
+from gradsync import spans
 from gradsync.errors import InputError
+from gradsync.spans import MayBeZero, Span
 
 Key = float | str
 Keys = dict[str, Key]
-
-
-class Span(NamedTuple):
-    """A number, and the interval that it is known to lie in."""
-
-    value: float
-    low: float
-    high: float
-
-    @classmethod
-    def exactly(cls, value: float) -> Span:
-        """A number without an interval."""
-        return cls(value, value, value)
 
 
 Lookup = Callable[[str, Keys], float | Span]
@@ -51,9 +43,10 @@ ARITHMETIC: dict[type[ast.operator], Callable[[float, float], float]] = {
     ast.Add: lambda x, y: x + y,
     ast.Sub: lambda x, y: x - y,
     ast.Mult: lambda x, y: x * y,
-    ast.Div: lambda x, y: x / y,
+    ast.Div: spans.divided,
 }
-FUNCTIONS: dict[str, Callable[..., float]] = {"min": min, "max": max, "abs": abs, "log2": math.log2}
+EXTREMES: dict[str, Callable[..., Any]] = {"min": min, "max": max}
+FUNCTIONS: dict[str, Callable[..., float]] = {**EXTREMES, "abs": abs, "log2": math.log2}
 # symbol, slack before it is made relative, and whether a slack of 0 fails
 COMPARISONS: dict[type[ast.cmpop], tuple[str, Callable[[float, float], float], bool]] = {
     ast.LtE: ("<=", lambda x, y: y - x, False),
@@ -63,6 +56,12 @@ COMPARISONS: dict[type[ast.cmpop], tuple[str, Callable[[float, float], float], b
     ast.Gt: (">", lambda x, y: x - y, True),
     ast.NotEq: ("!=", lambda x, y: abs(x - y), True),
 }
+# how a comparison with several numbers joins those with each: x < min(a, b) if both, x < max(a, b) if one of them
+JOINED: dict[tuple[type[ast.cmpop], str], Callable[..., Any]] = {
+    **{(op, each): EXTREMES[each] for op in (ast.Lt, ast.LtE) for each in EXTREMES},
+    **{(op, each): EXTREMES[{"min": "max", "max": "min"}[each]] for op in (ast.Gt, ast.GtE) for each in EXTREMES},
+}
+MIRRORED = {ast.Lt: ast.Gt, ast.LtE: ast.GtE, ast.Gt: ast.Lt, ast.GtE: ast.LtE}
 TIE = -sys.float_info.epsilon  # the margin of what fails by equality alone
 
 
@@ -80,7 +79,7 @@ class Comparison(NamedTuple):
 class Truth(NamedTuple):
     """A check holds where margin >= 0; `decides` is the comparison that the margin comes from.
 
-    The margin is `least` to `most` where the cells lie elsewhere in their intervals.
+    The margin is `least` to `most` where the cells lie elsewhere in their intervals; -inf to inf where they have none.
     """
 
     margin: float
@@ -95,11 +94,15 @@ class Truth(NamedTuple):
 
 
 class Walk:
-    """One walk over a check. `sides` collects what each comparison compared; `lookup(column, keys)` gives the cells."""
+    """One walk over a check; `lookup(column, keys)` gives the cells.
+
+    `sides` collects what each comparison compared, `inputs` on how many inputs its cells were found.
+    """
 
     def __init__(self, lookup: Lookup) -> None:
         self.lookup = lookup
         self.sides: dict[Comparison, tuple[float, float]] = {}
+        self.inputs: dict[Comparison, int] = {}
 
     def run(self, check: str) -> Truth:
         """Raises InputError with the piece that isn't of the language, Missing where a value is not there."""
@@ -121,7 +124,8 @@ class Walk:
             case ast.Call(func=ast.Name(id="isclose"), args=[left, right, rel], keywords=[]):
                 x, y, tolerance = (self._number(side, names) for side in (left, right, rel))
                 bound = tolerance.value
-                return self._compared(ast.unparse(node), names, x, y, lambda x, y: bound - _relative(abs(x - y), x, y))
+                about = Comparison(ast.unparse(node), shown(names))
+                return self._noted(_compared(about, x, y, lambda x, y: bound - _relative(abs(x - y), x, y)), x, y)
             case ast.Call(func=ast.Name(id="all" | "any" as how), args=[ast.GeneratorExp() as loop], keywords=[]):
                 parts = [self._truth(loop.elt, bound) for bound in self._bound(loop.generators, names)]
                 return _joined(parts, min if how == "all" else max)
@@ -134,23 +138,38 @@ class Walk:
                 raise _refused(node, "a comparison by < <= > >= == !=")
             symbol, slack, strict = COMPARISONS[type(op)]
             margin = partial(_slack, slack, strict)
-            comparison = f"{ast.unparse(left)} {symbol} {ast.unparse(right)}"
-            links.append(
-                self._compared(comparison, names, self._number(left, names), self._number(right, names), margin)
-            )
+            about = Comparison(f"{ast.unparse(left)} {symbol} {ast.unparse(right)}", shown(names))
+            lefts, of_lefts = self._side(left, names, MIRRORED.get(type(op)))
+            rights, of_rights = self._side(right, names, type(op))
+            rows = [[(_compared(about, x, y, margin), x, y) for x in lefts] for y in rights]
+            joined = _joined([_joined([truth for truth, _, _ in row], of_lefts) for row in rows], of_rights)
+            links.append(joined)
+            every = [one for row in rows for one in row]
+            self._noted(*next((one for one in every if one[0].margin == joined.margin), every[0]))
         return _joined(links, min)
 
-    def _compared(
-        self, comparison: str, names: Keys, x: Span, y: Span, margin: Callable[[float, float], float]
-    ) -> Truth:
-        decides = Comparison(comparison, shown(names))
-        self.sides[decides] = (x.value, y.value)
-        # its sign is monotone in x and y on either side of x = y
-        corners = [margin(a, b) for a in x[1:] for b in y[1:]]
-        low, high = max(x.low, y.low), min(x.high, y.high)
-        meeting = [margin(at, at) for at in (low, high)] if low <= high else []
-        found = margin(x.value, y.value)
-        return Truth(found, decides, min(found, *corners, *meeting), max(found, *corners, *meeting))
+    def _side(self, node: ast.expr, names: Keys, op: type[ast.cmpop] | None) -> tuple[list[Span], Callable[..., Any]]:
+        """The numbers of one side, and how the comparisons with each of them are joined.
+
+        Several where it is the smallest or largest of numbers that are no exact ones, or so many times that.
+        """
+        match node:
+            case ast.Call(func=ast.Name(id=name), args=[_, _, *_] as args, keywords=[]) if op and (op, name) in JOINED:
+                parts = [self._number(arg, names) for arg in args]
+                if not all(part.exact for part in parts):
+                    return parts, JOINED[op, name]
+                return [_computed(node, EXTREMES[name], parts)], min
+            case ast.BinOp(left=ast.Constant() | ast.BinOp() as factor, op=ast.Mult(), right=ast.Call() as right):
+                times = self._number(factor, names)
+                if times.exact and times.value > 0:
+                    parts, join = self._side(right, names, op)
+                    return [_computed(node, ARITHMETIC[ast.Mult], [times, part]) for part in parts], join
+        return [self._number(node, names)], min
+
+    def _noted(self, truth: Truth, x: Span, y: Span) -> Truth:
+        self.sides[truth.decides] = (x.value, y.value)
+        self.inputs[truth.decides] = max(x.inputs, y.inputs)
+        return truth
 
     def _bound(self, loops: Sequence[ast.comprehension], names: Keys) -> Iterator[Keys]:
         if not loops:
@@ -213,20 +232,31 @@ def _slack(slack: Callable[[float, float], float], strict: bool, x: float, y: fl
 
 
 def _joined(parts: Sequence[Truth], choose: Callable[..., Any]) -> Truth:
-    """What holds if all (`choose` is min) or any (max) of the parts do."""
-    margin, decides, *_ = choose(parts)
-    return Truth(margin, decides, choose(part.least for part in parts), choose(part.most for part in parts))
+    """What holds if all (`choose` is min) or any (max) of the parts do; what is known decides where it can."""
+    least, most = choose(part.least for part in parts), choose(part.most for part in parts)
+    holds = least >= 0
+    known = [part for part in parts if part.known and (part.margin >= 0) == holds] if holds == (most >= 0) else []
+    margin, decides, *_ = choose(known or parts)
+    return Truth(margin, decides, least, most)
+
+
+def _compared(about: Comparison, x: Span, y: Span, margin: Callable[[float, float], float]) -> Truth:
+    """`margin` depends on x / |y|, and its sign is monotone in x and y on either side of x = y."""
+    x, y = spans.compared(x, y)
+    found = margin(x.value, y.value)
+    if not (x.known and y.known):
+        return Truth(found, about, -math.inf, math.inf)
+    corners = [margin(a, b) for a in (x.low, x.high) for b in (y.low, y.high)]
+    low, high = max(x.low, y.low), min(x.high, y.high)
+    meeting = [margin(at, at) for at in (low, high)] if low <= high else []
+    return Truth(found, about, min(found, *corners, *meeting), max(found, *corners, *meeting))
 
 
 def _computed(node: ast.expr, function: Callable[..., float], values: list[Span]) -> Span:
-    """The functions and operators are monotone in each argument, but for abs and division where 0 lies between."""
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div) and values[1].low < 0 < values[1].high:
-        raise Missing(f"{ast.unparse(node)} has no value: what divides may be 0")
     try:
-        at_ends = [function(*ends) for ends in product(*(value[1:] for value in values))]
-        if function is abs and values[0].low < 0 < values[0].high:
-            at_ends.append(0.0)
-        return Span(function(*(value.value for value in values)), min(at_ends), max(at_ends))
+        return spans.of(function, values, pairs=function not in EXTREMES.values())
+    except MayBeZero:
+        raise Missing(f"{ast.unparse(node)} has no value: what divides may be 0") from None
     except TypeError:
         raise _refused(node, "a call with the right number of arguments") from None
     except (ZeroDivisionError, ValueError) as error:

@@ -1,8 +1,9 @@
 """The event loop where computation and messages slow one another down on the cores that they share.
 
 While a rank computes and has a message in flight, its computation runs at 1/(computation factor) and the message at
-1/(communication factor) of its rate alone, exactly as long as both last. A message of several ranks is slowed where
-any of them computes; a rank with several messages in flight computes as slowly as the worst of them makes it.
+1/(communication factor) of what it would get of its sides, exactly as long as both last. A message of several ranks is
+slowed where any of them computes; a rank with several messages in flight computes as slowly as the worst of them makes
+it. What a slowed message leaves of its sides nobody else gets: that cores could carry it is not known.
 """
 
 from __future__ import annotations
@@ -110,5 +111,6 @@ class InterferingProgress(Progress):
 
     def _pace_all(self, flows: dict[Any, None], now: float) -> None:
         for flow in list(flows):
-            if self._rate(flow) != flow.rate:
+            # of what has just come or gone the share is not known yet: it is paced with it
+            if flow.rate and self._rate(flow) != flow.rate:
                 self._pace(flow, now)

@@ -1,17 +1,73 @@
-"""What repeated measurements of one quantity say: its median and how sure that is."""
+"""What repeated measurements of one quantity say: its median and how sure that is.
+
+Fewer than six repeats have no interval of 95 %: even the smallest and the largest of five hold the median between them
+with 1 - 2/2^5 = 94 % only, of two with 50 %. What has no interval is not known; no pair of values stands in for it.
+A repeat is what something else could have disturbed: blocks of iterations between which other contenders ran, sweeps
+over all message sizes. Iterations of one block, or messages in a row, are no repeats of one another.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from itertools import count
 from typing import Any
 
 import numpy as np
 
+CONFIDENCE = 0.95
+NONE = "no interval"  # what people read in the place of one
 
-def median_interval(values: Any, confidence: float = 0.95) -> tuple[float, float, float]:
-    """(low, median, high): the distribution-free interval of the median by order statistics."""
+
+def median_interval(values: Any, confidence: float = CONFIDENCE) -> tuple[float | None, float, float | None]:
+    """(low, median, high): the distribution-free interval of the median by order statistics.
+
+    Both ends are None where there are too few values (`repeats_needed`), or one that is not finite; of none at all the
+    median is NaN.
+    """
+    ordered = np.sort(np.asarray(values, float))
+    if not len(ordered) or not np.isfinite(ordered).all():
+        return None, float("nan"), None
+    n, k = len(ordered), _outside(len(ordered), confidence)
+    middle = float(np.median(ordered))
+    return (float(ordered[k - 1]), middle, float(ordered[n - k])) if k else (None, middle, None)
+
+
+def repeats_needed(confidence: float = CONFIDENCE) -> int:
+    """The fewest values of which a median has an interval: 6 for 95 %."""
+    return next(n for n in count(1) if _outside(n, confidence))
+
+
+def jackknife(
+    value: float, without: Sequence[float], confidence: float = CONFIDENCE
+) -> tuple[float | None, float | None]:
+    """(low, high) of what follows from several repeats together; `without` has it from all but each one in turn.
+
+    Student's t with the jackknife's deviation. Both are None for too few repeats.
+    """
+    from scipy.special import stdtrit
+
+    n = len(without)
+    if n < repeats_needed(confidence):
+        return None, None
+    deviation = np.sqrt((n - 1) / n * ((np.array(without) - np.mean(without)) ** 2).sum())
+    half = float(stdtrit(n - 1, 0.5 + confidence / 2) * deviation)
+    return (value - half, value + half) if np.isfinite(half) else (None, None)
+
+
+def shown(measured: Iterable[float | None], form: str, scale: float = 1.0) -> str:
+    """(value, low, high) as people read it, or with the words that it has no interval; - where there is no value."""
+    middle, low, high = measured
+    if middle is None or np.isnan(middle):
+        return "-"
+    known = not any(end is None or np.isnan(end) for end in (low, high))
+    ends = " .. ".join(format(scale * end, form) for end in (low, high) if end is not None) if known else NONE
+    return f"{format(scale * middle, form)} ({ends})"
+
+
+def _outside(n: int, confidence: float) -> int:
+    """The most k such that fewer than k of n values lie below their median with at most half of what may miss."""
     from scipy.stats import binom
 
-    ordered = np.sort(np.asarray(values, float))
-    n = len(ordered)
-    k = int(binom.ppf((1 - confidence) / 2, n, 0.5))  # at most k values lie below the median with that probability
-    return float(ordered[max(k - 1, 0)]), float(np.median(ordered)), float(ordered[min(n - k, n - 1)])
+    miss = (1 - confidence) / 2
+    k = int(binom.ppf(miss, n, 0.5))
+    return k + int(binom.cdf(k, n, 0.5) <= miss)

@@ -4,9 +4,8 @@ The loop knows the plan's rules (order of a lane, waits, matching of messages, a
 and nothing of values. Time comes from a `Clock`; with the zero clock the loop only finds an order or a deadlock.
 
 Transfers in flight at the same time share what they have in common (a rank's sending or receiving side, or the links
-of a network, as the clock says) by processor sharing of their transfer part (`sharing.py`); start-up latencies overlap,
-what start-up costs the cores of a rank (`Cost.host`) is shared by its messages. So no message is ever faster than its
-link.
+of a network, as the clock says) max-min fairly in their transfer part (`sharing.py`); start-up latencies overlap, what
+start-up costs the cores of a rank (`Cost.host`) is shared by its messages. So no message is ever faster than its link.
 """
 
 from __future__ import annotations

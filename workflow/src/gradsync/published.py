@@ -16,7 +16,8 @@ from gradsync.errors import InputError
 from gradsync.expressions import Keys, Missing, Walk
 from gradsync.plan import first_problem
 
-Rung = Literal["simulated", "emulated", "measured"]
+Rung = Literal["derived", "simulated", "emulated", "measured"]
+"""derived: published numbers held against one another, closed forms, and what is counted; nothing is timed."""
 
 
 class _Closed(BaseModel):
@@ -56,12 +57,32 @@ class Remark(_Closed):
     text: str
 
 
+class Without(_Closed):
+    """Points of the band that a claim is not decided on: those with `point` among the parts of their label."""
+
+    point: str = Field(min_length=1)
+    why: str = Field(min_length=1)
+
+    def names(self, label: str) -> bool:
+        """Whether this is such a point."""
+        return self.point in label.split(", ")
+
+
+class PostHoc(_Closed):
+    """What was changed of a claim after a value of it was seen, or with it: the commit, how and why; on all `rungs`."""
+
+    text: str = Field(min_length=1)
+    rungs: tuple[Rung, ...] = ()  # none named: all
+
+
 class Claim(_Closed):
     """One claim and how it is checked.
 
-    `by_construction`: in our own model it is true whatever the numbers are (`why`), so it isn't counted on the
-    simulated rung. `universal`: claimed for every input, so that one failing point of the band refutes it. `one_sided`:
-    why a simulation may confirm it but can't refute it (where it leaves out what would speak for the claim, say).
+    `by_construction`: in our own model it is true whatever the numbers are (`why`), so it isn't counted where it is
+    derived or simulated. `universal`: claimed for every input, so that one failing point of the band refutes it, and
+    none that fails is no proof. `one_sided`: why a simulation may confirm it but can't refute it (where it leaves out
+    what would speak for the claim, say). `post_hoc`: that it was changed after a value was seen; then it isn't counted.
+    `without`: points of the band that were fitted to the claim's own numbers.
     """
 
     id: str = Field(pattern=r"^[a-z0-9-]+$")
@@ -74,17 +95,34 @@ class Claim(_Closed):
     why: str | None = None
     universal: bool = False
     one_sided: str | None = None
+    post_hoc: PostHoc | None = None
+    without: tuple[Without, ...] = ()
     note: str | None = None
+
+    def changed(self, rung: str) -> str:
+        """How it was changed after its value on this rung was seen; empty where it wasn't."""
+        if self.post_hoc is None or (self.post_hoc.rungs and rung not in self.post_hoc.rungs):
+            return ""
+        return self.post_hoc.text
+
+    def leaves_out(self, label: str) -> bool:
+        """Whether the claim is not decided at this point of the band."""
+        return any(each.names(label) for each in self.without)
 
 
 class Paper(_Closed):
-    """A paper file; `schemes` maps the paper's names to ours, null where there is none yet."""
+    """A paper file; `schemes` maps the paper's names to ours, null where there is none yet.
+
+    `exact`: by table, columns that need no interval where the others are timed: what is counted, or computed from what
+    is not timed. All others need one.
+    """
 
     version: Literal[1]
     meta: Meta
     schemes: dict[str, str | None]
     published: tuple[Published, ...] = ()
     remarks: tuple[Remark, ...] = ()
+    exact: dict[str, tuple[str, ...]] = {}
     claims: tuple[Claim, ...]
 
     @model_validator(mode="after")
@@ -96,6 +134,10 @@ class Paper(_Closed):
         for claim in self.claims:
             if claim.by_construction != (claim.why is not None):
                 raise ValueError(f"claim {claim.id!r}: by_construction and why belong together")
+            if claim.post_hoc and (unknown := {*claim.post_hoc.rungs} - {*claim.rungs}):
+                raise ValueError(f"claim {claim.id!r}: post_hoc: it is not decided on rung {min(unknown)!r}")
+        if unused := self.exact.keys() - {claim.table for claim in self.claims}:
+            raise ValueError(f"exact: no claim is about table {min(unused)!r}")
         for entry in self.published:
             for scheme in {entry.scheme, entry.over} - {None, *self.schemes}:
                 raise ValueError(f"published {entry.id!r}: scheme {scheme!r} is not among the paper's schemes")

@@ -18,12 +18,17 @@ from gradsync import __version__
 from gradsync.errors import InputError
 from gradsync.plan import first_problem
 
-VERSION = 1
+VERSION = 2
 Rung = Literal["published", "simulated", "emulated", "measured"]
+TIMED = ("emulated", "measured")  # rungs whose numbers are times that were taken: with an interval, or not known
 
 
 class Result(BaseModel):
-    """One run of one scheme. `summary` holds numbers (seconds, ratios, shares), `notes` what a reader must know."""
+    """One run of one scheme. `summary` holds numbers (seconds, ratios, shares), `notes` what a reader must know.
+
+    `samples` holds the repeats that numbers of the summary are medians of: by its name a value a block of the launch,
+    in order, so that those of two runs of one launch are pairs.
+    """
 
     model_config = ConfigDict(extra="forbid", ser_json_inf_nan="constants")  # else they become null, unreadable
     version: int = VERSION
@@ -36,6 +41,7 @@ class Result(BaseModel):
     settings: dict[str, Any] = Field(default_factory=dict)
     provenance: dict[str, Any] = Field(default_factory=dict)
     summary: dict[str, float] = Field(default_factory=dict)
+    samples: dict[str, list[float]] = Field(default_factory=dict)
     conformance: dict[str, Any] = Field(default_factory=dict)
     notes: list[str] = Field(default_factory=list)
 

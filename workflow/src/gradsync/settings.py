@@ -90,8 +90,12 @@ class Emulation(_Closed):
     dilation: float = Field(gt=0, allow_inf_nan=False, description="how many times slower than the paper's testbed")
     schemes: list[str] = Field(min_length=1)
     peers: list[str] = Field(default=[], description="variants of stock DDP")
-    iterations: int = Field(default=6, ge=2)
-    block: int = Field(default=3, ge=2, description="iterations before the next contender has its turn")
+    iterations: int = Field(default=12, ge=2)
+    block: int = Field(
+        default=2,
+        ge=2,
+        description="iterations before the next contender has its turn; one repeat, the first not timed",
+    )
     conformance: int = Field(default=1, ge=0, description="steps that plans are held against the oracle, without waits")
 
     @property

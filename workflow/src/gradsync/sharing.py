@@ -1,17 +1,19 @@
 """Work that shares what it uses: an event loop of pieces of work whose rates change as others come and go.
 
-Every side that a piece of work takes (a rank's way out, a link, a rank's cores) is split equally among those that take
-it at that time; the piece goes at the smallest of its shares, and no faster than its own `limit`. Of some sides a piece
-takes only a part of what it transfers: of each worker, say, what goes to one server. So no side ever carries more than
-its capacity, exactly, whatever comes and goes meanwhile. Shares are equal, not max-min: what one can't use of its
-share, because of its limit or of another side, the others don't get. Where all have the same sides and limits, as
-messages of a network of which no links are known, nothing is lost so.
+Rates are max-min fair (Bertsekas and Gallager, *Data Networks*, 2nd edition, Section 6.5.2): no piece can go faster
+unless another one that is no faster goes slower. Progressive filling finds them: all rates rise together, and a piece
+stops at its own `limit`, or as soon as one of its sides (a rank's way out, a link, a rank's cores) carries all that it
+can. So no side ever carries more than its capacity, whatever comes and goes meanwhile; and what a piece can't use of a
+side, because of its limit or of another side, the others get.
+
+Of some sides a piece takes only a part of what it transfers: of each worker, say, what goes to one server. Its rate is
+that of the whole of it.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from math import inf
 from typing import NamedTuple
@@ -23,16 +25,15 @@ class Side:
     By default a side is a rank's way out or in and carries a second of transfer a second.
     """
 
-    __slots__ = ("capacity", "flows", "latency", "load")
+    __slots__ = ("capacity", "flows", "latency")
 
     def __init__(self, capacity: float = 1.0, latency: float = 0.0):
-        # load: pieces of work that take it now, each by its part
-        self.capacity, self.latency, self.load = capacity, latency, 0.0
-        self.flows: dict[Flow, None] = {}  # which these are of, in order: ties are told apart alike
+        self.capacity, self.latency = capacity, latency
+        self.flows: dict[Flow, None] = {}  # that take it now, in order: ties are told apart alike
 
 
 class Use(NamedTuple):
-    """A side that a piece of work takes, and what part of what it transfers goes over it."""
+    """A side that a piece of work takes, and what part of what it transfers goes over it: above 0."""
 
     side: Side
     part: float = 1.0
@@ -42,15 +43,16 @@ class Flow:
     """Pieces of work that all go at the same `rate`, which changes: they take the same `sides` and have one `limit`.
 
     Each has `passed` so much since the flow was idle, at time `since`; a piece is done once that reaches its mark in
-    `ends`. So however many there are, a change of rate is one event.
+    `ends`. So however many there are, a change of rate is one event. `share` is what each gets of the sides; the rate
+    is 0 from the moment that pieces come or go until their shares are known, at the same time.
     """
 
-    __slots__ = ("ends", "limit", "passed", "rate", "sides", "since", "version")
+    __slots__ = ("ends", "limit", "passed", "rate", "share", "sides", "since", "version")
 
     def __init__(self, sides: list[Use], limit: float = inf):
         self.sides, self.limit = sides, limit
         self.ends: list[tuple[float, int, Callable[[float], None]]] = []  # a heap: mark, turn of arrival, what follows
-        self.rate = self.passed = self.since = 0.0
+        self.rate = self.share = self.passed = self.since = 0.0
         self.version = 0
 
 
@@ -89,37 +91,39 @@ class Sharing:
 
     def _join(self, flow: Flow, work: float, now: float, done: Callable[[float], None]) -> None:
         """A piece of work more in `flow`."""
-        flow.passed = flow.passed + (now - flow.since) * flow.rate if flow.ends else 0.0
+        if flow.ends:
+            flow.passed += (now - flow.since) * flow.rate
+        else:
+            flow.passed = 0.0
+            for side, _ in flow.sides:
+                side.flows[flow] = None
         flow.since = now
         self.sequence += 1
         heapq.heappush(flow.ends, (flow.passed + work, self.sequence, done))
-        if not flow.sides:
+        if flow.sides:
+            self._changed(flow, now)
+        else:
             self._pace(flow, now)
-            return
-        for side, part in flow.sides:
-            side.load += part
-            side.flows[flow] = None
-        self._share(flow, now)
 
-    def _share(self, changed: Flow, now: float) -> None:
-        """Something of `changed` has come or gone: what it met is shared anew, once for all that happens now."""
+    def _changed(self, flow: Flow, now: float) -> None:
+        """Pieces of `flow` have come or gone: what it met is shared anew, once for all that happens now."""
+        flow.rate = 0.0
         if not self.unsettled:
             self._at(now, self._settle)
-        self.unsettled.update((side, None) for side, _ in changed.sides)
+        for side, _ in flow.sides:
+            self.unsettled[side] = None
 
     def _settle(self, now: float) -> None:
-        """Give every flow the smallest of its shares of the sides it uses."""
+        """Share anew what the changed sides carry, and all that is connected with them by a flow, and nothing else."""
         sides, self.unsettled = self.unsettled, {}
-        for flow in dict.fromkeys(flow for side in sides for flow in side.flows):
-            self._pace(flow, now)
+        flows = _connected(sides)
+        fill(flows)
+        for flow in flows:
+            if not flow.rate or self._rate(flow) != flow.rate:
+                self._pace(flow, now)
 
     def _rate(self, flow: Flow) -> float:
-        rate = flow.limit if flow.sides else min(flow.limit, 1.0)
-        for side, _ in flow.sides:
-            share = side.capacity / side.load
-            if share < rate:
-                rate = share
-        return rate
+        return flow.share if flow.sides else min(flow.limit, 1.0)
 
     def _pace(self, flow: Flow, now: float) -> None:
         """From now on `flow` goes at its new rate."""
@@ -140,13 +144,77 @@ class Sharing:
         finished = []
         while flow.ends and flow.ends[0][0] <= flow.passed:
             finished.append(heapq.heappop(flow.ends)[2])
-        for side, part in flow.sides:
-            side.load -= len(finished) * part
-            if not flow.ends:
+        if not flow.ends:
+            for side, _ in flow.sides:
                 del side.flows[flow]
-                if not side.flows:
-                    side.load = 0.0  # no rounding is carried on
         if flow.sides:
-            self._share(flow, now)
+            self._changed(flow, now)
         for done in finished:
             done(now)
+
+
+def _connected(sides: Iterable[Side]) -> dict[Flow, None]:
+    """The flows on these sides, on the sides of those, and so on."""
+    flows: dict[Flow, None] = {}
+    seen = dict.fromkeys(sides)
+    waiting = list(seen)
+    for side in waiting:
+        for flow in side.flows:
+            if flow not in flows:
+                flows[flow] = None
+                for other, _ in flow.sides:
+                    if other not in seen:
+                        seen[other] = None
+                        waiting.append(other)
+    return flows
+
+
+def fill(flows: Iterable[Flow]) -> None:
+    """Set the max-min fair `share` of each of `flows`, which are all that take any of their sides.
+
+    A side whose flows all rise is full at its capacity over what they take of it. Each flow that stops leaves it as
+    much or more for each of the others, so that what a side was last seen to be full at is never too high: a heap finds
+    the one that is full next. With S sides, F flows and U uses of sides this takes (S + F + U) log (S + F).
+    """
+    rising = dict.fromkeys(flows)
+    if len(rising) == 1:
+        for flow in rising:
+            pieces = len(flow.ends)
+            flow.share = min(flow.limit, min([side.capacity / (pieces * part) for side, part in flow.sides]))
+        return
+    filling: dict[Side, list[float]] = {}  # what is left of it, what those that rise take at a rate of 1, their number
+    for flow in rising:
+        pieces = len(flow.ends)
+        for side, part in flow.sides:
+            state = filling.get(side)
+            if state is None:
+                filling[side] = [side.capacity, pieces * part, 1]
+            else:
+                state[1] += pieces * part
+                state[2] += 1
+    full: list[tuple[float, int, Side | Flow]]
+    full = [(left / taken, i, side) for i, (side, (left, taken, _)) in enumerate(filling.items())]
+    full += [(flow.limit, i, flow) for i, flow in enumerate(rising, start=len(full)) if flow.limit < inf]
+    heapq.heapify(full)
+    while rising:
+        rate, number, what = heapq.heappop(full)
+        if isinstance(what, Side):
+            left, taken, several = filling[what]
+            if not several:
+                continue
+            if left / taken > rate:
+                heapq.heappush(full, (left / taken, number, what))
+                continue
+            stopping = [flow for flow in what.flows if flow in rising]
+        else:
+            stopping = [what] if what in rising else []
+        for flow in stopping:
+            del rising[flow]
+            flow.share = rate
+        for flow in stopping if rising else ():
+            pieces = len(flow.ends)
+            for side, part in flow.sides:
+                state = filling[side]
+                state[0] -= pieces * part * rate
+                state[1] -= pieces * part
+                state[2] -= 1

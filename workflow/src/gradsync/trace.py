@@ -18,11 +18,15 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from gradsync.errors import InputError
 from gradsync.plan import COMPUTE, first_problem
 
-VERSION = 1
+VERSION = 3
+NOT_STEADY = "not steady"  # what the note of such a trace begins with
 
 
 class Span(NamedTuple):
-    """One operation of one rank in one turn, [start, end) in seconds; `source` of a receive."""
+    """One operation of one rank in one turn, [start, end) in seconds; `source` of a receive.
+
+    The first `waited` seconds of a message were spent waiting for other ranks (`waiting.py`), not with communication.
+    """
 
     rank: int
     turn: int
@@ -33,11 +37,16 @@ class Span(NamedTuple):
     end: float
     bytes: int = 0
     source: int | None = None
+    waited: float = 0.0
 
 
 @dataclass(frozen=True)
 class Trace:
-    """Spans in order of completion; `turns` of the loop. A symmetric plan's trace may hold rank 0 alone."""
+    """Spans in order of completion; `turns` of the loop. A symmetric plan's trace may hold rank 0 alone.
+
+    Times of an iteration are means over the `period` turns before turn `end_turn` begins (None: before the last one).
+    `steady`: of a simulation, whether it repeats itself with that period (`steady.py`); None where nobody looked.
+    """
 
     __pydantic_config__ = ConfigDict(extra="forbid")
     name: str
@@ -45,6 +54,9 @@ class Trace:
     turns: int
     spans: tuple[Span, ...]
     provenance: dict[str, str] = dataclasses.field(default_factory=dict)
+    steady: bool | None = None
+    period: int = 1
+    end_turn: int | None = None
     version: int = VERSION
 
     @cached_property
@@ -66,26 +78,37 @@ class Trace:
                 starts[span.turn] = min(span.start, starts.get(span.turn, span.start))
         return [starts[turn] for turn in sorted(starts)]
 
+    @property
+    def note(self) -> str:
+        """What whoever shows its times has to say of them; empty where they are those of a steady state."""
+        if self.steady is not False:
+            return ""
+        return f"{NOT_STEADY} after {self.turns} turns: mean of the last {self.period}"
+
     def iteration_seconds(self, rank: int = 0) -> float:
-        """Period of the steady state: between the starts of the last two turns that are in the trace."""
-        starts = self.turn_starts(rank)
-        if len(starts) < 2:
-            raise InputError(f"trace {self.name!r}: {len(starts)} turn(s) of rank {rank}; a period needs two")
-        return starts[-1] - starts[-2]
+        """Mean seconds of a turn over one period."""
+        start, end = self.window(rank)
+        return (end - start) / self.period
 
     def windows(self, rank: int = 0) -> list[tuple[float, float]]:
-        """Every whole period of `rank`."""
+        """Every whole turn of `rank`."""
         return list(pairwise(self.turn_starts(rank)))
 
     def window(self, rank: int = 0) -> tuple[float, float]:
-        """The last whole period of `rank`."""
-        return self.windows(rank)[-1]
+        """The period of `rank` that times are means over; raises InputError where the trace holds no whole one."""
+        starts = self.turn_starts(rank)
+        end = len(starts) - 1 if self.end_turn is None else min(self.end_turn, len(starts) - 1)
+        if end < self.period:
+            raise InputError(
+                f"trace {self.name!r}: {len(starts)} turn(s) of rank {rank}; a period needs {self.period + 1}"
+            )
+        return starts[end - self.period], starts[end]
 
     def busy(self, rank: int, lanes: Iterable[str], window: tuple[float, float]) -> list[tuple[float, float]]:
-        """Union of the spans of `lanes` inside `window`, as disjoint intervals."""
+        """Union of what the spans of `lanes` do inside `window`, as disjoint intervals; waiting is nothing done."""
         wanted = set(lanes)
         return _union(
-            (max(span.start, window[0]), min(span.end, window[1]))
+            (max(span.start + span.waited, window[0]), min(span.end, window[1]))
             for span in self.spans
             if span.rank == rank and span.lane in wanted and span.end > window[0] and span.start < window[1]
         )
@@ -97,23 +120,41 @@ class Trace:
         return tuple(sorted(names, key=lambda name: name != COMPUTE))
 
     def exposed_communication_seconds(self, rank: int = 0, window: tuple[float, float] | None = None) -> float:
-        """Seconds of a period in which a message is under way and nothing is computed (the paper's t_c^no).
+        """Seconds in which a message is under way and nothing is computed (the paper's t_c^no).
 
-        `window`: default the last period.
+        Of a turn, as the mean over one period; of all of `window` where it is given.
         """
-        window = window or self.window(rank)
-        compute = self.busy(rank, [COMPUTE], window)
-        communication = self.busy(rank, [lane for lane in self.lanes if lane != COMPUTE], window)
-        return _length(communication) - _length(_intersect(communication, compute))
+        within, turns = self._within(rank, window)
+        compute = self.busy(rank, [COMPUTE], within)
+        communication = self.busy(rank, [lane for lane in self.lanes if lane != COMPUTE], within)
+        return (_length(communication) - _length(_intersect(communication, compute))) / turns
+
+    def waiting_seconds(self, rank: int = 0, window: tuple[float, float] | None = None) -> float:
+        """Seconds in which `rank` waits for others in a message, and neither computes nor communicates meanwhile.
+
+        Of a turn, as the mean over one period; of all of `window` where it is given.
+        """
+        (low, high), turns = self._within(rank, window)
+        waiting = _union(
+            (max(span.start, low), min(span.start + span.waited, high))
+            for span in self.spans
+            if span.rank == rank and span.waited > 0 and span.start + span.waited > low and span.start < high
+        )
+        return (_length(waiting) - _length(_intersect(waiting, self.busy(rank, self.lanes, (low, high))))) / turns
 
     def computation_seconds(self, rank: int = 0, window: tuple[float, float] | None = None) -> float:
-        """Seconds of a period (default the last) in which something is computed, slowed by messages or not."""
-        return _length(self.busy(rank, [COMPUTE], window or self.window(rank)))
+        """Seconds in which something is computed, slowed by messages or not; of a turn, or of all of `window`."""
+        within, turns = self._within(rank, window)
+        return _length(self.busy(rank, [COMPUTE], within)) / turns
 
     def overlap_seconds(self, first: str, second: str, rank: int = 0) -> float:
-        """Seconds of one period in which both lanes are busy."""
-        window = self.window(rank)
-        return _length(_intersect(self.busy(rank, [first], window), self.busy(rank, [second], window)))
+        """Seconds of a turn in which both lanes are busy."""
+        within, turns = self._within(rank, None)
+        return _length(_intersect(self.busy(rank, [first], within), self.busy(rank, [second], within))) / turns
+
+    def _within(self, rank: int, window: tuple[float, float] | None) -> tuple[tuple[float, float], int]:
+        """Where to look, and the turns that what is there is divided by."""
+        return (window, 1) if window else (self.window(rank), self.period)
 
     def to_json(self) -> str:
         """JSON that `from_json` reads."""
@@ -128,6 +169,8 @@ class Trace:
             raise InputError(f"{where}: not a trace: {first_problem(error)}") from None
         if trace.version != VERSION:
             raise InputError(f"{where}: trace version {trace.version}; this gradsync reads version {VERSION}")
+        if not 1 <= trace.period <= (trace.turns if trace.end_turn is None else trace.end_turn):
+            raise InputError(f"{where}: not a trace: no period of {trace.period} turns in it")
         return trace
 
     def to_chrome(self) -> str:
@@ -142,9 +185,11 @@ class Trace:
             ]
         origin = min((span.start for span in self.spans), default=0.0)
         for span in self.spans:
-            args = {"turn": span.turn, "bytes": span.bytes}
+            args: dict[str, Any] = {"turn": span.turn, "bytes": span.bytes}
             if span.source is not None:
                 args["source"] = span.source
+            if span.waited:
+                args["waited_us"] = span.waited * 1e6
             events.append(
                 {
                     "ph": "X",

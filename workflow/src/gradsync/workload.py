@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -60,6 +60,11 @@ class Workload(BaseModel):
         ge=0,
         allow_inf_nan=False,
         description="of all gradients, between the last message and the update where they are clipped to a global norm",
+    )
+    kernels: dict[str, Annotated[float, Field(ge=0, allow_inf_nan=False)]] = Field(
+        default_factory=dict,
+        description="seconds for each byte that a kernel of that name moves (kernels/), where it is neither the update "
+        "nor its norm: what a plan that uses another one takes is not known",
     )
     layers: tuple[Layer, ...] = Field(min_length=1)
     statistics: int = Field(

@@ -28,13 +28,15 @@ MEASURE = "gradsync cluster measure"
 class Point(NamedTuple):
     """Times of a message of `bytes`: median with the 95 % interval of the median, mean, number of repeats.
 
+    The median and its interval are those of the sweeps' medians: messages of one sweep are disturbed alike. The
+    interval is None where the sweeps are too few.
     Planners take the mean: it is what adds up over several messages where some of them are late.
     """
 
     bytes: int
     seconds: float
-    seconds_low: float
-    seconds_high: float
+    seconds_low: float | None
+    seconds_high: float | None
     mean_seconds: float
     repeats: int
 

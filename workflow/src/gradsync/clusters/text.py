@@ -10,6 +10,7 @@ import yaml
 from gradsync.clusters import AllReduce, Point, Profile
 from gradsync.clusters.nodes import Kind
 from gradsync.costs import line
+from gradsync.intervals import NONE
 from gradsync.results import write_whole
 
 COMMENTS = {
@@ -142,7 +143,7 @@ def _kind(kind: Kind) -> str:
 
 def _line(one: AllReduce) -> list[str]:
     def both(interval: tuple[float, float] | None, unit: float) -> str:
-        return f"{interval[0] * unit:.3g}..{interval[1] * unit:.3g}" if interval else "one sweep"
+        return f"{interval[0] * unit:.3g}..{interval[1] * unit:.3g}" if interval else NONE
 
     of = one.line
     return [

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from math import inf
 from typing import Any
 
+from gradsync.commands.costing import positive
 from gradsync.errors import InputError, RunError
 
 SILENT_SECONDS = 3.0  # before a long computation tells how far it is
@@ -34,7 +35,7 @@ def collective(options: argparse.Namespace) -> dict[str, Any]:
     except InputError as error:
         raise InputError(f"--topology {topology.name} with {ranks} ranks: {error}") from None
     size, speeds = _whole("--bytes", options.bytes), _speeds(options, topology)
-    gamma = _number("--gamma", options.gamma, "seconds per byte, not negative")
+    gamma = positive("--gamma", options.gamma, "seconds per byte, not negative")
     watch = _progress("timed")
     found = flow_level.cost(options.name, topology, speeds, ranks, add_seconds_per_byte=gamma, watch=watch)
     equipment = topology.equipment()
@@ -90,30 +91,20 @@ def _speeds(options: argparse.Namespace, topology: Any) -> Any:
             speeds.of(topology)
         except InputError as error:
             raise InputError(f"{option} {text}: {error}") from None
-    return Speeds(_number("--alpha", options.alpha, "seconds, not negative"), bandwidth, latency)
+    return Speeds(positive("--alpha", options.alpha, "seconds, not negative"), bandwidth, latency)
 
 
 def _by_kind(option: str, text: str, meaning: str, least: float = 0.0) -> float | Mapping[str, float]:
     """A number, or one for each kind of links: `inside=1e11,between=1e9`."""
     if "=" not in text:
-        return _number(option, text, meaning, least)
+        return positive(option, text, meaning, least)
     values: dict[str, float] = {}
     for part in text.split(","):
         kind, equals, value = part.partition("=")
         if not equals or not kind or kind in values:
             raise InputError(f"{option} {text}: give one number, or KIND=NUMBER,KIND=NUMBER with each kind once")
-        values[kind] = _number(f"{option} {kind}", value, meaning, least)
+        values[kind] = positive(f"{option} {kind}", value, meaning, least)
     return values
-
-
-def _number(option: str, text: str, meaning: str, least: float = 0.0) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = inf
-    if not least <= value < inf:
-        raise InputError(f"{option} {text}: must be a finite number of {meaning}")
-    return value
 
 
 def _whole(option: str, text: str) -> int:

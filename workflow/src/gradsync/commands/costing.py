@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 from contextlib import suppress
+from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,11 +16,12 @@ LINKS = "alpha=SECONDS,bandwidth=BYTES_PER_SECOND (or by kind of links: alpha=..
 
 
 class Costs(NamedTuple):
-    """The cost of the plan's all-reduce, and of every kind of message."""
+    """The cost of the plan's all-reduce, of every kind of message, and of the links themselves."""
 
     all_reduce: Any
     network: Any
     warnings: list[str]
+    links: list[Any]  # what a node has at a nominal rate; empty where nothing is known of links
 
 
 def scheme_of(plan: Any) -> Any:
@@ -71,7 +73,7 @@ def _at_once(options: argparse.Namespace, ranks: int, scheme: Any, known: Costs)
     """The same, where --capacity or --contention says what several messages at once do; else as it is."""
     from gradsync.collectives import NATIVE
     from gradsync.costs import Network
-    from gradsync.costs.contention import Contended
+    from gradsync.costs.contention import Contended, largest_capacity
     from gradsync.costs.measured_contention import Contention
 
     alone = known.all_reduce
@@ -88,7 +90,9 @@ def _at_once(options: argparse.Namespace, ranks: int, scheme: Any, known: Costs)
     else:
         return known
     network = Network({**known.network.costs, "all_reduce": cost})
-    return Costs(cost, network, known.warnings + notes)
+    # a link that carries several such messages at full speed has as many times what one takes of it
+    links = [each._replace(bytes_per_second=each.bytes_per_second * largest_capacity(cost)) for each in known.links]
+    return Costs(cost, network, known.warnings + notes, links)
 
 
 def _costs_alone(options: argparse.Namespace, ranks: int, scheme: Any) -> tuple[Any, Costs]:
@@ -117,7 +121,7 @@ def _costs_alone(options: argparse.Namespace, ranks: int, scheme: Any) -> tuple[
     else:
         workload, more = choice.workload(profile, options.cluster, options.workload, each)
         warnings = warnings + more
-    return workload, Costs(cost, _others(cost, cost, ranks), warnings)
+    return workload, Costs(cost, _others(cost, cost, ranks), warnings, [])
 
 
 def _measured(text: str, scheme: Any, ranks: int) -> Costs:
@@ -127,7 +131,7 @@ def _measured(text: str, scheme: Any, ranks: int) -> Costs:
     if own:
         with suppress(InputError):  # a file of that collective alone
             native = cost_of(text, ranks=ranks)
-    return Costs(cost, _others(cost, native, ranks), [])
+    return Costs(cost, _others(cost, native, ranks), [], [])
 
 
 def _on_links(text: str, scheme: Any, ranks: int) -> Costs:
@@ -135,16 +139,17 @@ def _on_links(text: str, scheme: Any, ranks: int) -> Costs:
 
     The backend's own all-reduce is taken for a ring, which is what Gloo does.
     """
-    from gradsync import flow_level
+    from gradsync import bounds, flow_level
     from gradsync.collectives import NATIVE
     from gradsync.costs import Network, alpha_beta
 
     speeds = speeds_of(text)
     collective = "ring" if scheme.collective == NATIVE else scheme.collective
-    cost = flow_level.cost(collective, scheme.network(ranks), speeds, ranks).line
+    topology = scheme.network(ranks)
+    cost = flow_level.cost(collective, topology, speeds, ranks).line
     slowest = min(speeds.bandwidth.values()) if isinstance(speeds.bandwidth, dict) else speeds.bandwidth
     others = alpha_beta.network(ranks, speeds.alpha, 1 / slowest)
-    return Costs(cost, Network({**others.costs, "all_reduce": cost}), [])
+    return Costs(cost, Network({**others.costs, "all_reduce": cost}), [], bounds.cuts(topology, speeds, ranks))
 
 
 def _others(cost: Any, native: Any, ranks: int) -> Any:
@@ -180,3 +185,14 @@ def _number(text: str | None, key: str, value: str) -> float:
         return float(value)
     except ValueError:
         raise InputError(f"--allreduce {text}: {key} must be a number") from None
+
+
+def positive(option: str, text: str, meaning: str, least: float = 0.0) -> float:
+    """The number that an option gives; raises InputError for anything that is none, below `least` or infinite."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = inf
+    if not least <= value < inf:
+        raise InputError(f"{option} {text}: must be a finite number of {meaning}")
+    return value

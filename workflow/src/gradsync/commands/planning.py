@@ -6,10 +6,14 @@ import argparse
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from gradsync.commands.costing import Costs, cost_of, costs, scheme_of, speeds_of
+from gradsync.commands.costing import Costs, cost_of, costs, positive, scheme_of, speeds_of
 from gradsync.errors import InputError
+
+if TYPE_CHECKING:
+    from gradsync.plan import Plan
+    from gradsync.trace import Trace
 
 
 def _value(text: str) -> Any:
@@ -39,12 +43,34 @@ def refuse_steps(options: argparse.Namespace) -> None:
         raise InputError(f"--clip-norm {options.clip_norm}: must be positive and finite; leave it out to clip nothing")
 
 
-def _bound(plan: Any, workload: Any, network: Any) -> float:
-    """No iteration is shorter, in seconds: nothing is sent before the last micro-batch."""
-    from gradsync.simulate import busiest_part, clipping_seconds, lower_bound_seconds
+def _bounds(plan: Plan, workload: Any, known: Costs, trace: Trace) -> dict[str, float | None]:
+    """Both bounds of an iteration; raises RunError where the trace is faster than possible."""
+    from gradsync import bounds
 
-    before = (plan.passes - 1) * (workload.forward_seconds + workload.backward_seconds)
-    return before + lower_bound_seconds(workload, network, busiest_part(plan)) + clipping_seconds(plan, workload)
+    hard, model = bounds.both_bounds_seconds(plan, workload, known.network, *known.links)
+    _refuse_below(plan, trace, hard)
+    return {"hard_bound_seconds": hard, "model_bound_seconds": model}
+
+
+def _bounds_on_links(plan: Plan, workload: Any, links: dict[str, Any], trace: Trace) -> dict[str, float | None]:
+    """The same where every transfer takes links whose rates are given: no cost was fitted."""
+    from gradsync import bounds
+
+    hard = bounds.links_bound_seconds(plan, workload, **links)
+    _refuse_below(plan, trace, hard)
+    return {"hard_bound_seconds": hard, "model_bound_seconds": None}
+
+
+def _refuse_below(plan: Plan, trace: Trace, hard: float) -> None:
+    from gradsync.bounds import refuse_below
+
+    if trace.steady:  # a turn of a loop that is not may be shorter than its mean
+        refuse_below(trace.iteration_seconds(plan.pace), hard, f"plan {plan.name!r}, simulated")
+
+
+def _steadiness(trace: Trace) -> dict[str, Any]:
+    """Whether the simulation repeats itself (None: too few turns to know), and over how many turns its times are."""
+    return {"steady": trace.steady, "period_turns": trace.period}
 
 
 def _interference(options: argparse.Namespace, ranks: int) -> Any:
@@ -76,10 +102,11 @@ def _predicted(plan: Any, workload: Any, known: Costs, interference: Any = None)
         "iteration_seconds": trace.iteration_seconds(plan.pace),
         "iteration_seconds_without_interference": plain.iteration_seconds(plan.pace),
         "exposed_communication_seconds": trace.exposed_communication_seconds(plan.pace),
-        "lower_bound_seconds": _bound(plan, workload, network),
+        **_steadiness(trace),
+        **_bounds(plan, workload, known, plain),
         "allreduce": cost.describe(),
         "messages": messages,
-        "warnings": [],
+        "warnings": [note for note in dict.fromkeys((trace.note, plain.note)) if note],
     }
     if interference:
         answer["interference"] = [
@@ -172,28 +199,33 @@ def simulate(options: argparse.Namespace) -> dict[str, Any]:
     from gradsync.costs import Network
     from gradsync.plan import Plan
     from gradsync.results import write_whole
-    from gradsync.simulate import links_lower_bound_seconds, simulate
+    from gradsync.simulate import simulate
 
     plan = Plan.from_json(read(options.plan, "plan"), options.plan)
-    workload, (cost, network, warnings) = costs(options, plan.ranks, scheme_of(plan))
+    workload, known = costs(options, plan.ranks, scheme_of(plan))
     interference = _interference(options, plan.ranks)
     if options.point_to_point:
-        network = Network({**network.costs, "send": cost_of(options.point_to_point, "--point-to-point")})
+        send = cost_of(options.point_to_point, "--point-to-point")
+        known = known._replace(network=Network({**known.network.costs, "send": send}))
     if options.turns is not None and options.turns < 2:
         raise InputError(f"--turns {options.turns}: a period needs at least 2")
     check(plan)
-    bound = _bound(plan, workload, network)
     links: dict[str, Any] = {}
+    scheme = scheme_of(plan)
     if options.transfers:
-        scheme = scheme_of(plan)
         links = {"topology": scheme.network(plan.ranks), "speeds": speeds_of(options.allreduce)}
-        if scheme.collective != NATIVE:
-            bound = links_lower_bound_seconds(plan, workload, **links)
-    trace = simulate(plan, workload, network, turns=options.turns, interference=interference, **links)
+    gamma = None if options.gamma is None else positive("--gamma", options.gamma, "seconds per byte, not negative")
+    how = {"turns": options.turns, "interference": interference, "add_seconds_per_byte": gamma}
+    trace = simulate(plan, workload, known.network, **how, **links)
+    if options.transfers and scheme.collective != NATIVE:
+        bounds = _bounds_on_links(plan, workload, links, trace)
+    else:
+        bounds = _bounds(plan, workload, known, trace)
     if options.output:
         write_whole(options.output, trace.to_json() + "\n")
     if options.chrome:
         write_whole(options.chrome, trace.to_chrome() + "\n")
+    warnings = [*known.warnings, *([trace.note] if trace.note else [])]
     for warning in warnings:
         print(f"gradsync: warning: {warning}", file=sys.stderr)
     return {
@@ -201,7 +233,8 @@ def simulate(options: argparse.Namespace) -> dict[str, Any]:
         "turns": trace.turns,
         "iteration_seconds": trace.iteration_seconds(plan.pace),
         "exposed_communication_seconds": trace.exposed_communication_seconds(plan.pace),
-        "lower_bound_seconds": bound,
-        "allreduce": cost.describe(),
+        **_steadiness(trace),
+        **bounds,
+        "allreduce": known.all_reduce.describe(),
         "warnings": warnings,
     }

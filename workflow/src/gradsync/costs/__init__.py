@@ -20,8 +20,11 @@ class MessageCost(Protocol):
     def startup_seconds(self, size: Any) -> Any:
         """The part of T(m) that does not occupy the link and overlaps with other messages."""
 
-    def least_transfer_seconds(self, total: float) -> float:
-        """The link is not occupied for less, in however many messages so many bytes are sent."""
+    def least_transfer_seconds(self, total: float, low: bool = False) -> float:
+        """The link is not occupied for less, in however many messages so many bytes are sent.
+
+        `low`: by the lower ends of the intervals of what was fitted, where it was.
+        """
 
     def describe(self) -> str:
         """One line: the numbers behind it and where they came from."""
@@ -29,15 +32,21 @@ class MessageCost(Protocol):
 
 @dataclass(frozen=True)
 class Linear:
-    """T(m) = a + b m: `a` in seconds, `b` in seconds per byte (MG-WFBP Eq. 9)."""
+    """T(m) = a + b m: `a` in seconds, `b` in seconds per byte (MG-WFBP Eq. 9).
+
+    `b_low`: the lower end of the interval of a `b` that was fitted; None of one that is given.
+    """
 
     a: float
     b: float
     source: str = ""
+    b_low: float | None = None
 
     def __post_init__(self) -> None:
         if not (0 <= self.a < np.inf and 0 <= self.b < np.inf):
             raise InputError(f"cost a={self.a}, b={self.b}: both must be finite and not negative")
+        if self.b_low is not None and not 0 <= self.b_low <= self.b:
+            raise InputError(f"cost b={self.b}: the lower end of its interval, {self.b_low}, must be between 0 and it")
 
     def seconds(self, size: Any) -> Any:
         """T(m)."""
@@ -47,9 +56,9 @@ class Linear:
         """a, whatever the size."""
         return self.a + 0.0 * size
 
-    def least_transfer_seconds(self, total: float) -> float:
+    def least_transfer_seconds(self, total: float, low: bool = False) -> float:
         """b m, however it is cut."""
-        return self.b * total
+        return (self.b_low if low and self.b_low is not None else self.b) * total
 
     def describe(self) -> str:
         """a and b."""

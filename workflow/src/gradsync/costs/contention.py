@@ -17,6 +17,9 @@ class Contended:
     1: a message alone fills the link. 1/0.6: a single connection gets 0.6 of it. `host_seconds` of its start-up are the
     cores' of a rank, which start one message after the other; the rest of it is latency, which overlaps.
 
+    `capacity_high`: the upper end of the interval of a capacity that was fitted, infinite where it has none; None of a
+    capacity that is given.
+
     Raises InputError for a capacity below 1 (several messages at once can't be slower than in turn by the link's doing)
     and for negative `host_seconds`.
     """
@@ -24,11 +27,16 @@ class Contended:
     alone: MessageCost
     capacity: float
     host_seconds: float = 0.0
+    capacity_high: float | None = None
 
     def __post_init__(self) -> None:
         if not 1 <= self.capacity < inf:
             raise InputError(
                 f"capacity {self.capacity:g}: must be finite and at least 1: a message alone gets no more than the link"
+            )
+        if self.capacity_high is not None and not self.capacity_high >= self.capacity:
+            raise InputError(
+                f"capacity {self.capacity:g}: the upper end of its interval, {self.capacity_high:g}, lies below it"
             )
         if not 0 <= self.host_seconds < inf:
             raise InputError(f"host seconds {self.host_seconds:g}: must be finite and not negative")
@@ -41,9 +49,9 @@ class Contended:
         """The part of T_1(m) that does not occupy the link; of it, `host_seconds` don't overlap with other messages."""
         return self.alone.startup_seconds(size)
 
-    def least_transfer_seconds(self, total: float) -> float:
+    def least_transfer_seconds(self, total: float, low: bool = False) -> float:
         """Alone, one message after the other; several at once take 1/capacity of it together."""
-        return self.alone.least_transfer_seconds(total)
+        return self.alone.least_transfer_seconds(total, low)
 
     def describe(self) -> str:
         """The cost alone, and the capacity."""
@@ -54,6 +62,12 @@ class Contended:
 def capacity(cost: MessageCost) -> float:
     """Messages that the link of `cost` carries at full speed at a time; 1 where nothing is known of several."""
     return float(getattr(cost, "capacity", 1.0))
+
+
+def largest_capacity(cost: MessageCost) -> float:
+    """The most that the capacity may be, by its interval; the capacity itself where it was not fitted."""
+    high = getattr(cost, "capacity_high", None)
+    return capacity(cost) if high is None else float(high)
 
 
 def host_seconds(cost: MessageCost) -> float:

@@ -26,12 +26,13 @@ import numpy as np
 
 from gradsync.costs import fitted
 from gradsync.costs.contention import Contended
+from gradsync.intervals import jackknife
 
 SURE = 0.01  # of a time: what repeats don't tell
 
 
 class Estimate(NamedTuple):
-    """A value and its 95 % interval, None of a single sweep."""
+    """A value and its 95 % interval, None of too few sweeps."""
 
     value: float
     low: float | None = None
@@ -78,7 +79,8 @@ class Fit:
 
     def contended(self, alone: Any = None) -> Contended:
         """The cost `alone` (None: the one fitted here) on that link; a capacity measured below 1 counts as 1."""
-        return Contended(alone or self.alone, max(1.0, self.capacity.value), self.host_seconds.value)
+        high = inf if self.capacity.high is None else max(1.0, self.capacity.high)
+        return Contended(alone or self.alone, max(1.0, self.capacity.value), self.host_seconds.value, high)
 
 
 def fit(sizes: Sequence[int], sweeps: np.ndarray, source: str = "") -> Fit:
@@ -128,14 +130,7 @@ class _Found(NamedTuple):
 
 def _estimate(value: float, without: Sequence[float]) -> Estimate:
     """The jackknife's interval: `without` has the value that is found without each of the sweeps."""
-    from scipy.special import stdtrit
-
-    n = len(without)
-    if n < 2:
-        return Estimate(value)
-    deviation = np.sqrt((n - 1) / n * ((np.array(without) - np.mean(without)) ** 2).sum())
-    half = float(stdtrit(n - 1, 0.975) * deviation)
-    return Estimate(value, value - half, value + half)
+    return Estimate(value, *jackknife(value, without))
 
 
 def _capacity_and_host(
@@ -168,8 +163,8 @@ def _gamma(lanes: int, size: int, found: Sequence[float], without: Sequence[floa
     if np.isnan([*found, *without]).any():
         return Gamma(lanes, size, None, False)
     gamma = _estimate(float(found[0]), without)
-    low, high = (gamma.value if end is None else end for end in (gamma.low, gamma.high))
-    return Gamma(lanes, size, gamma, high < 1 or low > lanes)
+    outside = gamma.low is not None and gamma.high is not None and (gamma.high < 1 or gamma.low > lanes)
+    return Gamma(lanes, size, gamma, outside)
 
 
 def _notes(capacity: Estimate, gammas: Sequence[Gamma], lanes: int) -> list[str]:

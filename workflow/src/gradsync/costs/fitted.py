@@ -58,13 +58,24 @@ class Fitted:
         startup = np.maximum(self.seconds(size) - self.slopes[-1] * np.asarray(size), 0.0)
         return float(startup) if np.ndim(startup) == 0 else startup
 
-    def least_transfer_seconds(self, total: float) -> float:
+    def least_transfer_seconds(self, total: float, low: bool = False) -> float:
         """As many messages as the size takes that has the highest throughput: some piece's end, or the last slope."""
-        low, high = (np.array([piece[end] for piece in self.pieces()]) for end in ("from_bytes", "to_bytes"))
-        high[-1] = np.inf  # the last piece is extended
-        low, high = np.minimum(low, total), np.minimum(high, total)
-        ends = [self.intercepts / size + self.slopes for size in (low, high)]
-        return total * float(min(self.slopes[-1], np.min(ends)))
+        pieces = self.pieces()
+        per_byte = [self.slope_low() if low else float(self.slopes[-1])]
+        for i, piece in enumerate(pieces):
+            last = np.inf if i == len(pieces) - 1 else piece["to_bytes"]  # the last piece is extended
+            # T, and T less its half interval, which is concave, are least over m at an end of their piece
+            for size in (piece["from_bytes"], last) if i == 0 or piece["from_bytes"] < total else ():
+                m = min(size, total)
+                per_byte.append((piece["a"] + piece["b"] * m - (self._half(i, m) if low else 0.0)) / m)
+        return total * max(float(min(per_byte)), 0.0) if total else 0.0
+
+    def slope_low(self) -> float:
+        """The lower end of the 95 % interval of the slope of the largest piece, what long messages are timed with."""
+        _, _, spread, freedom = self.moments[-1]
+        if freedom < 1 or not spread:
+            return 0.0
+        return max(float(self.slopes[-1] - _student(freedom, 0.95) * np.sqrt(self.variances[-1] / spread)), 0.0)
 
     def extrapolates(self, size: float) -> bool:
         """True where `size` lies outside what was measured."""
@@ -72,17 +83,18 @@ class Fitted:
 
     def interval(self, size: float, confidence: float = 0.95) -> tuple[float, float]:
         """Confidence interval of T(m) itself (not of a single measurement), from the residuals of its piece."""
-        from scipy.special import stdtrit
-
         m = max(size, self.smallest)
         i = int(self._piece(m))
-        weight, mean, spread, freedom = self.moments[i]
-        middle = self.seconds(size)
+        middle, half = self.seconds(size), self._half(i, m, confidence)
+        return (middle - half, middle + half) if half < np.inf else (0.0, half)
+
+    def _half(self, piece: int, size: float, confidence: float = 0.95) -> float:
+        """Half of the interval of T there; infinite where the piece has no residuals."""
+        weight, mean, spread, freedom = self.moments[piece]
         if freedom < 1:
-            return 0.0, float("inf")
-        deviation = np.sqrt(self.variances[i] * (1 / weight + ((m - mean) ** 2 / spread if spread else 0.0)))
-        half = float(stdtrit(freedom, 0.5 + confidence / 2) * deviation)
-        return middle - half, middle + half
+            return float("inf")
+        deviation = np.sqrt(self.variances[piece] * (1 / weight + ((size - mean) ** 2 / spread if spread else 0.0)))
+        return float(_student(freedom, confidence) * deviation)
 
     def pieces(self) -> list[dict[str, float]]:
         """a (seconds) and b (seconds per byte) of each line with the bytes that it was fitted between."""
@@ -99,6 +111,12 @@ class Fitted:
             f"{len(self.bounds)} linear piece(s) through {self.points} points, {self.smallest:g} to {self.largest:g} B"
             f", mean relative residual {self.residual:.2%}" + (f" ({self.source})" if self.source else "")
         )
+
+
+def _student(freedom: float, confidence: float) -> float:
+    from scipy.special import stdtrit
+
+    return float(stdtrit(freedom, 0.5 + confidence / 2))
 
 
 def fit(sizes: Any, times: Any, *, pieces: int = 6, source: str = "") -> Fitted:

@@ -21,10 +21,21 @@ from gradsync.errors import InputError
 from gradsync.plan import first_problem
 
 VERSION = 1
+Measured = tuple[float | None, float, float | None]
+"""(low, median, high) of repeats; the ends are None where there is no interval."""
+
+
+def interval(measured: Measured) -> tuple[float, float] | None:
+    """(low, high), or that there is none."""
+    low, _, high = measured
+    return None if low is None or high is None else (low, high)
 
 
 class Slowdown(BaseModel):
-    """Factors, at least 1, for messages of `bytes`; `..._interval` is what was measured, 95 % (low, high)."""
+    """Factors, at least 1, for messages of `bytes`; `..._interval` is what was measured, 95 % (low, high).
+
+    An interval is None where too few rounds were measured for one, or somebody wrote the factor by hand.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     bytes: int = Field(gt=0)
@@ -34,14 +45,14 @@ class Slowdown(BaseModel):
     communication_interval: tuple[float, float] | None = None
 
     @staticmethod
-    def of(bytes_: int, computation: tuple[float, float, float], communication: tuple[float, float, float]) -> Slowdown:
+    def of(bytes_: int, computation: Measured, communication: Measured) -> Slowdown:
         """From (low, median, high) of measured ratios; one below 1 is noise, since nothing gets faster by company."""
         return Slowdown(
             bytes=bytes_,
             computation=max(1.0, computation[1]),
             communication=max(1.0, communication[1]),
-            computation_interval=(computation[0], computation[2]),
-            communication_interval=(communication[0], communication[2]),
+            computation_interval=interval(computation),
+            communication_interval=interval(communication),
         )
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from gradsync.errors import InputError
+from gradsync.intervals import repeats_needed
 
 METHOD = "Student's t interval of the lines of single sweeps over all sizes"
 
@@ -22,7 +23,7 @@ class Line(BaseModel):
     """T(m) = a + b m: `a_seconds`, `b_seconds_per_byte`, each with the interval (low, high) of `confidence`.
 
     Residuals are |line / measured - 1|, over `points` sizes from `from_bytes` to `to_bytes`. An interval is None where
-    there was a single sweep.
+    there were too few sweeps (`intervals.repeats_needed`).
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -64,7 +65,7 @@ def through(sizes: Any, sweeps: Any, confidence: float = 0.95) -> Line:
     mean = every.mean(axis=0)
     both = least_relative_squares(m, mean)
     intervals: list[tuple[float, float] | None] = [None, None]
-    if len(every) > 1:
+    if len(every) >= repeats_needed(confidence):
         alone = np.array([least_relative_squares(m, seconds) for seconds in every])  # (sweeps, 2)
         freedom = len(every) - 1
         half = float(stdtrit(freedom, 0.5 + confidence / 2)) * alone.std(axis=0, ddof=1) / np.sqrt(len(every))

@@ -5,7 +5,7 @@ A kernel is one file here with
     compute(reads, writes, **arguments)    flat arrays; `writes` are mutated in place
     refuse(form)                           raises InputError for operands that it can't work on
     follow(track)                          what its results hold, given what its operands hold (`content.py`)
-    moved(form) -> int                     bytes that it reads and writes in memory
+    moved(form) -> float                   bytes that it reads and writes in memory
     KEEPS                                  roles of buffers that kernels which name them, and nothing else, may write
 
 `compute` is written with operators that NumPy and PyTorch share where that is possible, so that the oracle (NumPy, n
@@ -48,11 +48,12 @@ RANGES = {
 
 
 class Operand(NamedTuple):
-    """A range that a kernel reads or writes; `elements` of the whole range where a rank takes its piece of it."""
+    """A range that a kernel reads or writes; of `elements` each rank takes one of so many `pieces`."""
 
     ref: Ref
     role: str
     dtype: str
+    pieces: int = 1
 
     @property
     def elements(self) -> int:
@@ -60,9 +61,9 @@ class Operand(NamedTuple):
         return self.ref.stop - self.ref.start
 
     @property
-    def bytes(self) -> int:
-        """Of the whole range."""
-        return self.elements * DTYPE_BYTES[self.dtype]
+    def bytes(self) -> float:
+        """What a rank takes of it, on average."""
+        return self.elements * DTYPE_BYTES[self.dtype] / self.pieces
 
 
 class Form:
@@ -74,7 +75,7 @@ class Form:
 
     def _operand(self, ref: Ref) -> Operand:
         buffer = self.plan.buffer[ref.buffer]
-        return Operand(ref, buffer.role, buffer.dtype)
+        return Operand(ref, buffer.role, buffer.dtype, self.plan.ranks if ref.mine else 1)
 
     def fail(self, problem: str) -> NoReturn:
         """Raises InputError that names operation and kernel."""
@@ -208,7 +209,7 @@ class Kernel:
         self.name = name
         self.compute: Callable[..., None] = module.compute
         self.follow: Callable[[Track], None] = module.follow
-        self.moved: Callable[[Form], int] = module.moved
+        self.moved: Callable[[Form], float] = module.moved
         self.keeps: tuple[str, ...] = getattr(module, "KEEPS", ())  # roles of buffers that it alone may write
         self._refuse: Callable[[Form], None] = module.refuse
 
@@ -250,7 +251,7 @@ def arguments(name: str) -> dict[str, inspect.Parameter]:
     return KERNELS[name].arguments
 
 
-def whole_passes(form: Form) -> int:
+def whole_passes(form: Form) -> float:
     """Bytes moved by one pass that reads all operands and writes what is written."""
     return sum(each.bytes for each in (*form.reads, *form.writes))
 

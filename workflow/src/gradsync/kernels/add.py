@@ -37,6 +37,6 @@ def follow(track: Track) -> None:
     track.put(0, track.sum([track.held(0), added]))
 
 
-def moved(form: Form) -> int:
+def moved(form: Form) -> float:
     """Reads both, writes one."""
     return form.reads[0].bytes + 2 * form.writes[0].bytes

@@ -57,6 +57,6 @@ def _sparse(part: Part, message: int) -> Part:
     return part._replace(content=Content(GRADIENT, key, part.content.shift))
 
 
-def moved(form: Form) -> int:
+def moved(form: Form) -> float:
     """Clears the gradient, reads the message, and reads and writes an element for each of its values."""
     return whole_passes(form) + 2 * form.reads[0].bytes

@@ -32,6 +32,6 @@ def follow(track: Track) -> None:
     track.put(0, new)
 
 
-def moved(form: Form) -> int:
+def moved(form: Form) -> float:
     """Reads both, writes the centre."""
     return form.reads[0].bytes + 2 * form.writes[0].bytes

@@ -36,6 +36,6 @@ def follow(track: Track) -> None:
     track.put(0, new)
 
 
-def moved(form: Form) -> int:
+def moved(form: Form) -> float:
     """Reads gradient, centre and parameter, writes the parameter."""
     return sum(each.bytes for each in form.reads) + 2 * form.writes[0].bytes

@@ -61,6 +61,6 @@ def follow(track: Track) -> None:
     track.put(2, kept)
 
 
-def moved(form: Form) -> int:
+def moved(form: Form) -> float:
     """Reads gradient and residual, writes the residual and the message; the selection is on top."""
     return whole_passes(form) + form.writes[2].bytes

@@ -17,6 +17,6 @@ def follow(track: Track) -> None:
     """What was there; the postcondition is looked at by whoever follows the plan."""
 
 
-def moved(form: Form) -> int:
+def moved(form: Form) -> float:
     """No byte."""
     return 0

@@ -48,6 +48,6 @@ def elements(parts: Parts) -> tuple[object, ...]:
     return tuple(found)
 
 
-def moved(form: Form) -> int:
+def moved(form: Form) -> float:
     """Reads everything once."""
     return sum(each.bytes for each in form.reads)

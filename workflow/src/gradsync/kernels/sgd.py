@@ -37,6 +37,6 @@ def compute(
 refuse, follow = _update.refuse, _update.follow
 
 
-def moved(form: Form) -> int:
+def moved(form: Form) -> float:
     """Reads gradient, parameter and momentum, writes the last two."""
     return form.reads[0].bytes + 2 * sum(each.bytes for each in form.writes)

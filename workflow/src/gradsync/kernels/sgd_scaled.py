@@ -58,6 +58,6 @@ def follow(track: Track) -> None:
     track.put(number, [Part(0, SCALER_ELEMENTS, scaler._replace(key=version))])
 
 
-def moved(form: Form) -> int:
+def moved(form: Form) -> float:
     """As SGD, after a look at the gradient."""
     return form.reads[0].bytes + sgd.moved(form)

@@ -30,6 +30,7 @@ A_DECADE = 4  # sizes
 class Point(NamedTuple):
     """One message size between `ranks` ranks: the median of its times, the 95 % interval of that median, the mean.
 
+    The interval is of messages in turn with those of other sizes, `repeats` of them; None where they are too few.
     Planners take the mean: it is what adds up over several messages where some of them are late. `collective` is that
     of a scheme (`Scheme.measured_as`), empty for the backend's own.
     """
@@ -37,12 +38,13 @@ class Point(NamedTuple):
     ranks: int
     bytes: int
     seconds: float
-    seconds_low: float
-    seconds_high: float
+    seconds_low: float | None
+    seconds_high: float | None
     algbw_bytes_per_second: float
     busbw_bytes_per_second: float
     mean_seconds: float
     collective: str = ""
+    repeats: int = 0
 
 
 def sizes(smallest: int, largest: int, a_decade: int = A_DECADE) -> list[int]:
@@ -110,7 +112,7 @@ def point(ranks: int, size: int, seconds: Sequence[float], collective: str = "")
     low, middle, high = median_interval(seconds)
     bandwidth = size / middle
     bus = bandwidth * 2 * (ranks - 1) / ranks
-    return Point(ranks, size, middle, low, high, bandwidth, bus, float(np.mean(seconds)), collective)
+    return Point(ranks, size, middle, low, high, bandwidth, bus, float(np.mean(seconds)), collective, len(seconds))
 
 
 def to_csv(points: Sequence[Point], provenance: Mapping[str, Any]) -> str:
@@ -120,7 +122,7 @@ def to_csv(points: Sequence[Point], provenance: Mapping[str, Any]) -> str:
 
 
 def _line(point: Point) -> str:
-    return ",".join(cell if isinstance(cell, str) else repr(cell) for cell in point)
+    return ",".join("" if cell is None else cell if isinstance(cell, str) else repr(cell) for cell in point)
 
 
 def columns(points: Sequence[Point]) -> str:

@@ -20,7 +20,7 @@ import torch.distributed as dist
 
 from gradsync import collectives, flow_level, topologies
 from gradsync.errors import RunError
-from gradsync.intervals import median_interval
+from gradsync.intervals import CONFIDENCE, median_interval, shown
 from gradsync.lowering import rails
 from gradsync.plan import Collective, Ref
 from gradsync.results import write_whole
@@ -35,7 +35,6 @@ RATE = 2e8  # bits per second, of every link of both networks
 LENET5 = 13_098_536  # bytes of its gradients
 SIZES = (*(2**exponent for exponent in range(14, 22)), 4_000_000, 2**23, LENET5)
 TARGET, TARGET_FROM = 1.9, 4e6  # from so many bytes on
-CONFIDENCE = 0.95
 
 MESSAGES = 6  # of a block; sums of nine ranks grow ninefold with each and stay exact so far: 9 * 9 * 9**5 < 2**24
 LARGEST_DRAWN = 9
@@ -111,10 +110,15 @@ def comparison(times: Mapping[Contender, Sequence[Times]]) -> list[dict[str, Any
     return rows
 
 
-def ratio_interval(above: Sequence[float], below: Sequence[float]) -> tuple[float, float, float]:
-    """(low, ratio, high) of two medians whose samples are no pairs: both lie in their intervals with 95 % at least."""
+def ratio_interval(above: Sequence[float], below: Sequence[float]) -> tuple[float | None, float, float | None]:
+    """(low, ratio, high) of two medians whose samples are no pairs: both lie in their intervals with 95 % at least.
+
+    Of messages of these launches: what another launch would have made of the network is in the launches' medians.
+    """
     each = 1 - (1 - CONFIDENCE) / 2
     (least, middle, most), (under, base, over) = (median_interval(values, each) for values in (above, below))
+    if least is None or most is None or under is None or over is None:
+        return None, middle / base, None
     return least / over, middle / base, most / under
 
 
@@ -142,8 +146,7 @@ def table(rows: Sequence[Mapping[str, Any]]) -> str:
     """What people read: a line a size, milliseconds with their intervals, and of the links alone."""
 
     def cell(row: Mapping[str, Any], key: str, scale: float, form: str) -> str:
-        middle, low, high = (format(scale * row[f"{key}{end}"], form) for end in ("", "_low", "_high"))
-        return f"{middle} ({low} .. {high})"
+        return shown((row[f"{key}{end}"] for end in ("", "_low", "_high")), form, scale)
 
     lines = [("bytes", "BML ms", "at line rate", "PS ms", "at line rate", "PS / BML")]
     for row in rows:

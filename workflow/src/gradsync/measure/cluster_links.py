@@ -15,12 +15,12 @@ import torch.distributed as dist
 
 from gradsync.clusters import AllReduce, Point
 from gradsync.costs import line
-from gradsync.intervals import median_interval
+from gradsync.intervals import median_interval, repeats_needed
 from gradsync.measure import allreduce
 from gradsync.measure.cluster_nodes import Map
 from gradsync.runtime.timing import WARM_UP, all_reduce_seconds
 
-SWEEPS = 5  # over all sizes, each with groups of its own
+SWEEPS = repeats_needed()  # over all sizes, each with groups of its own
 REPEATS = 24  # most of a size in a sweep
 SECONDS_A_SIZE = 0.1  # in a sweep
 PROBES = (64 * 1024, 4 * 1024 * 1024)  # bytes, for a first estimate of how long it takes
@@ -106,10 +106,9 @@ def of(teams: Sequence[Sequence[Times]], layout: Layout, device: Any) -> AllRedu
     slowest = int(np.argmax(level))
     points = []
     for column, size in enumerate(sizes):
-        repeats = [seconds for times in teams[slowest] for seconds in times[size]]
-        low, middle, high = median_interval(repeats)
-        mean = float(means[slowest, :, column].mean())
-        points.append(Point(size, rounded(middle), rounded(low), rounded(high), rounded(mean), len(repeats)))
+        low, middle, high = median_interval([np.median(times[size]) for times in teams[slowest]])
+        mean, repeats = float(means[slowest, :, column].mean()), sum(len(times[size]) for times in teams[slowest])
+        points.append(Point(size, rounded(middle), rounded(low), rounded(high), rounded(mean), repeats))
     fit = line.through(sizes, means[slowest])
     return AllReduce(
         nodes=layout.nodes,

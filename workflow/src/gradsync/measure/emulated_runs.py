@@ -3,7 +3,8 @@
 Targets, where computation is replayed: predicted iteration times are off by at most 5 % in the mean and 10 % at worst;
 mgwfbp and optimal take at most 1.02 times as long as stock DDP with the best bucket of a sweep, in each launch, and at
 most 0.8 times as long as DDP as it comes for GoogLeNet. Runs that really compute share the cores of this machine: they
-are shown, not bound. Ratios are those of neighbouring blocks of a launch.
+are shown, not bound. Ratios are those of neighbouring blocks of a launch; where there are too few for an interval their
+median is held against the target, and a note says so.
 
 Plans with several messages at once are held against the better of two contenders with one: `optimal`, and stock DDP
 with its best bucket. The search for the best such plan takes at most 1.02 times as long where a connection may fill its
@@ -24,11 +25,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from gradsync.bounds import largest_speedup
 from gradsync.errors import InputError
-from gradsync.intervals import median_interval
+from gradsync.intervals import median_interval, repeats_needed
+from gradsync.measure.emulated_bounds import hard_bound
 from gradsync.results import Result
 from gradsync.runtime.replay import is_replay
-from gradsync.simulate import largest_speedup
 from gradsync.workload import Workload
 
 MEAN_ERROR, WORST_ERROR = 0.05, 0.10
@@ -63,6 +65,11 @@ def rows(results: Path) -> tuple[list[dict[str, Any]], list[str]]:
         for job, launch in launches.items()
         if (named := [name for name in BOUND if name in launch]) and BEST not in launch
     ]
+    notes += [
+        f"{row['task']}: {row['pairs']} pair(s) have no interval, {repeats_needed()} would: held by the median alone"
+        for row in paired
+        if row["ratio_low"] is None and row["target_ratio"] is not None
+    ]
     errors = [row["error"] for row in planned if row["target_error"] is not None]
     if not errors:
         return [*planned, *paired], [*notes, "no emulated run of a plan with replayed computation: no mean error"]
@@ -91,7 +98,7 @@ def _predicted(job: str, launch: Mapping[str, Result], results: Path) -> Iterato
         if not path.is_file():
             continue
         prediction, emulated = _prediction(path), result.summary["iteration_seconds"]
-        ratio = prediction["iteration_seconds"] / emulated
+        ratio, hard = prediction["iteration_seconds"] / emulated, hard_bound(results, job, result)
         replayed = _is_replayed(result)
         yield {
             "task": f"{job}, {name}: predicted / emulated",
@@ -101,7 +108,8 @@ def _predicted(job: str, launch: Mapping[str, Result], results: Path) -> Iterato
             "emulated_seconds_low": result.summary.get("iteration_seconds_low"),
             "emulated_seconds_high": result.summary.get("iteration_seconds_high"),
             "predicted_seconds": prediction["iteration_seconds"],
-            "lower_bound_seconds": prediction.get("lower_bound_seconds"),
+            "hard_bound_seconds": None if math.isnan(hard) else hard,
+            "model_bound_seconds": prediction.get("model_bound_seconds"),
             "computation": "replayed" if replayed else "real",
             **_network(result),
             **_conformance(result),
@@ -148,7 +156,8 @@ def _at_once(job: str, launch: Mapping[str, Result], results: Path) -> Iterator[
         told = result.settings.get("testbed") or {}
         share = told.get("flow_bits_per_second", math.inf) / told.get("bits_per_second", math.nan)
         share = min(share, 1.0) if share == share else 1.0
-        low, middle, high = median_interval((_blocks(results, job, name) / alone[better]).dropna())
+        ratios = (_blocks(results, job, name) / alone[better]).dropna()
+        low, middle, high = median_interval(ratios)
         found = [most for known, most in RATIO_AT_ONCE.items() if math.isclose(known, share, rel_tol=1e-6)]
         target = found[0] if found and name == SEARCHED and _is_replayed(result) else None
         yield {
@@ -156,6 +165,7 @@ def _at_once(job: str, launch: Mapping[str, Result], results: Path) -> Iterator[
             "ratio": middle,
             "ratio_low": low,
             "ratio_high": high,
+            "pairs": len(ratios),
             "better": better,
             "share_of_link": share,
             "of_largest_speedup": _of_largest(results, job, result),

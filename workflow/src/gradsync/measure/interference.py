@@ -17,8 +17,8 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-from gradsync.costs.interference import Interference, Slowdown
-from gradsync.intervals import median_interval
+from gradsync.costs.interference import Interference, Slowdown, interval
+from gradsync.intervals import median_interval, repeats_needed
 from gradsync.measure.beside import Queues
 from gradsync.measure.passes import Pass
 from gradsync.runtime.devices import PROCESSOR, Device
@@ -27,7 +27,7 @@ from gradsync.runtime.hosts import machines
 from gradsync.workload import Workload
 
 SIZES = (5, 3, 2)  # from the smallest gradient to all of them; between them the factors are interpolated
-ROUNDS = (2, 6)  # fewest and most; 6 are the fewest of which an interval of the median has 95 %
+ROUNDS = (2, repeats_needed())  # fewest and most; of fewer there is no interval
 BUDGET_SECONDS = 15.0
 SEGMENT_SECONDS = 0.2
 SEGMENT_ITERATIONS = 2  # or one that takes long
@@ -108,12 +108,12 @@ def measure(
         Slowdown.of(bytes_, median_interval(computation[bytes_]), median_interval(communication[bytes_]))
         for bytes_ in buffers
     ]
-    low, middle, high = median_interval(handover)
+    handovers = median_interval(handover)
     return Interference(
         ranks=dist.get_world_size(),
         points=tuple(points),
-        handover_seconds=max(0.0, middle),
-        handover_interval=(low, high),
+        handover_seconds=max(0.0, handovers[1]),
+        handover_interval=interval(handovers),
         provenance={
             "measured": f"median of {rounds} rounds, segments of {segment:.2f} s",
             "model": name,

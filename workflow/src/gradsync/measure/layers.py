@@ -3,7 +3,7 @@
 With several ranks all compute at the same time, as in training. Before each iteration they sum their gradients in one
 message, which is not timed: it brings them together and leaves the caches as training does. A synchronous iteration
 waits for its slowest rank, so the totals are those of the rank that took longest, the medians of iterations. The norm
-of the gradients, which only clipping needs, is timed by itself afterwards.
+of the gradients, which only clipping needs, and kernels that only some plans use are timed by themselves afterwards.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
+from gradsync.measure.kernels import seconds_per_byte
 from gradsync.measure.passes import Marks, Pass
 from gradsync.runtime.devices import PROCESSOR, Device
 from gradsync.runtime.group import own_group, settle
@@ -47,6 +48,7 @@ def measure(
         forward_seconds=forward,
         update_seconds=update,
         norm_seconds=norm,
+        kernels=seconds_per_byte(len(one.flat), device),
         layers=tuple(
             Layer(
                 name=key,

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
+from gradsync.measure.kernels import seconds_per_byte
 from gradsync.measure.layers import norm_seconds
 from gradsync.measure.passes import Pass
 from gradsync.runtime import replay
@@ -37,6 +38,7 @@ def measure(model: str, iterations: int) -> Workload:
         update={
             "update_seconds": workload.update_seconds + update,
             "norm_seconds": workload.norm_seconds + norm_seconds(one, iterations),
+            "kernels": seconds_per_byte(len(one.flat)),
             "provenance": provenance,
         }
     )

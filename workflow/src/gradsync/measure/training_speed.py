@@ -69,9 +69,14 @@ def _speed(model: str, folder: Path) -> Iterator[dict[str, Any]]:
             "ratio_high": high,
             "pairs": len(ratios),
             "target_ratio": RATIO if name in BOUND else None,
-            "met": name not in BOUND or (middle <= RATIO and high <= RATIO_HIGH and len(ratios) >= 20),
+            "met": name not in BOUND or (middle <= RATIO and _within(high, RATIO_HIGH) and len(ratios) >= 20),
             **{key: conformance[key] for key in ("oracle_difference", "difference_to_first") if key in conformance},
         }
+
+
+def _within(end: float | None, bound: float) -> bool:
+    """Whether an end of an interval is known and at most so much."""
+    return end is not None and end <= bound
 
 
 def _memory(model: str, folder: Path, options: tuple[str, ...]) -> Iterator[dict[str, Any]]:

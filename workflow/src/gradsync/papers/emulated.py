@@ -8,18 +8,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
+from gradsync.bounds import largest_speedup
 from gradsync.collectives import NATIVE
 from gradsync.errors import InputError
+from gradsync.intervals import repeats_needed
+from gradsync.measure.emulated_bounds import hard_bound
+from gradsync.papers.repeats import LAUNCH, REPEATS, cells, text
 from gradsync.papers.table import BY_SCHEME, Table
 from gradsync.results import Result
 from gradsync.settings import Emulation, Settings
-from gradsync.simulate import largest_speedup
 from gradsync.workload import Workload
 
 DDP, DDP_BEST = "ddp", "ddp_best"
@@ -36,15 +40,27 @@ class Run(NamedTuple):
     computation_seconds: float  # that is replayed
     largest_speedup: float  # S_max, where a host has one link; else NaN
     predicted_seconds: float  # NaN: not predicted
-    lower_bound_seconds: float  # no plan is faster, at the all-reduce times measured on the testbed
+    hard_bound_seconds: float  # nothing that sends its bytes is faster on these links; NaN: not known
+    model_bound_seconds: float  # no plan is faster, by the all-reduces measured on the testbed
 
     def seconds(self, key: str) -> float:
         """A time of the summary; NaN where it has none."""
         return self.result.summary.get(key, np.nan) / self.launch.dilation
 
-    def interval(self) -> dict[str, float]:
-        """The iteration and the 95 % interval of its median."""
-        return {f"iteration_seconds{end}": self.seconds(f"iteration_seconds{end}") for end in ("", "_low", "_high")}
+    def samples(self, key: str = "iteration_seconds") -> np.ndarray:
+        """The repeats of a time, a block each; none where the run has no such time."""
+        return np.array(self.result.samples.get(key, [])) / self.launch.dilation
+
+    def exposed(self) -> np.ndarray:
+        """The repeats of exposed communication: of stock DDP, which does not tell, what computation leaves."""
+        found = self.samples("exposed_communication_seconds")
+        return found if len(found) else self.samples() - self.computation_seconds
+
+    def repeated(self) -> dict[str, Any]:
+        """Cells of the iteration, and of what tells which runs it is a pair with."""
+        own = self.samples()
+        alone = {LAUNCH: self.launch.job, REPEATS: len(own), "iteration_seconds": self.seconds("iteration_seconds")}
+        return alone | cells("iteration_seconds", own)
 
 
 def runs(launch: Emulation, results: Path) -> tuple[list[Run], str]:
@@ -59,16 +75,19 @@ def runs(launch: Emulation, results: Path) -> tuple[list[Run], str]:
     for name in _json(folder / "schemes.json"):
         file = results / "plans" / "emulated" / launch.job / f"{name}.prediction.json"
         told = _json(file) if file.is_file() else {}
-        times = [told.get(key, np.nan) / launch.dilation for key in ("iteration_seconds", "lower_bound_seconds")]
+        predicted, model = (
+            told.get(key, np.nan) / launch.dilation for key in ("iteration_seconds", "model_bound_seconds")
+        )
         result = Result.load(folder / name / "result.json")
+        hard = hard_bound(results, launch.job, result) / launch.dilation
         rate = result.settings["testbed"]["bits_per_second"] / 8
         most = largest_speedup(computation, launch.ranks, rate) if launch.topology == ONE_LINK else np.nan
-        found.append(Run(launch, name, result, alone, most, *times))
+        found.append(Run(launch, name, result, alone, most, predicted, hard, model))
     return found, ""
 
 
 def emulated(paper: str, settings: Settings, results: Path) -> Table:
-    """A row a contender: iteration, prediction, lower bound, ratios to stock DDP, conformance."""
+    """A row a contender: iteration, prediction, bounds, ratios to stock DDP, conformance."""
     rows = [row for launch in settings.emulated_of(paper) for row in _rows(launch, results)]
     if not rows:
         nothing = "no emulated launch in this configuration (config/emulated.yaml has them)"
@@ -90,27 +109,32 @@ def _rows(launch: Emulation, results: Path) -> Iterator[dict[str, Any]]:
         return
     startups = _startups(launch, results)
     # of the backend's own all-reduce, which stock DDP has too
-    own = min((run.lower_bound_seconds for run in found if _collective(run) == NATIVE), default=np.nan)
-    stock = {run.name: run.seconds("iteration_seconds") for run in found if run.name in (DDP, DDP_BEST)}
+    own = min((run.model_bound_seconds for run in found if _collective(run) == NATIVE), default=np.nan)
+    stock = {run.name: run.samples() for run in found if run.name in (DDP, DDP_BEST)}
     for run in found:
         seconds = run.seconds("iteration_seconds")
         testbed = run.result.settings["testbed"]
-        bound = own if pd.isna(run.lower_bound_seconds) else run.lower_bound_seconds
+        model = own if pd.isna(run.model_bound_seconds) else run.model_bound_seconds
+        alone = launch.ranks * run.computation_seconds
         yield {
             **base,
             "startup_seconds": startups.get(_collective(run), np.nan),
             "scheme": run.name,
-            **run.interval(),
+            **run.repeated(),
             "own_iteration_seconds": run.result.summary["iteration_seconds"],
             "messages": run.result.summary.get("messages", np.nan),
             "computation_seconds": run.computation_seconds,
-            "exposed_communication_seconds": run.seconds("exposed_communication_seconds"),
+            **cells("exposed_communication_seconds", run.samples("exposed_communication_seconds")),
+            **cells("waiting_seconds", run.samples("waiting_seconds")),
+            "absorbed_host_seconds": run.seconds("absorbed_host_seconds"),
             "predicted_seconds": run.predicted_seconds,
             "predicted_over_emulated": run.predicted_seconds / seconds,
-            "lower_bound_seconds": bound,
-            "over_lower_bound": seconds / bound,
-            "of_largest_speedup": launch.ranks * run.computation_seconds / seconds / run.largest_speedup,
-            **{f"over_{name}": seconds / other for name, other in stock.items()},
+            "hard_bound_seconds": run.hard_bound_seconds,
+            **cells("over_hard_bound", run.samples() / run.hard_bound_seconds),
+            "model_bound_seconds": model,
+            **cells("over_model_bound", run.samples() / model),
+            **cells("of_largest_speedup", alone / run.samples() / run.largest_speedup),
+            **dict(chain.from_iterable(cells(f"over_{n}", run.samples() / each).items() for n, each in stock.items())),
             "bits_per_second": testbed["bits_per_second"],
             "flow_bits_per_second": testbed.get("flow_bits_per_second", np.nan),
             "flow_share": testbed.get("flow_bits_per_second", testbed["bits_per_second"]) / testbed["bits_per_second"],
@@ -144,7 +168,6 @@ def _display(row: Any) -> dict[str, Any]:
     def number(value: Any, form: str, scale: float = 1.0) -> str:
         return "-" if value is None or pd.isna(value) else format(scale * value, form)
 
-    interval = " .. ".join(number(row[f"iteration_seconds_{end}"], ".1f", 1e3) for end in ("low", "high"))
     return {
         "model": row.model,
         "hosts": row.nodes,
@@ -152,13 +175,17 @@ def _display(row: Any) -> dict[str, Any]:
         "connection/link": number(row.flow_share, ".2g"),
         "contender": row.scheme,
         "messages": number(row.messages, ".0f"),
-        "iteration ms": f"{number(row.iteration_seconds, '.1f', 1e3)} ({interval})",
+        "iteration ms": text(row, "iteration_seconds", ".1f", 1e3),
         "own s": number(row.own_iteration_seconds, ".2f"),
+        "exposed ms": number(row.get("exposed_communication_seconds"), ".1f", 1e3),
+        "waiting ms": number(row.get("waiting_seconds"), ".1f", 1e3),
+        "host ms hidden": number(row.absorbed_host_seconds, ".1f", 1e3),
         "predicted/emulated": number(row.predicted_over_emulated, ".3f"),
-        "over lower bound": number(row.over_lower_bound, ".3f"),
-        "S/S_max": number(row.of_largest_speedup, ".3f"),
-        "over ddp": number(row.get(f"over_{DDP}"), ".3f"),
-        "over ddp_best": number(row.get(f"over_{DDP_BEST}"), ".3f"),
+        "over hard bound": number(row.get("over_hard_bound"), ".3f"),
+        "over model bound": number(row.get("over_model_bound"), ".3f"),
+        "S/S_max": number(row.get("of_largest_speedup"), ".3f"),
+        "over ddp": text(row, f"over_{DDP}", ".3f"),
+        "over ddp_best": text(row, f"over_{DDP_BEST}", ".3f"),
         "start-up us (stated)": f"{number(row.startup_seconds, '.0f', 1e6)} "
         f"({number(row.stated_startup_seconds, '.0f', 1e6)})",
         "off the oracle by": number(row.oracle_difference, ".0e"),
@@ -169,15 +196,19 @@ def _display(row: Any) -> dict[str, Any]:
 def _caption(frame: pd.DataFrame, known: pd.DataFrame) -> str:
     caption = (
         "Emulated: hosts are network namespaces of this machine, their links limited; messages are real, computation "
-        "is replayed by waiting. Times are those of a launch over its dilation (own: as they passed here): "
+        "is replayed by waiting. Medians of blocks, ratios pair by pair, in brackets 95 %, which fewer than "
+        f"{repeats_needed()} blocks have not. Times are over the launch's dilation (own: as they passed here): "
     )
     slower = known.groupby("launch", sort=False).dilation.first()
     caption += ", ".join(f"{launch} {factor:g} times slower" for launch, factor in slower.items())
     caption += (
-        ". Plans and predictions are made from all-reduces timed on the testbed before. Lower bound: no plan is faster "
-        "at those times. S/S_max: of the largest speed-up that the link's rate allows (ASC-WFBP, Eq. 41 to 43, where "
-        "a rank sends 2 (P-1)/P of the gradients). Start-up: of the smallest message (stated: of the network that it "
-        "stands for). ddp: stock DDP with default buckets, ddp_best: with the best of a sweep."
+        ". Plans and predictions are made from all-reduces timed on the testbed before. Hard bound: nothing that sends "
+        "these bytes is faster, by the computation that is replayed and the nominal rate of the links less the headers "
+        "of the largest packets. Model bound: no plan is faster, by the lower ends of the intervals of those "
+        "all-reduces and the measured update; of stock DDP, that of plans with all-reduces like its own. S/S_max: of "
+        "the largest speed-up that the link's rate allows (ASC-WFBP, Eq. 41 to 43, where a rank sends 2 (P-1)/P of the "
+        "gradients). Start-up: of the smallest message (stated: of the network that it stands for). ddp: stock DDP "
+        "with default buckets, ddp_best: with the best of a sweep."
     )
     told = known.predicted_over_emulated.dropna() if len(known) else pd.Series(dtype=float)
     if len(told):

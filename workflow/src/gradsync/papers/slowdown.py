@@ -7,10 +7,11 @@ from pathlib import Path
 import pandas as pd
 
 from gradsync.costs.interference import Interference
+from gradsync.intervals import shown
 from gradsync.papers.table import BY_SCHEME, Table
 from gradsync.settings import Settings
 
-UNKNOWN = (float("nan"), float("nan"))  # of factors that somebody wrote by hand
+UNKNOWN = (float("nan"), float("nan"))  # of too few rounds, or factors that somebody wrote by hand
 CAPTION = (
     "Computation beside a message in flight, and the message beside computation, each against itself alone (medians of "
     "rounds, in brackets the interval; a factor below 1 is noise and counts as 1). Both are threads of a rank on the "
@@ -59,6 +60,4 @@ def slowdown(paper: str, settings: Settings, results: Path) -> Table:
 
 def _interval(frame: pd.DataFrame, column: str) -> list[str]:
     values = zip(frame[column], frame[f"{column}_low"], frame[f"{column}_high"], strict=True)
-    return [
-        f"{middle:.2f}" if pd.isna(low) else f"{middle:.2f} ({low:.2f} .. {high:.2f})" for middle, low, high in values
-    ]
+    return [shown(each, ".2f") for each in values]

@@ -10,15 +10,17 @@ import numpy as np
 import pandas as pd
 
 from gradsync.errors import InputError
+from gradsync.intervals import repeats_needed
+from gradsync.papers.repeats import REPEATS, cells, text
+from gradsync.papers.simulated import BOUNDS
 from gradsync.papers.table import BY_SCHEME, Table
 from gradsync.results import Result
 from gradsync.settings import Settings, Training
 
 FROM_RESULT = (
-    *("messages", "iteration_seconds", "iteration_seconds_low", "iteration_seconds_high"),
-    *("exposed_communication_seconds", "busy_computation_seconds", "computation_seconds"),
-    *("speedup", "speedup_low", "speedup_high"),
-    *("pairs", "seeds", "accuracy", "accuracy_low", "accuracy_high"),
+    *("messages", "iteration_seconds"),
+    *("exposed_communication_seconds", "waiting_seconds", "busy_computation_seconds", "computation_seconds", "speedup"),
+    *("seeds", "accuracy", "accuracy_least", "accuracy_most"),
 )
 PREDICTED = (
     *("iteration_seconds", "iteration_seconds_without_interference", "exposed_communication_seconds"),
@@ -46,6 +48,7 @@ def _rows(job: Training, results: Path) -> list[dict[str, Any]]:
         result = Result.load(folder / name / "result.json")
         base = {"model": result.model, "nodes": result.ranks, "scheme": name, "assumption": "", "launch": job.job}
         row = {"rung": "measured", **base, **{key: result.summary.get(key, np.nan) for key in FROM_RESULT}}
+        row |= repeated(result)
         row |= {"batch": result.settings.get("batch", np.nan), **_ratio(result)}
         # computation beside messages against computation alone, on the same cores
         row["slowdown"] = row["busy_computation_seconds"] / row["computation_seconds"]
@@ -63,10 +66,19 @@ def _rows(job: Training, results: Path) -> list[dict[str, Any]]:
                 "messages": len(prediction["messages"]),
                 "iteration_seconds": prediction["iteration_seconds"],
                 "exposed_communication_seconds": prediction["exposed_communication_seconds"],
+                **{key: prediction.get(key, np.nan) for key in BOUNDS},
                 "note": "; ".join(prediction["warnings"]),
             }
             found.append(simulated)
         found.append(row)
+    return found
+
+
+def repeated(result: Result) -> dict[str, Any]:
+    """Cells of all that a run has repeated, and how many repeats there were."""
+    found: dict[str, Any] = {REPEATS: len(result.samples.get("iteration_seconds", []))}
+    for key, samples in result.samples.items():
+        found |= cells(key, samples)
     return found
 
 
@@ -81,10 +93,7 @@ def _ratio(result: Result) -> dict[str, Any]:
 
 def _display(row: Any) -> dict[str, Any]:
     def interval(key: str, scale: float, digits: int) -> str:
-        if pd.isna(row[key]):
-            return "-"
-        middle, low, high = (scale * row[f"{key}{end}"] for end in ("", "_low", "_high"))
-        return f"{middle:.{digits}f} ({low:.{digits}f} .. {high:.{digits}f})"
+        return text(row, key, f".{digits}f", scale)
 
     def number(value: Any, form: str) -> str:
         return "-" if value is None or pd.isna(value) else format(value, form)
@@ -99,6 +108,7 @@ def _display(row: Any) -> dict[str, Any]:
         **({f"over {row.reference}": interval("ratio", 1, 3)} if row.reference else {}),
         "speed-up": interval("speedup", 1, 2),
         "exposed ms": number(1e3 * row.exposed_communication_seconds, ".1f"),
+        "waiting ms": number(1e3 * row.waiting_seconds, ".1f"),
         "computation slowed": number(row.slowdown, ".2f"),
         "predicted/measured": number(row.get("predicted_over_measured"), ".2f"),
         "accuracy": number(row.accuracy, ".3f"),
@@ -110,9 +120,12 @@ def _display(row: Any) -> dict[str, Any]:
 def _caption(measured: pd.DataFrame) -> str:
     caption = (
         "Real training on this machine: all contenders of a model and number of ranks in turn in one launch. Ratios "
-        "are medians over pairs of neighbouring blocks, in brackets the 95 % interval of the median. Speed-up: over "
+        "are medians over pairs of neighbouring blocks, in brackets the 95 % interval of the median, which fewer than "
+        f"{repeats_needed()} blocks have not. Speed-up: over "
         "one rank alone with as many threads. Computation slowed: seconds in which a rank computes, against the same "
-        "without any communication; messages use the same cores. DDP does not tell when its messages travel. "
+        "without any communication; messages use the same cores. Exposed: seconds in which messages are under way and "
+        "nothing is computed; waiting: in which rank 0 is in a message that another rank has not come to yet. DDP does "
+        "not tell when its messages travel. "
         "Conformance: parameters after some float64 steps against the oracle's (- where the configuration takes none), "
         "and at the end of the run against the first contender's."
     )

@@ -19,7 +19,7 @@ COLUMNS = 3
 
 
 def emulated(paper: str, settings: Settings, results: Path) -> Drawn:
-    """A panel a launch, a row a contender: emulated and predicted iteration, computation alone, lower bound."""
+    """A panel a launch, a row a contender: emulated and predicted iteration, computation alone, bounds."""
     frame = read(file(results, paper, "emulated"))
     known = frame[frame.iteration_seconds.notna()]
     if known.empty:
@@ -49,7 +49,9 @@ def _launch(axes: Axes, part: pd.DataFrame) -> None:
     axes.barh(places, rest, height=0.55, left=alone, color="C1", label="the rest of the iteration")
     axes.errorbar(whole, places, xerr=np.array(error), fmt="none", ecolor="black", capsize=2, label="95 %")
     line: dict[str, Any] = {"linestyle": "", "color": "black", "markersize": 13, "markeredgewidth": 1.5}
-    axes.plot(1e3 * part.lower_bound_seconds, places, marker="|", **line, label="lower bound of any plan")
+    axes.plot(1e3 * part.hard_bound_seconds, places, marker="|", **line, label="hard bound, by the links")
+    line |= {"color": "#777777", "markersize": 7}
+    axes.plot(1e3 * part.model_bound_seconds, places, marker="x", **line, label="model bound, by all-reduces")
     mark: dict[str, Any] = {"linestyle": "", "color": "white", "markeredgecolor": "black", "markersize": 5}
     axes.plot(1e3 * part.predicted_seconds, places, marker="D", **mark, label="predicted from its parts")
     axes.set_yticks(places, part.scheme)

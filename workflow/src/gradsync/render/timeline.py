@@ -14,6 +14,7 @@ from matplotlib.patches import Patch
 from gradsync.check import check
 from gradsync.costs import Linear, MessageCost, alpha_beta
 from gradsync.errors import InputError
+from gradsync.kernels import KERNELS
 from gradsync.plan import Plan
 from gradsync.render import style
 from gradsync.simulate import simulate
@@ -25,6 +26,7 @@ COLOURS = {
     "backward": "#0072B2",
     "local": "#999999",
     "message": "#D55E00",
+    "waiting for other ranks": "#F2C9A9",
     "shared memory": "#CC79A7",
 }
 KIND = {
@@ -34,6 +36,7 @@ KIND = {
     "shared_read": "shared memory",
     "shared_add": "shared memory",
 }
+WAITING = "waiting for other ranks"  # the beginning of a message
 NARROWEST_LABEL = 0.012  # share of the axis
 
 
@@ -56,12 +59,12 @@ def load(text: str, where: str, workload: str | None, cost: MessageCost | None) 
 
 
 def unit_workload(plan: Plan) -> Workload:
-    """One second backward a gradient, half of it forward."""
+    """One second backward a gradient, half of it forward; kernels take no time."""
     layers = tuple(
         Layer(name=tensor.name, bytes=4 * (tensor.stop - tensor.start), backward_seconds=1.0, forward_seconds=0.5)
         for tensor in plan.tensors
     )
-    return Workload(name="units", forward_seconds=0.5 * len(layers), layers=layers)
+    return Workload(name="units", forward_seconds=0.5 * len(layers), layers=layers, kernels=dict.fromkeys(KERNELS, 0.0))
 
 
 def message_labels(plan: Plan) -> dict[str, str]:
@@ -86,7 +89,7 @@ def draw(trace: Trace, output: Path, *, ranks: Sequence[int] | None = None, turn
     figure, axes = plt.subplots(figsize=(8, 1.1 + 0.34 * rows))
     start, end = min(span.start for span in spans), max(span.end for span in spans)
     panel(axes, trace, (start, end), ranks=shown, turn=turn)
-    axes.set_title(f"{trace.name}, {trace.rung}")
+    axes.set_title(", ".join(part for part in (trace.name, trace.rung, trace.note) if part))
     legend(figure, trace)
     style.save(figure, output)
     plt.close(figure)
@@ -94,7 +97,8 @@ def draw(trace: Trace, output: Path, *, ranks: Sequence[int] | None = None, turn
 
 def legend(figure: Figure, trace: Trace) -> None:
     """Which colour is what, below all axes."""
-    used = {KIND.get(span.verb, "message") for span in trace.spans if span.end > span.start}
+    used = {KIND.get(span.verb, "message") for span in trace.spans if span.end > span.start + span.waited}
+    used |= {WAITING for span in trace.spans if span.waited > 0}
     patches = [Patch(color=colour, label=name) for name, colour in COLOURS.items() if name in used]
     figure.legend(handles=patches, loc="outside lower center", ncols=len(patches))
 
@@ -120,14 +124,16 @@ def panel(
         if right <= left:
             continue
         y = place[span.rank, span.lane]
-        kind = KIND.get(span.verb, "message")
-        axes.broken_barh(
-            [(left - window[0], right - left)],
-            (y - 0.36, 0.72),
-            facecolor=COLOURS[kind],
-            edgecolor="white",
-            linewidth=0.5,
-        )
+        begun = min(max(span.start + span.waited, left), right)
+        for colour, low, high in ((WAITING, left, begun), (KIND.get(span.verb, "message"), begun, right)):
+            if high > low:
+                axes.broken_barh(
+                    [(low - window[0], high - low)],
+                    (y - 0.36, 0.72),
+                    facecolor=COLOURS[colour],
+                    edgecolor="white",
+                    linewidth=0.5,
+                )
         label = (labels or {}).get(span.operation, _short(span.operation))
         if (right - left) / width > NARROWEST_LABEL * max(1, len(label)):
             axes.text(

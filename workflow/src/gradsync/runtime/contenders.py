@@ -17,11 +17,13 @@ import torch
 import torch.distributed as dist
 
 from gradsync.plan import COMPUTE, PASSING, Collective, Local, Plan
+from gradsync.runtime.alignment import offsets
 from gradsync.runtime.compute import Forward, ModelCompute, Sample, bind, bind_statistics, statistics
 from gradsync.runtime.enqueue import prepare
 from gradsync.runtime.execute import Pool
 from gradsync.runtime.group import Groups
 from gradsync.trace import Span, Trace
+from gradsync.waiting import stamps, waited, with_waits
 
 NO_COMMUNICATION, ONE_RANK = "no_communication", "one_rank"
 TRACE_TURNS = 3
@@ -36,6 +38,7 @@ class Record:
     """(seed, turn, block, loss, iteration seconds where timed)."""
     accuracy: list[tuple[int, int, float]] = field(default_factory=list)  # (seed, turn, test accuracy after it)
     exposed: list[float] = field(default_factory=list)  # communication seconds of a turn, not hidden
+    waiting: list[float] = field(default_factory=list)  # seconds of a turn in which rank 0 only waits for other ranks
     computation: list[float] = field(default_factory=list)  # computation seconds of a turn
     absorbed: list[float] = field(default_factory=list)  # host seconds of a turn that replayed waits hid, by block
 
@@ -50,6 +53,7 @@ class Record:
         if trace is not None:
             # of the very turns that are timed; of the first, which is not, nothing
             self.exposed += [trace.exposed_communication_seconds(0, window) for window in timed]
+            self.waiting += [trace.waiting_seconds(0, window) for window in timed]
             self.computation += [trace.computation_seconds(0, window) for window in timed]
 
     def csv(self, an_epoch: int) -> str:
@@ -206,13 +210,33 @@ class OneRank(Contender):
         """Nothing."""
 
 
-def gathered(trace: Trace, rank: int) -> Trace:
-    """The last turns of all ranks, on rank 0. Collective."""
-    mine = [span for span in trace.spans if span.turn >= trace.turns - TRACE_TURNS]
-    found: list[list[Span]] | None = [[] for _ in range(dist.get_world_size())] if rank == 0 else None
-    dist.gather_object(mine, found)
-    spans = tuple(span for part in found or [mine] for span in part)
-    return dataclasses.replace(trace, spans=spans)
+def gathered(plan: Plan, trace: Trace, rank: int, turns: int) -> Trace:
+    """The last `turns` of a block on rank 0, with what it waited for others, and the very last ones of all ranks.
+
+    All on rank 0's clock. Collective.
+    """
+    first = trace.turns - turns
+    clocks = offsets()
+    own = stamps(plan, rank, trace.spans, first, turns, clocks[rank].seconds)
+    last = [
+        span._replace(start=span.start + clocks[rank].seconds, end=span.end + clocks[rank].seconds)
+        for span in trace.spans
+        if span.turn >= trace.turns - TRACE_TURNS
+    ]
+    found: list[Any] | None = [None] * plan.ranks if rank == 0 else None
+    dist.gather_object((own, last), found)
+    if found is None:
+        return trace
+    seconds = waited(plan, [stamped for stamped, _ in found])
+    spans = [*trace.spans, *(span for _, part in found[1:] for span in part)]
+    return dataclasses.replace(trace, spans=with_waits(plan, spans, dict(enumerate(seconds)), first))
+
+
+def saved(trace: Trace) -> Trace:
+    """The last turns alone."""
+    return dataclasses.replace(
+        trace, spans=tuple(span for span in trace.spans if span.turn >= trace.turns - TRACE_TURNS)
+    )
 
 
 def silent(plan: Plan) -> Plan:

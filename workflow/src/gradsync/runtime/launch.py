@@ -207,17 +207,16 @@ def _by_itself(
     rank: int, status: int, running: Mapping[int, subprocess.Popen[bytes]], interfaces: Sequence[str]
 ) -> tuple[int, int]:
     """The rank that died by itself, and its status: one that lost a peer fails too, and may be the first to do so."""
-    deadline = time.monotonic() + (links.NOTICED_SECONDS if interfaces else SAY_SECONDS)
-    time.sleep(SAY_SECONDS)
-    ended = {each: child.returncode for each, child in running.items() if child.poll() is not None} | {rank: status}
+    now = time.monotonic()
+    said, noticed = now + SAY_SECONDS, now + (links.NOTICED_SECONDS if interfaces else SAY_SECONDS)
     while True:
-        for each, how in ended.items():
-            if how < 0 or links.lost(how, interfaces):
-                return each, how
-        if time.monotonic() > deadline:
-            return rank, status
+        ended = {each: child.returncode for each, child in running.items() if child.poll() is not None} | {rank: status}
+        known = next((each for each, how in ended.items() if how < 0 or links.lost(how, interfaces)), None)
+        now = time.monotonic()
+        if len(ended) > len(running) or now > noticed or (known is not None and now > said):
+            blamed = rank if known is None else known
+            return blamed, ended[blamed]
         time.sleep(0.02)
-        ended |= {each: child.returncode for each, child in running.items() if child.poll() is not None}
 
 
 def _await(child: subprocess.Popen[Any], seconds: float) -> None:

@@ -18,7 +18,7 @@ from gradsync.runtime.fabric import INTERFACE, fabric
 
 DOWN = 64  # exit status of a rank whose control network is cut; one more: its first rail; and so on
 SECONDS = 1.0  # between two looks; a link is down if it is twice in a row, as it may be for a moment once it is made
-NOTICED_SECONDS = 2.5 * SECONDS  # after which the rank has ended
+NOTICED_SECONDS = 10 * SECONDS  # after which the rank has ended, on a busy machine too
 SIOCGIFFLAGS, IFF_RUNNING = 0x8913, 0x40  # of linux/sockios.h and linux/if.h
 
 

@@ -32,20 +32,20 @@ from gradsync.runtime.checkpoint import Checkpoints
 from gradsync.runtime.compute import Forward
 from gradsync.runtime.conformance import Held, exactness
 from gradsync.runtime.contenders import (
-    NO_COMMUNICATION,
-    ONE_RANK,
     Contender,
     NoCommunication,
     OneRank,
     Planned,
     Record,
     gathered,
+    saved,
     silent,
 )
 from gradsync.runtime.ddp import StockDDP, best_bucket_mib
 from gradsync.runtime.execute import Pool
 from gradsync.runtime.group import Groups
 from gradsync.runtime.hosts import machines, misplaced, nodes
+from gradsync.runtime.repeats import repeats
 from gradsync.trace import Trace
 
 UNTOLD = ("checkpoint_seconds", "reference", "paper")  # options that change no number
@@ -271,10 +271,12 @@ class _Launch:
     def _block(self, contender: Contender, seed: int, first: int, turns: int) -> None:
         seen = len(contender.losses)
         ends = contender.run(turns)
+        trace = None
+        if isinstance(contender, Planned):
+            trace = self.traces[contender.name] = gathered(contender.plan, contender.trace(), self.rank, turns)
         if self.rank != 0:
             return
         record = self.progress.records.setdefault(contender.name, Record())
-        trace = contender.trace() if isinstance(contender, Planned) else None
         record.block(seed, first, contender.losses[seen:], ends, trace)
         if isinstance(contender.model, replay.Replayed):
             record.absorbed.append(contender.model.absorbed_seconds() / turns)
@@ -304,7 +306,6 @@ class _Launch:
                     for name, parameter in contender.parameters().items()
                 )
             if isinstance(contender, Planned):
-                self.traces[contender.name] = gathered(contender.trace(), self.rank)
                 self.details[contender.name] = {
                     "plan": contender.plan.digest,
                     **contender.plan.provenance,
@@ -342,7 +343,7 @@ class _Launch:
             folder = self.folder / name
             write_whole(folder / "metrics.csv", records[name].csv(self._turns_an_epoch()))
             if name in self.traces:
-                write_whole(folder / "trace.json", self.traces[name].to_json())
+                write_whole(folder / "trace.json", saved(self.traces[name]).to_json())
             for plan in self.plans:
                 if plan.name == name:
                     write_whole(folder / "plan.json", plan.to_json())
@@ -355,20 +356,11 @@ class _Launch:
     def _result(self, name: str, reference: str, memory: dict[str, float]) -> Result:
         records, options = self.progress.records, self.options
         record = records[name]
-        summary = _with_interval("iteration_seconds", np.array(record.blocks))
-        summary |= _with_interval(
-            f"ratio_to_{reference}", np.array(record.blocks) / np.array(records[reference].blocks)
-        )
-        if ONE_RANK in records and name not in (ONE_RANK, NO_COMMUNICATION):
-            alone = np.array(records[ONE_RANK].blocks)
-            summary |= _with_interval("speedup", self.ranks * alone / np.array(record.blocks))
-            summary["efficiency"] = summary["speedup"] / self.ranks
-            computing = np.array(records[NO_COMMUNICATION].blocks)
-            summary["computation_seconds"] = float(np.median(computing))
-            summary["over_no_communication_seconds"] = float(np.median(np.array(record.blocks) - computing))
-        if record.exposed and name != NO_COMMUNICATION:
-            summary["exposed_communication_seconds"] = float(np.median(record.exposed))
-            summary["busy_computation_seconds"] = float(np.median(record.computation))
+        samples = repeats(records, name, self.ranks)
+        ratio = np.array(record.blocks) / np.array(records[reference].blocks)
+        summary: dict[str, float] = {}
+        for key, values in {**samples, f"ratio_to_{reference}": ratio}.items():
+            summary |= _with_interval(key, values)
         if record.absorbed:
             summary["absorbed_host_seconds"] = float(np.median(record.absorbed))
         summary |= {"pairs": float(len(record.blocks)), "seeds": float(len(options.seeds))}
@@ -377,8 +369,8 @@ class _Launch:
             accuracy = np.array(list(last.values()))
             summary |= {
                 "accuracy": float(np.median(accuracy)),
-                "accuracy_low": float(accuracy.min()),
-                "accuracy_high": float(accuracy.max()),
+                "accuracy_least": float(accuracy.min()),  # the range over seeds is no interval
+                "accuracy_most": float(accuracy.max()),
             }
         summary["final_loss"] = record.rows[-1][3]
         summary |= memory
@@ -406,6 +398,7 @@ class _Launch:
                 **self.device.provenance(),
             },
             summary=summary,
+            samples=samples,
             conformance=self.progress.conformance[name],
             notes=[*self._computed(cores), *self.misplaced.get(name, [])],
         )
@@ -424,6 +417,7 @@ def _restored(progress: dict[str, Any]) -> _Progress:
     return _Progress(**{**progress, "records": records})
 
 
-def _with_interval(key: str, values: np.ndarray) -> dict[str, float]:
+def _with_interval(key: str, values: Any) -> dict[str, float]:
+    """The median; and the interval, where there are blocks enough for one."""
     low, middle, high = median_interval(values)
-    return {key: middle, f"{key}_low": low, f"{key}_high": high}
+    return {key: middle, **({} if low is None or high is None else {f"{key}_low": low, f"{key}_high": high})}

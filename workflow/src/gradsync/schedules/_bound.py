@@ -1,4 +1,8 @@
-"""A time before which no plan on so many lanes ends, by relaxations that the exact dynamic program solves."""
+"""A time before which no plan on so many lanes ends, by relaxations that the exact dynamic program solves.
+
+It is of the cost that plans are made with, for the search to know when to stop; what a row of a table is held against
+is in `bounds.py`.
+"""
 
 from __future__ import annotations
 

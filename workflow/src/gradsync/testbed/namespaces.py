@@ -35,7 +35,8 @@ from gradsync.testbed.wiring import MOST_LANES, Cable
 
 PREFIX = "gradsync"
 NAME = re.compile(rf"{PREFIX}-(\d+)-(\d+)-(\d+)-(switches|h\d+)")  # process, its start, testbed, part
-BURST, QUEUE = "128kb", "32mb"
+BURST_BYTES = 128 * 1024  # that a link lets through at once
+BURST, QUEUE = f"{BURST_BYTES // 1024}kb", "32mb"
 # Bytes of the largest packet (GSO), and those that a connection sends before the next has its turn. With fewer a turn
 # is a packet, whatever its size, and a lane with smaller ones gets less of the link. With the kernel's own 65536 a ring
 # step of a small message waits for as much of the other lane's: steps of 100 kB took 1.49 times as long as alone, 1.28
@@ -43,7 +44,8 @@ BURST, QUEUE = "128kb", "32mb"
 PACKET = QUANTUM = 16384
 # TCP with no flag but ACK, in less than 64 bytes: what has data there has PSH too.
 ACKNOWLEDGES = "match ip protocol 6 0xff match u8 0x10 0xff at 33 match u16 0x0000 0xffc0 at 2"
-GUARANTEED = "100kbit"  # of each connection; the rest is lent in turn
+GUARANTEED_BITS = 100_000  # a second, of each connection; the rest is lent in turn
+GUARANTEED = f"{GUARANTEED_BITS // 1000}kbit"
 LEAST_BITS, MOST_BITS = 1e5, 1e11  # a second
 LEAST_LATENCY, MOST_LATENCY = 1e-6, 1.0  # seconds
 DELAYED = 500_000  # packets that a queue with a delay holds: of the smallest, as many bytes as one without

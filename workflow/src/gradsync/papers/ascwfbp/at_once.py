@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from gradsync.costs.measured_contention import Contention
 from gradsync.papers.ascwfbp.runs_here import PAPER
 from gradsync.papers.ascwfbp.testbed import Bench, bench
 from gradsync.papers.emulated import runs
+from gradsync.papers.repeats import REPEATS, jackknifed
 from gradsync.settings import Settings
 
 HERE = "this machine"
@@ -28,10 +29,18 @@ class Measured(NamedTuple):
     sizes: np.ndarray
     one: np.ndarray
     two: np.ndarray
+    sweeps: np.ndarray  # (sweeps, lanes, sizes), of which `one` and `two` are means
     fit: Fit
     dilation: float
     link: float  # all-reduced bytes per second; NaN where there is no link
     note: str
+
+    def jackknifed(self, numbers: Callable[[Measured], dict[str, float]]) -> dict[str, Any]:
+        """Cells of what follows from the mean times: it is found again without each sweep in turn."""
+        count = len(self.sweeps)
+        means = [np.delete(self.sweeps, i, axis=0).mean(axis=0) for i in range(count if count > 1 else 0)]
+        without = [numbers(self._replace(one=mean[0], two=mean[1])) for mean in means]
+        return {REPEATS: count} | jackknifed(numbers(self), without)
 
     def within(self, testbed: Bench) -> np.ndarray:
         """Sizes in the range of Fig. 4(a)."""
@@ -84,7 +93,8 @@ def measured(settings: Settings, results: Path) -> Iterator[Measured]:
 
 
 def _timed(found: Contention, rung: str, source: str, dilation: float, link: float, note: str) -> Measured:
-    fit, mean = found.fit(source), found.times().mean(axis=0) / dilation  # (lanes, sizes)
+    fit, sweeps = found.fit(source), found.times() / dilation
+    mean = sweeps.mean(axis=0)  # (lanes, sizes)
     notes = "; ".join(filter(None, (note, *fit.notes)))
     sizes = np.array(found.sizes, float)
-    return Measured(rung, source, found.ranks, sizes, mean[0], mean[1], fit, dilation, link, notes)
+    return Measured(rung, source, found.ranks, sizes, mean[0], mean[1], sweeps, fit, dilation, link, notes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,18 @@ import pandas as pd
 
 from gradsync.papers.ascwfbp import iterations
 from gradsync.papers.ascwfbp.testbed import CENTRE, FORWARD, MODELS, SCHEMES, Bench, Point, bench, counted, workload
+from gradsync.papers.repeats import LAUNCH, REPEATS, cells, columns, paired, samples, text
 from gradsync.papers.table import Table, file, read
+from gradsync.results import TIMED
 from gradsync.settings import Settings
 
 ASC = "ascwfbp"
+REDUCTIONS = {"reduction_over_wfbp": "wfbp", "reduction_over_mgwfbp": "mgwfbp"}  # of exposed communication
+TABLE5 = [
+    *("rung", "model", "assumption", "nodes", LAUNCH, REPEATS),
+    *columns("speedup", "share"),
+    *("largest_speedup", "note"),
+]
 
 
 def table5(settings: Settings, results: Path) -> Table:
@@ -25,25 +34,26 @@ def table5(settings: Settings, results: Path) -> Table:
         row = {"rung": "published", "model": model, "assumption": "", "nodes": testbed.nodes}
         row |= {"speedup": published, "largest_speedup": largest}
         rows.append({**row, "share": published / largest, "note": ""})
+        for point in (Point(forward=forward) for forward in FORWARD):
+            largest = testbed.largest_speedup(model, point, _parameters(model, results))
+            row = {"rung": "derived", "model": model, "assumption": str(point), "nodes": testbed.nodes}
+            rows.append({**row, "largest_speedup": largest, "note": ""})
     found = read(file(results, "ascwfbp", "table4"), iterations.COLUMNS)
     for _, at in found[(found.scheme == ASC) & (found.rung != "published")].iterrows():
-        row = {"rung": at.rung, "model": at.model, "assumption": at.assumption, "nodes": at.nodes, "note": at.note}
+        row = {key: at[key] for key in ("rung", "model", "assumption", "nodes", LAUNCH, REPEATS, "note")}
         if at.model in MODELS and pd.notna(at.iteration_seconds):
             row |= _speedups(at, testbed, results)
         if at.model in MODELS:
             rows.append(row)
     frame = pd.DataFrame(rows)
-    keys = ["rung", "assumption"]
-    as_there = frame.share.notna() & (frame.nodes == testbed.nodes)
-    mean = frame[as_there].groupby(keys, sort=False).share.agg(["mean", "count"]).reset_index()
-    mean = (
-        mean[mean["count"] == len(MODELS)].rename(columns={"mean": "share"}).assign(model="mean", nodes=testbed.nodes)
-    )
-    frame = pd.concat([frame, mean.drop(columns="count")], ignore_index=True).fillna({"note": ""})
+    frame = frame.reindex(columns=TABLE5).astype({LAUNCH: object})
+    frame = pd.concat([frame, pd.DataFrame(_means(frame, testbed), columns=TABLE5)], ignore_index=True)
+    frame = frame.fillna({"note": "", LAUNCH: ""})
     caption = (
         "Table V: the largest speed-up over one GPU that the link allows, S_max (Eq. 41 to 43, t_c_min from the "
-        "parameters counted here), that of ASC-WFBP, S, and S/S_max. Published: as printed; 95.4 % of ResNet-152 is of "
-        "rounded values, 95.0 % of unrounded ones (ASC-E34). t_f + t_b of the other models is itself derived from S. "
+        "parameters counted here: derived), that of ASC-WFBP, S, and S/S_max. Published: as printed; 95.4 % of "
+        "ResNet-152 is of rounded values, 95.0 % of unrounded ones (ASC-E34). t_f + t_b of the other models is itself "
+        "derived from S. In brackets 95 % of what was timed, pair by pair where it ran in turn in one launch. "
         "Simulated: as Table IV, at the middle of the band; above 100 % the pairwise model sends faster than the link "
         "does (ASC-E32). Emulated: S_max of its own hosts and their links, of which a ring carries (P - 1) / P of what "
         "Eq. 41 has; a host stands for four GPUs. Measured: S alone, since the rate of the links is not known."
@@ -55,15 +65,36 @@ def _speedups(at: pd.Series, testbed: Bench, results: Path) -> dict[str, Any]:
     """S and S_max over one GPU: those of the testbed, or of the hosts and links that something ran on."""
     if at.rung == "simulated":
         gpus = testbed.workers
-        own = counted(at.model, results).bytes / 4  # parameters of the definition, not of Table III
-        largest = testbed.largest_speedup(at.model, _point(at.assumption), own)
+        largest = testbed.largest_speedup(at.model, _point(at.assumption), _parameters(at.model, results))
     elif at.rung == "emulated":
         a_host = testbed.workers / testbed.nodes  # which stands for all GPUs of a node
         gpus, largest = a_host * at.workers, a_host * at.largest_speedup
     else:
         gpus, largest = at.workers, np.nan  # nobody tells the rate of their links
     speedup = gpus * at.computation_seconds / at.iteration_seconds
-    return {"speedup": speedup, "largest_speedup": largest, "share": speedup / largest}
+    found: dict[str, Any] = {"speedup": speedup, "largest_speedup": largest, "share": speedup / largest}
+    seconds, alone = samples(at, "iteration_seconds"), samples(at, "computation_seconds")
+    if at.rung == "emulated":
+        alone = np.full(len(seconds), at.computation_seconds)  # is replayed
+    if len(alone) == len(seconds):
+        found |= cells("speedup", gpus * alone / seconds) | cells("share", gpus * alone / seconds / largest)
+    return found
+
+
+def _means(frame: pd.DataFrame, testbed: Bench) -> Iterator[dict[str, Any]]:
+    """The mean share of the models where all of them have one, as likely in its interval as each of them in its own."""
+    as_there = frame[frame.share.notna() & (frame.nodes == testbed.nodes)]
+    for (rung, assumption), at in as_there.groupby(["rung", "assumption"], sort=False):
+        if len(at) == len(MODELS):
+            row = {"rung": rung, "model": "mean", "assumption": assumption, "nodes": testbed.nodes, "note": ""}
+            # an end of any that is not known leaves that of the mean unknown
+            mean = at[["share", "share_low", "share_high"]].astype(float).mean(skipna=False)
+            yield row | {REPEATS: at[REPEATS].min(skipna=False), **mean}
+
+
+def _parameters(model: str, results: Path) -> float:
+    """Of the definition, not of Table III."""
+    return counted(model, results).bytes / 4
 
 
 def _point(assumption: str) -> Point:
@@ -83,7 +114,7 @@ def _table5_display(frame: pd.DataFrame) -> pd.DataFrame:
             continue
         row = {"": label}
         for _, cell in at.iterrows():
-            ratio = f"{100 * cell.share:.1f} %"
+            ratio = text(cell, "share", ".1%") if rung in TIMED else f"{cell.share:.1%}"
             hosts = f", {cell.nodes:.0f} hosts" if rung == "emulated" else ""
             row[MODELS.get(cell.model, cell.model)] = (
                 ratio if pd.isna(cell.speedup) else f"{cell.speedup:.1f} / {cell.largest_speedup:.1f}: {ratio}{hosts}"
@@ -98,17 +129,35 @@ def fig6(settings: Settings, results: Path) -> Table:
     frame = found[found.rung.ne("simulated") | found.scheme.isin(SCHEMES)].copy()
     keys = ["rung", "launch", "model", "assumption"]
     exposed = frame.drop_duplicates([*keys, "scheme"]).set_index([*keys, "scheme"]).exposed_communication_seconds
-    for name, over in (("reduction_over_wfbp", "wfbp"), ("reduction_over_mgwfbp", "mgwfbp")):
+    for name, over in REDUCTIONS.items():
         other = exposed.reindex(pd.MultiIndex.from_frame(frame[keys].assign(scheme=over))).to_numpy()
         frame[name] = 1 - frame.exposed_communication_seconds / np.where(other > 0, other, np.nan)
+        frame[columns(name)] = _pairs(frame, keys, name, over)
     caption = (
-        "Fig. 6: computation + exposed communication of an iteration in ms, and in brackets by how much less MG-WFBP "
-        "exposes than WFBP and ASC-WFBP than MG-WFBP. Published: Table IV less t_f + t_b (ResNet-152) and what Table V "
-        "gives for it (the others); the bars are only drawn. The prose has more than 65 % for MG-WFBP on the three "
-        "CNNs, which would need more computation than a whole iteration of ASC-WFBP takes (ASC-E30), and 22 to 74 % "
-        "for ASC-WFBP (ASC-E31). Simulated: as Table IV."
+        "Fig. 6: computation + exposed communication of an iteration in ms, and by how much less MG-WFBP exposes than "
+        "WFBP and ASC-WFBP than MG-WFBP; of what was timed, in brackets 95 %, pair by pair. Published: Table IV less "
+        "t_f + t_b (ResNet-152) and what Table V gives for it (the others); the bars are only drawn. The prose has "
+        "more than 65 % for MG-WFBP on the three CNNs, which would need more computation than a whole iteration of "
+        "ASC-WFBP takes (ASC-E30), and 22 to 74 % for ASC-WFBP (ASC-E31). Simulated: as Table IV."
     )
     return Table(frame, _fig6_display(frame), caption)
+
+
+def _pairs(frame: pd.DataFrame, keys: list[str], name: str, over: str) -> pd.DataFrame:
+    """The column of a reduction with its interval and repeats, which it has where both ran in turn in one launch."""
+    others = {tuple(row[keys]): row for _, row in frame[frame.scheme == over].iloc[::-1].iterrows()}  # the first counts
+    rows = []
+    for _, row in frame.iterrows():
+        found, other = {name: row[name]}, others.get(tuple(row[keys]))
+        if row.rung in TIMED and other is not None:
+            found |= cells(name, paired(_reduction, row, other, "exposed_communication_seconds"))
+        rows.append(found)
+    return pd.DataFrame(rows, columns=columns(name), index=frame.index)
+
+
+def _reduction(mine: np.ndarray, theirs: np.ndarray) -> np.ndarray:
+    """By which share less is exposed; of pairs of which one exposes nothing there is none."""
+    return 1 - mine / theirs if (theirs > 0).all() else np.array([])
 
 
 def _fig6_display(frame: pd.DataFrame) -> pd.DataFrame:
@@ -120,9 +169,15 @@ def _fig6_display(frame: pd.DataFrame) -> pd.DataFrame:
         row = {"model": MODELS.get(str(model), str(model)), "rung": str(rung)}
         row["assumed"] = shown.get(str(assumption), "")
         for _, cell in at[at.scheme.isin(SCHEMES)].iterrows():
-            less = {"mgwfbp": cell.reduction_over_wfbp, ASC: cell.reduction_over_mgwfbp}.get(cell.scheme)
-            times = f"{1e3 * cell.computation_seconds:.0f} + {1e3 * cell.exposed_communication_seconds:.0f}"
-            row[cell.scheme] = times if less is None or pd.isna(less) else f"{times} ({100 * less:.0f} %)"
+            reduction = {"mgwfbp": "reduction_over_wfbp", ASC: "reduction_over_mgwfbp"}.get(cell.scheme)
+            exposed, times = "exposed_communication_seconds", f"{1e3 * cell.computation_seconds:.0f} + "
+            timed = cell.rung in TIMED
+            times += text(cell, exposed, ".0f", 1e3) if timed else f"{1e3 * cell[exposed]:.0f}"
+            if reduction is None or pd.isna(cell[reduction]):
+                row[cell.scheme] = times
+            else:
+                less = text(cell, reduction, ".0%") if timed else f"{cell[reduction]:.0%}"
+                row[cell.scheme] = f"{times}, {less} less"
         rows.append(row)
     return pd.DataFrame(rows).fillna("-")
 
@@ -138,7 +193,7 @@ def constants(settings: Settings, results: Path) -> Table:
             wfbp = testbed.published("wfbp", model)
             wire = testbed.b * float(sizes.sum())
             row: dict[str, Any] = {
-                "rung": "simulated",
+                "rung": "derived",
                 "model": model,
                 "nodes": testbed.nodes,
                 "assumption": str(point),

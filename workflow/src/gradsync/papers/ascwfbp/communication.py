@@ -1,6 +1,6 @@
 """Fig. 4 and 5: one all-reduce, two at once, and what the paper's model and a shared link make of them.
 
-Published are the paper's a, b and gamma alone, its points are only drawn; simulated is what Eq. 7 and 9 say with them.
+Published are the paper's a, b and gamma alone, its points are only drawn; derived is what Eq. 7 and 9 say with them.
 Measured are ranks of this machine over its loopback, emulated are hosts on limited links.
 
 Differs from the paper: beside its constant gamma stands the capacity X of the link, by which
@@ -9,6 +9,7 @@ T_2 = a + h + max(1, 2/X) b m (`costs/contention_fit.py`), and gamma is derived 
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,25 +17,33 @@ import numpy as np
 import pandas as pd
 
 from gradsync.costs import pairwise
+from gradsync.intervals import repeats_needed, shown
 from gradsync.papers.ascwfbp.at_once import Measured, measured
 from gradsync.papers.ascwfbp.testbed import Bench, bench
+from gradsync.papers.repeats import REPEATS, columns, interval
 from gradsync.papers.table import Table
+from gradsync.results import TIMED
 from gradsync.settings import Settings
 
 THERE = "the paper's constants"
 DRAWN = 49  # sizes of the paper's lines
 FIG4A = [
-    *("rung", "source", "nodes", "a_seconds", "b_seconds_per_byte", "r_squared", "line_error", "points"),
-    *("smallest_bytes", "largest_bytes", "note"),
+    *("rung", "source", "nodes", REPEATS),
+    *columns("a_seconds", "b_seconds_per_byte", "r_squared", "line_error", samples=False),
+    *("points", "smallest_bytes", "largest_bytes", "note"),
 ]
 FIG4B = [
-    *("rung", "source", "nodes", "gamma", "gamma_low", "gamma_high", "capacity", "capacity_low", "capacity_high"),
-    *("least_gain", "largest_gain", "share_at_full", "largest_share", "exceeds_link_from_bytes", "note"),
+    *("rung", "source", "nodes", REPEATS, *columns("gamma", "capacity", samples=False)),
+    *columns("least_gain", "largest_gain", "share_at_full", "largest_share", samples=False),
+    *("instances", "exceeds_link_from_bytes", "note"),
 ]
-FIG5 = [*("rung", "source", "nodes", "gamma", "mean_error", "worst_error", "mean_error_of_capacity", "note")]
+FIG5 = [
+    *("rung", "source", "nodes", REPEATS, *columns("gamma", "mean_error", "worst_error", samples=False)),
+    *("mean_error_of_capacity", "note"),
+]
 POINTS = [
-    *("rung", "source", "nodes", "bytes", "one_seconds", "two_seconds", "throughput_one", "throughput_two"),
-    *("line_seconds", "predicted_seconds", "capacity_seconds", "gamma", "gamma_low", "gamma_high"),
+    *("rung", "source", "nodes", "bytes", REPEATS, *columns("one_seconds", "two_seconds", "gamma", samples=False)),
+    *("throughput_one", "throughput_two", "line_seconds", "predicted_seconds", "capacity_seconds"),
     *("link_bytes_per_second", "note"),
 ]
 
@@ -52,10 +61,8 @@ def fig4a(settings: Settings, results: Path) -> Table:
     ]
     for one in measured(settings, results):
         at = one.within(testbed)
-        a, b, r_squared = one.line(testbed)
-        row = {"rung": one.rung, "source": one.source, "nodes": one.nodes, "a_seconds": a, "b_seconds_per_byte": b}
-        error = float(np.mean(np.abs((a + b * one.sizes[at]) / one.one[at] - 1)))
-        row |= {"r_squared": r_squared, "line_error": error, "points": int(at.sum()), "note": one.note}
+        row = {"rung": one.rung, "source": one.source, "nodes": one.nodes}
+        row |= one.jackknifed(lambda some: _line(some, testbed)) | {"points": int(at.sum()), "note": one.note}
         rows.append(row | {"smallest_bytes": one.sizes[at].min(), "largest_bytes": one.sizes[at].max()})
     frame = pd.DataFrame(rows, columns=FIG4A)
     display = pd.DataFrame(
@@ -63,18 +70,19 @@ def fig4a(settings: Settings, results: Path) -> Table:
             "rung": frame.rung,
             "source": frame.source,
             "nodes": [_number(n, ".0f") for n in frame.nodes],
-            "a [us]": [_number(1e6 * a, ".1f") for a in frame.a_seconds],
-            "b [ns/B]": [_number(1e9 * b, ".3f") for b in frame.b_seconds_per_byte],
-            "R^2": [_number(r, ".4f") for r in frame.r_squared],
-            "error of the line": [_number(e, ".1%") for e in frame.line_error],
+            "a [us]": _interval(frame, "a_seconds", ".1f", 1e6),
+            "b [ns/B]": _interval(frame, "b_seconds_per_byte", ".3f", 1e9),
+            "R^2": _interval(frame, "r_squared", ".4f"),
+            "error of the line": _interval(frame, "line_error", ".1%"),
             "sizes": [_number(n, ".0f") for n in frame.points],
             "note": frame.note.fillna(""),
         }
     )
     caption = (
         f"Fig. 4(a): the line a + b m through the times of one all-reduce of {smallest / 1024:g} KiB to "
-        f"{largest / 2**20:g} MiB by ordinary least squares; the error is the mean relative residual. Measured: ranks "
-        "of this machine over its loopback, not a network. Emulated: hosts on limited links."
+        f"{largest / 2**20:g} MiB by ordinary least squares; the error is the mean relative residual. In brackets 95 % "
+        f"by the jackknife over sweeps, which fewer than {repeats_needed()} have not. Measured: ranks of this machine "
+        "over its loopback, not a network. Emulated: hosts on limited links."
     )
     return Table(frame, display, caption)
 
@@ -85,19 +93,21 @@ def fig4b(settings: Settings, results: Path) -> Table:
     exceeds = pairwise.exceeds_link_from(testbed.a, testbed.b, testbed.gamma, testbed.largest_throughput())
     rows: list[dict[str, Any]] = [
         {
-            **{"rung": "simulated", "source": THERE, "nodes": testbed.nodes, "gamma": testbed.gamma},
+            **{"rung": "derived", "source": THERE, "nodes": testbed.nodes, "gamma": testbed.gamma},
             **{"capacity": 2 / testbed.gamma, "exceeds_link_from_bytes": exceeds},
             **_gains(*_model(testbed), testbed, testbed.largest_throughput()),
+            "instances": len(_model(testbed)[0]),
             "note": "Eq. 7 and 9",
         }
     ]
     for one in measured(settings, results):
-        largest = max((each for each in one.fit.gammas if each.lanes == 2 and each.gamma), key=lambda each: each.bytes)
+        of_two = [each for each in one.fit.gammas if each.lanes == 2 and each.gamma]
+        largest = max(of_two, key=lambda each: each.bytes).gamma if of_two else None
         row = {"rung": one.rung, "source": one.source, "nodes": one.nodes, "note": one.note}
-        for name, estimate in (("gamma", largest.gamma), ("capacity", one.fit.capacity)):
-            if estimate is not None:
-                row |= {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
-        rows.append(row | _gains(one.sizes, one.one, one.two, testbed, one.link))
+        for name, estimate in (("gamma", largest), ("capacity", one.fit.capacity)):
+            row |= {} if estimate is None else interval(name, *estimate)
+        row["instances"] = int(one.within(testbed).sum())
+        rows.append(row | one.jackknifed(lambda some: _gains(some.sizes, some.one, some.two, testbed, some.link)))
     frame = pd.DataFrame(rows, columns=FIG4B)
     display = pd.DataFrame(
         {
@@ -106,11 +116,10 @@ def fig4b(settings: Settings, results: Path) -> Table:
             "nodes": [_number(n, ".0f") for n in frame.nodes],
             "gamma": _interval(frame, "gamma"),
             "capacity": _interval(frame, "capacity"),
-            "T2 / T1": [
-                f"{low:.2f} .. {high:.2f}" for low, high in zip(frame.least_gain, frame.largest_gain, strict=True)
-            ],
-            "two above 2 MB, of the link": [_number(share, ".0%") for share in frame.share_at_full],
-            "most of the link": [_number(share, ".0%") for share in frame.largest_share],
+            "T2 / T1, least": _interval(frame, "least_gain"),
+            "most": _interval(frame, "largest_gain"),
+            "two above 2 MB, of the link": _interval(frame, "share_at_full", ".0%"),
+            "most of the link": _interval(frame, "largest_share", ".0%"),
             "beyond the link from [MB]": [_number(size / 1e6, ".2f") for size in frame.exceeds_link_from_bytes],
             "note": frame.note.fillna(""),
         }
@@ -118,9 +127,10 @@ def fig4b(settings: Settings, results: Path) -> Table:
     caption = (
         "Fig. 4(b): throughput of two simultaneous all-reduces, T2, over that of one, T1, smallest and largest from 8 "
         "KiB to 4 MiB, and of the link what two get (9.43 Gbit/s, 2 bytes on it for each that is all-reduced). With "
-        f"the paper's constants T2 exceeds the link from {exceeds / 1e6:.2f} MB on (ASC-E32). gamma: measured at the "
-        "largest size, in brackets 95 %; capacity: messages that the link carries at full speed at a time. Measured: "
-        "ranks of this machine over its loopback, where cores are what messages share."
+        f"the paper's constants T2 exceeds the link from {exceeds / 1e6:.2f} MB on (ASC-E32). In brackets 95 % by the "
+        f"jackknife over sweeps, which fewer than {repeats_needed()} have not. gamma: measured at the largest size; "
+        "capacity: messages that the link carries at full speed at a time. Measured: ranks of this machine over its "
+        "loopback, where cores are what messages share."
     )
     return Table(frame, display, caption)
 
@@ -133,20 +143,22 @@ def fig5(settings: Settings, results: Path) -> Table:
     ]
     for one in measured(settings, results):
         at = one.within(testbed)
-        errors = np.abs(_predicted(one, testbed)[at] / one.two[at] - 1)
         own = np.abs(one.by_capacity()[at] / one.two[at] - 1)
-        row = {"rung": one.rung, "source": one.source, "nodes": one.nodes, "gamma": one.constant_gamma(testbed)}
-        row |= {"mean_error": float(errors.mean()), "worst_error": float(errors.max())}
+        row = {"rung": one.rung, "source": one.source, "nodes": one.nodes}
+        row |= one.jackknifed(lambda some: _errors(some, testbed))
         rows.append(row | {"mean_error_of_capacity": float(own.mean()), "note": one.note})
     frame = pd.DataFrame(rows, columns=FIG5)
-    display = frame.assign(
-        gamma=[_number(value, ".2f") for value in frame.gamma],
-        **{column: [_number(value, ".1%") for value in frame[column]] for column in FIG5 if "error" in column},
-    ).rename(columns=lambda name: name.replace("_", " "))
+    display = frame[["rung", "source", "nodes"]].assign(
+        gamma=_interval(frame, "gamma"),
+        **{column: _interval(frame, column, ".1%") for column in ("mean_error", "worst_error")},
+        mean_error_of_capacity=[_number(value, ".1%") for value in frame.mean_error_of_capacity],
+        note=frame.note.fillna(""),
+    )
+    display = display.rename(columns=lambda name: name.replace("_", " "))
     caption = (
         "Fig. 5: two simultaneous all-reduces, predicted by a + gamma b m (a and b of the line of Fig. 4(a), one gamma "
         "for all sizes, of least relative squares) and by the capacity of the link, against measured; mean and worst "
-        "relative error from 8 KiB to 4 MiB."
+        "relative error from 8 KiB to 4 MiB, in brackets 95 % by the jackknife over sweeps."
     )
     return Table(frame, display, caption)
 
@@ -155,7 +167,7 @@ def contention_points(settings: Settings, results: Path) -> Table:
     """Fig. 4 and 5 in full: a row a size and source."""
     testbed = bench(settings)
     sizes, one_seconds, two_seconds = _model(testbed)
-    drawn = {"rung": "simulated", "source": THERE, "nodes": testbed.nodes, "bytes": sizes, "note": ""}
+    drawn = {"rung": "derived", "source": THERE, "nodes": testbed.nodes, "bytes": sizes, "note": ""}
     drawn |= {"one_seconds": one_seconds, "two_seconds": two_seconds, "line_seconds": one_seconds}
     drawn |= {"predicted_seconds": two_seconds, "gamma": testbed.gamma}
     shared = np.maximum(two_seconds, 2 * sizes / testbed.largest_throughput())  # no faster than the link
@@ -164,7 +176,9 @@ def contention_points(settings: Settings, results: Path) -> Table:
         a, b, _ = one.line(testbed)
         gammas = {each.bytes: each.gamma for each in one.fit.gammas if each.lanes == 2}
         found = {"rung": one.rung, "source": one.source, "nodes": one.nodes, "bytes": one.sizes, "note": one.note}
-        found |= {"one_seconds": one.one, "two_seconds": one.two, "line_seconds": a + b * one.sizes}
+        found |= {"line_seconds": a + b * one.sizes, REPEATS: len(one.sweeps)}
+        times = [one.jackknifed(partial(_at, number=number)) for number in range(len(one.sizes))]
+        found |= {column: [each[column] for each in times] for column in columns(*AT, samples=False)}
         found |= {"predicted_seconds": _predicted(one, testbed), "capacity_seconds": one.by_capacity()}
         for name, end in (("gamma", "value"), ("gamma_low", "low"), ("gamma_high", "high")):
             found[name] = [getattr(gammas[int(size)], end, np.nan) for size in one.sizes]
@@ -173,7 +187,7 @@ def contention_points(settings: Settings, results: Path) -> Table:
     frame["throughput_one"] = frame.bytes / frame.one_seconds
     frame["throughput_two"] = 2 * frame.bytes / frame.two_seconds
     frame = frame.reindex(columns=POINTS)
-    known = frame[frame.rung != "simulated"]
+    known = frame[frame.rung.isin(TIMED)]
     display = pd.DataFrame(
         {
             "rung": known.rung,
@@ -194,6 +208,33 @@ def contention_points(settings: Settings, results: Path) -> Table:
         "b m and the capacity of the link make of it. The paper's own lines are in the CSV file."
     )
     return Table(frame, display, caption)
+
+
+AT = ("one_seconds", "two_seconds")
+
+
+def _at(one: Measured, number: int) -> dict[str, float]:
+    """The mean times of one size."""
+    return dict(zip(AT, (float(one.one[number]), float(one.two[number])), strict=True))
+
+
+def _line(one: Measured, testbed: Bench) -> dict[str, float]:
+    """The line of Fig. 4(a), and how well it fits."""
+    at = one.within(testbed)
+    a, b, r_squared = one.line(testbed)
+    error = float(np.mean(np.abs((a + b * one.sizes[at]) / one.one[at] - 1)))
+    return {"a_seconds": a, "b_seconds_per_byte": b, "r_squared": r_squared, "line_error": error}
+
+
+def _errors(one: Measured, testbed: Bench) -> dict[str, float]:
+    """The gamma of Fig. 5, and how far off a + gamma b m is with it."""
+    at = one.within(testbed)
+    errors = np.abs(_predicted(one, testbed)[at] / one.two[at] - 1)
+    return {
+        "gamma": one.constant_gamma(testbed),
+        "mean_error": float(errors.mean()),
+        "worst_error": float(errors.max()),
+    }
 
 
 def _model(testbed: Bench) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -222,13 +263,13 @@ def _predicted(one: Measured, testbed: Bench) -> np.ndarray:
     return a + one.constant_gamma(testbed) * b * one.sizes
 
 
-def _interval(frame: pd.DataFrame, column: str) -> list[str]:
+def _interval(frame: pd.DataFrame, column: str, form: str = ".2f", scale: float = 1.0) -> list[str]:
     values = zip(frame[column], frame[f"{column}_low"], frame[f"{column}_high"], strict=True)
     return [
-        _number(middle, ".2f") + (f" ({low:.2f} .. {high:.2f})" if pd.notna(low) else "")
-        for middle, low, high in values
+        shown(each, form, scale) if rung in TIMED else _number(scale * each[0], form)
+        for rung, each in zip(frame.rung, values, strict=True)
     ]
 
 
-def _number(value: float, shown: str) -> str:
-    return "-" if pd.isna(value) else format(value, shown)
+def _number(value: float, form: str) -> str:
+    return "-" if pd.isna(value) else format(value, form)

@@ -17,6 +17,7 @@ from gradsync import schedules, updates
 from gradsync.costs import Linear, alpha_beta, pairwise
 from gradsync.costs.contention import Contended
 from gradsync.papers.ascwfbp import own_model
+from gradsync.papers.simulated import bounds_of
 from gradsync.papers.table import Table
 from gradsync.plan import Plan
 from gradsync.schedules import Message
@@ -94,7 +95,7 @@ def timelines(settings: Settings, results: Path) -> Table:
     rows = []
     for figure, name in (*TIMELINES, ("counterexample", ASC)):
         case, messages = _chosen(figure, name)
-        workload, _, trace = example(figure, name)
+        workload, plan, trace = example(figure, name)
         own = own_model.timed(workload, messages, case.line, GAMMA)
         rows.append(
             {
@@ -109,6 +110,7 @@ def timelines(settings: Settings, results: Path) -> Table:
                 "own_seconds": own.iteration_seconds,
                 "formula_seconds": formula(figure, name),
                 "penalty_seconds": _penalty(figure, case, messages),
+                **bounds_of(plan, workload, alpha_beta.around(Contended(case.line, 2 / GAMMA), 2), trace),
             }
         )
     frame = pd.DataFrame(rows)

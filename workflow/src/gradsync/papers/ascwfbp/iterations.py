@@ -14,14 +14,18 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from gradsync import schedules, schemes
+from gradsync.bounds import hard_bound_seconds, refuse_below
 from gradsync.collectives import NATIVE
 from gradsync.costs import Linear, alpha_beta
 from gradsync.errors import InputError
 from gradsync.papers.ascwfbp import own_model, runs_here
 from gradsync.papers.ascwfbp.testbed import CENTRE, MODELS, POINTS, SCHEMES, Bench, Point, bench, workload
+from gradsync.papers.repeats import HIGH, LAUNCH, LOW, REPEATS, SAMPLES, text
+from gradsync.papers.simulated import BOUNDS
+from gradsync.papers.simulated import timed as timed_plan
 from gradsync.papers.table import Table
 from gradsync.settings import Settings
-from gradsync.simulate import lower_bound_seconds, simulate
+from gradsync.updates import ssgd
 from gradsync.workload import Workload
 
 PAIRWISE, GAMMA, FULL = "pairwise", "gamma", "full"
@@ -31,10 +35,11 @@ LEFT_OUT = ("naive", "fixed_buckets")  # schedules that neither this paper nor w
 PRINTED = "ascwfbp_as_printed"
 PAIRS = (*SCHEMES, "single", "optimal", PRINTED)  # what the pairwise model is asked of; others plan by a shared link
 COLUMNS = [
-    *("rung", "launch", "model", "nodes", "workers", "scheme", "assumption", "contention", "startup", "point"),
-    *("startup_seconds", "iteration_seconds", "iteration_seconds_low", "iteration_seconds_high"),
-    *("computation_seconds", "exposed_communication_seconds", "messages", "lower_bound_seconds", "over_published"),
+    *("rung", LAUNCH, "model", "nodes", "workers", "scheme", "assumption", "contention", "startup", "point"),
+    *("startup_seconds", REPEATS, "iteration_seconds", "computation_seconds", "exposed_communication_seconds"),
+    *("waiting_seconds", "messages", *BOUNDS, "over_published"),
     *("largest_speedup", "note"),  # S_max of emulated hosts over one of them
+    *(f"{column}{end}" for end in (LOW, HIGH, SAMPLES) for column in runs_here.SECONDS),
 ]
 
 
@@ -124,18 +129,16 @@ def timed(
         seconds = own_model.timed(computation, messages, line, testbed.gamma).iteration_seconds
         alone = computation.forward_seconds + computation.backward_seconds
         row = {"iteration_seconds": seconds, "exposed_communication_seconds": seconds - alone}
-        return row | {"messages": len(messages), "note": ""}
+        # it knows of no link (ASC-E32): nothing but computation is certain
+        bound = hard_bound_seconds(ssgd.plan(scheme.name, computation, messages, testbed.workers), computation)
+        refuse_below(seconds, bound, f"{scheme.name} of {computation.name} by the pairwise model")
+        return row | {"messages": len(messages), "hard_bound_seconds": bound, "note": ""}
     cost = testbed.contended(line, contention)
     network = alpha_beta.around(cost, testbed.workers)
     plan = schemes.plan(scheme, computation, cost, testbed.workers)
-    trace = simulate(plan, computation, network, turns=2)  # an update waits for all messages: turns are alike
-    return {
-        "iteration_seconds": trace.iteration_seconds(),
-        "exposed_communication_seconds": trace.exposed_communication_seconds(),
-        "messages": len(plan.communications()),
-        "lower_bound_seconds": lower_bound_seconds(computation, network),
-        "note": "",
-    }
+    # an update waits for all messages: turns are alike
+    found = timed_plan(plan, computation, network, testbed.links(contention), turns=2)
+    return {**found._asdict(), "messages": len(plan.communications())}
 
 
 def startup_of(testbed: Bench, model: str, computation: Workload, startup: str) -> Linear:
@@ -191,14 +194,13 @@ def _display(frame: pd.DataFrame) -> pd.DataFrame:
             )
             row[contention] = stated if stated == fitted == "-" else f"{stated} ({fitted})"
         emulated = at[(at.rung == "emulated") & at.iteration_seconds.notna()]
-        told = [f"{run.iteration_seconds:.3f}, {run.workers:.0f} hosts" for _, run in emulated.iterrows()]
+        told = [f"{text(run, 'iteration_seconds', '.3f')}, {run.workers:.0f} hosts" for _, run in emulated.iterrows()]
         row["emulated"] = " / ".join(told) or "-"
         rows.append(row | {"measured here [ms]": "-"})
     measured = frame[(frame.rung == "measured") & frame.iteration_seconds.notna()]
     for _, run in measured.iterrows():
-        low, middle, high = (1e3 * run[f"iteration_seconds{end}"] for end in ("_low", "", "_high"))
         row = {"model": f"{run.model} on {run.workers:.0f} ranks", "scheme": str(run.scheme)}
-        rows.append(row | {"measured here [ms]": f"{middle:.1f} ({low:.1f} .. {high:.1f})"})
+        rows.append(row | {"measured here [ms]": text(run, "iteration_seconds", ".1f", 1e3)})
     return pd.DataFrame(rows).fillna("-")
 
 

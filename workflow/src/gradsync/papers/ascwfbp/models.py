@@ -20,7 +20,7 @@ def table3(settings: Settings, results: Path) -> Table:
         sizes = pd.Series(layers.sizes())
         rows.append(
             {
-                "rung": "simulated",
+                "rung": "derived",
                 "model": model,
                 "parameters": int(sizes.sum() / 4),
                 "tensors": len(sizes),

@@ -12,12 +12,14 @@ import pandas as pd
 from gradsync.errors import InputError
 from gradsync.papers.ascwfbp.testbed import MODELS, SCHEMES, Bench
 from gradsync.papers.emulated import NONE_HERE, runs
+from gradsync.papers.repeats import cells
+from gradsync.papers.training import repeated
 from gradsync.results import Result
 from gradsync.settings import Settings
 
 PAPER = "ascwfbp"
 REFERENCES = ("no_communication", "one_rank")  # contenders that are no scheme
-SECONDS = ("iteration_seconds", "iteration_seconds_low", "iteration_seconds_high")
+SECONDS = ("iteration_seconds", "computation_seconds", "exposed_communication_seconds", "waiting_seconds")
 
 
 def emulated(settings: Settings, results: Path, testbed: Bench) -> Iterator[dict[str, Any]]:
@@ -35,23 +37,21 @@ def emulated(settings: Settings, results: Path, testbed: Bench) -> Iterator[dict
             continue
         taken.add((launch.model, launch.ranks))
         base = {"rung": "emulated", "model": launch.model, "nodes": launch.ranks, "assumption": ""}
-        base |= {"workers": launch.ranks, "launch": launch.job}
+        base |= {"workers": launch.ranks}
         found, reason = runs(launch, results)
         for scheme in launch.schemes if reason else ():
-            yield {**base, "scheme": scheme, "note": reason}
+            yield {**base, "launch": launch.job, "scheme": scheme, "note": reason}
         for run in found:
-            seconds, exposed = run.interval(), run.seconds("exposed_communication_seconds")
             yield {
                 **base,
-                **seconds,
+                **run.repeated(),
                 "scheme": run.name,
                 "computation_seconds": run.computation_seconds,
-                # DDP does not tell when its messages travel
-                "exposed_communication_seconds": (
-                    seconds["iteration_seconds"] - run.computation_seconds if pd.isna(exposed) else exposed
-                ),
+                **cells("exposed_communication_seconds", run.exposed()),
+                **cells("waiting_seconds", run.samples("waiting_seconds")),
                 "messages": run.result.summary.get("messages"),
-                "lower_bound_seconds": run.lower_bound_seconds,
+                "hard_bound_seconds": run.hard_bound_seconds,
+                "model_bound_seconds": run.model_bound_seconds,
                 "largest_speedup": run.largest_speedup,
                 "note": "; ".join([*run.result.notes, f"time {run.launch.dilation:g} times slower"]),
             }
@@ -81,8 +81,7 @@ def measured(settings: Settings, results: Path, testbed: Bench) -> Iterator[dict
                 "scheme": name,
                 "assumption": "",
                 **{key: result.summary.get(key) for key in (*SECONDS, "messages")},
-                "computation_seconds": result.summary.get("computation_seconds"),
-                "exposed_communication_seconds": result.summary.get("exposed_communication_seconds"),
+                **repeated(result),
                 "note": "; ".join(result.notes),
             }
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
+from gradsync.bounds import Links
 from gradsync.costs import Linear
 from gradsync.costs.contention import Contended
 from gradsync.papers.testbed import Testbed
@@ -62,7 +63,14 @@ class Bench(NamedTuple):
 
     def contended(self, line: Linear, kind: str) -> Contended:
         """`line` on a link that carries 2 / gamma messages at a time (`gamma`), or one (`full`)."""
-        return Contended(line, 2 / self.gamma if kind == "gamma" else 1.0)
+        return Contended(line, self._messages(kind))
+
+    def links(self, kind: str) -> Links:
+        """A node's link at its measured rate, which is that of b; `gamma` assumes one that carries more."""
+        return Links(self.link / BITS * self._messages(kind), together=self.workers // self.nodes)
+
+    def _messages(self, kind: str) -> float:
+        return 2 / self.gamma if kind == "gamma" else 1.0
 
     def largest_throughput(self) -> float:
         """All-reduced bytes per second that the link allows: B / 2, as t_c_min of Eq. 43 has it."""

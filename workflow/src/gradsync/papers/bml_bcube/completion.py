@@ -19,26 +19,22 @@ import pandas as pd
 from gradsync.collectives import NATIVE
 from gradsync.papers.bml_bcube.testbed import BML, EVEN, TENSORS, Bench, Point, bench
 from gradsync.papers.emulated import NONE_HERE, Run, runs
+from gradsync.papers.repeats import HIGH, LAUNCH, LOW, REPEATS, SAMPLES, cells, ends, interval, paired, text
+from gradsync.papers.simulated import BOUNDS, unsteady
 from gradsync.papers.table import Table
-from gradsync.results import Result
+from gradsync.results import TIMED, Result
 from gradsync.settings import Settings, Training
 from gradsync.workload import Workload
 
 NAMES = {"lenet5": "LeNet-5", "vgg19": "VGG-19", "vgg19_eighth": "VGG-19 at an eighth of its channels"}
 REDUCED = {"lenet5": ("lenet5",), "vgg19": ("vgg19", "vgg19_eighth")}  # what is measured here for a model of the paper
 PUBLISHED = {"lenet5": "18.7 to 56.4 %", "vgg19": "29.2 to 52.1 %"}  # Section 4.3
+REDUCTIONS = {"reduction_of_ps": EVEN, "reduction_of_tf_ps": TENSORS}
+TIMES = ("iteration_seconds", "exposed_communication_seconds", "jct_seconds", *REDUCTIONS)  # what is repeated
 COLUMNS = [
-    *("rung", "model", "nodes", "batch", "batch_here", "scheme", "assumption", "iteration_seconds"),
-    *("iteration_seconds_low", "iteration_seconds_high"),
-    *("computation_seconds", "exposed_communication_seconds", "jct_seconds"),
-    *(
-        "reduction_of_ps",
-        "reduction_of_ps_low",
-        "reduction_of_ps_high",
-        "reduction_of_tf_ps",
-        "oracle_difference",
-        "note",
-    ),
+    *("rung", "model", "nodes", "batch", "batch_here", "scheme", "assumption", LAUNCH, REPEATS),
+    *("computation_seconds", *TIMES, *BOUNDS, "oracle_difference", "note"),
+    *(f"{column}{end}" for end in (LOW, HIGH, SAMPLES) for column in TIMES),
 ]
 ONE_NETWORK = "what has links of its own in the paper shares one network here: not decidable on this machine"
 
@@ -75,21 +71,22 @@ def _completion(place: str, model: str, settings: Settings, results: Path) -> Ta
     )
     if not measured.empty:
         caption += f" Measured on this machine, {_sizes(measured)}: {measured.note.iloc[0]}."
-    return Table(frame, _display(frame, testbed), caption)
+    return Table(frame, _display(frame, testbed), caption + unsteady(frame))
 
 
 def _simulated(testbed: Bench, model: str, counted: Workload) -> Iterator[dict[str, Any]]:
     for point in testbed.points():
         for batch in testbed.batches:
-            seconds = testbed.seconds(point, counted, batch)
-            for scheme, (iteration, exposed) in seconds.items():
+            simulated = testbed.iterations_of(point, counted, batch)
+            for scheme, found in simulated.items():
+                iteration = found.iteration_seconds
                 row = {"rung": "simulated", "model": model, "nodes": testbed.servers, "batch": batch, "scheme": scheme}
-                row |= {"assumption": str(point), "iteration_seconds": iteration, "note": ""}
-                row |= {"computation_seconds": iteration - exposed, "exposed_communication_seconds": exposed}
+                row |= {"assumption": str(point), **found._asdict()}
+                row |= {"computation_seconds": iteration - found.exposed_communication_seconds}
                 row |= {"jct_seconds": testbed.iterations * iteration}
                 if scheme == BML:
-                    row["reduction_of_ps"] = 1 - iteration / seconds[EVEN][0]
-                    row["reduction_of_tf_ps"] = 1 - iteration / seconds[TENSORS][0]
+                    others = {column: simulated[other].iteration_seconds for column, other in REDUCTIONS.items()}
+                    row |= {column: 1 - iteration / other for column, other in others.items()}
                 yield row
 
 
@@ -103,21 +100,21 @@ def _emulated(testbed: Bench, model: str, settings: Settings, results: Path) -> 
             found |= {(launch.batch, run.name): run for run in here}
             reasons |= {(launch.batch, name): reason for name in launch.schemes}
     for batch, scheme in product(testbed.batches, (EVEN, TENSORS, BML)):
-        row = {"rung": "emulated", "model": model, "nodes": testbed.servers, "batch": batch, "scheme": scheme}
+        row: dict[str, Any] = {"rung": "emulated", "model": model, "nodes": testbed.servers}
+        row |= {"batch": batch, "scheme": scheme}
         run = found.get((batch, scheme))
         if run is None:
             yield row | {"assumption": "", "note": reasons.get((batch, scheme)) or NONE_HERE}
             continue
-        seconds = run.interval()
-        row |= {"assumption": "", "computation_seconds": run.computation_seconds, **seconds}
-        row |= {"exposed_communication_seconds": run.seconds("exposed_communication_seconds")}
-        row |= {"jct_seconds": testbed.iterations * seconds["iteration_seconds"]}
+        row |= {"assumption": "", "computation_seconds": run.computation_seconds, **run.repeated()}
+        row |= cells("exposed_communication_seconds", run.samples("exposed_communication_seconds"))
+        row |= {"jct_seconds": testbed.iterations * row["iteration_seconds"]}
+        row |= cells("jct_seconds", testbed.iterations * run.samples())
         row |= {"oracle_difference": run.result.conformance.get("oracle_difference")}
         row["note"] = "; ".join([*run.result.notes, f"time {run.launch.dilation:g} times slower"])
         if scheme == BML:
-            for other, column in ((EVEN, "reduction_of_ps"), (TENSORS, "reduction_of_tf_ps")):
-                if (batch, other) in found:
-                    row[column] = 1 - seconds["iteration_seconds"] / found[batch, other].seconds("iteration_seconds")
+            there = {other: found[batch, other].repeated() for other in (EVEN, TENSORS) if (batch, other) in found}
+            row |= _reductions(row, there)
         yield row
 
 
@@ -139,13 +136,13 @@ def _measured(model: str, settings: Settings, results: Path) -> Iterator[dict[st
         if job.model not in REDUCED[model]:
             continue
         found = {name: _result(results, job, name) for name in (BML, EVEN, TENSORS) if _trained(job, name)}
+        times = {name: _repeated(job, result) for name, result in found.items()}
         for name, result in found.items():
             row = {"rung": "measured", "model": job.model, "nodes": job.ranks, "batch_here": job.batch, "scheme": name}
-            row |= {key: result.summary.get(key) for key in COLUMNS if key.startswith("iteration_seconds")}
-            row |= {"oracle_difference": result.conformance.get("oracle_difference"), "assumption": ""}
+            row |= {"oracle_difference": result.conformance.get("oracle_difference"), "assumption": "", **times[name]}
             row["note"] = "; ".join([*result.notes, ONE_NETWORK])
             if name == BML:
-                row |= _reductions(result, found)
+                row |= _reductions(times[name], times)
             yield row
 
 
@@ -153,18 +150,29 @@ def _trained(job: Training, name: str) -> bool:
     return job.schemes is None or (job.schemes != NATIVE and name in job.schemes)
 
 
-def _reductions(bml: Result, found: dict[str, Result]) -> dict[str, float]:
-    """Paired ratios where PS is what the launch's ratios are to, else those of medians."""
-    own = bml.summary["iteration_seconds"]
-    reductions = {}
-    if EVEN in found:
-        ratio = bml.summary.get(f"ratio_to_{EVEN}", own / found[EVEN].summary["iteration_seconds"])
-        reductions["reduction_of_ps"] = 1 - ratio
-        for end, other in (("low", "high"), ("high", "low")):  # the larger the ratio, the smaller the reduction
-            reductions[f"reduction_of_ps_{end}"] = 1 - bml.summary.get(f"ratio_to_{EVEN}_{other}", float("nan"))
-    if TENSORS in found:
-        reductions["reduction_of_tf_ps"] = 1 - own / found[TENSORS].summary["iteration_seconds"]
-    return reductions
+def _repeated(job: Training, result: Result) -> dict[str, Any]:
+    """Cells of an iteration of a training, and of what tells which ones it is a pair with."""
+    own = result.samples.get("iteration_seconds", [])
+    alone = {LAUNCH: job.job, REPEATS: len(own), "iteration_seconds": result.summary.get("iteration_seconds")}
+    return alone | cells("iteration_seconds", own)
+
+
+def _reductions(bml: dict[str, Any], others: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """By which share BML takes less than each PS that is there, from the cells of their iterations.
+
+    Pair by pair where they ran in turn in one launch. On networks of their own they are different launches: then each
+    may be anywhere in its interval. `repeats` are those of the one that has fewest.
+    """
+    found: dict[str, Any] = {}
+    for column, other in REDUCTIONS.items():
+        if other not in others:
+            continue
+        pairs = paired(lambda mine, theirs: 1 - mine / theirs, bml, others[other], "iteration_seconds")
+        (fast, slow), (least, most) = (ends(each, "iteration_seconds") for each in (bml, others[other]))
+        middle = 1 - bml["iteration_seconds"] / others[other]["iteration_seconds"]
+        found |= interval(column, middle, 1 - slow / least, 1 - fast / most) | cells(column, pairs)
+        found[REPEATS] = min(found.get(REPEATS, bml[REPEATS]), others[other][REPEATS])
+    return found
 
 
 def _result(results: Path, job: Training, name: str) -> Result:
@@ -179,9 +187,9 @@ def _display(frame: pd.DataFrame, testbed: Bench) -> pd.DataFrame:
         row = dict(zip(("rung", "model", "ranks", "sub-minibatch"), keys, strict=True))
         column, scale = ("iteration_seconds", 1e3) if row["rung"] == "measured" else ("jct_seconds", 1.0)
         for scheme, title in ((EVEN, "PS"), (TENSORS, "PS, tensors"), (BML, "BML")):
-            row[title] = _band(at[at.scheme == scheme], column, testbed.centre(), scale, "{:.3g}")
+            row[title] = _band(at[at.scheme == scheme], column, testbed.centre(), scale, ".3g")
         for reduced, title in (("reduction_of_ps", "reduction of ps %"), ("reduction_of_tf_ps", "of tensors %")):
-            row[title] = _band(at[at.scheme == BML], reduced, testbed.centre(), 100, "{:.1f}")
+            row[title] = _band(at[at.scheme == BML], reduced, testbed.centre(), 100, ".1f")
         rows.append(row)
     return pd.DataFrame(rows)
 
@@ -190,13 +198,12 @@ def _band(at: pd.DataFrame, column: str, centre: Point, scale: float, form: str)
     if at.empty or at[column].isna().all():
         return "-"
     middle = at[at.assumption == str(centre)]
-    shown = form.format(scale * (at if middle.empty else middle)[column].iloc[0])
+    said = format(scale * (at if middle.empty else middle)[column].iloc[0], form)
     if len(at) > 1:
-        shown += f" ({form.format(scale * at[column].min())} .. {form.format(scale * at[column].max())})"
-    elif f"{column}_low" in at and at[f"{column}_low"].notna().all():
-        ends = (form.format(scale * at[f"{column}_{end}"].iloc[0]) for end in ("low", "high"))
-        shown += f" ({' .. '.join(ends)})"
-    return shown
+        said += f" ({format(scale * at[column].min(), form)} .. {format(scale * at[column].max(), form)})"
+    elif f"{column}_low" in at and at.rung.iloc[0] in TIMED:
+        return text(at.iloc[0], column, form, scale)
+    return said
 
 
 def _sizes(measured: pd.DataFrame) -> str:

@@ -52,7 +52,7 @@ def _counts(network: str) -> dict[str, Any]:
     topology = topologies.parse(network)
     equipment = topology.equipment()
     return {
-        "rung": "simulated",
+        "rung": "derived",
         "topology": network,
         "nodes": topology.hosts,
         "ports_a_switch": equipment.ports // equipment.switches,

@@ -15,18 +15,21 @@ import pandas as pd
 
 from gradsync.costs.fitted import fit, straight_line
 from gradsync.errors import InputError
+from gradsync.intervals import repeats_needed, shown
 from gradsync.measure import third_party
 from gradsync.papers.emulated import runs
 from gradsync.papers.mgwfbp import testbed
 from gradsync.papers.mgwfbp.emulation import as_on_its_testbed
+from gradsync.papers.repeats import REPEATS, columns, interval, jackknifed
 from gradsync.papers.table import Table
+from gradsync.results import TIMED
 from gradsync.settings import Settings
 
 HERE = "this machine"
 PAPER = "the paper's text"
 LAYER_LOG = "layer log"  # of the all-reduces in training, against those of a benchmark
 FITS = [
-    *("rung", "source", "nodes", "a_seconds", "a_seconds_low", "a_seconds_high", "b_seconds_per_byte", "r_squared"),
+    *("rung", "source", "nodes", REPEATS, *columns("a_seconds", "b_seconds_per_byte", "r_squared", samples=False)),
     *("line_error", "pieces", "pieces_error", "points", "smallest_bytes", "largest_bytes", "note"),
 ]
 POINTS = [
@@ -37,7 +40,7 @@ MEASURED = ["ranks", "bytes", "seconds", "seconds_low", "seconds_high"]  # colum
 
 
 class Series(NamedTuple):
-    """Points of one source and number of nodes: `bytes`, `seconds`, `seconds_low`, `seconds_high`.
+    """Points of one source and number of nodes: `bytes`, `seconds`, `seconds_low`, `seconds_high` (NaN: no interval).
 
     `undecidable` says why no claim may be decided on them, if so.
     """
@@ -47,6 +50,11 @@ class Series(NamedTuple):
     nodes: int
     points: pd.DataFrame
     undecidable: str = ""
+
+    @property
+    def timed(self) -> bool:
+        """Whether it was timed here."""
+        return self.rung in TIMED
 
 
 def fig5b(settings: Settings, results: Path) -> Table:
@@ -69,9 +77,9 @@ def fig5b(settings: Settings, results: Path) -> Table:
             "rung": frame.rung,
             "source": frame.source,
             "nodes": frame.nodes,
-            "a [us]": [_number(1e6 * a, ".1f") for a in frame.a_seconds],
-            "b [ns/B]": [_number(1e9 * b, ".3f") for b in frame.b_seconds_per_byte],
-            "R^2": [_number(r, ".4f") for r in frame.r_squared],
+            "a [us]": _interval(frame, "a_seconds", ".1f", 1e6),
+            "b [ns/B]": _interval(frame, "b_seconds_per_byte", ".3f", 1e9),
+            "R^2": _interval(frame, "r_squared", ".4f"),
             "error of the line": [_number(e, ".1%") for e in frame.line_error],
             "pieces": [_number(p, ".0f") for p in frame.pieces],
             "error of the pieces": [_number(e, ".1%") for e in frame.pieces_error],
@@ -81,7 +89,8 @@ def fig5b(settings: Settings, results: Path) -> Table:
     )
     caption = (
         "Fig. 5(b): all-reduce time against size: one line T(M) = a + b M by ordinary least squares, as the paper "
-        "models it, and a fit by pieces; errors are mean relative residuals. Measured: this machine's ranks over "
+        "models it, and a fit by pieces; errors are mean relative residuals. In brackets 95 %, of the points around "
+        "the line (b, R^2: by the jackknife). Measured: this machine's ranks over "
         "its loopback, not a network. Emulated: hosts on limited links, which carry long messages at their rate "
         "whatever the start-up. Published: the authors' logs, which decide no "
         "claim here."
@@ -116,12 +125,15 @@ def fig5b_points(settings: Settings, results: Path) -> Table:
 
 
 def intercept_interval(sizes: np.ndarray, seconds: np.ndarray, confidence: float = 0.95) -> tuple[float, float]:
-    """Confidence interval of the start-up a of the line of least squares through (bytes, seconds)."""
+    """Confidence interval of the start-up a of the line of least squares through (bytes, seconds).
+
+    A line's repeats are its points: of too few of them the interval is everything.
+    """
     from scipy.special import stdtrit
 
     n = len(sizes)
     a, b, _ = straight_line(sizes, seconds)
-    if n < 3:
+    if n < repeats_needed(confidence):
         return -np.inf, np.inf
     variance = ((seconds - a - b * sizes) ** 2).sum() / (n - 2)
     spread = ((sizes - sizes.mean()) ** 2).sum()
@@ -136,6 +148,7 @@ def _fits(one: Series) -> dict[str, Any]:
         "rung": one.rung,
         "source": one.source,
         "nodes": one.nodes,
+        REPEATS: len(sizes) if one.timed else np.nan,
         "points": len(sizes),
         "smallest_bytes": sizes.min(),
         "largest_bytes": sizes.max(),
@@ -145,17 +158,21 @@ def _fits(one: Series) -> dict[str, Any]:
         return row
     a, b, r_squared = straight_line(sizes, seconds)
     low, high = intercept_interval(sizes, seconds)
+    # as for the start-up, the points are the repeats: what the line would be without each of them
+    without = [straight_line(np.delete(sizes, i), np.delete(seconds, i)) for i in range(len(sizes) if one.timed else 0)]
+    row |= jackknifed(
+        {"b_seconds_per_byte": b, "r_squared": r_squared},
+        [{"b_seconds_per_byte": slope, "r_squared": squared} for _, slope, squared in without],
+    )
     row |= {
-        "b_seconds_per_byte": b,
-        "r_squared": r_squared,
         "line_error": float(np.mean(np.abs((a + b * sizes) / seconds - 1))),
         "pieces": len(pieces.bounds),
         "pieces_error": pieces.residual,
     }
     if low <= 0:  # a ratio of such intercepts would be one of noise
-        interval = f"{1e6 * low:.0f} .. {1e6 * high:.0f} us"
-        return row | {"note": f"{one.nodes} nodes: the intercept of the line can't be told from 0 (95 %: {interval})"}
-    return row | {"a_seconds": a, "a_seconds_low": low, "a_seconds_high": high}
+        found = f"95 %: {1e6 * low:.0f} .. {1e6 * high:.0f} us" if np.isfinite(low) else f"{len(sizes)} points"
+        return row | {"note": f"{one.nodes} nodes: the intercept of the line can't be told from 0 ({found})"}
+    return row | interval("a_seconds", a, low, high)
 
 
 def _series(settings: Settings, results: Path) -> Iterator[Series]:
@@ -202,7 +219,8 @@ def _emulated(settings: Settings, results: Path) -> Iterator[Series]:
         points = pd.read_csv(path, comment="#", keep_default_na=False)
         points = points[points.collective == ""][MEASURED[1:]].reset_index(drop=True)
         for column in MEASURED[2:]:
-            points[column] /= launch.dilation
+            # a size of too few messages has no interval
+            points[column] = pd.to_numeric(points[column].replace("", np.nan)) / launch.dilation
         yield Series("emulated", f"testbed of {launch.job}", launch.ranks, points)
 
 
@@ -225,5 +243,10 @@ def _on_the_logs(frame: pd.DataFrame) -> str:
     )
 
 
-def _number(value: float, shown: str) -> str:
-    return "-" if pd.isna(value) else format(value, shown)
+def _interval(frame: pd.DataFrame, column: str, form: str, scale: float = 1.0) -> list[str]:
+    values = zip(frame.rung, frame[column], frame[f"{column}_low"], frame[f"{column}_high"], strict=True)
+    return [shown(each, form, scale) if rung in TIMED else _number(scale * each[0], form) for rung, *each in values]
+
+
+def _number(value: float, form: str) -> str:
+    return "-" if pd.isna(value) else format(value, form)

@@ -17,7 +17,7 @@ from gradsync.settings import Settings
 
 COLUMNS = [
     *("rung", "model", "nodes", "scheme", "data", "epoch"),
-    *("accuracy", "accuracy_low", "accuracy_high", "seeds", "note"),
+    *("accuracy", "accuracy_least", "accuracy_most", "seeds", "note"),
 ]
 
 METRICS = ["seed", "step", "epoch", "accuracy"]  # columns needed of the metrics of a run
@@ -58,7 +58,7 @@ def _convergence(place: str, model: str, settings: Settings, results: Path) -> T
 
 
 def accuracies(path: Path) -> pd.DataFrame:
-    """Columns epoch (how many are complete), accuracy (mean over seeds), accuracy_low, accuracy_high (range), seeds.
+    """Columns epoch (how many are complete), accuracy (mean over seeds), accuracy_least, accuracy_most (range), seeds.
 
     Read from a metrics file, a row a turn. Raises InputError where it is missing or another file.
     """
@@ -69,4 +69,4 @@ def accuracies(path: Path) -> pd.DataFrame:
     # accuracy is taken after the block in which an epoch ends, so maybe some turns into the next one
     evaluated = metrics.assign(epoch=(metrics.step + 1) // turns_an_epoch).dropna(subset=["accuracy"])
     found = evaluated.groupby("epoch").accuracy.agg(["mean", "min", "max", "count"]).reset_index()
-    return found.set_axis(["epoch", "accuracy", "accuracy_low", "accuracy_high", "seeds"], axis=1)
+    return found.set_axis(["epoch", "accuracy", "accuracy_least", "accuracy_most", "seeds"], axis=1)

@@ -10,6 +10,7 @@ import pandas as pd
 from gradsync import flow_level, schemes
 from gradsync.costs import Linear, alpha_beta
 from gradsync.papers.mgwfbp import testbed
+from gradsync.papers.simulated import bounds_of, unsteady
 from gradsync.papers.table import Table
 from gradsync.plan import Plan
 from gradsync.settings import Settings
@@ -30,7 +31,7 @@ CASES = {
 
 
 def table2(settings: Settings, results: Path) -> Table:
-    """Table II: the closed forms against rounds that are put on the links of a switch one by one.
+    """Table II: closed forms (derived), against rounds that are put on the links of a switch one by one (simulated).
 
     The paper has the three logarithmic algorithms for powers of two only; for other N the rows have the rounds that
     come on top of those of the next smaller power of two, and no closed form.
@@ -49,11 +50,12 @@ def table2(settings: Settings, results: Path) -> Table:
             row |= {"rounds": made.rounds, "extra_rounds": np.nan if name == "ring" else made.rounds - rounds}
             if power or name == "ring":
                 cost = formula(n, alpha, beta, gamma)
-                row |= {"a_over_alpha": cost.a / alpha, "b_over_beta": formula(n, 0.0, 1.0, 0.0).b}
                 row |= {"seconds_formula": cost.seconds(size)}
+                closed = {"a_over_alpha": cost.a / alpha, "b_over_beta": formula(n, 0.0, 1.0, 0.0).b}
+                rows.append({"rung": "derived", "algorithm": name, "nodes": n, **closed})
             rows.append(row)
     frame = pd.DataFrame(rows)
-    powers = frame[frame.nodes.isin([2, 4, 8, 16, 32, 64])]
+    powers = frame[(frame.rung == "derived") & frame.nodes.isin([2, 4, 8, 16, 32, 64])]
     display = powers.pivot_table(index="algorithm", columns="nodes", values="a_over_alpha").round(2)
     display = display.add_prefix("a/alpha, N=").reset_index()
     worst = (frame.seconds_rounds / frame.seconds_formula - 1).abs().groupby(frame.algorithm).max()
@@ -75,7 +77,7 @@ def timelines(settings: Settings, results: Path) -> Table:
     """Fig. 1 to 4 as numbers, and the smallest counterexample to Theorem 1 (MG-E09)."""
     rows = []
     for figure, case, scheme in TIMELINES:
-        workload, _, trace = example(case, scheme)
+        workload, plan, trace = example(case, scheme)
         seconds = CASES[case][1].seconds(workload.sizes())
         rows.append(
             {
@@ -90,14 +92,17 @@ def timelines(settings: Settings, results: Path) -> Table:
                 "t_b": workload.backward_seconds,
                 "t_c_sum": float(seconds.sum()),
                 "t_c_first": float(seconds[-1]),
+                **bounds_of(plan, workload, alpha_beta.around(CASES[case][1], 2), trace),
+                "note": trace.note,
             }
         )
     frame = pd.DataFrame(rows)
-    display = frame.drop(columns="rung").drop_duplicates(["case", "scheme"]).round(4)
+    display = frame.drop(columns=["rung", "note"]).drop_duplicates(["case", "scheme"]).round(4)
     return Table(
         frame,
         display,
-        "Fig. 1 to 4 and the counterexample to Theorem 1: drawn examples, simulated; times in units of the drawing.",
+        "Fig. 1 to 4 and the counterexample to Theorem 1: drawn examples, simulated; times in units of the drawing."
+        + unsteady(frame),
     )
 
 

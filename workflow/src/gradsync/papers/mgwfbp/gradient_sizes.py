@@ -20,7 +20,7 @@ def fig5a(settings: Settings, results: Path) -> Table:
     for model, part in _tensors(results).groupby("model", sort=False):
         rows.append(
             {
-                "rung": "simulated",
+                "rung": "derived",
                 "model": model,
                 "tensors": len(part),
                 "parameters": int(part.parameters.sum()),
@@ -53,7 +53,7 @@ def _tensors(results: Path) -> pd.DataFrame:
     for model in MODELS:
         workload = Workload.load(results / "profile" / model / "workload.json")
         rows += [
-            {"rung": "simulated", "model": model, "tensor": layer.name, "parameters": int(layer.parameters)}
+            {"rung": "derived", "model": model, "tensor": layer.name, "parameters": int(layer.parameters)}
             for layer in workload.layers
         ]
     return pd.DataFrame(rows)

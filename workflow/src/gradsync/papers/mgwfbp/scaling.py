@@ -20,13 +20,13 @@ from gradsync.costs import Linear, alpha_beta
 from gradsync.costs.fitted import fit
 from gradsync.measure import third_party
 from gradsync.papers.mgwfbp import testbed
+from gradsync.papers.simulated import BOUNDS, Simulated, timed, unsteady
 from gradsync.papers.table import Table, file, read
 from gradsync.settings import Settings
-from gradsync.simulate import simulate
 from gradsync.workload import Workload
 
 NUMBERS = ["iteration_seconds", "exposed_communication_seconds", "speedup", "efficiency"]
-COLUMNS = ["rung", "model", "nodes", "scheme", "assumption", *NUMBERS, "note"]
+COLUMNS = ["rung", "model", "nodes", "scheme", "assumption", *NUMBERS, *BOUNDS, "note"]
 CENTRE = "t_f=0.5 t_b, b=measured"  # the point of the band that is drawn as a line
 BEST_BUCKET = "best_constant_bucket"
 SMALLEST_FITTED = 12 * 1024  # bytes: below, the 8-node log follows another protocol (a four-fold step)
@@ -39,11 +39,14 @@ RESNET50_ASSUMED = (
 
 
 class Assumption(NamedTuple):
-    """One point of the band: a workload, and the slope b of a ring of n nodes in seconds per byte."""
+    """One point of the band: a workload, and the slope b of a ring of n nodes in seconds per byte.
+
+    `slope(n)` is b and, where it was fitted, the lower end of its interval.
+    """
 
     label: str
     workload: Workload
-    slope: Callable[[int], float]
+    slope: Callable[[int], tuple[float, float | None]]
 
 
 def fig9a(settings: Settings, results: Path) -> Table:
@@ -69,7 +72,7 @@ def _fig9(model: str, settings: Settings, results: Path, published: str) -> Tabl
                 "-" if missing else f"{centre.iloc[0]:.1f} ({at.speedup.min():.1f} .. {at.speedup.max():.1f})"
             )
         rows.append(row)
-    slope, origin = _measured_slope(settings, results)
+    slope, _, origin = _measured_slope(settings, results)
     shares = settings.figure9.forward_shares
     assumed = (
         f"b from line rate to {slope:.2g} s/B at 8 nodes ({origin}), scaled as a ring; "
@@ -79,7 +82,7 @@ def _fig9(model: str, settings: Settings, results: Path, published: str) -> Tabl
         f"Fig. 9, {model}: speed-up over one K80, simulated, at {CENTRE}; in brackets the band over what the paper "
         f"does not give. The paper states {published}. " + (frame.note.iloc[0] if missing else f"Assumed: {assumed}.")
     )
-    return Table(frame, pd.DataFrame(rows), caption)
+    return Table(frame, pd.DataFrame(rows), caption + unsteady(frame))
 
 
 def gap(settings: Settings, results: Path) -> Table:
@@ -104,7 +107,7 @@ def gap(settings: Settings, results: Path) -> Table:
         "Iteration time over that of the exact optimum, smallest and largest over the band of assumptions. "
         "Algorithm 1 is a heuristic (MG-E09): with many nodes a well-chosen constant bucket beats it."
     )
-    return Table(frame, display, caption)
+    return Table(frame, display, caption + unsteady(frame))
 
 
 def _sweep(model: str, settings: Settings, results: Path, nodes: list[int]) -> pd.DataFrame:
@@ -124,8 +127,9 @@ def _sweep(model: str, settings: Settings, results: Path, nodes: list[int]) -> p
     rows = []
     for label, workload, slope in assumed:
         for n in nodes:
-            cost = Linear(2 * (n - 1) * alpha, slope(n), f"ring of {n}")
-            for name, seconds, exposed in _iterations(workload, cost, n, known, settings):
+            b, low = slope(n)
+            cost = Linear(2 * (n - 1) * alpha, b, f"ring of {n}", low)
+            for name, found in _iterations(workload, cost, n, known, settings):
                 alone = workload.forward_seconds + workload.backward_seconds
                 rows.append(
                     {
@@ -134,11 +138,9 @@ def _sweep(model: str, settings: Settings, results: Path, nodes: list[int]) -> p
                         "nodes": n,
                         "scheme": name,
                         "assumption": label,
-                        "iteration_seconds": seconds,
-                        "exposed_communication_seconds": exposed,
-                        "speedup": n * alone / seconds,
-                        "efficiency": alone / seconds,
-                        "note": "",
+                        **found._asdict(),
+                        "speedup": n * alone / found.iteration_seconds,
+                        "efficiency": alone / found.iteration_seconds,
                     }
                 )
     return pd.DataFrame(rows, columns=COLUMNS)
@@ -146,18 +148,17 @@ def _sweep(model: str, settings: Settings, results: Path, nodes: list[int]) -> p
 
 def _iterations(
     workload: Workload, cost: Linear, n: int, known: list[schemes.Scheme], settings: Settings
-) -> Iterator[tuple[str, float, float]]:
-    network = alpha_beta.around(cost, n)
+) -> Iterator[tuple[str, Simulated]]:
+    network, line = alpha_beta.around(cost, n), testbed.links(settings)
 
-    def timed(scheme: schemes.Scheme) -> tuple[float, float]:
-        trace = simulate(schemes.plan(scheme, workload, cost, n), workload, network)
-        return trace.iteration_seconds(), trace.exposed_communication_seconds()
+    def of(scheme: schemes.Scheme) -> Simulated:
+        return timed(schemes.plan(scheme, workload, cost, n), workload, network, line)
 
     for scheme in known:
-        yield scheme.name, *timed(scheme)
+        yield scheme.name, of(scheme)
     sizes = np.geomspace(64 * 1024, workload.bytes, settings.figure9.bucket_sweep)
     swept = [
-        timed(
+        of(
             schemes.Scheme(
                 name=BEST_BUCKET,
                 schedule="fixed_buckets",
@@ -166,7 +167,7 @@ def _iterations(
         )
         for size in sizes
     ]
-    yield BEST_BUCKET, *min(swept)
+    yield BEST_BUCKET, min(swept)
 
 
 def _assumptions(model: str, settings: Settings, results: Path) -> tuple[list[Assumption], str]:
@@ -176,14 +177,15 @@ def _assumptions(model: str, settings: Settings, results: Path) -> tuple[list[As
     cluster = testbed.cluster(settings)
     line = 8 / cluster["link_bits_per_second"]["value"]
 
-    def ring(beta: float) -> Callable[[int], float]:
-        return lambda n: 2 * (n - 1) / n * beta
+    def ring(beta: float, low: float | None = None) -> Callable[[int], tuple[float, float | None]]:
+        return lambda n: (2 * (n - 1) / n * beta, None if low is None else 2 * (n - 1) / n * low)
 
     if model == "googlenet" and not state["available"]:
         return [], state["reason"]
     # b scales as that of a ring: 2(N-1)/N beta
-    measured, _ = _measured_slope(settings, results)
-    slopes = {"b=line rate": ring(line), "b=measured": ring(measured / (2 * (LOG_NODES - 1) / LOG_NODES))}
+    measured, low, _ = _measured_slope(settings, results)
+    one = 2 * (LOG_NODES - 1) / LOG_NODES
+    slopes = {"b=line rate": ring(line), "b=measured": ring(measured / one, None if low is None else low / one)}
     band = []
     for share in settings.figure9.forward_shares:
         if model == "googlenet":
@@ -197,15 +199,16 @@ def _assumptions(model: str, settings: Settings, results: Path) -> tuple[list[As
     return band, ""
 
 
-def _measured_slope(settings: Settings, results: Path) -> tuple[float, str]:
+def _measured_slope(settings: Settings, results: Path) -> tuple[float, float | None, str]:
     """b of 8 nodes in seconds per byte, and where it comes from: the authors' log, else the paper's only example."""
     external = results / "external"
     if third_party.status(external)["available"]:
         sizes, times = third_party.osu_log(external / "allreduce8.log")
         large = sizes >= SMALLEST_FITTED
         fitted = fit(sizes[large], times[large], pieces=1)
-        return float(fitted.slopes[-1]), "the authors' 8-node log above 12 KiB"
-    return testbed.cluster(settings)["slope_hint_seconds_per_byte"]["value"], "the paper's example of 200 and 400 KB"
+        return float(fitted.slopes[-1]), fitted.slope_low(), "the authors' 8-node log above 12 KiB"
+    stated = testbed.cluster(settings)["slope_hint_seconds_per_byte"]["value"]
+    return stated, None, "the paper's example of 200 and 400 KB"
 
 
 def _resnet50(cluster: dict[str, Any], results: Path, share: float) -> dict[str, Workload]:

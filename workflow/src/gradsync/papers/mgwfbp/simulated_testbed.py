@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from gradsync import schemes
+from gradsync.bounds import Links
 from gradsync.collectives import NATIVE
 from gradsync.costs import Linear, MessageCost, alpha_beta
 from gradsync.costs.fitted import Fitted, fit
@@ -26,8 +27,8 @@ from gradsync.errors import InputError
 from gradsync.lowering import lowered
 from gradsync.measure import third_party
 from gradsync.papers.mgwfbp import testbed
+from gradsync.papers.simulated import timed
 from gradsync.settings import Settings
-from gradsync.simulate import simulate
 from gradsync.workload import Workload
 
 BENCHMARK, IN_TRAINING, LINE_RATE = "all-reduce=benchmark log", "all-reduce=layer log", "all-reduce=line rate"
@@ -70,16 +71,18 @@ def rows(model: str, settings: Settings, results: Path) -> Iterator[dict[str, An
                     "assumption": point.label,
                     "note": point.missing,
                 }
-                yield row if point.workload is None else row | _timed(scheme, point.workload, point.costs[n], n)
+                if point.workload is not None:
+                    row |= _timed(scheme, point.workload, point.costs[n], n, testbed.links(settings))
+                yield row
 
 
-def _timed(scheme: schemes.Scheme, workload: Workload, cost: MessageCost, n: int) -> dict[str, Any]:
+def _timed(scheme: schemes.Scheme, workload: Workload, cost: MessageCost, n: int, *links: Links) -> dict[str, Any]:
     by_transfers = scheme.collective != NATIVE
     plan = schemes.plan(_unlimited(scheme, workload) if by_transfers else scheme, workload, cost, n)
     network = alpha_beta.around(cost, n)
-    # turns are alike: an update waits for all messages
-    trace = simulate(lowered(plan), workload, network, turns=2) if by_transfers else simulate(plan, workload, network)
-    seconds, alone = trace.iteration_seconds(), workload.forward_seconds + workload.backward_seconds
+    how = {"add_seconds_per_byte": 0.0} if by_transfers else {}  # summing is in the paper's slope
+    found = timed(lowered(plan) if by_transfers else plan, workload, network, *links, **how)
+    seconds, alone = found.iteration_seconds, workload.forward_seconds + workload.backward_seconds
     note = ""
     longest = max(plan.bytes_of(op.writes) for op in plan.communications())
     if by_transfers:
@@ -89,12 +92,11 @@ def _timed(scheme: schemes.Scheme, workload: Workload, cost: MessageCost, n: int
             f"longest message {longest / MEBIBYTE:.1f} MiB extrapolated from at most {cost.largest / MEBIBYTE:.1f} MiB"
         )
     return {
-        "iteration_seconds": seconds,
+        **found._asdict(),
         "computation_seconds": alone,
-        "exposed_communication_seconds": trace.exposed_communication_seconds(),
         "speedup": n * alone / seconds,
         "efficiency": alone / seconds,
-        "note": note,
+        "note": "; ".join(part for part in (note, found.note) if part),
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from gradsync.bounds import Links
 from gradsync.papers.testbed import Testbed
 from gradsync.settings import Settings
 
@@ -36,6 +37,11 @@ def cluster(settings: Settings) -> dict[str, Any]:
         file.number(key, "value")
     found: dict[str, Any] = file.content
     return found
+
+
+def links(settings: Settings) -> Links:
+    """The link of a node at its nominal rate; costs of the paper count no headers, and none are counted here."""
+    return Links(cluster(settings)["link_bits_per_second"]["value"] / 8)
 
 
 def startups(settings: Settings) -> dict[int, float]:

@@ -14,6 +14,7 @@ from matplotlib.axes import Axes
 from gradsync.papers.ascwfbp.communication import FIG4A, FIG4B, FIG5, POINTS
 from gradsync.papers.table import file, read
 from gradsync.render.style import Drawn
+from gradsync.results import TIMED
 from gradsync.settings import Settings
 
 COLUMNS = 3  # panels side by side
@@ -25,7 +26,7 @@ def fig4a(settings: Settings, results: Path) -> Drawn:
     points, lines = _points(results), read(file(results, "ascwfbp", "fig4a"), FIG4A).set_index("source")
     figure, grid = _panels(points, 3.6)
     for axes, (source, part) in zip(grid, _sources(points), strict=True):
-        if part.rung.iloc[0] != "simulated":
+        if part.rung.iloc[0] in TIMED:
             axes.plot(part.bytes, 1e3 * part.one_seconds, color="C0", label="measured", **MEASURED)
         axes.plot(part.bytes, 1e3 * part.line_seconds, color="C1", label="a + b m")
         at: Any = lines.loc[source]
@@ -42,7 +43,7 @@ def fig4b(settings: Settings, results: Path) -> Drawn:
     points, summed = _points(results), read(file(results, "ascwfbp", "fig4b"), FIG4B).set_index("source")
     figure, grid = _panels(points, 3.6)
     for axes, (source, part) in zip(grid, _sources(points), strict=True):
-        style: dict[str, Any] = {} if part.rung.iloc[0] == "simulated" else {"marker": "o"}
+        style: dict[str, Any] = {"marker": "o"} if part.rung.iloc[0] in TIMED else {}
         for number, (column, label) in enumerate((("throughput_one", "one"), ("throughput_two", "two at once"))):
             axes.plot(part.bytes, 8e-9 * part[column], color=f"C{number}", label=label, **style)
         link = 8e-9 * part.link_bytes_per_second.iloc[0]
@@ -68,11 +69,11 @@ def fig5(settings: Settings, results: Path) -> Drawn:
     points, errors = _points(results), read(file(results, "ascwfbp", "fig5"), FIG5).set_index("source")
     figure, grid = _panels(points, 3.6)
     for axes, (source, part) in zip(grid, _sources(points), strict=True):
-        simulated = part.rung.iloc[0] == "simulated"
-        if not simulated:
+        timed = part.rung.iloc[0] in TIMED
+        if timed:
             axes.plot(part.bytes, 1e3 * part.two_seconds, color="C0", label="measured, two at once", **MEASURED)
         axes.plot(part.bytes, 1e3 * part.predicted_seconds, color="C1", label="a + gamma b m")
-        label = "no faster than the link" if simulated else "by the capacity of the link"
+        label = "by the capacity of the link" if timed else "no faster than the link"
         axes.plot(part.bytes, 1e3 * part.capacity_seconds, "--", color="C2", label=label)
         at: Any = errors.loc[source]
         share = "only drawn in the paper" if pd.isna(at.mean_error) else f"mean error {at.mean_error:.0%}"
@@ -103,7 +104,7 @@ def _panels(points: pd.DataFrame, height: float) -> tuple[plt.Figure, list[Axes]
 
 def _title(part: pd.DataFrame) -> str:
     row = part.iloc[0]
-    if row.rung == "simulated":
+    if row.rung not in TIMED:
         return f"{row.nodes:.0f} nodes, {row.source}"
     return f"{row.rung}: {row.source}" + (f", {row.nodes:.0f} ranks" if row.rung == "measured" else "")
 

@@ -26,7 +26,7 @@ CONTENTION = {
     iterations.GAMMA: "a link that carries 2 / gamma messages",
     iterations.FULL: "a link that one message fills",
 }
-COMPUTATION, COMMUNICATION = "#0072B2", "#D55E00"
+COMPUTATION, COMMUNICATION, WAITING = "#0072B2", "#D55E00", "#F2C9A9"
 ON = {"emulated": "hosts", "measured": "ranks"}
 SHORT = {"wfbp": "WF.", "mgwfbp": "M.W.", "ascwfbp": "ASC"}
 
@@ -88,9 +88,10 @@ def fig6(settings: Settings, results: Path) -> Drawn:
         axes.set_title(f"Fig. 6, {title}", loc="left")
     handles = [
         Patch(color=COMPUTATION, label="computation (forward and backward)"),
+        Patch(color=WAITING, label="waiting for other ranks"),
         Patch(color=COMMUNICATION, label="exposed communication"),
     ]
-    figure.legend(handles=handles, loc="outside lower center", ncols=2)
+    figure.legend(handles=handles, loc="outside lower center", ncols=3)
     return figure, frame
 
 
@@ -103,9 +104,12 @@ def _bars(axes: Axes, part: pd.DataFrame) -> None:
                 continue
             row, x = at.iloc[0], place + WIDTH * (number - 1)
             axes.bar(x, row.computation_seconds, 0.92 * WIDTH, color=COMPUTATION)
-            exposed = row.exposed_communication_seconds
-            axes.bar(x, exposed, 0.92 * WIDTH, bottom=row.computation_seconds, color=COMMUNICATION)
-            axes.text(x, row.computation_seconds + exposed, SHORT[scheme], ha="center", va="bottom", fontsize=6.5)
+            exposed, waiting = row.exposed_communication_seconds, float(np.nan_to_num(row.waiting_seconds))
+            axes.bar(x, waiting, 0.92 * WIDTH, bottom=row.computation_seconds, color=WAITING)
+            axes.bar(x, exposed, 0.92 * WIDTH, bottom=row.computation_seconds + waiting, color=COMMUNICATION)
+            axes.text(
+                x, row.computation_seconds + waiting + exposed, SHORT[scheme], ha="center", va="bottom", fontsize=6.5
+            )
     axes.set_xticks(range(len(models)), [_of(part[part.model == model].iloc[0]) for model in models])
     axes.grid(visible=False, axis="x")
     axes.set_ylabel("seconds")
@@ -119,8 +123,8 @@ def _of(row: pd.Series) -> str:
 
 
 def shared_link(settings: Settings, results: Path) -> Drawn:
-    """Iterations over the lower bound on a shared link, a panel a contention."""
-    frame = read(file(results, "ascwfbp", "shared_link"), ["model", "scheme", "assumption", "over_lower_bound"])
+    """Iterations over the model's bound on a shared link, a panel a contention."""
+    frame = read(file(results, "ascwfbp", "shared_link"), ["model", "scheme", "assumption", "over_model_bound"])
     kinds = (iterations.GAMMA, iterations.FULL)
     known = frame[~frame.scheme.isin(["wfbp", "single"])]  # far beyond the axis: in the table
     schemes = list(dict.fromkeys(known.scheme))
@@ -128,7 +132,7 @@ def shared_link(settings: Settings, results: Path) -> Drawn:
     width = 0.85 / len(schemes)
     for axes, kind in zip(grid, kinds, strict=True):
         point = str(iterations.Assumed(kind, iterations.STATED, iterations.CENTRE))
-        part = known[known.assumption == point].set_index(["model", "scheme"]).over_lower_bound
+        part = known[known.assumption == point].set_index(["model", "scheme"]).over_model_bound
         for number, scheme in enumerate(schemes):
             places = np.arange(len(MODELS)) + width * (number - (len(schemes) - 1) / 2)
             axes.bar(places, [part[model, scheme] for model in MODELS], 0.92 * width, color=f"C{number}")
@@ -136,7 +140,7 @@ def shared_link(settings: Settings, results: Path) -> Drawn:
         axes.set_xticks(range(len(MODELS)), MODELS.values())
         axes.set_ylim(0.95)
         axes.grid(visible=False, axis="x")
-        axes.set_ylabel("iteration / lower bound")
+        axes.set_ylabel("iteration / model bound")
         axes.tick_params(labelleft=True)
         axes.set_title(f"simulated, a stated: {CONTENTION[kind]}", loc="left")
     handles = [Patch(color=f"C{i}", label=panels.label(scheme, settings)) for i, scheme in enumerate(schemes)]

@@ -27,7 +27,7 @@ TRIANGLE: dict[str, Any] = {
     **{"marker": "^", "linestyle": "", "markersize": 8, "zorder": 5},
     **{"markeredgecolor": "black", "markeredgewidth": 0.7},
 }
-COMPUTATION, COMMUNICATION = "#0072B2", "#D55E00"
+COMPUTATION, COMMUNICATION, WAITING = "#0072B2", "#D55E00", "#F2C9A9"
 
 
 def _table(results: Path, name: str, columns: list[str]) -> pd.DataFrame:
@@ -187,7 +187,7 @@ def _speedup_figure(name: str, title: str, settings: Settings, results: Path) ->
             label=f"{scheme}, {nodes} ranks" if scheme in SHOWN else f"others, {nodes} ranks",
         )
         right.fill_between(
-            part.epoch, part.accuracy_low, part.accuracy_high, color=line.get_color(), alpha=0.1, linewidth=0
+            part.epoch, part.accuracy_least, part.accuracy_most, color=line.get_color(), alpha=0.1, linewidth=0
         )
     handles, labels = right.get_legend_handles_labels()
     unique = dict(zip(labels, handles, strict=True))
@@ -221,9 +221,10 @@ def fig8(settings: Settings, results: Path) -> tuple[Figure, pd.DataFrame]:
     handles = [
         Patch(color=COMPUTATION, label="Comp. (forward and backward)"),
         Patch(color=COMPUTATION, alpha=0.4, label="slowed by messages on the same cores"),
+        Patch(color=WAITING, label="waiting for other ranks"),
         Patch(color=COMMUNICATION, label="Comm. (exposed); whisker: band of assumptions"),
     ]
-    figure.legend(handles=handles, loc="outside lower center", ncols=3)
+    figure.legend(handles=handles, loc="outside lower center", ncols=2)
     return figure, frame
 
 
@@ -247,6 +248,8 @@ def _bars(axes: Axes, part: pd.DataFrame, nodes: np.ndarray) -> None:
             # messages on the same cores: the computation itself takes longer
             slowed = max(0.0, np.nan_to_num(row.busy_computation_seconds - row.computation_seconds))
             axes.bar(x, slowed, 0.24, bottom=row.computation_seconds, color=COMPUTATION, alpha=0.4, linewidth=0)
+            waiting = float(np.nan_to_num(row.waiting_seconds))
+            axes.bar(x, waiting, 0.24, bottom=row.computation_seconds + slowed, color=WAITING, linewidth=0)
             exposed = at.exposed_communication_seconds
             whisker = None
             if len(at) > 1:
@@ -256,12 +259,12 @@ def _bars(axes: Axes, part: pd.DataFrame, nodes: np.ndarray) -> None:
                 x,
                 row.exposed_communication_seconds,
                 0.24,
-                bottom=row.computation_seconds + slowed,
+                bottom=row.computation_seconds + slowed + waiting,
                 color=COMMUNICATION,
                 yerr=whisker,
                 error_kw={"linewidth": 0.8, "capsize": 2},
             )
-            top = row.computation_seconds + slowed + exposed.max()
+            top = row.computation_seconds + slowed + waiting + exposed.max()
             axes.text(x, top, f" {short}", ha="center", va="bottom", fontsize=6.5)
     axes.set_xticks(range(len(nodes)), [f"{n:g}" for n in nodes])
     axes.set_xlim(-0.6, len(nodes) - 0.4)

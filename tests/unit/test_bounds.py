@@ -1,0 +1,403 @@
+"""Hard bounds and model bounds: by hand, below everything that is simulated, and reached where they can be."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tiny_plans as tiny
+from gradsync import bounds, cli, collectives, flow_level, schemes
+from gradsync.bounds import Demand, Links, cuts, hard_bound_seconds, links_bound_seconds, model_bound_seconds
+from gradsync.costs import Linear, Network, alpha_beta, contention_fit
+from gradsync.costs.contention import Contended, largest_capacity
+from gradsync.costs.fitted import fit
+from gradsync.errors import InputError, RunError
+from gradsync.measure.emulated_bounds import hard_bound
+from gradsync.needs import in_step, needs
+from gradsync.papers.simulated import timed
+from gradsync.plan import Buffer, Need, Plan, Ready, Recv, Ref, Role, Send, Tensor
+from gradsync.results import Result
+from gradsync.schedules import Message
+from gradsync.simulate import simulate
+from gradsync.testbed import framing
+from gradsync.testbed.description import Description
+from gradsync.topologies import Speeds, parse
+from gradsync.updates import ssgd
+from gradsync.workload import Workload
+from tiny_workloads import workload, workloads
+
+LOAD = workload([800, 400], [1.0, 3.0], forward=2.0, update=0.5)
+
+
+def plan_of(load: Workload = LOAD, ranks: int = 4, lanes: int = 2, **how) -> Plan:
+    messages = tuple(Message(i, i, f"lane{i % lanes}") for i in range(len(load.layers)))
+    return ssgd.plan("plan", load, messages, ranks, **how)
+
+
+def same(seconds):
+    return pytest.approx(seconds, rel=1e-12)
+
+
+# By hand
+
+
+def test_three_quarters_of_twice_the_bytes_follow_the_first_gradient():
+    """4 ranks: 2 x 3/4 x 1200 B at 100 B/s are 18 s, after 2 + 1 s, before 0.5 s of update."""
+    assert hard_bound_seconds(plan_of(), LOAD, Links(100.0)) == same(3.0 + 18.0 + 0.5)
+    assert hard_bound_seconds(plan_of(), LOAD, Links(1e6)) == same(6.5)  # computation
+    assert hard_bound_seconds(plan_of(), LOAD) == same(6.5)
+    assert bounds.of_gradients(LOAD, 4).seconds(Links(100.0)) == same(21.5)
+
+
+def test_what_passes_at_once_and_what_shares_a_link_is_counted():
+    assert hard_bound_seconds(plan_of(), LOAD, Links(100.0, at_once=300.0)) == same(3.0 + 15.0 + 0.5)
+    # two nodes of two ranks: each node sends 2 x 1/2 x 1200 B
+    assert hard_bound_seconds(plan_of(), LOAD, Links(100.0, together=2)) == same(3.0 + 12.0 + 0.5)
+    assert hard_bound_seconds(plan_of(), LOAD, Links(100.0, together=4)) == same(6.5)  # nothing leaves
+    assert hard_bound_seconds(plan_of(), LOAD, Links(1e3), Links(100.0, together=2)) == same(15.5)
+    assert bounds.of_gradients(LOAD, 4, together=2).awaited == same(1200.0)
+
+
+def test_a_narrower_wire_halves_the_bytes_that_count():
+    plan = plan_of(wire="float16")
+    assert hard_bound_seconds(plan, LOAD, Links(100.0)) == same(3.0 + 9.0 + 0.5)
+    assert model_bound_seconds(plan, LOAD, Network({"all_reduce": Linear(0.1, 0.02)})) == same(3.0 + 12.0 + 0.5)
+
+
+def test_a_narrow_plan_on_several_lanes_is_not_below_either_bound(tmp_path, capsys):
+    """Bounds of the whole precision, one message at a time, lay 80 % above what was simulated."""
+    load = workload([10**6] * 20, [0.001] * 20, forward=0.01, update=0.001)
+    (tmp_path / "load.json").write_text(load.to_json())
+    (tmp_path / "schemes.yaml").write_text("narrow: {schedule: kway, wire: float16, options: {lanes: 2}}\n")
+    costs = ["--allreduce", "a=1e-4,b=4e-9", "--capacity", "1.9", "--statistics", "local"]
+    common = ["--workload", str(tmp_path / "load.json"), *costs, "--schedule", "narrow", "--ranks", "4", "--json"]
+    assert cli.main(["plan", *common, "--schemes", str(tmp_path / "schemes.yaml")]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    whole = 0.011 + 4e-9 * load.bytes + 0.001
+    assert answer["iteration_seconds"] < 0.8 * whole
+    assert answer["model_bound_seconds"] == pytest.approx(0.011 + 2e-9 * load.bytes / 1.9 + 0.001)
+    assert answer["hard_bound_seconds"] <= answer["model_bound_seconds"] <= answer["iteration_seconds"]
+
+
+def test_micro_batches_and_clipping_move_the_window():
+    load = LOAD.model_copy(update={"norm_seconds": 0.25})
+    plan = plan_of(load, accumulate=3, clip_norm=1.0)
+    assert hard_bound_seconds(plan, load, Links(100.0)) == same(2 * 6.0 + 3.0 + 18.0 + 0.25 + 0.5)
+    (need,) = {*needs(plan, load).values()}
+    assert (need.ready, need.after, need.computation) == (15.0, 0.75, 18.75)
+
+
+def test_statistics_are_sent_before_the_first_gradient_and_don_t_move_it():
+    load = LOAD.model_copy(update={"statistics": 100})
+    plan = plan_of(load, statistics=True)
+    told = bounds.demand(plan, load)
+    assert (told.ready, told.after) == (3.0, 0.5)
+    assert told.awaited == same(1.5 * 1200)
+    assert told.busiest == same(1.5 * 1200 + 0.75 * 400)  # 400 B into each node but rank 0's: some node sends 300
+
+
+def test_communication_under_the_next_forward_only_counts_by_its_length():
+    """Reduce-scatter in backward, all-gather under the next forward: of both together an iteration is no shorter.
+
+    The next iteration begins with the layer next to the input, and waits for its all-gather alone.
+    """
+    plan = tiny.sharded(4)
+    load, size = load_of(plan), 8 * sum(tiny.SIZES)
+    told = bounds.demand(plan, load)
+    (need,) = {*needs(plan, load).values()}
+    awaited = [plan.roles[0].flat[i] for i in sorted(need.awaited)]
+    assert [op.kind for op in awaited] == ["reduce_scatter"] * len(tiny.SIZES) + ["all_gather"]
+    assert awaited[-1].name == "gather:layer1"
+    assert told.awaited == same(0.75 * (size + 8 * tiny.SIZES[-1]))
+    assert told.busiest == same(1.5 * size)
+    assert need.after == 0.0
+
+
+def test_servers_are_bound_by_what_their_own_links_carry():
+    """All of both messages into rank 0 and out again: 2 x 3 x 1200 B over its way in, of which 3 x 1200 leave."""
+    plan = plan_of(algorithm="ps_central")
+    told = bounds.demand(plan, LOAD)
+    assert (told.awaited, told.busiest) == (3 * 1200.0, 3 * 1200.0)
+    assert hard_bound_seconds(plan, LOAD, Links(100.0)) == same(3.0 + 36.0 + 0.5)
+    spread = plan_of(algorithm="ps_tensor")  # 800 B to rank 0, 400 B to rank 1
+    assert bounds.demand(spread, LOAD).awaited == 3 * 800.0 + 400.0
+
+
+def test_ranks_that_keep_no_pace_with_the_iterations_do_not_count():
+    """A rank that is sent to, and waited for by nobody, may lag behind."""
+    whole = (Ref("gradient", 0, 100),)
+    worker = (
+        Need(name="forward"),
+        Ready(name="ready", tensor="layer1", writes=whole),
+        Send(name="push", lane="out", to=1, after=("ready",), reads=whole),
+    )
+    listener = (Recv(name="take", lane="in", source=0, writes=whole), Need(name="forward", after=("take",)))
+    plan = Plan(
+        name="listened to",
+        ranks=2,
+        tensors=(Tensor("layer1", 0, 100),),
+        buffers=(Buffer("gradient", 100),),
+        roles=(Role("worker", (0,), worker), Role("listener", (1,), listener)),
+    )
+    assert in_step(plan) == [0]
+    each = {0: workload([400], [1.0], forward=1.0), 1: workload([400], [1.0], forward=50.0)}
+    assert hard_bound_seconds(plan, each) == 2.0
+    # nobody waits for the message either, but each iteration has one
+    assert hard_bound_seconds(plan, each, Links(100.0)) == 4.0
+    assert in_step(tiny.easgd_round_robin(3)) == [0, 1, 2, 3]
+    assert in_step(tiny.async_server(2)) == [1]
+
+
+def test_a_faster_iteration_than_possible_is_an_error():
+    network = alpha_beta.network(4, 0.0, 0.01)
+    found = timed(plan_of(), LOAD, network, Links(100.0))
+    assert found.iteration_seconds == same(found.hard_bound_seconds) == same(found.model_bound_seconds)
+    with pytest.raises(RunError, match=r"21\.5 s lies below its hard bound of 39\.5 s"):
+        timed(plan_of(), LOAD, network, Links(50.0))
+    with pytest.raises(RunError, match="x: an iteration of 1 s lies below"):
+        bounds.refuse_below(1.0, 1.0 + 1e-6, "x")
+    bounds.refuse_below(1.0, 1.0 + 1e-12, "x")
+
+
+# Links
+
+
+@pytest.mark.parametrize(
+    ("text", "ranks", "wanted"),
+    [
+        ("switch:5", 5, [Links(10.0)]),
+        ("fat_tree:4", 16, [Links(10.0)]),
+        ("bcube:3,2", 9, [Links(20.0)]),
+        ("bcube:3,2", 3, [Links(10.0)]),
+        ("torus2d:3,4", 12, [Links(40.0)]),
+        ("dense_gpu:2,4", 8, [Links(100.0), Links(10.0, together=4)]),
+        ("dense_gpu:2,4", 4, [Links(100.0)]),
+        ("switch:2000", 2000, []),
+    ],
+)
+def test_what_leaves_a_rank_and_a_node(text, ranks, wanted):
+    topology = parse(text)
+    bandwidth = {"inside": 100.0, "between": 10.0} if text.startswith("dense") else 10.0
+    assert cuts(topology, Speeds(bandwidth=bandwidth), ranks) == wanted
+
+
+def test_nodes_bound_what_crosses_them_whoever_sends_it():
+    load, topology = workload([800], [1.0]), parse("dense_gpu:2,4")
+    speeds = Speeds(0.0, {"inside": 1e6, "between": 10.0})
+    for algorithm in ("native", "hierarchical", "ring"):
+        shape = () if algorithm == "native" else collectives.shape_on(algorithm, topology, 8)
+        plan = ssgd.plan("p", load, (Message(0, 0),), 8, algorithm=algorithm, shape=shape)
+        assert hard_bound_seconds(plan, load, *cuts(topology, speeds, 8)) >= 1.0 + 80.0  # 2 x 1/2 x 800 B
+
+
+# Below everything that is simulated
+
+
+def load_of(plan: Plan) -> Workload:
+    sizes = [8 * (tensor.stop - tensor.start) for tensor in plan.tensors]
+    ones, names = [1.0 + 0.25 * i for i in range(len(sizes))], [tensor.name for tensor in plan.tensors]
+    return workload(sizes, ones, forward=2.0, forwards=ones, update=1.0, dtype="float64", names=names)
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_no_plan_of_any_kind_is_simulated_below_its_bounds(data):
+    plan = data.draw(st.sampled_from(sorted(tiny.every_kind().items())))[1]
+    load = load_of(plan)
+    alpha, beta = data.draw(st.sampled_from([0.0, 0.5])), data.draw(st.sampled_from([0.0, 0.01, 0.05, 0.4]))
+    each = {rank: load.model_copy(update={"forward_seconds": 2.0 + rank}) for rank in range(plan.ranks)}
+    for times in (load, each):
+        trace = simulate(plan, times, alpha_beta.network(plan.ranks, alpha, beta))
+        if trace.steady:
+            seconds = trace.iteration_seconds(plan.pace)
+            for bound in (
+                hard_bound_seconds(plan, times, *([Links(1 / beta)] if beta else [])),
+                model_bound_seconds(plan, times, alpha_beta.network(plan.ranks, alpha, beta)),
+            ):
+                assert bound <= seconds * (1 + 1e-9)
+
+
+@settings(max_examples=80, deadline=None)
+@given(load=workloads(), data=st.data())
+def test_no_synchronous_step_is_simulated_below_its_bounds(load, data):
+    load = load.model_copy(update={"statistics": data.draw(st.integers(0, 300)), "norm_seconds": 0.125})
+    ranks, lanes = data.draw(st.integers(1, 9)), data.draw(st.integers(1, 3))
+    algorithm = data.draw(st.sampled_from(["native", *collectives.names()]))
+    if algorithm == "bml":
+        ranks = 9
+    topology = parse(collectives.topology_of(algorithm), ranks)
+    shape = collectives.shape_on(algorithm, topology, ranks) if algorithm != "native" else ()
+    plan = plan_of(
+        load,
+        ranks,
+        lanes,
+        algorithm=algorithm,
+        shape=shape,
+        wire=data.draw(st.sampled_from(["", "float16"])),
+        accumulate=data.draw(st.integers(1, 2)),
+        clip_norm=data.draw(st.sampled_from([None, 1.0])),
+    )
+    speeds = Speeds(data.draw(st.sampled_from([0.0, 0.01])), data.draw(st.sampled_from([1e3, 1e5, 1e7])))
+    cost = flow_level.cost("ring" if algorithm == "native" else algorithm, topology, speeds, ranks).line
+    network = Network({**alpha_beta.network(ranks, speeds.alpha, 1 / speeds.bandwidth).costs, "all_reduce": cost})
+    links = cuts(topology, speeds, ranks)
+    hard, model = bounds.both_bounds_seconds(plan, load, network, *links)
+    seconds = simulate(plan, load, network).iteration_seconds()
+    assert hard <= model * (1 + 1e-9)  # the flow-level cost is that of these links
+    assert model <= seconds * (1 + 1e-9)
+    if algorithm != "native" and ranks > 1:
+        on_links = simulate(plan, load, network, topology=topology, speeds=speeds)
+        for bound in (hard, links_bound_seconds(plan, load, topology, speeds)):
+            assert bound <= on_links.iteration_seconds() * (1 + 1e-9)
+
+
+def test_the_hard_bound_is_reached():
+    load = workload([400, 400], [1.0, 0.0])
+    plan, links = plan_of(load, 4, 1), {"topology": parse("switch:4"), "speeds": Speeds(0.0, 100.0)}
+    ring = plan_of(load, 4, 1, algorithm="ring")
+    assert simulate(plan, load, alpha_beta.network(4, 0.0, 0.01)).iteration_seconds() == same(
+        hard_bound_seconds(plan, load, Links(100.0))
+    )
+    found = simulate(ring, load, Network({}), **links).iteration_seconds()
+    assert found == same(hard_bound_seconds(ring, load, Links(100.0))) == same(links_bound_seconds(ring, load, **links))
+
+
+# Model bounds are of the lower ends of intervals
+
+
+def noisy(seed: int, relative: float = 0.03, a: float = 1e-3, b: float = 1e-8, points: int = 24):
+    sizes = np.geomspace(1e4, 1e7, points)
+    times = (a + b * sizes) * (1 + relative * np.random.default_rng(seed).standard_normal(points))
+    return fit(sizes, times, pieces=1)
+
+
+def test_the_lower_end_lies_below_the_truth_and_no_further_than_the_noise():
+    below = [noisy(seed).least_transfer_seconds(1e9, low=True) <= 1e-8 * 1e9 for seed in range(200)]
+    assert np.mean(below) >= 0.95  # of a one-sided 97.5 %
+    middle = [noisy(seed).least_transfer_seconds(1e9) <= 1e-8 * 1e9 for seed in range(200)]
+    assert 0.3 < np.mean(middle) < 0.7  # what is fitted itself is as often too high
+    one = noisy(1)
+    assert one.least_transfer_seconds(1e9, low=True) >= 0.9 * one.least_transfer_seconds(1e9)
+    assert one.slope_low() < one.slopes[-1]
+
+
+def test_without_noise_the_lower_end_is_what_was_fitted_and_without_residuals_there_is_none():
+    exact = noisy(0, relative=0.0)
+    assert exact.least_transfer_seconds(1e9, low=True) == pytest.approx(exact.least_transfer_seconds(1e9), rel=1e-6)
+    two = fit([1e4, 1e6], [1e-3, 1e-2])
+    assert two.least_transfer_seconds(1e9, low=True) == 0.0
+    assert two.interval(1e5) == (0.0, np.inf)
+    plan = plan_of()
+    assert model_bound_seconds(plan, LOAD, Network({"all_reduce": two})) == same(6.5)
+
+
+def test_given_lines_are_exact_and_fitted_ones_have_a_lower_end():
+    network = Network({"all_reduce": Linear(0.1, 0.02, "fitted", 0.015)})
+    assert model_bound_seconds(plan_of(), LOAD, network) == same(3.0 + 0.015 * 1200 + 0.5)
+    assert model_bound_seconds(plan_of(), LOAD, Network({"all_reduce": Linear(0.1, 0.02)})) == same(3.0 + 24.0 + 0.5)
+    with pytest.raises(InputError, match="lower end of its interval"):
+        Linear(0.1, 0.02, b_low=0.03)
+
+
+def test_a_link_may_carry_as_much_as_its_interval_says():
+    alone = Linear(0.0, 0.02)
+    network = Network({"all_reduce": Contended(alone, 1.5, 0.0, 2.0)})
+    assert model_bound_seconds(plan_of(), LOAD, network) == same(3.0 + 12.0 + 0.5)
+    assert largest_capacity(Contended(alone, 1.5)) == 1.5
+    assert largest_capacity(alone) == 1.0
+    with pytest.raises(InputError, match="lies below it"):
+        Contended(alone, 1.5, 0.0, 1.2)
+    rng = np.random.default_rng(3)
+    sizes = [10_000 * 2**i for i in range(8)]
+    one = 1e-3 + 1e-8 * np.array(sizes)
+    both = 1e-3 + 2 / 1.5 * (one - 1e-3)
+    sweeps = np.stack([one, both]) * (1 + 0.01 * rng.standard_normal((6, 2, 8)))
+    fitted = contention_fit.fit(sizes, sweeps)
+    assert largest_capacity(fitted.contended()) == fitted.capacity.high > fitted.capacity.value
+    assert largest_capacity(contention_fit.fit(sizes, sweeps[:1]).contended()) == np.inf
+
+
+# Emulated runs
+
+
+def test_headers_of_the_largest_packets_alone_are_taken_off():
+    """Seen were 95.6 % of a link: what packets with time stamps leave."""
+    with_time_stamps, seen, largest = 1448 / 1514, 0.956, framing.PAYLOAD
+    assert with_time_stamps == pytest.approx(seen, abs=5e-4)
+    assert largest == pytest.approx(1460 / 1514)
+    assert largest > seen + 1e-3
+
+
+def test_links_of_a_testbed_let_a_burst_pass():
+    one = framing.links(Description(topology="switch", bits_per_second=8e8, lanes=2), 4)
+    assert one.bytes_per_second == pytest.approx(1e8 * framing.PAYLOAD)
+    # the link's bucket, those of 3 hosts on 2 lanes and of the rest, a packet
+    assert one.at_once == pytest.approx(framing.PAYLOAD * (8 * 128 * 1024 + 16384))
+    cube = framing.links(Description(topology="bcube:3,2", bits_per_second=8e8), 9)
+    assert cube.bytes_per_second == pytest.approx(2 * one.bytes_per_second)
+    assert cube.at_once == pytest.approx(framing.PAYLOAD * 2 * (4 * 128 * 1024 + 16384))
+    dense = framing.links(Description(topology="dense_gpu:2,4", bits_per_second=8e8), 8)
+    assert (dense.together, dense.bytes_per_second) == (4, one.bytes_per_second)
+    # rates so low that the guaranteed ones of connections are more
+    assert framing.links(Description(topology="switch", bits_per_second=1e5), 4).bytes_per_second == pytest.approx(
+        4e5 / 8 * framing.PAYLOAD
+    )
+    with pytest.raises(InputError, match="not a testbed"):
+        framing.links_of({"topology": "switch"}, 4)
+
+
+GRADIENTS = 40_000_000  # bytes
+TESTBED = {"topology": "switch", "bits_per_second": 8e7, "dilation": 4.0}
+
+
+def emulated(results: Path, seconds: float, name: str = "wfbp", **told) -> Result:
+    """A run of four hosts: 2 s forward, 1 s to the first gradient, 60 MB to send at 10 MB/s."""
+    load = workload([GRADIENTS // 2] * 2, [1.0, 1.0], forward=2.0)
+    (results / "emulated" / "job").mkdir(parents=True, exist_ok=True)
+    (results / "emulated" / "job" / "replay.json").write_text(load.to_json())
+    if "collective" in told:
+        plans = results / "plans" / "emulated" / "job"
+        plans.mkdir(parents=True, exist_ok=True)
+        wire = told.pop("wire", "")
+        plan = schemes.plan(schemes.Scheme(name=name, schedule="wfbp", wire=wire), load, Linear(0, 0), 4)
+        (plans / f"{name}.json").write_text(plan.to_json())
+    summary = {"iteration_seconds": seconds}
+    settings = {"testbed": TESTBED, **told}
+    return Result(rung="emulated", scheme=name, model="tiny", ranks=4, settings=settings, summary=summary)
+
+
+def wire(size: float) -> float:
+    free = 5 * 128 * 1024 + 16384
+    return (1.5 * size / framing.PAYLOAD - free) / 1e7
+
+
+@pytest.mark.parametrize(
+    ("told", "size"),
+    [
+        ({"name": "wfbp", "collective": "native"}, GRADIENTS),
+        ({"name": "narrow", "collective": "native", "wire": "float16"}, GRADIENTS / 2),
+        ({"name": "ddp", "hook": ""}, GRADIENTS),
+        ({"name": "ddp_fp16", "hook": "fp16"}, GRADIENTS / 2),
+    ],
+)
+def test_an_emulated_run_is_bound_by_its_bytes_on_its_links(tmp_path, told, size):
+    bound = 3.0 + wire(size)
+    assert hard_bound(tmp_path, "job", emulated(tmp_path, 12.0, **told)) == pytest.approx(bound)
+    with pytest.raises(RunError, match=f"job, {told['name']}, emulated: .* lies below its hard bound"):
+        hard_bound(tmp_path, "job", emulated(tmp_path, 0.99 * bound, **told))
+
+
+def test_where_bytes_are_not_known_computation_is_the_bound(tmp_path):
+    assert hard_bound(tmp_path, "job", emulated(tmp_path, 12.0, "ddp_powersgd", hook="powersgd")) == 4.0
+    missing = emulated(tmp_path, 12.0, collective="native").model_copy(update={"scheme": "another"})
+    assert np.isnan(hard_bound(tmp_path, "job", missing))  # its plan is not there
+    assert np.isnan(hard_bound(tmp_path, "other", missing))  # real computation
+
+
+def test_a_demand_without_messages_is_computation():
+    assert Demand(4.0, 1.0, 0.5, 0.0, 0.0).seconds(Links(1.0)) == 4.0

@@ -1,0 +1,119 @@
+"""What kernels take: bytes that they move, seconds a byte as measured; what nobody measured is refused, not free."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import tiny_plans as tiny
+from changed_plans import bases
+from gradsync import cli, schemes
+from gradsync.costs import Linear, Network, alpha_beta
+from gradsync.errors import InputError
+from gradsync.kernels import KERNELS, Form
+from gradsync.lowering import lowered
+from gradsync.measure import kernels as measured
+from gradsync.plan import Local
+from gradsync.simulate import simulate
+from tiny_workloads import workload
+
+NETWORK = Network({kind: Linear(0.0, 0.0) for kind in ("all_reduce", "all_gather", "send")})
+UPDATED = ("sgd", "sgd_scaled", "norm")  # in the workload's own seconds
+UNMOVED = "join"
+
+
+def period(plan, load, **how):
+    return simulate(plan, load, NETWORK, **how).iteration_seconds()
+
+
+def load_of(plan, **kernels: float):
+    sizes = [8 * (tensor.stop - tensor.start) for tensor in plan.tensors]
+    names = [tensor.name for tensor in plan.tensors]
+    return workload(sizes, [1.0] * len(sizes), forward=1.0, dtype="float64", names=names, kernels=kernels)
+
+
+def test_what_nobody_said_a_kernel_takes_is_refused_and_not_free():
+    plan = tiny.sparse(2)
+    with pytest.raises(InputError, match=r"'encode' moves .* \(encode_topk\), and workload 'tiny' doesn't say"):
+        period(plan, load_of(plan))
+    with pytest.raises(InputError, match=r"'decode' moves .* \(decode_sum\)"):
+        period(plan, load_of(plan, encode_topk=1.0))
+    ring = lowered(tiny.synchronous(2, algorithm="ring"))
+    with pytest.raises(InputError, match=r"'message0\.add0\.0' moves 48 bytes \(add\)"):
+        period(ring, load_of(ring))
+    assert period(ring, load_of(ring), add_seconds_per_byte=0.0) == pytest.approx(5.0)
+
+
+def test_a_sparse_iteration_takes_its_encoding_and_decoding():
+    """13 float64 gradients, 3 of them sent by each of 2 ranks, each with an index of 8 bytes."""
+    plan = tiny.sparse(2)
+    whole, sent = 13 * 8, 3 * (8 + 8)
+    encode = whole + 2 * whole + sent  # gradient and residual, read; residual and message, written
+    decode = 2 * sent + whole + 2 * 2 * 3 * 8  # both messages, the gradient, and an element of it for each value
+    found = period(plan, load_of(plan, encode_topk=0.5, decode_sum=0.25))
+    assert found == pytest.approx(1.0 + 4.0 + 0.5 * encode + 0.25 * decode)
+
+
+@pytest.mark.parametrize("wire", ["", "float16"])
+def test_casts_of_a_narrow_wire_count(wire):
+    sizes = [4000, 8000]
+    load = workload(sizes, [1.0, 1.0], forward=1.0, kernels={"cast": 1e-3})
+    scheme = schemes.Scheme(name="single", wire=wire)  # type: ignore[arg-type]
+    plan = schemes.plan(scheme, load, Linear(2.0, 1e-3), 2)
+    found = simulate(plan, load, alpha_beta.around(Linear(2.0, 1e-3), 2)).iteration_seconds()
+    sent, cast = (12.0, 0.0) if not wire else (6.0, 2 * 1e-3 * 12_000 * 1.5)
+    assert found == pytest.approx(3.0 + 2.0 + sent + cast)
+
+
+def test_shared_memory_takes_as_much_as_copies_and_sums():
+    plan = tiny.hogwild(1)
+    bytes_ = 13 * 8
+    found = period(plan, load_of(plan, copy=0.5, add=0.25))
+    assert found == pytest.approx(5.0 + 0.5 * 2 * bytes_ + 0.25 * 3 * bytes_)
+
+
+def test_a_piece_takes_its_part():
+    plan = bases.sharded_model(2)
+    (role,) = plan.roles
+    update = next(op for op in role.flat if isinstance(op, Local))
+    whole = 8 * (update.reads[0].stop - update.reads[0].start)
+    assert KERNELS["sgd"].moved(Form(plan, update)) == pytest.approx(5 * whole / 2)
+
+
+def test_every_kernel_declares_what_it_moves_and_can_be_measured():
+    for name in measured.TRIALS:
+        plan, op = measured.trial(name, 1000)
+        form = Form(plan, op)
+        KERNELS[name].refuse(form)
+        touched = sum(operand.bytes for operand in (*form.reads, *form.writes))
+        assert touched <= KERNELS[name].moved(form) <= 3 * touched
+    assert {*measured.TRIALS, *UPDATED, UNMOVED} == {*KERNELS}
+
+
+@pytest.mark.usefixtures("alone")
+def test_what_kernels_take_is_measured():
+    found = measured.seconds_per_byte(20_000)
+    assert found.keys() == measured.TRIALS.keys()
+    assert all(0 < seconds < 1e-3 for seconds in found.values())
+    assert found["encode_topk"] > found["copy"]  # a selection takes more than its bytes
+
+
+def test_the_command_line_takes_what_summing_costs(capsys, tmp_path):
+    load = tmp_path / "load.json"
+    load.write_text(workload([4000, 8000], [1.0, 1.0], forward=1.0, kernels={}).to_json())
+    common = ["--workload", str(load), "--allreduce", "alpha=0,bandwidth=1e9"]
+    path = tmp_path / "plan.json"
+    assert cli.main(["plan", *common, "--schedule", "ring", "--ranks", "2", "--output", str(path)]) == 0
+    capsys.readouterr()
+    simulated = ["simulate", *common, "--plan", str(path), "--transfers", "--json"]
+    assert cli.main(simulated) == 2
+    assert "doesn't say what a byte takes" in capsys.readouterr().err
+    assert cli.main([*simulated, "--gamma", "-1"]) == 2
+    assert "--gamma -1: must be a finite number" in capsys.readouterr().err
+    seconds = []
+    for gamma in ("0", "1e-3"):
+        assert cli.main([*simulated, "--gamma", gamma]) == 0
+        seconds.append(json.loads(capsys.readouterr().out)["iteration_seconds"])
+    # half of each message is summed; the first sum ends a second after the last gradient is there
+    assert seconds[1] - seconds[0] == pytest.approx(1.0 + 1e-3 * 4000, rel=1e-3)

@@ -1,0 +1,56 @@
+"""Cells of what was repeated: what a table is told survives its file, and pairs are pairs of one launch only."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from gradsync.errors import InputError
+from gradsync.papers import repeats
+from gradsync.papers.table import read
+from made_up_repeats import MOMENTS
+
+
+def row(launch: str = "a", number: float = 1.0, moments: tuple[float, ...] = MOMENTS) -> dict:
+    return {"launch": launch, "repeats": len(moments), **repeats.cells("seconds", number * np.array(moments))}
+
+
+def test_cells_survive_their_file(tmp_path):
+    samples = np.random.default_rng(0).exponential(size=7)
+    made = pd.DataFrame([{"launch": "a", **repeats.cells("seconds", samples)}, {"launch": "b"}])
+    made.to_csv(tmp_path / "t.csv", index=False)
+    found = read(tmp_path / "t.csv", ["launch", *repeats.columns("seconds")])
+    assert repeats.samples(found.iloc[0], "seconds").tolist() == samples.tolist()
+    assert found.seconds[0] == np.median(samples)
+    assert repeats.ends(found.iloc[0], "seconds") == (samples.min(), samples.max())
+    assert not len(repeats.samples(found.iloc[1], "seconds"))
+    assert np.isnan(repeats.ends(found.iloc[1], "seconds")).all()
+    assert repeats.text(found.iloc[1], "seconds", ".1f") == "-"
+
+
+def test_too_few_have_their_median_and_no_ends():
+    cells = repeats.cells("x", [1.0, 2.0])
+    assert (cells["x"], cells["x_low"], cells["x_high"], cells["x_samples"]) == (1.5, None, None, "[1.0, 2.0]")
+    assert repeats.text(cells, "x", ".1f") == "1.5 (no interval)"
+
+
+@pytest.mark.parametrize("samples", [[], [np.nan, 1.0], [np.inf] * 7])
+def test_what_is_no_number_has_no_cells(samples):
+    assert repeats.cells("x", samples) == {}
+
+
+def test_pairs_are_of_one_launch():
+    def ratio(mine, theirs):
+        return mine / theirs
+
+    assert repeats.paired(ratio, row(number=3), row(), "seconds") == pytest.approx([3.0] * 6)
+    for other in (row("b"), row("a", moments=MOMENTS[1:]), {"launch": "a"}):
+        assert not len(repeats.paired(ratio, row(), other, "seconds"))
+    assert not len(repeats.paired(ratio, row(""), row(""), "seconds"))
+
+
+@pytest.mark.parametrize("cell", ["1.0", '{"a": 1}', "[1, [2]]", "[1, 'x']", '["x"]', "[1"])
+def test_what_is_no_list_of_repeats_is_named(cell):
+    with pytest.raises(InputError, match="seconds_samples: no list of numbers"):
+        repeats.samples({"seconds_samples": cell}, "seconds")

@@ -1,0 +1,354 @@
+"""Times that no iteration of a plan can be shorter than. Two kinds, which are never mixed:
+
+- a **hard bound** is of computation, and of the bytes that have to leave or enter a node at the nominal rate of its
+  links. Nothing may lie below it: what makes the rows of tables refuses that.
+- a **model bound** is of computation and of costs that were fitted, at the lower end of their intervals. It holds as
+  far as the model does: what was fitted to one message at a time says nothing of several.
+
+Both hold for every plan that sends the same bytes in the same types between as many ranks. A rank computes in every
+iteration; messages that wait for a gradient and that the next forward waits for travel between the first gradient of
+the last micro-batch and what follows them, norm and update (`needs.py`); and all messages of an iteration take no more
+than its length, whatever they overlap.
+
+Bytes: an all-reduce of M bytes between n nodes sends 2 (n - 1) M over all their links, whatever its algorithm, so that
+some node sends 2 (n - 1) / n M (Patarasuk and Yuan, JPDC 69(2), 2009, Section 3: where no switch adds); a
+reduce-scatter and an all-gather half of it each; a broadcast sends M into each node but its own. Collectives that are
+described by rounds send what their rounds say.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gradsync import collectives
+from gradsync.collectives import NATIVE, Shape
+from gradsync.costs import Network
+from gradsync.costs.contention import largest_capacity
+from gradsync.errors import RunError
+from gradsync.lowering import lowered, shape_of
+from gradsync.needs import Need, in_step, needs
+from gradsync.plan import DTYPE_BYTES, Collective, Plan, Recv, Send
+from gradsync.topologies import NO_LINK, Speeds, Topology
+from gradsync.workload import Workload
+
+Workloads = Workload | Mapping[int, Workload]
+ROUNDING = 1e-9  # of a bound
+MOST_RANKS = 1024  # whose routes to one another are looked at
+# how often the nodes but one send each byte of a message
+SENT = {"all_reduce": 2.0, "reduce_scatter": 1.0, "all_gather": 1.0, "broadcast": 1.0}
+
+
+class Links(NamedTuple):
+    """A node's way out, and in: bytes of messages a second, over all links of its own at their nominal rate.
+
+    `at_once` bytes pass before that rate holds; `together` neighbouring ranks are a node.
+    """
+
+    bytes_per_second: float
+    at_once: float = 0.0
+    together: int = 1
+
+    def seconds(self, size: float) -> float:
+        """No less for so many bytes."""
+        return max(size - self.at_once, 0.0) / self.bytes_per_second
+
+
+class Demand(NamedTuple):
+    """What an iteration needs, whatever the order of its messages. Seconds and bytes.
+
+    `awaited` bytes leave some node after the first `ready` seconds of its iteration and before the last `after`;
+    `busiest` leave, or enter, some node in an iteration.
+    """
+
+    computation: float
+    ready: float
+    after: float
+    awaited: float
+    busiest: float
+
+    def seconds(self, links: Links) -> float:
+        """No iteration is shorter."""
+        awaited = self.ready + links.seconds(self.awaited) + self.after if self.awaited else 0.0
+        return max(self.computation, awaited, links.seconds(self.busiest))
+
+
+def largest_speedup(workload: Workload, ranks: int, bytes_per_second: float) -> float:
+    """S_max over one rank, where each has one link of that rate (ASC-WFBP, Eq. 41 to 43).
+
+    An all-reduce sends at least 2 (P - 1) / P of the gradients, which overlaps with the backward pass and no more. The
+    paper leaves (P - 1) / P out.
+    """
+    wire = 2 * (ranks - 1) / ranks * workload.bytes / bytes_per_second
+    alone = workload.forward_seconds + workload.backward_seconds
+    return ranks * alone / (alone + max(0.0, wire - workload.backward_seconds))
+
+
+def refuse_below(seconds: float, bound: float, what: str) -> None:
+    """Raises RunError where an iteration is shorter than its hard bound: something is wrong."""
+    if seconds < bound * (1 - ROUNDING):
+        raise RunError(
+            f"{what}: an iteration of {seconds:.6g} s lies below its hard bound of {bound:.6g} s: its time, its bytes, "
+            "its computation or the rate of the links is wrong"
+        )
+
+
+def hard_bound_seconds(plan: Plan, workload: Workloads, *links: Links) -> float:
+    """Nothing that sends the bytes of this plan has a shorter iteration; of computation alone where no links are known.
+
+    Several are the same links seen rank by rank and node by node.
+    """
+    return _hard(plan, needs(plan, workload), links)
+
+
+def both_bounds_seconds(plan: Plan, workload: Workloads, network: Network, *links: Links) -> tuple[float, float]:
+    """(hard bound, model bound)."""
+    known = needs(plan, workload)
+    return _hard(plan, known, links), _model(plan, known, network)
+
+
+def _hard(plan: Plan, known: Mapping[int, Need], links: Sequence[Links]) -> float:
+    if not links:
+        return max(known[rank].computation for rank in in_step(plan))
+    return max(_demand(plan, known, each.together).seconds(each) for each in links)
+
+
+def of_gradients(workload: Workload, ranks: int, size: float | None = None, together: int = 1) -> Demand:
+    """Of any synchronous step whose update waits for an all-reduce of `size` bytes (None: of all gradients)."""
+    nodes = -(-ranks // together)
+    sent = SENT["all_reduce"] * (nodes - 1) / nodes * (workload.bytes if size is None else size)
+    computed = workload.forward_seconds + workload.backward_seconds + workload.update_seconds
+    return Demand(computed, float(workload.ready_seconds()[0]), workload.update_seconds, sent, sent)
+
+
+def demand(plan: Plan, workload: Workloads, together: int = 1) -> Demand:
+    """What an iteration needs of the ranks that are in step with it; `together` neighbouring ranks are a node."""
+    return _demand(plan, needs(plan, workload), together)
+
+
+def _demand(plan: Plan, known: Mapping[int, Need], together: int) -> Demand:
+    ranks = _told_apart(plan, known)
+    every, awaited = _Bytes(plan, together), _Bytes(plan, together)
+    for here, op, waits in _operations(plan, known, ranks):
+        every.add(here, op)
+        if waits:
+            awaited.add(here, op)
+    of = [known[rank] for rank in ranks]
+    waiting = [need for need in of if need.awaited]
+    return Demand(
+        max(need.computation for need in of),
+        min((need.ready for need in waiting), default=0.0),
+        min((need.after for need in waiting), default=0.0),
+        awaited.leaving(),
+        max(every.leaving(), every.entering()),
+    )
+
+
+def _told_apart(plan: Plan, known: Mapping[int, Need]) -> list[int]:
+    """The ranks in step; the first of them where all do the same."""
+    ranks = in_step(plan)
+    native = all(op.algorithm == NATIVE for op in plan.roles[0].flat if isinstance(op, Collective))
+    return ranks[:1] if plan.symmetric and native and len(set(known.values())) == 1 else ranks
+
+
+def _operations(plan: Plan, known: Mapping[int, Need], ranks: list[int]) -> Iterator[tuple[np.ndarray, Any, bool]]:
+    """(those of `ranks` that have it, an operation, whether it is awaited); alike for all ranks of a role."""
+    wanted = set(ranks)
+    for role in plan.roles:
+        here = np.array([rank for rank in role.ranks if rank in wanted], int)
+        if len(here):
+            awaited = known[here[0]].awaited
+            for index, op in enumerate(role.flat):
+                yield here, op, index in awaited
+
+
+class _Bytes:
+    """What leaves and enters each node at least, by the operations that are added."""
+
+    def __init__(self, plan: Plan, together: int):
+        self.plan, self.together = plan, together
+        self.out, self.into = np.zeros((2, -(-plan.ranks // together)))
+        self.shared: dict[tuple[int, ...], float] = defaultdict(float)  # nodes -> what they send between them
+        self.groups: dict[tuple[int, ...], tuple[int, ...]] = {}  # ranks -> nodes
+
+    def add(self, ranks: np.ndarray, op: Any) -> None:
+        """An operation that each of `ranks` has; a collective counts once, with the first of its own."""
+        if isinstance(op, Send | Recv):
+            peer, way = (op.to, self.out) if isinstance(op, Send) else (op.source, self.into)
+            nodes = ranks // self.together
+            size = self.plan.bytes_of(op.reads if isinstance(op, Send) else op.writes)
+            np.add.at(way, nodes[nodes != peer // self.together], size)
+        elif isinstance(op, Collective) and min(op.ranks, default=0) in ranks:
+            self._collective(op)
+
+    def _collective(self, op: Collective) -> None:
+        if op.algorithm == NATIVE:
+            nodes, size = self._nodes(op.ranks), self.plan.bytes_of(op.writes)
+            self.shared[nodes] += SENT[op.kind] * (len(nodes) - 1) * size
+            if op.kind == "broadcast":
+                self.into[[node for node in nodes if node != op.root // self.together]] += size
+            return
+        pieces, out, into = _pieces(op.algorithm, shape_of(op, self.plan.ranks), op.root, self.together)
+        for ref in op.writes:  # of pieces that are not all equally long the shortest
+            size = (ref.stop - ref.start) // pieces * DTYPE_BYTES[self.plan.buffer[ref.buffer].dtype]
+            self.out[: len(out)] += size * out
+            self.into[: len(into)] += size * into
+
+    def _nodes(self, group: tuple[int, ...]) -> tuple[int, ...]:
+        if group not in self.groups:
+            self.groups[group] = tuple(sorted({rank // self.together for rank in group or range(self.plan.ranks)}))
+        return self.groups[group]
+
+    def leaving(self) -> float:
+        """Of the node that sends most, or of the mean of those that send something between them."""
+        means = [total / len(nodes) + self.out[list(nodes)].min() for nodes, total in self.shared.items()]
+        return float(max([self.out.max(), *means]))
+
+    def entering(self) -> float:
+        """The same of what enters."""
+        means = [total / len(nodes) for nodes, total in self.shared.items()]
+        return float(max([self.into.max(), *means]))
+
+
+@lru_cache(maxsize=256)
+def _pieces(algorithm: str, shape: Shape, root: int, together: int) -> tuple[int, np.ndarray, np.ndarray]:
+    """Pieces of a message, and how many leave and enter each node.  # both (nodes,)"""
+    out, into = np.zeros((2, -(-int(np.prod(shape)) // together)))
+    for step in collectives.rounds(algorithm, shape, root):
+        source, to = step.source // together, step.destination // together
+        between = source != to
+        for carried, nodes in ((out, source), (into, to)):
+            carried += np.bincount(nodes[between], step.pieces[between], minlength=len(carried))
+    return collectives.get(algorithm).pieces(shape), out, into
+
+
+def cuts(topology: Topology, speeds: Speeds, ranks: int) -> list[Links]:
+    """What leaves a rank at most, and where ranks share a node what leaves a node; the same enters.
+
+    All that leaves crosses the links that are first on their routes, and those that are second where no route is
+    shorter: the narrowest of these cuts counts. Of more than MOST_RANKS ranks nothing is known.
+    """
+    if ranks > MOST_RANKS:
+        return []
+    bandwidth, _ = speeds.of(topology)
+    every, found = np.arange(ranks), []
+    for together in sorted({1, topology.ranks_a_node or 1}):
+        widest = 0.0
+        for start in range(0, ranks, together):
+            inside = every[start : start + together]
+            source, to = (each.ravel() for each in np.meshgrid(inside, np.setdiff1d(every, inside), indexing="ij"))
+            if not len(to):
+                continue
+            firsts, seconds = [], []
+            for rail in range(topology.rails):
+                route = topology.route(source, to, np.full_like(to, rail))
+                first = (route != NO_LINK).argmax(axis=1)
+                firsts.append(route[np.arange(len(route)), first])
+                seconds.append(route[:, min(1, route.shape[1] - 1)])
+            cut = [np.unique(np.concatenate(links)) for links in (firsts, seconds)]
+            widest = max(widest, min(float(bandwidth[links].sum()) for links in cut if links[0] != NO_LINK))
+        if widest:
+            found.append(Links(widest, together=together))
+    return found
+
+
+def links_bound_seconds(plan: Plan, workload: Workloads, topology: Topology, speeds: Speeds) -> float:
+    """Where every transfer takes the links that it crosses: of what a rank sends, over its own links; of any link.
+
+    As hard, or as much of a model, as these speeds are.
+    """
+    known, ranks = needs(plan, workload), in_step(plan)
+    of = [known[rank] for rank in ranks]
+    awaited = {rank: {plan.role_of[rank].flat[index].name for index in known[rank].awaited} for rank in ranks}
+    spelled_out = lowered(plan)
+    sends = [
+        (rank, op.to, op.rail, spelled_out.bytes_of(op.reads), op.name.partition(".send")[0] in awaited[rank])
+        for rank in ranks
+        for op in spelled_out.role_of[rank].flat
+        if isinstance(op, Send)
+    ]
+    computation = max(need.computation for need in of)
+    if not sends:
+        return computation
+    source, to, rail, size, waits = np.array(sends, np.int64).T
+    route = topology.route(source, to, rail)  # (sends, hops)
+    used = route != NO_LINK
+    own = used & (used.cumsum(axis=1) == 1) & (waits != 0)[:, None]  # the first link of each send
+    sizes, (bandwidth, _) = np.broadcast_to(size[:, None], route.shape), speeds.of(topology)
+    wire, busy = (
+        float((np.bincount(route[at], sizes[at], len(bandwidth)) / bandwidth).max(initial=0.0)) for at in (own, used)
+    )
+    return max(computation, busy, *(need.ready + wire + need.after for need in _least(of)))
+
+
+def _least(of: list[Need]) -> Iterator[Need]:
+    """The need, of those that wait for messages, that leaves most time for them."""
+    waiting = [need for need in of if need.awaited]
+    if waiting:
+        yield min(waiting, key=lambda need: need.ready + need.after)
+
+
+def model_bound_seconds(plan: Plan, workload: Workloads, network: Network) -> float:
+    """By the costs of the network, each at the lower end of its interval, and the most that a link may carry at a time.
+
+    A message takes its ranks' ways out and in for as long as it is transferred; those of several ranks are in step.
+    """
+    return _model(plan, needs(plan, workload), network)
+
+
+def _model(plan: Plan, known: Mapping[int, Need], network: Network) -> float:
+    ranks = _told_apart(plan, known)
+    ways = {of: _Ways(plan, network) for of in ("awaited", "out", "in")}
+    for here, op, awaited in _operations(plan, known, ranks):
+        for way, parts in _taken(plan, here, op):
+            ways[way].add(op, here, parts)
+            if way == "out" and awaited:
+                ways["awaited"].add(op, here, parts)
+    at_once = largest_capacity(network.costs["all_reduce"]) if "all_reduce" in network.costs else 1.0
+    found = {of: way.seconds() / at_once for of, way in ways.items()}  # each (ranks,)
+    waits = [known[rank].ready + found["awaited"][rank] + known[rank].after for rank in ranks if known[rank].awaited]
+    computed = max(known[rank].computation for rank in ranks)
+    return float(max([computed, *waits, *found["out"][ranks], *found["in"][ranks]]))
+
+
+class _Ways:
+    """What passes the ranks' ways out, or in: by kind of operation, bytes and how much of their transfers."""
+
+    def __init__(self, plan: Plan, network: Network):
+        self.plan, self.network = plan, network
+        self.sizes: dict[str, np.ndarray] = defaultdict(lambda: np.zeros(plan.ranks))
+        self.parts: dict[str, np.ndarray] = defaultdict(lambda: np.zeros(plan.ranks))
+
+    def add(self, op: Any, ranks: np.ndarray, parts: np.ndarray) -> None:
+        """An operation that takes these parts of the ways of `ranks`."""
+        kind = op.kind if isinstance(op, Collective) else "send"
+        size = self.plan.bytes_of(op.reads if isinstance(op, Send) else op.writes)
+        self.sizes[kind][ranks] += size
+        self.parts[kind][ranks] += size * parts
+
+    def seconds(self) -> np.ndarray:
+        """No less on each rank's way, whatever messages the bytes of a kind are cut into.  # (ranks,)"""
+        found = np.zeros(self.plan.ranks)
+        for kind, sizes in self.sizes.items():
+            cost = self.network.of(kind)
+            for size in np.unique(sizes[sizes > 0]):
+                at = sizes == size
+                found[at] += cost.least_transfer_seconds(float(size), low=True) * self.parts[kind][at] / size
+        return found
+
+
+def _taken(plan: Plan, ranks: np.ndarray, op: Any) -> Iterator[tuple[str, np.ndarray]]:
+    """(way, how much of its transfer takes the way of each of `ranks`) of an operation that they have."""
+    if isinstance(op, Send | Recv):
+        yield ("out" if isinstance(op, Send) else "in"), np.ones(len(ranks))
+    elif isinstance(op, Collective):
+        parts = np.ones((2, plan.ranks))
+        if op.algorithm != NATIVE:
+            phases = collectives.phases(op.algorithm, shape_of(op, plan.ranks), op.root)
+            parts = sum((share * each for share, each in phases), np.zeros((2, plan.ranks)))
+        for way, each in zip(("out", "in"), parts, strict=True):
+            yield way, each[ranks]

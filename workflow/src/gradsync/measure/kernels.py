@@ -1,0 +1,78 @@
+"""Measure what a byte costs that a kernel moves: all ranks at the same time, as in training.
+
+A kernel declares how many bytes it reads and writes (`kernels/`); what depends on more than that (a selection, a sum
+by index) is timed on a message of its usual kind.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+from gradsync.kernels import KERNELS, Form
+from gradsync.plan import Buffer, Local, Plan, Ref, Tensor
+from gradsync.runtime.devices import PROCESSOR, Device
+from gradsync.runtime.group import settle
+from gradsync.runtime.kernels import EXECUTED
+
+MOST_ELEMENTS = 1 << 21  # 8 MB of float32: beyond a core's own caches
+SENT = 100  # of so many elements a sparse message has one
+WARM_UP, REPEATS = 1, 5
+# name of the kernel -> (reads, writes, arguments); a range is its buffer, all of it
+TRIALS: dict[str, tuple[tuple[str, ...], tuple[str, ...], dict[str, float]]] = {
+    "add": (("gradient",), ("parameter",), {}),
+    "cast": (("gradient",), ("wire",), {"scale": 0.5}),
+    "copy": (("gradient",), ("parameter",), {}),
+    "decode_sum": (("values", "indices"), ("gradient",), {}),
+    "elastic_centre": (("parameter",), ("centre",), {"lr": 0.01, "rho": 0.1}),
+    "elastic_worker": (("gradient", "centre"), ("parameter",), {"lr": 0.01, "rho": 0.1}),
+    "encode_topk": (("gradient",), ("values", "indices", "residual"), {}),
+    "fill": ((), ("gradient",), {}),
+    "lars": (("gradient", "norms"), ("parameter",), {"lr": 0.01, "trust": 0.01, "decay": 1e-4, "scale": 0.5}),
+}
+
+
+def trial(name: str, elements: int) -> tuple[Plan, Local]:
+    """A plan that holds the buffers of a trial of a kernel, and the trial itself."""
+    few = max(1, elements // SENT)
+    keyed = [Buffer(key, elements, role=key) for key in ("gradient", "parameter", "centre", "residual")]
+    more = [Buffer("wire", elements, "float16"), Buffer("values", few), Buffer("indices", few, "int64")]
+    plan = Plan("trial", 1, (Tensor("all", 0, elements),), (*keyed, *more, Buffer("norms", 2)), ())
+    reads, writes, arguments = TRIALS[name]
+    refs = [tuple(Ref(key, 0, plan.buffer[key].elements) for key in keys) for keys in (reads, writes)]
+    return plan, Local(name="trial", kernel=name, arguments=arguments, reads=refs[0], writes=refs[1])
+
+
+def seconds_per_byte(elements: int, device: Device = PROCESSOR) -> dict[str, float]:
+    """Kernel -> seconds for each byte that it moves, on float32 ranges of so many elements; collective.
+
+    The median, on the slowest rank while all run it.
+    """
+    elements = min(elements, MOST_ELEMENTS)
+    found = {}
+    for name in TRIALS:
+        plan, op = trial(name, elements)
+        KERNELS[name].refuse(Form(plan, op))
+        buffers = {buffer.name: _drawn(buffer, elements, device) for buffer in plan.buffers}
+        operands = [[buffers[ref.buffer] for ref in refs] for refs in (op.reads, op.writes)]
+        marks = []
+        for _ in range(WARM_UP + REPEATS):
+            dist.barrier()
+            start = device.mark()
+            EXECUTED[name](*operands, **op.arguments)
+            marks.append((start, device.mark()))
+        settle(device)
+        mine = torch.tensor([device.seconds(*pair) for pair in marks[WARM_UP:]], dtype=torch.float64)
+        dist.all_reduce(mine, op=dist.ReduceOp.MAX)
+        found[name] = float(np.median(mine.numpy())) / KERNELS[name].moved(Form(plan, op))
+    return found
+
+
+def _drawn(buffer: Buffer, elements: int, device: Device) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(buffer.elements)
+    if buffer.name == "indices":
+        values = torch.randint(elements, (buffer.elements,), generator=generator)
+    else:
+        values = torch.rand(buffer.elements, generator=generator).to(getattr(torch, buffer.dtype))
+    return values.to(device.torch_device)

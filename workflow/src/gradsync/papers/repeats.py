@@ -1,0 +1,79 @@
+"""Cells of tables for what was repeated: COLUMN, its interval in COLUMN_low and _high, its repeats in COLUMN_samples.
+
+The interval is empty where the repeats are too few for one (column `repeats` tells how many there were). Repeats are a
+JSON list in the order of the launch that `launch` names, so that the ledger and other tables can take those of two
+contenders pair by pair. A row of a table is a mapping or a pandas Series.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from gradsync.errors import InputError
+from gradsync.intervals import jackknife, median_interval, shown
+
+REPEATS, LAUNCH = "repeats", "launch"
+LOW, HIGH, SAMPLES = "_low", "_high", "_samples"
+
+
+def columns(*names: str, samples: bool = True) -> list[str]:
+    """Names of columns with those of their intervals and repeats."""
+    return [f"{name}{end}" for name in names for end in ("", LOW, HIGH, *([SAMPLES] if samples else []))]
+
+
+def cells(column: str, samples: Sequence[float] | np.ndarray) -> dict[str, Any]:
+    """The cells of a column that is the median of `samples`; no cells of none, or of what is no number."""
+    if not len(samples) or not np.isfinite(samples).all():
+        return {}
+    low, middle, high = median_interval(samples)
+    return interval(column, middle, low, high) | {f"{column}{SAMPLES}": json.dumps([float(each) for each in samples])}
+
+
+def interval(column: str, middle: float, low: float | None, high: float | None) -> dict[str, Any]:
+    """The cells of a column that is no median of repeats but was found with an interval, or with none."""
+    return {column: middle, f"{column}{LOW}": low, f"{column}{HIGH}": high}
+
+
+def jackknifed(whole: Mapping[str, float], without: Sequence[Mapping[str, float]]) -> dict[str, Any]:
+    """The cells of what follows from all repeats together; `without`: from all but each one in turn."""
+    found: dict[str, Any] = {}
+    for column, middle in whole.items():
+        found |= interval(column, middle, *jackknife(middle, [each[column] for each in without]))
+    return found
+
+
+def samples(row: Any, column: str) -> np.ndarray:
+    """The repeats of a column in a row of a table, none where it has none; raises InputError for what is no list."""
+    cell = row.get(f"{column}{SAMPLES}")
+    if not isinstance(cell, str) or not cell:
+        return np.array([])
+    try:
+        found = np.array(json.loads(cell), float)
+    except (ValueError, TypeError):
+        found = np.array(np.nan)
+    if found.ndim != 1:
+        raise InputError(f"{column}{SAMPLES}: no list of numbers: {cell[:40]!r}")
+    return found
+
+
+def paired(function: Callable[[Any, Any], Any], row: Any, other: Any, column: str) -> np.ndarray:
+    """`function` of one column of two rows, pair by pair; none where they are no pairs of one launch."""
+    mine, theirs = samples(row, column), samples(other, column)
+    if len(mine) != len(theirs) or not row.get(LAUNCH) or row.get(LAUNCH) != other.get(LAUNCH):
+        return np.array([])
+    return np.asarray(function(mine, theirs))
+
+
+def text(row: Any, column: str, form: str, scale: float = 1.0) -> str:
+    """A cell with its interval, as people read it."""
+    return shown((row.get(f"{column}{end}") for end in ("", LOW, HIGH)), form, scale)
+
+
+def ends(row: Any, column: str) -> tuple[float, float]:
+    """(low, high) of a row; NaN where there is no interval."""
+    low, high = (row.get(f"{column}{end}") for end in (LOW, HIGH))
+    return (np.nan if low is None else float(low), np.nan if high is None else float(high))
