@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator
 
@@ -89,6 +90,13 @@ class Order:
             return any(begun[other] >= waiting for other, waiting in self.waiting[early].items())
         return self.done[late][lane] >= early or (early != late and begun[lane] > early)
 
+    def and_later(self, nodes: tuple[int, ...], node: int) -> tuple[int, ...]:
+        """Nodes and a later one, without those that have finished whenever it has: earlier ones of its lane."""
+        if self.sends[node]:
+            return (*nodes, node)
+        lane = self.lane[node]
+        return (*(each for each in nodes if self.lane[each] != lane or self.sends[each]), node)
+
 
 def _replies(plan: Plan, role: Role, order: Order) -> None:
     """A reply goes where a message has come from before."""
@@ -99,27 +107,54 @@ def _replies(plan: Plan, role: Role, order: Order) -> None:
             fail(plan, problem, role, (step, position[op.to]))
 
 
+class _Touched:
+    """Who has written each element of a buffer last, and who has read it since; part by part."""
+
+    def __init__(self) -> None:
+        self.starts = [0]
+        self.last: list[tuple[int, tuple[int, ...]]] = [(-1, ())]  # a node, -1: nobody; the nodes that read
+
+    def between(self, start: int, stop: int) -> range:
+        """The parts that make up elements [start, stop)."""
+        return range(self._cut(start), self._cut(stop))
+
+    def _cut(self, position: int) -> int:
+        at = bisect_left(self.starts, position)
+        if at == len(self.starts) or self.starts[at] != position:
+            self.starts.insert(at, position)
+            self.last.insert(at, self.last[at - 1])
+        return at
+
+    def written(self, parts: range, node: int) -> None:
+        """One part in the place of these."""
+        self.starts[parts.start : parts.stop] = [self.starts[parts.start]]
+        self.last[parts.start : parts.stop] = [(node, ())]
+
+
 def _races(plan: Plan, role: Role, order: Order) -> None:
-    """No two operations of a rank touch the same elements, one of them writing, unless one waits for the other."""
+    """No two operations of a rank touch the same elements, one of them writing, unless one waits for the other.
+
+    In launch order: who waits for the last that wrote, and for all that have read since, waits for whoever came before.
+    """
     n = len(role.flat)
-    accesses: dict[str, list[tuple[int, int, int, bool]]] = defaultdict(list)
+    buffers = {buffer.name: _Touched() for buffer in plan.buffers if not buffer.shared}
     for node in range(order.nodes):
         op = role.flat[node % n]
         for refs, writing in ((op.reads, False), (op.writes, True)):
-            for ref in refs:
-                if not plan.buffer[ref.buffer].shared:
-                    accesses[ref.buffer].append((ref.start, ref.stop, node, writing))
-    for buffer, found in accesses.items():
-        found.sort()
-        live: dict[bool, list[tuple[int, int]]] = {False: [], True: []}  # (stop, node) of what reads, of what writes
-        for start, stop, node, writing in found:
-            for kind in (False, True) if writing else (True,):  # what only reads may read together
-                live[kind] = others = [other for other in live[kind] if other[0] > start]
-                for _, other in others:
-                    early, late = min(node, other), max(node, other)
-                    if early != late and not order.finished(early, late):
-                        names = f"{role.flat[early % n].name!r} and {role.flat[late % n].name!r}"
-                        turn = " (of the next turn)" if late // n != early // n else ""
-                        problem = f"race on {buffer}[{start}:...]: {names}{turn} touch it and neither waits for the other"
-                        fail(plan, problem, role, (early % n, late % n))
-            live[writing].append((stop, node))
+            for name, start, stop, _ in refs:
+                if (touched := buffers.get(name)) is None:
+                    continue
+                parts = touched.between(start, stop)
+                for part in parts:
+                    writer, readers = touched.last[part]
+                    for early in (writer, *readers) if writing else (writer,):
+                        if 0 <= early != node and not order.finished(early, node):
+                            names = f"{role.flat[early % n].name!r} and {op.name!r}"
+                            turn = " (of the next turn)" if node // n != early // n else ""
+                            where = f"{name}[{touched.starts[part]}:...]"
+                            problem = f"race on {where}: {names}{turn} touch it and neither waits for the other"
+                            fail(plan, problem, role, (early % n, node % n))
+                    if not writing:
+                        touched.last[part] = writer, order.and_later(readers, node)
+                if writing:
+                    touched.written(parts, node)
