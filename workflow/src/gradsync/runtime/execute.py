@@ -109,7 +109,7 @@ class Executor:
         self.condition = threading.Condition()
         self.finished: dict[str, int] = dict.fromkeys(self.lane_of, -1)  # sends: once they are posted
         self.pending: dict[str, dict[int, Posted]] = {name: {} for name in self.posts}  # turn -> what has been posted
-        self.sources: dict[tuple[str, int], list[int]] = {}  # of a receive-from-any in a turn: one for each reply to come
+        self.sources: dict[tuple[str, int], list[int]] = {}  # of a receive-from-any in a turn, for each reply
         self.replies = Counter(op.to for op in body if isinstance(op, Reply))
         self.failure: BaseException | None = None
         self.spans: list[Span] = []
@@ -338,7 +338,8 @@ class Executor:
                     raise RunError(f"message from rank {source}, expected one of {op.sources}")
                 for view in writes[1:]:
                     dist.recv(view, source, group=group, tag=op.tag)
-                self.sources[op.name, turn] = [source] * self.replies[op.name]
+                if op.name in self.replies:
+                    self.sources[op.name, turn] = [source] * self.replies[op.name]
                 return source
             case "shared_read":
                 writes[0].copy_(reads[0])
