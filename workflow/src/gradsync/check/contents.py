@@ -17,6 +17,8 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import defaultdict, deque
 from collections.abc import Hashable, Sequence
+from functools import reduce
+from operator import or_
 from typing import Any, NamedTuple, NoReturn
 
 from gradsync.check.track import Track
@@ -392,12 +394,13 @@ class Run:
             for op in role.flat:
                 if not isinstance(op, Ready):
                     continue
-                for turn in range(self.turns - 1):
-                    token = self.token(rank, turn * role.passes + role.pass_of[op.name])
-                    for low, high, content in self.uses.read(op.writes[0].start, op.writes[0].stop):
-                        if not any(use[0] & token for use in content.key):
-                            names = self.tensors(op.writes[0].start + low, op.writes[0].start + high)
-                            self.fail(f"missing gradient: {names} is made ready and reaches no update", rank, op)
+                passes = range(role.pass_of[op.name], (self.turns - 1) * role.passes, role.passes)
+                wanted = sum(self.token(rank, number) for number in passes)
+                for low, high, content in self.uses.read(op.writes[0].start, op.writes[0].stop):
+                    used = reduce(or_, (tokens for tokens, *_ in content.key), 0)
+                    if wanted & ~used:
+                        names = self.tensors(op.writes[0].start + low, op.writes[0].start + high)
+                        self.fail(f"missing gradient: {names} is made ready and reaches no update", rank, op)
             self._refuse_lost(rank)
         for turn, messages in self.encoded_in.items():
             if turn < self.turns - 1 and (lost := messages & self.encoded.keys()):

@@ -7,9 +7,9 @@ from typing import Any
 
 from gradsync import lowering
 from gradsync.check.grid import fail
-from gradsync.errors import InputError
 from gradsync.collectives import NATIVE
-from gradsync.kernels import FLOATS, KERNELS, LARGEST_OF_OTHERS, SMALLEST_SCALE, Form
+from gradsync.errors import InputError
+from gradsync.kernels import FLOATS, KERNELS, SMALLEST_SCALE, Form, largest
 from gradsync.kernels.sgd_scaled import SCALER_ELEMENTS
 from gradsync.plan import (
     BYTES,
@@ -33,8 +33,9 @@ NAME = re.compile(r"[A-Za-z][A-Za-z_]*[0-9]{0,4}")  # of lanes and channels; a t
 MOST_LANES = 64  # and channels: each has a thread and connections of its own
 MOST_TAG = 1 << 24  # what is made of rounds takes the tags above those of the plan, of 32 bits
 MOST_RAILS = 16
-MOST_GROUPS = 512  # lanes or channels, each with its rails and its groups of ranks: each connects all its ranks
+MOST_GROUPS = 512  # of ranks that a rank is in: each has connections of its own between all of them
 MOST_ELEMENTS = 1 << 40
+WIDE = ("float32", "float64")  # of which a loss scale is: float16 doesn't hold the first one
 # what `lowering.lower` calls the transfers of a collective
 LOWERED = re.compile(r"(.*)\.(?:send|recv|add)[0-9]+\.[0-9]+", re.DOTALL)
 
@@ -46,6 +47,7 @@ def refuse_form(plan: Plan) -> None:
     _tensors(plan)
     for role in plan.roles:
         names: set[str] = set()
+        questions: set[str] = set()  # receives-from-any
         if not role.flat:
             fail(plan, f"role {role.name!r} has no operations")
         for step, op in enumerate(role.flat):
@@ -56,22 +58,22 @@ def refuse_form(plan: Plan) -> None:
                 _operation(plan, role, op)
             except InputError as error:
                 fail(plan, str(error), role, (step,))
-            if isinstance(op, Reply) and not any(
-                isinstance(other, RecvAny) and other.name == op.to for other in role.flat[:step]
-            ):
+            if isinstance(op, RecvAny):
+                questions.add(op.name)
+            if isinstance(op, Reply) and op.to not in questions:
                 fail(plan, f"reply {op.name!r}: no receive-from-any {op.to!r} before it", role, (step,))
         _spelled_out(plan, role)
     lines = {name for role in plan.roles for op in role.flat for name in (op.lane, getattr(op, "channel", op.lane))}
     if len(lines) > MOST_LANES:
         fail(plan, f"it has {len(lines)} lanes and channels: at most {MOST_LANES}")
-    groups = {
-        (getattr(op, "channel", op.lane), getattr(op, "ranks", ()), getattr(op, "rail", 0))
-        for role in plan.roles
-        for op in role.flat
-        if isinstance(op, Collective) or hasattr(op, "channel")
+    channels = {
+        (op.channel, getattr(op, "rail", 0)) for role in plan.roles for op in role.flat if hasattr(op, "channel")
     }
-    if len(groups) > MOST_GROUPS:
-        fail(plan, f"it connects {len(groups)} groups of ranks, of channels, rails and lanes: at most {MOST_GROUPS}")
+    for role in plan.roles:
+        groups = {(op.lane, op.ranks) for op in role.flat if isinstance(op, Collective)}
+        if (count := len(channels) + len(groups)) > MOST_GROUPS:
+            problem = f"role {role.name!r} is in {count} groups of ranks, by channel and rail or by lane"
+            fail(plan, f"{problem}: at most {MOST_GROUPS}")
 
 
 def _spelled_out(plan: Plan, role: Role) -> None:
@@ -82,9 +84,9 @@ def _spelled_out(plan: Plan, role: Role) -> None:
     for step, op in enumerate(role.flat):
         found = LOWERED.fullmatch(op.name)
         if found and found[1] in made_of_rounds:
-            fail(plan, f"{op.name!r}: so a transfer of {found[1]!r} is called", role, (step,))
+            fail(plan, f"{op.name!r} is the name of a transfer of {found[1]!r}: give it another one", role, (step,))
         if op.name in made_of_rounds and (name := f"scratch:{op.name}") in plan.buffer:
-            fail(plan, f"buffer {name!r}: so what {op.name!r} receives into is called", role, (step,))
+            fail(plan, f"{name!r} is the name of what {op.name!r} receives into: give it another", role, (step,))
 
 
 def _ranks(plan: Plan) -> None:
@@ -109,10 +111,9 @@ def _buffers(plan: Plan) -> None:
             )
         if buffer.role in (*KEYED, "statistics") and buffer.dtype not in (*FLOATS, BYTES):
             fail(plan, f"buffer {buffer.name!r} holds a {buffer.role}, of floats, not of {buffer.dtype}")
-        if buffer.role == "scaler" and (buffer.elements, buffer.dtype[:5]) != (SCALER_ELEMENTS, "float"):
-            fail(
-                plan, f"buffer {buffer.name!r}: a scaler has {SCALER_ELEMENTS} elements, floats, not {buffer.elements}"
-            )
+        if buffer.role == "scaler" and (buffer.elements != SCALER_ELEMENTS or buffer.dtype not in WIDE):
+            problem = f"a scaler has {SCALER_ELEMENTS} elements of {' or '.join(WIDE)}"
+            fail(plan, f"buffer {buffer.name!r}: {problem}, not {buffer.elements} of {buffer.dtype}")
         if buffer.shared and buffer.role not in ("centre", "state"):
             fail(plan, f"buffer {buffer.name!r}, a {buffer.role}, is shared by all ranks: each must have its own")
     for role in ("statistics", "scaler"):
@@ -241,7 +242,7 @@ def _shared(plan: Plan, op: Any) -> None:
         raise InputError(f"{op.name!r}: shared_read from {read.buffer!r}, which is not a shared buffer, or to one")
     if isinstance(op, SharedAdd) and (source or not target):
         raise InputError(f"{op.name!r}: shared_add to {written.buffer!r}, which is not a shared buffer, or from one")
-    if isinstance(op, SharedAdd) and not SMALLEST_SCALE <= abs(op.scale) <= LARGEST_OF_OTHERS:
+    if isinstance(op, SharedAdd) and not SMALLEST_SCALE <= abs(op.scale) <= largest(plan.buffer[written.buffer].dtype):
         raise InputError(f"{op.name!r}: a scale of {op.scale:g} adds nothing, or too much")
     _same(plan, op, "needs ranges of equal length and type")
 

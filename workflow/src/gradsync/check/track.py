@@ -149,19 +149,14 @@ class Track:
 
     def _refuse_scaler(self, found: Sum, names: str) -> None:
         """Raises where these gradients have a loss scale that the operation doesn't take out of them."""
-        own = [
-            part.content
-            for number, ref in enumerate(self.op.writes)
-            if self.run.plan.buffer[ref.buffer].role == "scaler"
-            for part in self.held(number)
-        ]
+        scalers = (n for n, ref in enumerate(self.op.writes) if self.run.plan.buffer[ref.buffer].role == "scaler")
+        own = next((self.held(number)[0].content for number in scalers), None)
         for rank, numbers in self.run.owners(found.tokens).items():
-            for number in numbers:
-                if (scaler := self.run.seen[rank, number].scaler) not in (*own, *([] if own else [None])):
-                    self.fail(
-                        f"applies gradients of {names} that rank {rank} computed under another loss scale than it "
-                        f"takes out of them: {'its scaler has changed' if scaler and own else 'only sgd_scaled does'}"
-                    )
+            if any(self.run.seen[rank, number].scaler != own for number in numbers):
+                self.fail(
+                    f"applies gradients of {names} that rank {rank} computed under another loss scale than it takes "
+                    f"out of them: {'its scaler has changed' if own else 'only sgd_scaled takes one out'}"
+                )
 
     def applied(self, start: int, stop: int, origin: int, found: Sum, before: Content, version: int) -> None:
         """Raises where other updates took these gradients, or where another one of `before` is lost."""
@@ -199,13 +194,12 @@ class Track:
         )
 
     def refuse_incomplete(self) -> None:
-        """Raises where the operation declares a sum that is none; of what is no gradient a collective may be a sum."""
-        declared = self.op.postcondition
+        """Raises where the operation declares a sum that is none."""
+        declared, joins = self.op.postcondition, self.op.kernel == "join"  # a collective, which sums whatever it gets
         for number in range(len(self.op.writes)):
             for low, high, content in self.held(number):
-                if content.kind != GRADIENT and self.op.kernel == "join":
-                    continue
-                if content.kind != GRADIENT or bool(content.key.sparse) is not (declared == "sparse_sum"):
+                if content.kind == GRADIENT and (joins or bool(content.key.sparse) is (declared == "sparse_sum")):
+                    shift = content.shift or 0
+                    self.refuse_missing(content.key, self.run.tensors(low + shift, high + shift))
+                elif not joins:
                     self.fail(f"declares {declared!r} of gradients and leaves {content.kind}")
-                shift = content.shift or 0
-                self.refuse_missing(content.key, self.run.tensors(low + shift, high + shift))

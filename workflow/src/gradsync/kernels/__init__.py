@@ -31,8 +31,6 @@ Array = Any
 
 FLOATS = ("float64", "float32", "float16", "bfloat16")
 INTEGERS = ("int64", "int32")
-LARGEST = {"float16": 65504.0}  # of the numbers that a type can hold; torch refuses a factor that is larger
-LARGEST_OF_OTHERS = 1e38
 FACTORS = ("lr", "scale", "rho")  # arguments that are multiplied with one another
 SMALLEST_SCALE = 1e-18  # what is scaled by less, or by 0, is lost
 # What an argument of any kernel may be: (least, most); most itself only where it is infinite
@@ -45,6 +43,11 @@ RANGES = {
     "decay": (0.0, inf),
     "rho": (0.0, inf),
 }
+
+
+def largest(dtype: str) -> float:
+    """About the largest number that a type can hold; torch refuses a larger factor."""
+    return 65504.0 if dtype == "float16" else 1e38
 
 
 class Operand(NamedTuple):
@@ -242,8 +245,8 @@ class Kernel:
         product = prod(max(1.0, abs(given.get(name, 1.0))) for name in FACTORS)
         found = max([product, *map(abs, given.values())])
         for each in (*form.reads, *form.writes):
-            if found > (largest := LARGEST.get(each.dtype, LARGEST_OF_OTHERS)):
-                form.fail(f"has arguments of up to {found:g}, and {each.dtype} holds {largest:g} at most")
+            if found > largest(each.dtype):
+                form.fail(f"has arguments of up to {found:g}, and {each.dtype} holds {largest(each.dtype):g} at most")
 
 
 def arguments(name: str) -> dict[str, inspect.Parameter]:
