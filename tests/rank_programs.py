@@ -339,7 +339,9 @@ def all_tiny_plans(rank: int, ranks: int) -> dict[str, Ended]:
         executor.run(TINY_TURNS, _compute(executor, pull_of(name)))
         dist.barrier()
         found[name] = Ended({key: value.numpy().copy() for key, value in executor.buffers.items()}, executor.trace())
-    found["hammer"] = _hammer(rank, groups, tiny.hogwild(ranks, [HAMMER_ELEMENTS]))
+    hammer = tiny.hogwild(ranks, [HAMMER_ELEMENTS])
+    found["hammer"] = _hammer(rank, groups, hammer)
+    found["hammer on two lanes"] = _hammer(rank, groups, _on_two_lanes(hammer))
     groups.close()
     return found
 
@@ -351,6 +353,17 @@ def _hammer(rank: int, groups: Groups, plan: Plan) -> Ended:
     executor.run(HAMMER_TURNS, _compute(executor, lambda rank, turn, parameter: np.ones_like(parameter)), record=False)
     dist.barrier()
     return Ended({"centre": executor.buffers["centre"].numpy().copy()}, executor.trace())
+
+
+def _on_two_lanes(plan: Plan) -> Plan:
+    """What a rank adds, it adds on another lane too, at the same time."""
+    (role,) = plan.roles
+    *body, push = role.body
+    *_, ready = body
+    again = dataclasses.replace(push, name="again", lane="other", after=(ready.name,))
+    waiting = dataclasses.replace(ready, after_previous=("again",))
+    role = dataclasses.replace(role, body=(*body[:-1], waiting, push, again))
+    return dataclasses.replace(plan, roles=(role,))
 
 
 def _compute(executor: Executor, pull: Any) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 
+from changed_plans.families import families
 from gradsync.costs import Linear
 from gradsync.costs.contention import Contended
 from gradsync.errors import InputError
@@ -258,6 +259,7 @@ def bases() -> dict[str, Callable[[], Plan]]:
         "kway": lambda: scheme("kway", 2),
         "striped": lambda: scheme("striped", 3, momentum=0.0),
         "ascwfbp": lambda: scheme("ascwfbp", 2),
+        **families(),
     }
     return found
 

@@ -7,6 +7,8 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+from changed_plans import coordinated
+from changed_plans.bodies import body_of, with_body
 from gradsync import collectives
 from gradsync.kernels import KERNELS
 from gradsync.plan import (
@@ -34,28 +36,14 @@ ROLES = ("gradient", "parameter", "momentum", "residual", "centre", "statistics"
 Change = Callable[[Plan, random.Random], Plan]
 
 
-def changed(plan: Plan, chance: random.Random, most: int = 2) -> tuple[Plan, list[str]]:
-    """The plan after one or more changes, and their names."""
+def changed(plan: Plan, chance: random.Random, most: int = 4) -> tuple[Plan, list[str]]:
+    """The plan after one change, or as often after two to `most`, and their names."""
     names = []
-    for _ in range(1 if chance.random() < 0.75 else chance.randint(2, most)):
+    for _ in range(1 if chance.random() < 0.5 else chance.randint(2, most)):
         name = chance.choice(list(CHANGES))
         names.append(name)
         plan = CHANGES[name](plan, chance)
     return plan, names
-
-
-# Bodies: a role's operations, or those inside its repeat
-
-
-def _body(role: Role) -> tuple[Any, ...]:
-    first = role.body[0] if role.body else None
-    return first.body if isinstance(first, Repeat) else role.body
-
-
-def _with_body(role: Role, body: list[Any]) -> Role:
-    first = role.body[0] if role.body else None
-    new = (dataclasses.replace(first, body=tuple(body)),) if isinstance(first, Repeat) else tuple(body)
-    return Role(role.name, role.ranks, new)
 
 
 def _edit(plan: Plan, chance: random.Random, edit: Callable[[list[Any]], None]) -> Plan:
@@ -65,17 +53,17 @@ def _edit(plan: Plan, chance: random.Random, edit: Callable[[list[Any]], None]) 
     roles = list(plan.roles)
     if len(role.ranks) > 1 and chance.random() < 0.3:
         alone = chance.choice(role.ranks)
-        body = list(_body(role))
+        body = list(body_of(role))
         edit(body)
         rest = tuple(rank for rank in role.ranks if rank != alone)
         roles[number : number + 1] = [
             Role(role.name, rest, role.body),
-            _with_body(Role(f"{role.name} {alone}", (alone,), role.body), body),
+            with_body(Role(f"{role.name} {alone}", (alone,), role.body), body),
         ]
     else:
-        body = list(_body(role))
+        body = list(body_of(role))
         edit(body)
-        roles[number] = _with_body(role, body)
+        roles[number] = with_body(role, body)
     return dataclasses.replace(plan, roles=tuple(roles))
 
 
@@ -242,14 +230,14 @@ def message(plan: Plan, chance: random.Random) -> Plan:
     lane = chance.choice(("network", "lane0"))
     roles = []
     for role in plan.roles:
-        body = list(_body(role))
+        body = list(body_of(role))
         for rank, op in (
             (source, Send(name="sent", lane=lane, to=to, tag=tag, reads=(ref,))),
             (to, Recv(name="received", lane=lane, source=source, tag=tag, writes=(into,))),
         ):
             if rank in role.ranks:
                 body.insert(chance.randint(0, len(body)), op)
-        roles.append(_with_body(role, body))
+        roles.append(with_body(role, body))
     return dataclasses.replace(plan, roles=tuple(roles))
 
 
@@ -309,8 +297,8 @@ def ranges_alike(plan: Plan, chance: random.Random) -> Plan:
 
 
 def _names(chance: random.Random, op: Any, plan: Plan) -> list[str]:
-    role = next((role for role in plan.roles if any(other.name == op.name for other in _body(role))), plan.roles[0])
-    return [other.name for other in _body(role)]
+    role = next((role for role in plan.roles if any(other.name == op.name for other in body_of(role))), plan.roles[0])
+    return [other.name for other in body_of(role)]
 
 
 def _waits(key: str) -> Callable[[random.Random, Any, Plan], Any]:
@@ -476,4 +464,5 @@ CHANGES: dict[str, Change] = {
     "adds": _set(Ready, adds=lambda chance, op, plan: not op.adds),
     "tensor": _set(Ready, tensor=lambda chance, op, plan: chance.choice((None, "x", *(t.name for t in plan.tensors)))),
     "layer": _set(Need, layer=lambda chance, op, plan: chance.choice((None, "x", *(t.name for t in plan.tensors)))),
+    **coordinated.CHANGES,
 }

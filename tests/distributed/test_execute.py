@@ -64,6 +64,7 @@ def test_the_server_took_every_message_of_every_worker(on_ranks, ranks):
 def test_no_locked_update_is_lost_when_all_ranks_hammer(on_ranks, ranks):
     for result in on_ranks("all_tiny_plans", ranks):
         assert set(result["hammer"].buffers["centre"]) == {-tiny.LR * ranks * HAMMER_TURNS}
+        assert set(result["hammer on two lanes"].buffers["centre"]) == {-tiny.LR * ranks * HAMMER_TURNS * 2}
 
 
 @pytest.mark.parametrize(("ranks", "name"), CASES)

@@ -24,47 +24,17 @@ from gradsync.plan import (
     SharedAdd,
     Tensor,
 )
-
-
-def changed(plan: Plan, edit, role: int = 0) -> Plan:
-    """The plan with `edit` done to the list of operations of one role."""
-    roles = list(plan.roles)
-    body = list(roles[role].body)
-    edit(body)
-    roles[role] = dataclasses.replace(roles[role], body=tuple(body))
-    return dataclasses.replace(plan, roles=tuple(roles))
-
-
-def setting(name: str, /, **values):
-    """An edit that changes fields of one operation."""
-
-    def edit(body):
-        index = index_of(body, name)
-        body[index] = dataclasses.replace(body[index], **values)
-
-    return edit
-
-
-def index_of(body, name: str) -> int:
-    return next(i for i, op in enumerate(body) if op.name == name)
-
-
-def without(name: str):
-    def edit(body):
-        del body[index_of(body, name)]
-
-    return edit
-
-
-def moved_to_front(name: str):
-    def edit(body):
-        body.insert(0, body.pop(index_of(body, name)))
-
-    return edit
-
-
-def appended(op):
-    return lambda body: body.append(op)
+from plan_edits import (
+    appended,
+    changed,
+    index_of,
+    inside,
+    moved_to_front,
+    setting,
+    setting_inside,
+    with_buffers,
+    without,
+)
 
 
 def summed_again(body):
@@ -93,34 +63,6 @@ def sent_for_nothing() -> Plan:
     plan = tiny.uneven_roles(2)
     sent = Send(name="sent", lane="network", to=1, reads=(Ref("parameter", 0, 1),), after=("update",))
     return changed(changed(plan, appended(sent)), setting("update", after_previous=("sent",)))
-
-
-def with_buffers(plan: Plan, *more: Buffer) -> Plan:
-    return dataclasses.replace(plan, buffers=(*plan.buffers, *more))
-
-
-def setting_inside(name: str, /, **values):
-    """An edit inside the repeat of a server."""
-
-    def edit(body):
-        (repeat,) = body
-        inside = list(repeat.body)
-        setting(name, **values)(inside)
-        body[0] = dataclasses.replace(repeat, body=tuple(inside))
-
-    return edit
-
-
-def inside(edit):
-    """An edit of the list of operations inside the repeat of a server."""
-
-    def outside(body):
-        (repeat,) = body
-        operations = list(repeat.body)
-        edit(operations)
-        body[0] = dataclasses.replace(repeat, body=tuple(operations))
-
-    return outside
 
 
 def waiting_for_push(body):

@@ -193,6 +193,23 @@ def test_casting_to_float16_and_back(scale):
     np.testing.assert_array_equal(wide, narrow.astype("float32"))
 
 
+def test_what_is_cast_is_scaled_in_the_type_that_it_becomes():
+    """As DDP's hook does it: what float16 doesn't hold is infinite before it is scaled; for the oracle too."""
+    values = np.array([1e5, -1e5, 3.0], "float32")
+    (narrow,), (executed,) = both("cast", [values], [np.zeros(3, "float16")], scale=0.01)
+    np.testing.assert_array_equal(narrow[:2], [np.inf, -np.inf])
+    np.testing.assert_array_equal(executed[:2], narrow[:2])
+    np.testing.assert_allclose(executed[2], narrow[2], rtol=2**-10)
+
+
+def test_norms_of_float16_are_summed_in_the_type_that_they_become():
+    gradient = np.full(ELEMENTS, 300.0, "float16")  # the square of one is more than a float16 holds
+    ((norm,), (executed,)) = both("norm", [gradient], [np.zeros(1, "float32")])
+    expected = 300 * ELEMENTS**0.5
+    assert float(norm[0]) == pytest.approx(expected, rel=1e-6)
+    assert float(executed[0]) == pytest.approx(expected, rel=1e-6)
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4])
 def test_narrowing_is_that_of_ddps_hooks(dtype, ranks):

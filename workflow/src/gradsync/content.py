@@ -24,12 +24,17 @@ NOTHING, CONSTANT = "nothing", "constant"
 class Sum(NamedTuple):
     """A sum of gradients: a bit for each rank's gradient of each pass; all of them were multiplied by `weight`.
 
-    `sparse`: of each, only the elements that its rank has sent.
+    `sparse`: of each, only the elements in these messages; empty: all. `narrowed`: types that took some of its digits.
     """
 
     tokens: int
     weight: float = 1.0
-    sparse: bool = False
+    sparse: frozenset[int] = frozenset()
+    narrowed: frozenset[str] = frozenset()
+
+    def scaled(self, factor: float) -> Sum:
+        """Every gradient multiplied by it; weights that differ by rounding alone are equal."""
+        return self._replace(weight=float(f"{self.weight * factor:.12g}"))
 
 
 class Content(NamedTuple):

@@ -98,7 +98,8 @@ def scratch(op: Collective, ranks: int, dtype: str) -> Buffer:
         default=0,
     )
     pieces = collectives.get(op.algorithm).pieces(shape_of(op, ranks))
-    return Buffer(f"scratch:{op.name}", int(longest) * -(-(ref.stop - ref.start) // pieces), dtype)
+    elements = int(longest) * -(-(ref.stop - ref.start) // pieces)
+    return Buffer(f"scratch:{op.name}", max(1, elements), dtype)  # a single rank receives nothing
 
 
 class Range(NamedTuple):

@@ -36,7 +36,8 @@ COMPUTE = "compute"  # the lane of forward, backward and update; every other lan
 DTYPE_BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "int64": 8, "int32": 4, "uint8": 1}
 BYTES = "uint8"  # gradients of a type that nobody knows, as many bytes: planned and simulated, never executed
 CHANNEL = "network"  # of transfers that name no other
-MOST_OPERATIONS = 1_000_000  # of a role in a turn, repeats spelled out
+MOST_OPERATIONS = 1_000_000  # of a role in a turn
+MOST_REPEATED = 50_000  # of them that come from repeats
 CLOSED = ConfigDict(extra="forbid")
 
 BufferRole = Literal[
@@ -256,17 +257,18 @@ class Role:
         for op in self.body:
             inside = op.body if isinstance(op, Repeat) else ()
             endless = isinstance(op, Repeat) and not self.until_stopped and (op.count or 0) < 1
-            if endless or any(isinstance(inner, Repeat) for inner in inside):
+            if isinstance(op, Repeat) and (endless or not inside or any(isinstance(each, Repeat) for each in inside)):
                 raise InputError(
                     f"plan: role {self.name!r}, repeat {op.name!r}: needs a count of at least 1 unless it is the whole "
-                    "body of its role, and holds no other repeat"
+                    "body of its role, and operations, none of which is another repeat"
                 )
         if self.until_stopped:
             return tuple(getattr(self.body[0], "body", ()))
-        operations = sum((op.count or 1) * len(op.body) if isinstance(op, Repeat) else 1 for op in self.body)
-        if operations > MOST_OPERATIONS:
+        repeated = sum((op.count or 1) * len(op.body) for op in self.body if isinstance(op, Repeat))
+        if repeated > MOST_REPEATED or repeated + len(self.body) > MOST_OPERATIONS:
             raise InputError(
-                f"plan: role {self.name!r} has {operations} operations a turn: at most {MOST_OPERATIONS} are allowed"
+                f"plan: role {self.name!r} has {repeated} operations of repeats and {len(self.body)} others a turn: at "
+                f"most {MOST_REPEATED} of repeats are allowed, and {MOST_OPERATIONS} in all"
             )
         return tuple(_flatten(self.body))
 
@@ -359,6 +361,16 @@ class Plan:
     def tensor(self) -> dict[str, Tensor]:
         """Name -> tensor."""
         return {tensor.name: tensor for tensor in self.tensors}
+
+    @property
+    def elements(self) -> int:
+        """Of all tensors together."""
+        return self.tensors[-1].stop if self.tensors else 0
+
+    @cached_property
+    def of_bytes(self) -> bool:
+        """True where gradients, or what else is keyed by parameters, are bytes of a type that nobody knows."""
+        return any(buffer.role in KEYED and buffer.dtype == BYTES for buffer in self.buffers)
 
     def holding(self, role: str) -> str | None:
         """The first buffer of that role that every rank has for itself; None where there is none."""

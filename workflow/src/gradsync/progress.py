@@ -145,8 +145,9 @@ class Progress(Sharing):
     def run(self) -> Outcome:
         """The whole run. A plan that is stuck returns with what never finished."""
         for rank in self.ranks:
-            for index, waits in enumerate(self._turn(rank, 0)):
-                if waits == 0 and (rank, 0, index) not in self.started:
+            # of what waits for nothing from the first: what waits no more meanwhile is started by what it waited for
+            for index, waits in enumerate(list(self._turn(rank, 0))):
+                if waits == 0:
                     self._start(rank, 0, index, 0.0)
         self._run()
         return Outcome(self.events, self._stuck())

@@ -17,6 +17,8 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import defaultdict, deque
 from collections.abc import Hashable, Sequence
+from functools import reduce
+from operator import or_
 from typing import Any, NamedTuple, NoReturn
 
 from gradsync.check.track import Track
@@ -77,10 +79,11 @@ class ContentError(Exception):
 
 
 class Seen(NamedTuple):
-    """What computation had before it in one pass of one rank: parameters, and statistics where it has them."""
+    """What computation had before it in one pass of one rank: parameters; statistics and a loss scale if it has any."""
 
     parameters: Cover
     statistics: tuple[Part, ...]
+    scaler: Content | None
 
 
 class Run:
@@ -91,7 +94,7 @@ class Run:
 
     def __init__(self, plan: Plan, ranks: Sequence[int], turns: int):
         self.plan, self.ranks, self.turns = plan, tuple(ranks), turns
-        self.elements = plan.tensors[-1].stop if plan.tensors else 0
+        self.elements = plan.elements
         shared = {buffer.name: self._cover(buffer) for buffer in plan.buffers if buffer.shared}
         self.covers = {
             rank: {buffer.name: shared.get(buffer.name) or self._cover(buffer) for buffer in plan.buffers}
@@ -104,6 +107,7 @@ class Run:
         )
         self.passes = turns * max((role.passes for role in plan.roles), default=0)  # bits of a rank
         self.versions: dict[Hashable, int] = {}
+        self._held: dict[int, int] = {}  # version of parameters or of a centre -> the gradients in it
         self.seen: dict[tuple[int, int], Seen] = {}
         self._owners: dict[int, dict[int, list[int]]] = {}
         self._drifted: dict[int, tuple[int, int] | None] = {}
@@ -186,6 +190,14 @@ class Run:
         """A number for what a value was computed from: equal numbers, equal values."""
         return self.versions.setdefault(what, len(self.versions) + 1)
 
+    def hold(self, version: int, tokens: int) -> None:
+        """A version of parameters or of a centre has these gradients in it."""
+        self._held[version] = self._held.get(version, 0) | tokens
+
+    def holds(self, content: Content) -> int:
+        """The gradients in a version of parameters or of a centre."""
+        return self._held.get(content.key, 0)
+
     # Tokens
 
     def token(self, rank: int, number: int) -> int:
@@ -228,8 +240,12 @@ class Run:
             if self.plan.role_of[event.rank].pass_of[op.name] == 0:  # later ones of a turn have their rank's own
                 for ref in op.writes:
                     held += self.get(ref, event.rank, op)
-            self.seen[key] = Seen(Cover(self.elements), tuple(held))
+            self.seen[key] = Seen(Cover(self.elements), tuple(held), self._scaler(event.rank))
         return self.seen[key]
+
+    def _scaler(self, rank: int) -> Content | None:
+        name = self.plan.holding("scaler")
+        return None if name is None else self.covers[rank][name].read(0, 1)[0].content
 
     def _ready(self, op: Ready, event: Event) -> None:
         rank, number = event.rank, self._pass(op, event)
@@ -268,6 +284,7 @@ class Run:
 
     def _local(self, op: Any, event: Event) -> None:
         track = Track(self, op, event)
+        track.refuse_others()
         KERNELS[op.kernel].follow(track)
         if op.postcondition:
             track.refuse_incomplete()
@@ -285,7 +302,7 @@ class Run:
             return found[0] if found else contents[0]
         if {content.kind for content in found} != {GRADIENT}:
             return Content(MIXED, self.version("sum", *sorted(found, key=repr)), None)
-        tokens, weight, sparse = found[0].key
+        tokens, weight, sparse, narrowed = found[0].key
         shift = found[0].shift or 0
         names = self.tensors(low + shift, high + shift)
         for content in found[1:]:
@@ -297,8 +314,8 @@ class Run:
                 self.fail(f"{op.name!r} sums {names} a second time", rank, op)
             if other.weight != weight:
                 self.fail(f"{op.name!r} adds gradients of {names} that were scaled differently", rank, op)
-            tokens, sparse = tokens | other.tokens, sparse or other.sparse
-        return Content(GRADIENT, Sum(tokens, weight, sparse), shift)
+            tokens, sparse, narrowed = tokens | other.tokens, sparse | other.sparse, narrowed | other.narrowed
+        return Content(GRADIENT, Sum(tokens, weight, sparse, narrowed), shift)
 
     # Messages
 
@@ -377,12 +394,14 @@ class Run:
             for op in role.flat:
                 if not isinstance(op, Ready):
                     continue
-                for turn in range(self.turns - 1):
-                    token = self.token(rank, turn * role.passes + role.pass_of[op.name])
-                    for low, high, content in self.uses.read(op.writes[0].start, op.writes[0].stop):
-                        if not any(use[0] & token for use in content.key):
-                            names = self.tensors(op.writes[0].start + low, op.writes[0].start + high)
-                            self.fail(f"missing gradient: {names} is made ready and reaches no update", rank, op)
+                passes = range(role.pass_of[op.name], (self.turns - 1) * role.passes, role.passes)
+                wanted = sum(self.token(rank, number) for number in passes)
+                for low, high, content in self.uses.read(op.writes[0].start, op.writes[0].stop):
+                    used = reduce(or_, (tokens for tokens, *_ in content.key), 0)
+                    if wanted & ~used:
+                        names = self.tensors(op.writes[0].start + low, op.writes[0].start + high)
+                        self.fail(f"missing gradient: {names} is made ready and reaches no update", rank, op)
+            self._refuse_lost(rank)
         for turn, messages in self.encoded_in.items():
             if turn < self.turns - 1 and (lost := messages & self.encoded.keys()):
                 rank, step, name = self.encoded[min(lost)]
@@ -391,6 +410,20 @@ class Run:
             workers, centres = dict(ours.key), dict(theirs.key)
             if workers.keys() != centres.keys():
                 self._one_sided(low, high, workers, centres)
+
+    def _refuse_lost(self, rank: int) -> None:
+        """What a rank computes with in the last turn has in it what itself found in the turns before the last one."""
+        role = self.plan.role_of[rank]
+        wanted = sum(1 << number for number in range((self.turns - 2) * role.passes)) * self.token(rank, 0)
+        for low, high, content in self.seen[rank, (self.turns - 1) * role.passes].parameters.read(0, self.elements):
+            if wanted & ~self.holds(content):
+                op = next(op for op in role.flat if isinstance(op, Ready))
+                self.fail(
+                    f"lost update: the parameters of {self.tensors(low, high)} that rank {rank} computes with never "
+                    "have in them what it found before: its gradients are applied to others, or what they are applied "
+                    "to doesn't come back",
+                    *(rank, op),
+                )
 
     def _one_sided(self, low: int, high: int, workers: dict[Any, Place], centres: dict[Any, Place]) -> NoReturn:
         alone = [workers[pair] for pair in workers.keys() - centres.keys()]

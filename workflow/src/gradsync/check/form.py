@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from math import isfinite
 from typing import Any
 
 from gradsync import lowering
 from gradsync.check.grid import fail
+from gradsync.collectives import NATIVE
 from gradsync.errors import InputError
-from gradsync.kernels import KERNELS, Form
+from gradsync.kernels import FLOATS, KERNELS, SMALLEST_SCALE, Form, largest
 from gradsync.kernels.sgd_scaled import SCALER_ELEMENTS
 from gradsync.plan import (
+    BYTES,
     COMPUTE,
     DTYPE_BYTES,
     KEYED,
@@ -32,6 +33,11 @@ NAME = re.compile(r"[A-Za-z][A-Za-z_]*[0-9]{0,4}")  # of lanes and channels; a t
 MOST_LANES = 64  # and channels: each has a thread and connections of its own
 MOST_TAG = 1 << 24  # what is made of rounds takes the tags above those of the plan, of 32 bits
 MOST_RAILS = 16
+MOST_GROUPS = 512  # of ranks that a rank is in: each has connections of its own between all of them
+MOST_ELEMENTS = 1 << 40
+WIDE = ("float32", "float64")  # of which a loss scale is: float16 doesn't hold the first one
+# what `lowering.lower` calls the transfers of a collective
+LOWERED = re.compile(r"(.*)\.(?:send|recv|add)[0-9]+\.[0-9]+", re.DOTALL)
 
 
 def refuse_form(plan: Plan) -> None:
@@ -41,6 +47,7 @@ def refuse_form(plan: Plan) -> None:
     _tensors(plan)
     for role in plan.roles:
         names: set[str] = set()
+        questions: set[str] = set()  # receives-from-any
         if not role.flat:
             fail(plan, f"role {role.name!r} has no operations")
         for step, op in enumerate(role.flat):
@@ -51,13 +58,35 @@ def refuse_form(plan: Plan) -> None:
                 _operation(plan, role, op)
             except InputError as error:
                 fail(plan, str(error), role, (step,))
-            if isinstance(op, Reply) and not any(
-                isinstance(other, RecvAny) and other.name == op.to for other in role.flat[:step]
-            ):
+            if isinstance(op, RecvAny):
+                questions.add(op.name)
+            if isinstance(op, Reply) and op.to not in questions:
                 fail(plan, f"reply {op.name!r}: no receive-from-any {op.to!r} before it", role, (step,))
+        _spelled_out(plan, role)
     lines = {name for role in plan.roles for op in role.flat for name in (op.lane, getattr(op, "channel", op.lane))}
     if len(lines) > MOST_LANES:
         fail(plan, f"it has {len(lines)} lanes and channels: at most {MOST_LANES}")
+    channels = {
+        (op.channel, getattr(op, "rail", 0)) for role in plan.roles for op in role.flat if hasattr(op, "channel")
+    }
+    for role in plan.roles:
+        groups = {(op.lane, op.ranks) for op in role.flat if isinstance(op, Collective)}
+        if (count := len(channels) + len(groups)) > MOST_GROUPS:
+            problem = f"role {role.name!r} is in {count} groups of ranks, by channel and rail or by lane"
+            fail(plan, f"{problem}: at most {MOST_GROUPS}")
+
+
+def _spelled_out(plan: Plan, role: Role) -> None:
+    """Nothing has a name that a collective's transfers have once they are spelled out."""
+    made_of_rounds = {op.name for op in role.flat if isinstance(op, Collective) and op.algorithm != NATIVE}
+    if not made_of_rounds:
+        return
+    for step, op in enumerate(role.flat):
+        found = LOWERED.fullmatch(op.name)
+        if found and found[1] in made_of_rounds:
+            fail(plan, f"{op.name!r} is the name of a transfer of {found[1]!r}: give it another one", role, (step,))
+        if op.name in made_of_rounds and (name := f"scratch:{op.name}") in plan.buffer:
+            fail(plan, f"{name!r} is the name of what {op.name!r} receives into: give it another", role, (step,))
 
 
 def _ranks(plan: Plan) -> None:
@@ -69,24 +98,27 @@ def _ranks(plan: Plan) -> None:
 
 
 def _buffers(plan: Plan) -> None:
-    elements = plan.tensors[-1].stop if plan.tensors else 0
     for buffer in plan.buffers:
         if buffer.dtype not in DTYPE_BYTES:
             fail(plan, f"buffer {buffer.name!r}: unknown dtype {buffer.dtype!r} (known: {', '.join(DTYPE_BYTES)})")
-        if buffer.elements < 1:
-            fail(plan, f"buffer {buffer.name!r} has {buffer.elements} elements: at least 1")
-        if buffer.role in KEYED and buffer.elements != elements:
+        if not 1 <= buffer.elements <= MOST_ELEMENTS:
+            fail(plan, f"buffer {buffer.name!r} has {buffer.elements} elements: 1 to {MOST_ELEMENTS}")
+        if buffer.role in KEYED and buffer.elements != plan.elements:
             fail(
                 plan,
                 f"buffer {buffer.name!r} holds a {buffer.role} and has {buffer.elements} elements: all tensors "
-                f"together have {elements}",
+                f"together have {plan.elements}",
             )
-        if buffer.role == "scaler" and (buffer.elements, buffer.dtype[:5]) != (SCALER_ELEMENTS, "float"):
-            fail(
-                plan, f"buffer {buffer.name!r}: a scaler has {SCALER_ELEMENTS} elements, floats, not {buffer.elements}"
-            )
+        if buffer.role in (*KEYED, "statistics") and buffer.dtype not in (*FLOATS, BYTES):
+            fail(plan, f"buffer {buffer.name!r} holds a {buffer.role}, of floats, not of {buffer.dtype}")
+        if buffer.role == "scaler" and (buffer.elements != SCALER_ELEMENTS or buffer.dtype not in WIDE):
+            problem = f"a scaler has {SCALER_ELEMENTS} elements of {' or '.join(WIDE)}"
+            fail(plan, f"buffer {buffer.name!r}: {problem}, not {buffer.elements} of {buffer.dtype}")
         if buffer.shared and buffer.role not in ("centre", "state"):
             fail(plan, f"buffer {buffer.name!r}, a {buffer.role}, is shared by all ranks: each must have its own")
+    for role in ("statistics", "scaler"):
+        if len(names := [buffer.name for buffer in plan.buffers if buffer.role == role]) > 1:
+            fail(plan, f"buffers {names[0]!r} and {names[1]!r} are both of role {role}: a model has one")
     if len(plan.buffer) != len(plan.buffers):
         fail(plan, "two buffers have the same name")
 
@@ -112,6 +144,10 @@ def _operation(plan: Plan, role: Role, op: Any) -> None:
         if op.kernel not in KERNELS:
             raise InputError(f"{op.name!r}: unknown kernel {op.kernel!r} (known: {', '.join(KERNELS)})")
         KERNELS[op.kernel].refuse(Form(plan, op))
+        if op.requires and not op.reads:
+            raise InputError(f"{op.name!r} requires {op.requires!r} of gradients, and reads none")
+        if op.postcondition and not op.writes:
+            raise InputError(f"{op.name!r} declares {op.postcondition!r} of gradients, and writes none")
     elif isinstance(op, Collective):
         _collective(plan, role, op)
     elif op.verb in ("send", "reply", "recv", "recv_any"):
@@ -206,8 +242,8 @@ def _shared(plan: Plan, op: Any) -> None:
         raise InputError(f"{op.name!r}: shared_read from {read.buffer!r}, which is not a shared buffer, or to one")
     if isinstance(op, SharedAdd) and (source or not target):
         raise InputError(f"{op.name!r}: shared_add to {written.buffer!r}, which is not a shared buffer, or from one")
-    if isinstance(op, SharedAdd) and not isfinite(op.scale):
-        raise InputError(f"{op.name!r}: a scale of {op.scale} is no number")
+    if isinstance(op, SharedAdd) and not SMALLEST_SCALE <= abs(op.scale) <= largest(plan.buffer[written.buffer].dtype):
+        raise InputError(f"{op.name!r}: a scale of {op.scale:g} adds nothing, or too much")
     _same(plan, op, "needs ranges of equal length and type")
 
 

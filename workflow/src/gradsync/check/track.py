@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from gradsync.content import CENTRE, GRADIENT, NOTHING, PARAMETER, Content, Part, Parts, Sum, together
 from gradsync.kernels import Message
+from gradsync.plan import Ref
 from gradsync.progress import Event
 
 if TYPE_CHECKING:
@@ -44,9 +45,18 @@ class Track:
                     self.fail(f"adds elements {low} to {high - 1} of operand {number}, which nothing has written")
         return self.run.sum(operands, self.rank, self.op, self.op.writes[0])
 
+    def dtype(self, ref: Ref) -> str:
+        """Of a range."""
+        return self.run.plan.buffer[ref.buffer].dtype
+
     def version(self, *what: Hashable) -> int:
         """A number for what a value was computed from."""
         return self.run.version(*what)
+
+    def follows(self, version: int, *before: Content) -> None:
+        """A version holds the gradients that others hold."""
+        for content in before:
+            self.run.hold(version, self.run.holds(content))
 
     def fail(self, problem: str) -> NoReturn:
         """Raises ContentError that begins with the operation."""
@@ -80,19 +90,25 @@ class Track:
                 self.fail(f"applies gradients of {names} to {held[0].kind}")
             if held and held[0].shift != found.shift:
                 self.fail(f"applies gradients of {names} to other elements")
-            self._refuse_others(key, names)
             if held:
                 self._refuse_parameters(key, names, low, high, held[0])
+                self._refuse_scaler(key, names)
             yield low, high, key, tuple(held)
 
-    def _refuse_others(self, found: Sum, names: str) -> None:
-        """Raises where these are not the gradients that the operation requires."""
-        requires = getattr(self.op, "requires", None)
+    def refuse_others(self) -> None:
+        """Raises where what the operation reads are not the gradients that it requires."""
+        requires = self.op.requires
         if requires is None:
             return
-        if found.sparse is not (requires == "sparse_sum"):
-            self._refuse(names, repr(requires))
-        self.refuse_missing(found, names)
+        parts = [part for number in range(len(self.op.reads)) for part in self.read(number)]
+        gradients = [part for part in parts if part.content.kind == GRADIENT]
+        if parts and not gradients:
+            self.fail(f"missing gradient: it requires {requires!r} and finds {parts[0].content.kind}")
+        for low, high, (_, found, shift) in gradients:
+            names = self.run.tensors(low + (shift or 0), high + (shift or 0))
+            if bool(found.sparse) is not (requires == "sparse_sum"):
+                self._refuse(names, repr(requires))
+            self.refuse_missing(found, names)
 
     def refuse_missing(self, found: Sum, names: str) -> None:
         """Raises where they are not of all ranks, of each the same passes."""
@@ -118,7 +134,7 @@ class Track:
             )
         if not several and self.rank not in owners:
             return  # a server: its workers may have older parameters
-        if self._shared(target):
+        if self._shared():
             return  # so may those that share memory
         for rank, numbers in owners.items():
             for number in numbers:
@@ -128,11 +144,23 @@ class Track:
                     self.fail(f"applies gradients of {names} to other parameters than they were computed with")
             return  # all of them computed with the same ones
 
-    def _shared(self, target: Content) -> bool:
+    def _shared(self) -> bool:
         return any(self.run.plan.buffer[ref.buffer].shared for ref in self.op.writes)
+
+    def _refuse_scaler(self, found: Sum, names: str) -> None:
+        """Raises where these gradients have a loss scale that the operation doesn't take out of them."""
+        scalers = (n for n, ref in enumerate(self.op.writes) if self.run.plan.buffer[ref.buffer].role == "scaler")
+        own = next((self.held(number)[0].content for number in scalers), None)
+        for rank, numbers in self.run.owners(found.tokens).items():
+            if any(self.run.seen[rank, number].scaler != own for number in numbers):
+                self.fail(
+                    f"applies gradients of {names} that rank {rank} computed under another loss scale than it takes "
+                    f"out of them: {'its scaler has changed' if own else 'only sgd_scaled takes one out'}"
+                )
 
     def applied(self, start: int, stop: int, origin: int, found: Sum, before: Content, version: int) -> None:
         """Raises where other updates took these gradients, or where another one of `before` is lost."""
+        self.run.hold(version, self.run.holds(before) | found.tokens)
         new = []
         # a sum is applied to one version, whoever does it; what is of one rank, by each to a version of his own
         ranks = tuple(self.run.owners(found.tokens))
@@ -167,9 +195,11 @@ class Track:
 
     def refuse_incomplete(self) -> None:
         """Raises where the operation declares a sum that is none."""
+        declared, joins = self.op.postcondition, self.op.kernel == "join"  # a collective, which sums whatever it gets
         for number in range(len(self.op.writes)):
             for low, high, content in self.held(number):
-                if content.kind != GRADIENT:
-                    continue
-                shift = content.shift or 0
-                self.refuse_missing(content.key, self.run.tensors(low + shift, high + shift))
+                if content.kind == GRADIENT and (joins or bool(content.key.sparse) is (declared == "sparse_sum")):
+                    shift = content.shift or 0
+                    self.refuse_missing(content.key, self.run.tensors(low + shift, high + shift))
+                elif not joins:
+                    self.fail(f"declares {declared!r} of gradients and leaves {content.kind}")

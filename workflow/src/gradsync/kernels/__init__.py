@@ -20,7 +20,7 @@ import inspect
 import pkgutil
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
-from math import inf, isfinite
+from math import inf, isfinite, prod
 from typing import Any, NamedTuple, NoReturn, Protocol
 
 from gradsync.content import Content, Part, Parts, Sum
@@ -29,8 +29,10 @@ from gradsync.plan import BYTES, DTYPE_BYTES, Local, Plan, Ref, piece
 
 Array = Any
 
-FLOATS = ("float64", "float32", "float16", "bfloat16", BYTES)
+FLOATS = ("float64", "float32", "float16", "bfloat16")
 INTEGERS = ("int64", "int32")
+FACTORS = ("lr", "scale", "rho")  # arguments that are multiplied with one another
+SMALLEST_SCALE = 1e-18  # what is scaled by less, or by 0, is lost
 # What an argument of any kernel may be: (least, most); most itself only where it is infinite
 RANGES = {
     "lr": (0.0, inf),
@@ -41,6 +43,11 @@ RANGES = {
     "decay": (0.0, inf),
     "rho": (0.0, inf),
 }
+
+
+def largest(dtype: str) -> float:
+    """About the largest number that a type can hold; torch refuses a larger factor."""
+    return 65504.0 if dtype == "float16" else 1e38
 
 
 class Operand(NamedTuple):
@@ -83,14 +90,25 @@ class Form:
             self.fail(f"reads {reads} and writes {writes} ranges, not {len(self.reads)} and {len(self.writes)}")
 
     def alike(self, *operands: Operand, types: Sequence[str] | None = FLOATS) -> None:
-        """Of equal length on every rank, and (unless `types` is None) of one of these types, the same."""
+        """Of equal length on every rank, and (unless `types` is None) of one of these types, the same.
+
+        Where gradients are bytes of an unknown type, which are never computed with, these count as numbers.
+        """
         shapes = {(each.elements, each.ref.mine) for each in operands}
         if len(shapes) > 1:
             self.fail(f"needs ranges of equal length: {self._described(operands)}")
-        if types is not None and (
-            {each.dtype for each in operands} - set(types) or len({o.dtype for o in operands}) > 1
-        ):
+        if types is None:
+            return
+        found = {each.dtype for each in operands}
+        if found - set(types) - ({BYTES} if self.plan.of_bytes else set()) or len(found) > 1:
             self.fail(f"needs ranges of one of the types {', '.join(types)}: {self._described(operands)}")
+
+    def apart(self) -> None:
+        """Nothing that is written is read: the kernel reads some of it again once it has begun to write."""
+        read = {each.ref for each in self.reads}
+        for each in self.writes:
+            if each.ref in read:
+                self.fail(f"can't write what it reads: {self._described([each])}")
 
     def long(self, operand: Operand, elements: int) -> None:
         """A range of just so many elements, on every rank."""
@@ -151,8 +169,14 @@ class Track(Protocol):
     def sum(self, operands: Sequence[Parts]) -> Parts:
         """Element by element; no gradient may be in it twice."""
 
+    def dtype(self, ref: Ref) -> str:
+        """Of a range."""
+
     def version(self, *what: Any) -> int:
         """A number for what a value was computed from: equal numbers, equal values."""
+
+    def follows(self, version: int, *before: Content) -> None:
+        """A version of parameters or of a centre was made of others, and holds the gradients that they hold."""
 
     def fail(self, problem: str) -> NoReturn:
         """What is wrong here."""
@@ -160,8 +184,8 @@ class Track(Protocol):
     def gradients(self, gradient: Parts, *state: Parts) -> Iterator[tuple[int, int, Sum, tuple[Content, ...]]]:
         """(start, stop, the sum of gradients, the contents of `state`): what an update may apply, part by part.
 
-        The first of `state` is what they are applied to. Raises where gradients are missing, were applied before, lie
-        in the place of others, or were computed with other parameters.
+        The first of `state` is what they are applied to. Raises where gradients are missing, lie in the place of
+        others, or were computed with other parameters or under another loss scale.
         """
 
     def applied(self, start: int, stop: int, origin: int, found: Sum, before: Content, version: int) -> None:
@@ -207,10 +231,22 @@ class Kernel:
             least, most = RANGES.get(name, (-inf, inf))
             if not (isfinite(value) and least <= value and (value < most)):
                 form.fail(f"needs {name} from {least:g} to below {most:g}, not {value:g}")
+            if name == "scale" and abs(value) < SMALLEST_SCALE:
+                form.fail(f"needs a scale of at least {SMALLEST_SCALE:g}, not {value:g}: what it scales would be lost")
+        self._refuse_large(form)
         for name, parameter in self.arguments.items():
             if parameter.default is inspect.Parameter.empty and name not in given:
                 form.fail(f"needs its argument {name!r}")
         self._refuse(form)
+
+    def _refuse_large(self, form: Form) -> None:
+        """Raises InputError for arguments, or products of them, that the type of an operand can't hold."""
+        given = form.op.arguments
+        product = prod(max(1.0, abs(given.get(name, 1.0))) for name in FACTORS)
+        found = max([product, *map(abs, given.values())])
+        for each in (*form.reads, *form.writes):
+            if found > largest(each.dtype):
+                form.fail(f"has arguments of up to {found:g}, and {each.dtype} holds {largest(each.dtype):g} at most")
 
 
 def arguments(name: str) -> dict[str, inspect.Parameter]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from gradsync.content import MOMENTUM, NORM, PARAMETER, Content, Part, Parts, Sum
+from gradsync.content import GRADIENT, MOMENTUM, NORM, PARAMETER, Content, Part, Parts, Sum
 from gradsync.kernels import Form, Track
 
 
 def refuse(form: Form, *, beside: int = 0) -> None:
     """gradient[, norm] -> parameter[, momentum][, `beside` more]."""
     clip, momentum = bool(form.argument("clip")), bool(form.argument("momentum"))
+    if form.argument("scale") <= 0:
+        form.fail("needs a scale above 0")
     form.counts(1 + clip, 1 + momentum + beside)
     form.alike(form.reads[0], *form.writes[: 1 + momentum])
     if clip:
@@ -29,9 +31,9 @@ def follow(track: Track, *beside: Content) -> None:
                 track.fail(f"takes the {kind} of other elements")
             if content.key != parameter.key:
                 track.fail(f"takes the {kind} of another version of the parameters")
-        if norm is not None:
-            refuse_norm(track, norm, found)
         origin = low + (parameter.shift or 0)
+        if norm is not None:
+            refuse_norm(track, norm, found, origin, origin + high - low)
         version = track.version(
             *(track.op.kernel, tuple(sorted(track.op.arguments.items())), found, norm, beside),
             *(content.key for content in (parameter, *momentum)),
@@ -43,10 +45,15 @@ def follow(track: Track, *beside: Content) -> None:
         track.put(number, parts)
 
 
-def refuse_norm(track: Track, norm: Content, found: Sum) -> None:
-    """Raises where it is not the norm of the very gradients that are applied, all of them."""
-    tensors = track.elements
+def refuse_norm(track: Track, norm: Content, found: Sum, start: int, stop: int) -> None:
+    """Raises unless it is the norm of all gradients of the same ranks, passes and weight, and of the very ones here."""
     if norm.kind != NORM:
         track.fail(f"clips to a norm and finds {norm.kind}")
-    if norm.key != ((0, tensors, "gradient", found),):
+    position, here = 0, start
+    for low, high, kind, of in norm.key:
+        alike = low == position and kind == GRADIENT and (of.tokens, of.weight) == (found.tokens, found.weight)
+        position = high if alike else -1
+        if low <= here < high and of == found:
+            here = high
+    if position != track.elements or here < stop:
         track.fail("clips with the norm of something else than the gradients that it applies, of all layers")

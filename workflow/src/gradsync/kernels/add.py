@@ -28,7 +28,7 @@ def follow(track: Track) -> None:
         if scale == 1.0:
             return content
         if content.kind == GRADIENT:
-            return content._replace(key=content.key._replace(weight=content.key.weight * scale))
+            return content._replace(key=content.key.scaled(scale))
         if content.kind == CONSTANT:
             return content._replace(key=content.key * scale)
         return content._replace(key=track.version("times", scale, content.key))

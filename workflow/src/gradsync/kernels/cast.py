@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from gradsync.content import CONSTANT, GRADIENT, Content, Part
 from gradsync.kernels import FLOATS, Array, Form, Track, whole_passes
+from gradsync.plan import DTYPE_BYTES
 
 
 def compute(reads: list[Array], writes: list[Array], *, scale: float = 1.0) -> None:
-    """writes[0] = scale * reads[0], in the type of writes[0]."""
-    writes[0][:] = reads[0] * scale
+    """writes[0] = scale * reads[0]; scaled in the type of writes[0], as DDP's fp16 hook does."""
+    writes[0][:] = reads[0]
+    if scale != 1.0:
+        writes[0] *= scale
 
 
 def refuse(form: Form) -> None:
@@ -17,20 +20,23 @@ def refuse(form: Form) -> None:
     form.alike(*form.reads, *form.writes, types=None)
     for each in (*form.reads, *form.writes):
         form.alike(each, types=FLOATS)
-    if not form.argument("scale"):
-        form.fail("needs a scale that is not 0")
 
 
 def follow(track: Track) -> None:
-    """Gradients of another weight; of anything else another version, as digits may be lost."""
+    """Gradients of another weight, of fewer digits; of anything else another version."""
     scale = track.op.arguments.get("scale", 1.0)
+    wide, narrow = (track.dtype(ref) for ref in (*track.op.reads, *track.op.writes))
+    lost = {narrow} if DTYPE_BYTES[narrow] <= DTYPE_BYTES[wide] and narrow != wide else set()
 
     def scaled(content: Content) -> Content:
         if content.kind == GRADIENT:
-            return content._replace(key=content.key._replace(weight=content.key.weight * scale))
+            narrowed = content.key.narrowed | lost
+            return content._replace(key=content.key.scaled(scale)._replace(narrowed=narrowed))
         if content.kind == CONSTANT:
             return content._replace(key=content.key * scale)
-        return content._replace(key=track.version("cast", track.op.name, scale, content.key))
+        version = track.version("cast", wide, narrow, scale, content.key)
+        track.follows(version, content)
+        return content._replace(key=version)
 
     track.put(0, [Part(part.start, part.stop, scaled(part.content)) for part in track.read(0)])
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from gradsync.kernels import FLOATS, INTEGERS, Array, Form, Track, whole_passes
+from gradsync.kernels import Array, Form, Track, whole_passes
+from gradsync.plan import DTYPE_BYTES
 
 
 def compute(reads: list[Array], writes: list[Array]) -> None:
@@ -13,7 +14,7 @@ def compute(reads: list[Array], writes: list[Array]) -> None:
 def refuse(form: Form) -> None:
     """Any type, the same."""
     form.counts(1, 1)
-    form.alike(*form.reads, *form.writes, types=(*FLOATS, *INTEGERS))
+    form.alike(*form.reads, *form.writes, types=tuple(DTYPE_BYTES))
 
 
 def follow(track: Track) -> None:

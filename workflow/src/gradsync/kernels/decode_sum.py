@@ -19,6 +19,7 @@ def compute(reads: list[Array], writes: list[Array]) -> None:
 def refuse(form: Form) -> None:
     """As many values as indices."""
     form.counts(2, 1)
+    form.apart()
     values, indices = form.reads
     form.alike(values, indices, types=None)
     form.alike(indices, types=INTEGERS)
@@ -39,18 +40,20 @@ def follow(track: Track) -> None:
         track.received(message)
         messages.append(message)
     target = track.held(0)
-    length = target[-1].stop
+    if not messages:
+        track.fail("decodes no message, and clears what it writes")
+    length = target[-1].stop if target else 0
     sums: list[Parts] = []
     for message in messages:
         gradient = track.message(message).gradient
         if gradient[-1].stop != length:
             track.fail("decodes a message of other gradients than those that it writes")
-        sums.append([_sparse(part) for part in gradient])
+        sums.append([_sparse(part, message) for part in gradient])
     track.put(0, track.sum(sums))
 
 
-def _sparse(part: Part) -> Part:
-    key = part.content.key._replace(sparse=True)
+def _sparse(part: Part, message: int) -> Part:
+    key = part.content.key._replace(sparse=part.content.key.sparse | {message})
     return part._replace(content=Content(GRADIENT, key, part.content.shift))
 
 

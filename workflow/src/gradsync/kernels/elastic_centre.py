@@ -27,6 +27,7 @@ def follow(track: Track) -> None:
         track.exchanged("centre", origin, origin + high - low, worker, centre)
         rates = tuple(sorted(track.op.arguments.items()))
         version = track.version(track.op.kernel, rates, worker.key, centre.key)
+        track.follows(version, centre, worker)
         new.append(Part(low, high, centre._replace(key=version)))
     track.put(0, new)
 

@@ -31,6 +31,7 @@ def follow(track: Track) -> None:
         rates = tuple(sorted(track.op.arguments.items()))
         version = track.version(track.op.kernel, rates, found, own.key, other.key)
         track.applied(low, high, origin, found, own, version)
+        track.follows(version, other)
         new.append(Part(low, high, own._replace(key=version)))
     track.put(0, new)
 

@@ -31,6 +31,8 @@ def refuse(form: Form) -> None:
     form.alike(*form.reads, residual)
     form.alike(values, indices, types=None)
     form.alike(indices, types=INTEGERS)
+    if indices.dtype == "int32" and residual.elements > 1 << 31:
+        form.fail(f"can't count {residual.elements} elements in {indices.dtype}")
     if values.dtype != residual.dtype:
         form.fail(f"sends values of the gradient's type, {residual.dtype}")
     if residual.role != "residual":
@@ -49,8 +51,9 @@ def follow(track: Track) -> None:
         if before & new.key.tokens:
             track.fail("encodes gradients a second time, which are in the residual already")
         contained |= before | new.key.tokens
-    message = track.version("encode", track.op.kernel, tuple(gradient), tuple(residual))
-    track.sent(message, Message(gradient, track.held(0)[-1].stop, contained))
+    values = track.held(0)[-1].stop
+    message = track.version("encode", track.op.kernel, values, tuple(gradient), tuple(residual))
+    track.sent(message, Message(gradient, values, contained))
     for number, kind in enumerate((VALUES, INDICES)):
         parts = track.held(number)
         track.put(number, [Part(parts[0].start, parts[-1].stop, Content(kind, message, 0))])

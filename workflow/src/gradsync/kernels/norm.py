@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from gradsync.content import GRADIENT, NORM, Content, Part, Parts, together
+from gradsync.content import NORM, Content, Part, Parts, together
 from gradsync.kernels import FLOATS, Array, Form, Track
 from gradsync.plan import DTYPE_BYTES
 
 
 def compute(reads: list[Array], writes: list[Array]) -> None:
-    """writes[0][i] = norm of reads[i]."""
+    """writes[0][i] = norm of reads[i], summed in the type of writes."""
     for i, array in enumerate(reads):
-        writes[0][i] = (array * array).sum() ** 0.5
+        wide = array.astype(writes[0].dtype, copy=False)
+        writes[0][i] = (wide * wide).sum() ** 0.5
 
 
 def refuse(form: Form) -> None:
     """An element for each range."""
     form.counts(max(1, len(form.reads)), 1)
+    form.apart()
     for each in (*form.reads, *form.writes):
         form.alike(each, types=FLOATS)
     form.long(form.writes[0], len(form.reads))
@@ -32,11 +34,6 @@ def follow(track: Track) -> None:
 
 def described(track: Track, number: int) -> tuple[object, ...]:
     """Of which elements of what the norm of an operand is."""
-    if track.op.requires:
-        # raises unless gradients are what is required of them; nothing is applied
-        parts = track.read(number)
-        if parts and parts[0].content.kind == GRADIENT:
-            list(track.gradients(parts))
     return elements(track.read(number))
 
 

@@ -42,7 +42,8 @@ def refuse(form: Form) -> None:
     """As SGD; and the scaler. All of the gradient, since every rank must skip the same steps."""
     _update.refuse(form, beside=1)
     form.long(form.writes[-1], SCALER_ELEMENTS)
-    if form.writes[-1].role != "scaler" or form.reads[0].ref[1:] != (0, form.plan.tensors[-1].stop, False):
+    everything = (0, form.plan.elements, False)
+    if form.writes[-1].role != "scaler" or form.reads[0].ref[1:] != everything:
         form.fail("updates all parameters at once, and a scaler")
 
 

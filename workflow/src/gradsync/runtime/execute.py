@@ -12,7 +12,7 @@ import os
 import tempfile
 import threading
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from functools import partial
 from typing import IO, Any
@@ -93,7 +93,7 @@ class Executor:
         }
         self.posts = {op.name for op in body if isinstance(op, Send | Reply)}
         self.buffers: dict[str, torch.Tensor] = {}
-        self.files: dict[str, IO[bytes]] = {}
+        self.files: dict[str, tuple[IO[bytes], threading.Lock]] = {}  # of shared buffers, to lock with
         for buffer in plan.buffers:
             kind = getattr(torch, buffer.dtype)
             kind = dtype if dtype is not None and kind.is_floating_point else kind
@@ -109,7 +109,8 @@ class Executor:
         self.condition = threading.Condition()
         self.finished: dict[str, int] = dict.fromkeys(self.lane_of, -1)  # sends: once they are posted
         self.pending: dict[str, dict[int, Posted]] = {name: {} for name in self.posts}  # turn -> what has been posted
-        self.sources: dict[str, int] = {}
+        self.sources: dict[tuple[str, int], list[int]] = {}  # of a receive-from-any in a turn, for each reply
+        self.replies = Counter(op.to for op in body if isinstance(op, Reply))
         self.failure: BaseException | None = None
         self.spans: list[Span] = []
         self.turn = 0  # the next turn to run; turns go on over calls of `run`
@@ -156,7 +157,7 @@ class Executor:
             os.close(handle)
         dist.broadcast_object_list(found, src=0)
         (path,) = found
-        self.files[buffer.name] = open(path, "rb")  # noqa: SIM115  each rank's own, to lock with
+        self.files[buffer.name] = open(path, "rb"), threading.Lock()  # noqa: SIM115  each rank's own
         tensor = torch.from_file(path, shared=True, size=buffer.elements, dtype=kind)
         dist.barrier()
         if self.rank == 0:
@@ -322,7 +323,7 @@ class Executor:
             case "send" | "reply":
                 if len(self.pending[op.name]) >= MOST_PENDING:
                     self._finish_posted(op.name, turn - MOST_PENDING // 2)
-                to = self.sources[op.to] if isinstance(op, Reply) else op.to
+                to = self._asker(op, turn) if isinstance(op, Reply) else op.to
                 group = self.groups.of(op.channel, self.everyone, getattr(op, "rail", 0))
                 self.pending[op.name][turn] = Posted([dist.isend(view, to, group=group, tag=op.tag) for view in reads])
             case "recv":
@@ -337,7 +338,8 @@ class Executor:
                     raise RunError(f"message from rank {source}, expected one of {op.sources}")
                 for view in writes[1:]:
                     dist.recv(view, source, group=group, tag=op.tag)
-                self.sources[op.name] = source
+                if op.name in self.replies:
+                    self.sources[op.name, turn] = [source] * self.replies[op.name]
                 return source
             case "shared_read":
                 writes[0].copy_(reads[0])
@@ -348,13 +350,22 @@ class Executor:
                     writes[0].add_(reads[0], alpha=op.scale)
         return None
 
+    def _asker(self, op: Reply, turn: int) -> int:
+        """Whom a reply goes to; the receive on its lane may be turns ahead of the replies."""
+        left = self.sources[op.to, turn]
+        to = left.pop()
+        if not left:
+            self.sources.pop((op.to, turn), None)
+        return to
+
     def _locked_add(self, op: Any, value: torch.Tensor, target: torch.Tensor) -> None:
-        file = self.files[op.writes[0].buffer]
-        fcntl.flock(file, fcntl.LOCK_EX)
-        try:
-            target.add_(value, alpha=op.scale)
-        finally:
-            fcntl.flock(file, fcntl.LOCK_UN)
+        file, lock = self.files[op.writes[0].buffer]
+        with lock:  # of the lanes of this rank, which share the file; the file's own is between ranks
+            fcntl.flock(file, fcntl.LOCK_EX)
+            try:
+                target.add_(value, alpha=op.scale)
+            finally:
+                fcntl.flock(file, fcntl.LOCK_UN)
 
     def _collective(self, op: Collective, reads: list[torch.Tensor], writes: list[torch.Tensor]) -> None:
         ranks = op.ranks or self.everyone

@@ -119,10 +119,10 @@ def _shrunk(norm: torch.Tensor, scale: torch.Tensor | float, clip: float) -> tor
 
 
 def norm(reads: list[torch.Tensor], writes: list[torch.Tensor]) -> None:
-    """writes[0][i] = Euclidean norm of reads[i], without a temporary of its size."""
+    """writes[0][i] = Euclidean norm of reads[i], summed in the type of writes, without a temporary of its size."""
     for i, array in enumerate(reads):
         parts = array.split(NORM_ELEMENTS) if array.device.type == "cpu" else (array,)
-        found = torch.stack([torch.linalg.vector_norm(part) for part in parts])
+        found = torch.stack([torch.linalg.vector_norm(part, dtype=writes[0].dtype) for part in parts])
         writes[0][i] = torch.linalg.vector_norm(found)
 
 
