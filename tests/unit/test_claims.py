@@ -454,6 +454,18 @@ def test_a_part_that_is_known_decides_where_it_can(tmp_path: Path) -> None:
     assert either.verdict == claims.UNDECIDED
 
 
+def test_one_point_of_the_band_that_is_not_known_leaves_the_claim_open(tmp_path: Path) -> None:
+    few = repeated(1, 2, rung="measured", moments=(1.0, 1.0), assumption="b=1")
+    known = repeated(1, 2, rung="measured", assumption="b=2")
+    for rows in ([*few, *known], [*known, *few]):
+        table(tmp_path, *rows, columns=MEASURED)
+        found = verdict(paper(tmp_path, rungs=["measured"]), tmp_path)
+        assert (found.verdict, found.holds, found.points) == (claims.UNDECIDED, 2, 2)
+        assert "2 repeats, 6 are needed" in found.reason
+    table(tmp_path, *known, *repeated(1, 2, rung="measured", assumption="b=1"), columns=MEASURED)
+    assert verdict(paper(tmp_path, rungs=["measured"]), tmp_path).verdict == claims.CONFIRMED
+
+
 def test_inputs_of_a_universal_claim_are_counted_in_the_table(tmp_path: Path) -> None:
     columns = ("rung", "layers", "losing", "instances")
     rows = [{"layers": 5, "losing": 0, "instances": 400}, {"layers": 20, "losing": 0, "instances": 70}]
