@@ -183,6 +183,13 @@ def test_what_never_ends_is_told_turn_by_turn_and_nothing_of_who_serves():
     silent = dataclasses.replace(others[1], body=others[1].body[:1] + others[1].body[2:])  # never pushes
     plan = dataclasses.replace(lonely, roles=(lonely.roles[0], others[0], silent))
     assert Progress(plan, 1, Clock()).run().stuck == [(2, 0, 1)]
+    waiting = dataclasses.replace(silent, body=(*silent.body, spell("later", after=("fetch",))))
+    plan = dataclasses.replace(plan, roles=(*plan.roles[:2], waiting))
+    outcome = Progress(plan, 1, Clock()).run()
+    assert (
+        len(outcome.events) == 3 + 3
+    )  # as many as the workers have operations, but those of the server are among them
+    assert outcome.stuck == [(2, 0, 1), (2, 0, 2)]
 
 
 def test_a_collective_ends_for_all_its_ranks_at_once_after_the_last_has_come():
