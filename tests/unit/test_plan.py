@@ -272,3 +272,19 @@ def test_bytes_are_those_of_the_type_of_each_buffer():
     narrow = vocabulary.Buffer("wire", 13, "float16")
     plan = dataclasses.replace(plan, buffers=(*plan.buffers, narrow))
     assert plan.bytes_of((Ref("gradient", 2, 5), Ref("wire", 1, 4))) == 3 * 8 + 3 * 2
+
+
+def test_nothing_of_a_plan_can_be_changed_and_operations_are_written_by_name():
+    plan = tiny.synchronous(2)
+    (role,) = plan.roles
+    for part in (plan, role, plan.tensors[0], plan.buffers[0], *role.body):
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            part.name = "other"
+    with pytest.raises(TypeError):
+        vocabulary._Base("forward")
+    with pytest.raises(TypeError):
+        Need("forward")
+
+
+def test_every_type_has_a_size_that_of_bytes_is_one():
+    assert vocabulary.DTYPE_BYTES[vocabulary.BYTES] == 1
