@@ -11,6 +11,8 @@ from gradsync import plan as vocabulary
 from gradsync.check import check
 from gradsync.errors import InputError
 from gradsync.plan import Local, Need, Plan, Ready, RecvAny, Ref, Repeat, Reply, Role, piece
+from gradsync.updates import ssgd
+from tiny_workloads import workload
 
 EVERY = tiny.every_kind()
 VERBS = {"need", "ready", "send", "recv", "recv_any", "reply", "collective", "local", "shared_read", "shared_add"}
@@ -235,6 +237,10 @@ def test_what_moves_data_between_ranks_is_communication():
 def test_messages_name_no_tensor_that_they_only_touch_and_nothing_that_is_no_gradient():
     assert tiny.split_norms(3).messages() == [["layer3", "layer2", "layer1"]]  # not the gathered norms
     assert tiny.synchronous(2, (5, 3)).messages() == [["layer2"], ["layer1"]]
+    load = workload([20, 12], [1.0, 1.0]).model_copy(update={"statistics": 8})  # as many as there are parameters
+    plan = ssgd.plan("as many", load, (tiny.Message(0, 1),), 2)
+    assert [op.name for op in plan.communications()] == ["statistics", "message0"]
+    assert plan.messages() == [["layer2", "layer1"]]
 
 
 def changed(plan, change):
@@ -280,10 +286,14 @@ def test_nothing_of_a_plan_can_be_changed_and_operations_are_written_by_name():
     for part in (plan, role, plan.tensors[0], plan.buffers[0], *role.body):
         with pytest.raises(dataclasses.FrozenInstanceError):
             part.name = "other"
-    with pytest.raises(TypeError):
-        vocabulary._Base("forward")
-    with pytest.raises(TypeError):
-        Need("forward")
+    operations = {op.verb: op for plan in EVERY.values() for role in plan.roles for op in (*role.body, *role.flat)}
+    for op in operations.values():
+        fields = {field.name: getattr(op, field.name) for field in dataclasses.fields(op) if field.name != "verb"}
+        assert type(op)(**fields) == op
+        with pytest.raises(TypeError):
+            type(op)(op.verb, **fields)
+        with pytest.raises(TypeError):
+            type(op)(fields.pop("name"), **fields)
 
 
 def test_every_type_has_a_size_that_of_bytes_is_one():

@@ -91,6 +91,19 @@ def test_what_a_rank_sends_and_what_it_receives_do_not_share():
     assert ends == {"a": 4.0, "b": 4.0, "c": 2.0}
 
 
+def test_a_message_shares_the_way_in_of_its_receiver_with_the_collectives_of_that_rank():
+    """Ranks 0 and 1 sum for 2 s; rank 2 sends to rank 1, which shares nothing but the way in: both take 4 s."""
+    ref = (Ref("gradient", 0, 1),)
+    both = [Collective(name="sum", lane="sum", ranks=(0, 1))]
+    plan = plan_of(
+        both,
+        [*both, Recv(name="recv", lane="in", source=2, writes=ref)],
+        [Send(name="send", lane="out", to=1, reads=ref)],
+    )
+    found = times(plan, Progress(plan, 1, Timed({"sum": 2.0, "send": 2.0})).run())
+    assert (found[0, 0, "sum"][1], found[1, 0, "sum"][1], found[1, 0, "recv"][1]) == (4.0, 4.0, 4.0)
+
+
 def test_a_handover_is_paid_between_lanes_and_only_there():
     body = (spell("first"), spell("second"), spell("beside", lane="other", after=("first",)))
     plan = plan_of(body)

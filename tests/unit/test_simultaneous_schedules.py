@@ -13,7 +13,7 @@ from gradsync.costs import Linear, Network
 from gradsync.costs.contention import Contended
 from gradsync.costs.fitted import fit
 from gradsync.errors import InputError
-from gradsync.schedules import Message, _every, _refined, grouped, kway, searched, striped
+from gradsync.schedules import Message, _every, _plans, _refined, grouped, kway, searched, striped
 from gradsync.schedules._plans import BETTER, Instance, whole
 from gradsync.schedules._timed import Link, Span, Stages, end_seconds, message_bytes, spans
 from gradsync.schedules.searched import lower_bound
@@ -377,3 +377,15 @@ def test_candidates_of_split_messages_have_the_last_ones_split_alone_too():
         of_it = {tuple(pieces for _, pieces in plan) for plan in found if tuple(last for last, _ in plan) == lasts}
         wanted = {(1,) * (len(lasts) - k) + (2,) * k for k in (1, 2, len(lasts)) if k <= len(lasts)}
         assert of_it == wanted
+
+
+def test_groupings_are_those_of_several_shares_of_start_up():
+    """Start-up of 10 s, gradients 1 s apart, 1 s of transfer each: free of start-up none waits, with all of it all do.
+
+    Three times the start-up is never worth a second message.
+    """
+    instance = Instance(workload([8] * 4, [1.0] * 4), Linear(10.0, 0.125), 1)
+    found = dict(zip(_plans.SHARES_OF_STARTUP, instance.groupings(), strict=True))
+    assert found[0.0] == (0, 1, 2, 3)
+    assert found[3.0] == found[1.0] == (3,)
+    assert found[0.1] != found[1.0]  # 1 s of start-up
