@@ -117,6 +117,20 @@ def collapsed(load, line) -> list[Kind]:
     return [*found, S]
 
 
+def test_the_printed_algorithm_is_what_an_option_asks_for():
+    rng = np.random.default_rng(5)
+    differs = 0
+    for _ in range(100):
+        load, line = integer_workload(rng, 6), integer_cost(rng)
+        ours, printed = (
+            schedules.messages("ascwfbp", load, line, {"gamma": GAMMA, "as_printed": flag}) for flag in (False, True)
+        )
+        merged = [i for i, kind in enumerate(ascwfbp.printed_kinds(load, line, GAMMA)) if kind is M]
+        assert [i for i in range(6) if i not in {message.last for message in printed}] == merged
+        differs += ours != printed
+    assert differs
+
+
 def test_the_printed_algorithm_collapses():
     rng = np.random.default_rng(1)
     otherwise = slower = 0

@@ -54,6 +54,17 @@ def test_three_quarters_of_twice_the_bytes_follow_the_first_gradient():
     assert bounds.of_gradients(LOAD, 4).seconds(Links(100.0)) == same(21.5)
 
 
+def test_the_largest_speedup_counts_what_an_all_reduce_of_so_many_ranks_sends():
+    """Beside 4 s of backward: 2 x 3/4 x 1200 B at 100 B/s take 18 s, 14 of them exposed; of 2 ranks 12 s, 8 exposed.
+
+    At 1 kB/s 1.8 s are hidden: the speed-up is the number of ranks. A rank alone sends nothing.
+    """
+    assert bounds.largest_speedup(LOAD, 4, 100.0) == same(4 * 6.0 / (6.0 + 14.0))
+    assert bounds.largest_speedup(LOAD, 2, 100.0) == same(2 * 6.0 / (6.0 + 8.0))
+    assert bounds.largest_speedup(LOAD, 4, 1000.0) == 4.0
+    assert bounds.largest_speedup(LOAD, 1, 1e-3) == 1.0
+
+
 def test_what_passes_at_once_and_what_shares_a_link_is_counted():
     assert hard_bound_seconds(plan_of(), LOAD, Links(100.0, at_once=300.0)) == same(3.0 + 15.0 + 0.5)
     # two nodes of two ranks: each node sends 2 x 1/2 x 1200 B

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import json
 import math
 from pathlib import Path
@@ -454,6 +455,18 @@ def test_a_part_that_is_known_decides_where_it_can(tmp_path: Path) -> None:
     assert either.verdict == claims.UNDECIDED
 
 
+def test_one_point_of_the_band_that_is_not_known_leaves_the_claim_open(tmp_path: Path) -> None:
+    few = repeated(1, 2, rung="measured", moments=(1.0, 1.0), assumption="b=1")
+    known = repeated(1, 2, rung="measured", assumption="b=2")
+    for rows in ([*few, *known], [*known, *few]):
+        table(tmp_path, *rows, columns=MEASURED)
+        found = verdict(paper(tmp_path, rungs=["measured"]), tmp_path)
+        assert (found.verdict, found.holds, found.points) == (claims.UNDECIDED, 2, 2)
+        assert "2 repeats, 6 are needed" in found.reason
+    table(tmp_path, *known, *repeated(1, 2, rung="measured", assumption="b=1"), columns=MEASURED)
+    assert verdict(paper(tmp_path, rungs=["measured"]), tmp_path).verdict == claims.CONFIRMED
+
+
 def test_inputs_of_a_universal_claim_are_counted_in_the_table(tmp_path: Path) -> None:
     columns = ("rung", "layers", "losing", "instances")
     rows = [{"layers": 5, "losing": 0, "instances": 400}, {"layers": 20, "losing": 0, "instances": 70}]
@@ -664,10 +677,11 @@ def test_a_check_that_does_not_fit_its_table_is_an_error(tmp_path: Path, check: 
     assert message in str(error.value)
 
 
-def test_a_ragged_table_is_an_error(tmp_path: Path) -> None:
+@pytest.mark.parametrize("row", ["1", "1,2,3"], ids=["too few", "too many"])
+def test_a_ragged_table_is_an_error(tmp_path: Path, row: str) -> None:
     (tmp_path / "p").mkdir()
-    (tmp_path / "p" / "t.csv").write_text("a,b\n1\n")
-    with pytest.raises(InputError, match=r"t\.csv, row 2"):
+    (tmp_path / "p" / "t.csv").write_text(f"a,b\n1,2\n{row}\n")
+    with pytest.raises(InputError, match=r"t\.csv, row 3: not as many cells as columns"):
         claims.evaluate(paper(tmp_path), tmp_path)
 
 
@@ -687,3 +701,43 @@ def test_ledgers(tmp_path: Path) -> None:
     assert "a \\| b" in rows[2]
     assert "+25.0 % | 1 to 1.5 vs 2; holds at 2 of 2 points of the assumed band |" in rows[2]
     assert text.count("- `c`: a remark") == 1
+
+
+def test_notes_stand_below_the_table_only_where_there_are_some(tmp_path: Path) -> None:
+    table(tmp_path, *two(1, 2))
+    text = claims.ledger_markdown(claims.evaluate(paper(tmp_path), tmp_path))
+    assert "- `c`" not in text
+    assert text.endswith("|\n")
+
+
+def test_both_sides_of_a_comparison_are_told_over_the_band(tmp_path: Path) -> None:
+    table(tmp_path, *band((1, 2), (1.5, 4), (1.25, 3)))
+    (compared,) = verdict(paper(tmp_path), tmp_path).compared
+    assert (compared.left, compared.right) == ((1.0, 1.5), (2.0, 4.0))
+    assert str(compared) == "1 to 1.5 vs 2 to 4"
+
+
+def test_a_ledger_holds_no_number_that_json_does_not_have(tmp_path: Path) -> None:
+    table(tmp_path, *two(1, 2))
+    (found,) = claims.evaluate(paper(tmp_path), tmp_path)
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        claims.ledger_json([dataclasses.replace(found, margin=math.nan)])
+
+
+def test_each_paper_has_a_table_under_its_key_where_there_are_several(tmp_path: Path) -> None:
+    table(tmp_path, *two(1, 2))
+    (found,) = claims.evaluate(paper(tmp_path), tmp_path)
+    lines = claims.ledger_markdown([found, dataclasses.replace(found, paper="q"), found]).splitlines()
+    assert lines[0] == "3 verdicts: 3 confirmed."
+    assert [line for line in lines if line.startswith("#")] == ["## p", "## q"]
+    assert "## p" not in claims.ledger_markdown([found, found])
+
+
+def test_what_was_computed_comes_before_what_waits_which_is_a_row_for_all_its_rungs(tmp_path: Path) -> None:
+    table(tmp_path, *two(1, 2, rung="measured"), *two(3, 2), columns=COLUMNS)
+    verdicts = claims.evaluate(paper(tmp_path, rungs=["emulated", "derived", "simulated"]), tmp_path)
+    rows = [line.split(" | ") for line in claims.ledger_markdown(verdicts).splitlines() if line.startswith("| `")]
+    assert [row[4] for row in rows] == ["**refuted**", "**not decidable here**", "**not decidable here**"]
+    missing = [dataclasses.replace(each, reason="no table") for each in verdicts[:2]]
+    rows = [line.split(" | ") for line in claims.ledger_markdown(missing).splitlines() if line.startswith("| `")]
+    assert [row[3] for row in rows] == ["emulated, derived"]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gradsync import collectives, topologies
-from gradsync.collectives import bml
+from gradsync.collectives import _level_by_level, bml
 from gradsync.errors import InputError
 from gradsync.topologies import NO_LINK, parse
 
@@ -88,6 +88,24 @@ def test_tensors_go_to_servers_in_turn():
 def test_what_a_topology_can_not_carry_is_refused_by_name(name, text, ranks, message):
     with pytest.raises(InputError, match=message):
         collectives.shape_on(name, parse(text), ranks)
+
+
+def test_the_transfers_of_all_threads_count(monkeypatch):
+    """9 servers of BCube(3, 2) send 2 neighbours each: 18 transfers a round of a thread, 36 of the two of BML."""
+    monkeypatch.setattr(_level_by_level, "MOST_TRANSFERS", 35)
+    list(collectives.rounds("hierarchical", (3, 3)))
+    with pytest.raises(InputError, match="'bml' sends 36 messages a round: at most 35"):
+        collectives.rounds("bml", (3, 3))
+    monkeypatch.setattr(_level_by_level, "MOST_TRANSFERS", 36)
+    list(collectives.rounds("bml", (3, 3)))
+
+
+@pytest.mark.parametrize("shape", [(1, 3, 2), (3, 1, 2), (3, 2, 1)])
+def test_a_level_of_one_is_no_level_of_a_torus(shape):
+    found, wanted = (list(collectives.rounds("torus2d", each)) for each in (shape, (3, 2)))
+    assert len(found) == len(wanted) == 6
+    for step, other in zip(found, wanted, strict=True):
+        assert [np.asarray(each).tolist() for each in step] == [np.asarray(each).tolist() for each in other]
 
 
 def test_every_topology_is_made_for_a_collective_or_holds_one():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from gradsync import collectives, flow_level
-from gradsync.costs import Linear, alpha_beta
+from gradsync.costs import Linear, alpha_beta, line
 from gradsync.costs.fitted import fit, load_points, straight_line
 from gradsync.costs.interference import Interference, Slowdown
 from gradsync.errors import InputError
@@ -138,8 +138,8 @@ def test_planted_pieces_come_back_from_noise():
 
 def test_one_line_asks_for_one_piece_and_order_does_not_matter():
     rng = np.random.default_rng(2)
-    line = Linear(3e-4, 1.5e-9)
-    m, t = noisy(rng, line.seconds, SIZES)
+    truth = Linear(3e-4, 1.5e-9)
+    m, t = noisy(rng, truth.seconds, SIZES)
     fitted = fit(m, t)
     assert len(fitted.bounds) == 1
     order = rng.permutation(len(m))
@@ -149,17 +149,58 @@ def test_one_line_asks_for_one_piece_and_order_does_not_matter():
 
 def test_the_interval_covers_the_truth_about_as_often_as_it_says():
     rng = np.random.default_rng(3)
-    line = Linear(3e-4, 1.5e-9)
+    truth = Linear(3e-4, 1.5e-9)
     inside = wide = trials = 0
     for _ in range(150):
-        fitted = fit(*noisy(rng, line.seconds, SIZES[::4], times=3))
+        fitted = fit(*noisy(rng, truth.seconds, SIZES[::4], times=3))
         for size in (300.0, 40_000.0, 5e6):
             low, high = fitted.interval(size)
             trials += 1
-            inside += low <= line.seconds(size) <= high
+            inside += low <= truth.seconds(size) <= high
             wide += fitted.interval(size, 0.5)[1] < high
     assert 0.90 <= inside / trials <= 0.99
     assert wide == trials  # less confidence, narrower
+
+
+def test_each_piece_is_as_sure_as_its_own_points_make_it():
+    rng = np.random.default_rng(8)
+    m, t = noisy(rng, planted, SIZES)
+    fitted = fit(m, t)
+    assert len(fitted.bounds) == 2
+    for part, at in ((m < JUMP, 1e4), (m >= JUMP, 5e6)):
+        alone = fit(m[part], t[part], pieces=1)
+        assert fitted.interval(at) == pytest.approx(alone.interval(at), rel=1e-9)
+    assert fitted.slope_low() == pytest.approx(alone.slope_low(), rel=1e-9)
+    assert 0 < fitted.slope_low() < fitted.slopes[-1]
+
+
+def test_the_least_transfer_of_a_fit_may_be_that_of_the_lower_end_of_its_interval():
+    """Of one line and a long message, its slope less t s / sqrt(weighted spread); never more than without `low`."""
+    m, t = noisy(np.random.default_rng(9), Linear(3e-4, 1.5e-9).seconds, SIZES)
+    fitted = fit(m, t, pieces=1)
+    total = 1e12  # so long that the slope is all that counts
+    assert fitted.least_transfer_seconds(total) == pytest.approx(total * fitted.slopes[-1], rel=1e-6)
+    assert fitted.least_transfer_seconds(total, low=True) == pytest.approx(total * fitted.slope_low(), rel=1e-6)
+    for size in (100.0, 1e5, 1e7):
+        low, high = fitted.interval(size)
+        assert fitted.least_transfer_seconds(size, low=True) <= fitted.least_transfer_seconds(size)
+        assert fitted._half(0, size) == pytest.approx((high - low) / 2)
+
+
+def test_three_points_have_an_interval_and_two_have_none():
+    """Weights 1/t^2. Through 2, 2, 4 s at 1, 1, 3 B the line is 1 + m: no residual, so the interval is the line."""
+    assert fit([1, 1, 3], [2.0, 2.0, 4.0]).interval(2) == pytest.approx((3.0, 3.0))
+    low, high = fit([1, 1, 3], [1.9, 2.1, 4.0]).interval(3)
+    assert 0 < high - low < np.inf
+    assert fit([1, 3], [2.0, 4.0]).interval(2) == (0.0, np.inf)
+
+
+def test_whole_numbers_fit_as_well_as_others():
+    """Squares of bytes that no 64-bit integer holds."""
+    sizes = [2**k for k in range(30, 37)]
+    times = [1 + 2e-9 * size for size in sizes]
+    assert fit(sizes, times).slopes == pytest.approx([2e-9])
+    assert straight_line(sizes, times) == pytest.approx((1.0, 2e-9, 1.0))
 
 
 def test_what_was_not_measured_is_reported():
@@ -248,6 +289,11 @@ def test_a_bad_file_is_refused_with_its_line(tmp_path, text, message):
     assert "\n" not in str(caught.value)
 
 
+def test_a_file_with_nothing_but_its_columns_has_no_points(tmp_path):
+    for text in ("bytes,seconds\n", "ranks,bytes,seconds\n", "collective,bytes,seconds\n"):
+        assert [each.tolist() for each in load_points(written(tmp_path, text), 2)] == [[], []]
+
+
 def test_a_missing_file_is_refused(tmp_path):
     with pytest.raises(InputError, match=r"nowhere\.csv: can't be read"):
         load_points(tmp_path / "nowhere.csv")
@@ -309,6 +355,13 @@ def test_a_measured_factor_below_one_is_noise():
     assert found.computation_interval == (0.8, 1.1)  # what was measured stays to be seen
 
 
+@pytest.mark.parametrize("ends", [(None, 1.5), (1.2, None), (None, None)])
+def test_half_an_interval_is_none(ends):
+    found = Slowdown.of(8, (ends[0], 1.3, ends[1]), (1.0, 1.5, 2.0))
+    assert found.computation_interval is None
+    assert found.communication_interval == (1.0, 2.0)
+
+
 def test_factors_survive_their_file_and_belong_to_their_ranks(tmp_path):
     path = tmp_path / "interference.json"
     path.write_text(FACTORS.to_json())
@@ -340,3 +393,48 @@ def test_a_bad_interference_is_refused(tmp_path, content, message):
     assert message in str(caught.value)
     with pytest.raises(InputError, match="can't be read"):
         Interference.load(tmp_path / "nowhere.json")
+
+
+# The line of measured all-reduces
+
+
+def test_the_line_of_exact_times_is_found_and_sure():
+    sizes, exact = [100, 1000, 10_000], [0.3, 1.2, 10.2]  # 0.2 + 0.001 m
+    found = line.through(sizes, [exact] * 6)
+    assert (found.a_seconds, found.b_seconds_per_byte) == pytest.approx((0.2, 0.001))
+    assert found.a_interval == pytest.approx((0.2, 0.2))
+    assert (found.mean_residual, found.worst_residual) == pytest.approx((0, 0), abs=1e-9)
+    assert (found.sweeps, found.points, found.from_bytes, found.to_bytes) == (6, 3, 100, 10_000)
+    assert line.through(sizes, [exact] * 5).a_interval is None  # too few sweeps
+
+
+def test_a_line_of_two_sizes_goes_through_both():
+    found = line.through([10, 20], [[1, 1.5]])
+    assert (found.a_seconds, found.b_seconds_per_byte) == pytest.approx((0.5, 0.05))
+
+
+def test_the_interval_of_a_line_is_students_of_the_lines_of_its_sweeps():
+    """Each sweep a line of its own, of a = 0.1 .. 0.6: the mean is 0.35, its deviation 0.187 / sqrt(6), t = 2.571."""
+    sizes, starts = np.array([100.0, 1000.0]), np.arange(1, 7) / 10
+    found = line.through(sizes, starts[:, None] + 0.01 * sizes)
+    half = 2.5706 * starts.std(ddof=1) / np.sqrt(6)
+    assert found.a_interval == pytest.approx((0.35 - half, 0.35 + half), rel=1e-4)
+    assert found.b_interval == pytest.approx((0.01, 0.01), rel=1e-6)
+
+
+def test_residuals_of_a_line_are_relative_to_what_was_measured():
+    """A third point lies twice as high as a + b m: the line is between, and its residuals are those of the formula."""
+    sizes, times = np.array([10.0, 20.0, 40.0]), np.array([1.0, 2.0, 8.0])
+    found = line.through(sizes, times)
+    residuals = np.abs((found.a_seconds + found.b_seconds_per_byte * sizes) / times - 1)
+    assert (found.mean_residual, found.worst_residual) == pytest.approx((residuals.mean(), residuals.max()))
+    assert found.worst_residual > 0.1
+
+
+@pytest.mark.parametrize(
+    ("sizes", "times"),
+    [([10, 10], [1, 1]), ([10, 20], [1, 0]), ([0, 20], [1, 1]), ([10, 20], [1, float("nan")]), ([10], [1])],
+)
+def test_times_that_no_line_goes_through_are_refused(sizes, times):
+    with pytest.raises(InputError, match="a line needs two sizes and positive seconds"):
+        line.through(sizes, [times])

@@ -64,6 +64,11 @@ def test_a_gamma_that_no_link_gives_is_refused(gamma, lanes):
         pairwise.refuse_gamma(gamma, lanes)
 
 
+def test_no_lane_is_refused_as_such():
+    with pytest.raises(InputError, match="gamma 1 for 0 lanes: at least 1 lane"):
+        pairwise.refuse_gamma(1.0, 0)
+
+
 def test_a_gamma_of_a_link_is_taken():
     for gamma, lanes in ((1, 1), (1, 2), (1.5, 2), (2, 2), (2.5, 3)):
         pairwise.refuse_gamma(gamma, lanes)

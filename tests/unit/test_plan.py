@@ -10,7 +10,9 @@ import tiny_plans as tiny
 from gradsync import plan as vocabulary
 from gradsync.check import check
 from gradsync.errors import InputError
-from gradsync.plan import Local, Plan, RecvAny, Ref, Repeat, Reply, Role, piece
+from gradsync.plan import Local, Need, Plan, Ready, RecvAny, Ref, Repeat, Reply, Role, piece
+from gradsync.updates import ssgd
+from tiny_workloads import workload
 
 EVERY = tiny.every_kind()
 VERBS = {"need", "ready", "send", "recv", "recv_any", "reply", "collective", "local", "shared_read", "shared_add"}
@@ -166,3 +168,133 @@ def test_only_plans_whose_ranks_all_do_the_same_are_symmetric():
 
 def test_the_module_reads_the_version_that_it_writes():
     assert tiny.synchronous(2).version == vocabulary.VERSION
+
+
+# What is read off a plan
+
+
+def test_equal_plans_give_equal_text_whatever_the_order_in_which_arguments_were_given():
+    def plan_with(**arguments):
+        plan = tiny.synchronous(2)
+        (role,) = plan.roles
+        update = dataclasses.replace(role.body[-1], arguments=arguments)
+        return dataclasses.replace(plan, roles=(dataclasses.replace(role, body=(*role.body[:-1], update)),))
+
+    one, other = plan_with(lr=0.5, momentum=0.25), plan_with(momentum=0.25, lr=0.5)
+    assert one == other
+    assert (one.to_json(), one.digest) == (other.to_json(), other.digest)
+
+
+def test_of_several_problems_the_first_is_told_and_how_many_more_there_are():
+    one = edited(lambda d: d.update(ranks="many"))
+    three = edited(lambda d: d.update(ranks="many", name=7, version="new"))
+    with pytest.raises(InputError) as caught:
+        Plan.from_json(one)
+    assert "more)" not in str(caught.value)
+    with pytest.raises(InputError, match=r"plan: not a plan: name: .* \(and 2 more\)$"):
+        Plan.from_json(three)
+
+
+def test_a_single_pass_and_as_many_operations_as_are_allowed_are_no_error(monkeypatch):
+    assert list(flat(Repeat(name="once", count=1, body=(local("a"),)), local("x"))) == ["a#0", "x"]
+    monkeypatch.setattr(vocabulary, "MOST_OPERATIONS", 7)
+    repeat = Repeat(name="thrice", count=3, body=(local("a"), local("b")))
+    assert len(flat(repeat, local("x"))) == 7
+    with pytest.raises(InputError, match="'worker' has 8 operations a turn: at most 7"):
+        flat(repeat, local("x"), local("y"))
+
+
+def a_need(name):
+    return Need(name=name)
+
+
+def a_ready(name, tensor):
+    return Ready(name=name, tensor=tensor)
+
+
+def test_a_pass_ends_where_the_next_forward_begins_or_a_gradient_comes_again():
+    body = (a_need("f0"), a_need("f1"), a_ready("a0", "a"), a_ready("b0", "b"), a_ready("a1", "a"), a_need("f2"))
+    role = Role("worker", (0,), (*body, a_ready("a2", "a")))
+    assert role.pass_of == {"f0": 0, "f1": 0, "a0": 0, "b0": 0, "a1": 1, "f2": 2, "a2": 2}
+    assert role.passes == 3
+    assert Role("server", (0,), (local("x"),)).passes == 0
+
+
+def test_a_role_is_held_by_the_first_buffer_that_each_rank_has_for_itself():
+    plan = tiny.hogwild(2)
+    shared = vocabulary.Buffer("everybody's", 13, "float64", shared=True, role="parameter")
+    plan = dataclasses.replace(plan, buffers=(shared, *plan.buffers))
+    assert plan.holding("parameter") == "parameter"
+    assert plan.holding("centre") is None  # shared
+    assert plan.holding("momentum") is None
+
+
+def test_what_moves_data_between_ranks_is_communication():
+    kinds = {op.verb for plan in EVERY.values() for role in plan.roles for op in plan.communications(role)}
+    assert kinds == VERBS - {"need", "ready", "local"}
+
+
+def test_messages_name_no_tensor_that_they_only_touch_and_nothing_that_is_no_gradient():
+    assert tiny.split_norms(3).messages() == [["layer3", "layer2", "layer1"]]  # not the gathered norms
+    assert tiny.synchronous(2, (5, 3)).messages() == [["layer2"], ["layer1"]]
+    load = workload([20, 12], [1.0, 1.0]).model_copy(update={"statistics": 8})  # as many as there are parameters
+    plan = ssgd.plan("as many", load, (tiny.Message(0, 1),), 2)
+    assert [op.name for op in plan.communications()] == ["statistics", "message0"]
+    assert plan.messages() == [["layer2", "layer1"]]
+
+
+def changed(plan, change):
+    """The plan with each operation of its only role as `change` gives it."""
+    (role,) = plan.roles
+    return dataclasses.replace(plan, roles=(dataclasses.replace(role, body=tuple(map(change, role.body))),))
+
+
+def test_parameters_are_alike_on_all_ranks_where_all_do_the_same_to_whole_ranges():
+    def of_one_rank(op):
+        return dataclasses.replace(op, requires=None) if isinstance(op, Local) else op
+
+    alike = {name: plan.alike for name, plan in EVERY.items() if plan.alike}
+    assert alike == dict.fromkeys(("synchronous", "two_lanes", "repeated"), ("parameter",))
+    assert tiny.sparse(3).alike == ()  # what is gathered, each rank sums for itself
+    assert tiny.split_norms(3).alike == ()  # each rank has norms of its own layer
+    assert tiny.sharded(3).alike == ()  # a piece each
+    plan = tiny.synchronous(2)
+    assert changed(plan, of_one_rank).alike == ()  # an update from gradients that are not those of all
+    scratch = Local(name="noise", kernel="fill", arguments={"value": 1.0}, writes=(Ref("gradient", 0, 1),))
+    (role,) = plan.roles
+    noisy = dataclasses.replace(plan, roles=(dataclasses.replace(role, body=(*role.body, scratch)),))
+    assert noisy.alike == ("parameter",)  # gradients don't outlast a turn
+
+
+def test_the_pace_is_that_of_the_ranks_that_compute_gradients():
+    assert tiny.async_server(2).pace == 1  # rank 0 serves
+    assert tiny.easgd_round_robin(3).pace == 1
+    assert tiny.synchronous(3).pace == 0
+    assert tiny.in_groups(2, 2).pace == 0
+
+
+def test_bytes_are_those_of_the_type_of_each_buffer():
+    plan = tiny.synchronous(2)
+    narrow = vocabulary.Buffer("wire", 13, "float16")
+    plan = dataclasses.replace(plan, buffers=(*plan.buffers, narrow))
+    assert plan.bytes_of((Ref("gradient", 2, 5), Ref("wire", 1, 4))) == 3 * 8 + 3 * 2
+
+
+def test_nothing_of_a_plan_can_be_changed_and_operations_are_written_by_name():
+    plan = tiny.synchronous(2)
+    (role,) = plan.roles
+    for part in (plan, role, plan.tensors[0], plan.buffers[0], *role.body):
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            part.name = "other"
+    operations = {op.verb: op for plan in EVERY.values() for role in plan.roles for op in (*role.body, *role.flat)}
+    for op in operations.values():
+        fields = {field.name: getattr(op, field.name) for field in dataclasses.fields(op) if field.name != "verb"}
+        assert type(op)(**fields) == op
+        with pytest.raises(TypeError):
+            type(op)(op.verb, **fields)
+        with pytest.raises(TypeError):
+            type(op)(fields.pop("name"), **fields)
+
+
+def test_every_type_has_a_size_that_of_bytes_is_one():
+    assert vocabulary.DTYPE_BYTES[vocabulary.BYTES] == 1

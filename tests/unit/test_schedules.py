@@ -189,6 +189,49 @@ def groups(messages) -> list[tuple[int, int]]:
     return [(message.first, message.last) for message in messages]
 
 
+def lasts_of(messages) -> list[int]:
+    return [message.last for message in messages]
+
+
+def test_algorithm_1_as_printed_takes_the_last_layers_for_ready_at_once():
+    """a = 2, b = 0.1, L = 5. Gradients are there at 1, 11, 12, 13 and 33; tau_b[1] = tau_b[0] = 0 as printed.
+
+    Layer 5: 11 - 1 is no less than a. Layer 4: 12 - 11 < a. Layer 3 (tau_c = 12) and layer 2 (13) are held against
+    0 where it should be 13 and 33.
+    """
+    load, cost = workload([40] * 5, [1.0, 10.0, 1.0, 1.0, 20.0]), Linear(2.0, 0.1)
+    assert lasts_of(mgwfbp.schedule(load, cost, as_printed=True)) == [0, 4]
+    assert lasts_of(mgwfbp.schedule(load, cost)) == [0, 3, 4]
+
+
+def test_algorithm_1_as_printed_takes_parameters_for_bytes():
+    """Layer 5 has 100 parameters: T = 12 s, so that layer 4 starts at 13; 16 - 13 is no less than a. Of bytes, T = 42.
+
+    From 16 on layer 3 is held against 0. By hand with bytes: layer 4 starts at 43 and is merged.
+    """
+    load, cost = workload([400, 40, 40, 40, 40], [1.0, 5.0, 10.0, 1.0, 1.0]), Linear(2.0, 0.1)
+    assert lasts_of(mgwfbp.schedule(load, cost, as_printed=True)) == [0, 1, 4]
+    assert lasts_of(mgwfbp.schedule(load, cost)) == [0, 4]
+
+
+def test_a_layer_merged_as_printed_makes_the_next_one_longer():
+    """Layers 6 to 1, a = 2, b = 0.1, ready at 1, 2, 6, 20. Layer 6 is merged into 5: 30 parameters, 5 s from 2 to 7.
+
+    Layer 4 waits until then, and is hidden: 20 - 7 is no less than a. Layer 3 from 20 on is held against 0.
+    """
+    load, cost = workload([80, 40, 40, 40, 40, 40], [1.0, 1.0, 4.0, 14.0, 1.0, 1.0]), Linear(2.0, 0.1)
+    assert lasts_of(mgwfbp.schedule(load, cost, as_printed=True)) == [1, 2, 5]
+    longer = Linear(2.0, 0.6)  # 20 s from 2 to 22: layer 4 starts after layer 3 is there
+    assert lasts_of(mgwfbp.schedule(load, longer, as_printed=True)) == [1, 5]
+
+
+@pytest.mark.parametrize("options", [{"bucket_bytes": 0}, {"first_bucket_bytes": 0}, {"first_bucket_bytes": -1}])
+def test_buckets_of_nothing_are_refused(options):
+    with pytest.raises(InputError, match=r"fixed_buckets: bucket_bytes=.*: at least 1"):
+        schedules.messages("fixed_buckets", workload([4], [1.0]), Linear(1.0, 1.0), options)
+    assert schedules.messages("fixed_buckets", workload([4], [1.0]), Linear(1.0, 1.0), dict.fromkeys(options, 1))
+
+
 def test_buckets_close_with_the_gradient_that_fills_them_as_in_ddp():
     load = workload([40, 70, 100, 150, 60, 300, 8], [1.0] * 7)
     found = fixed_buckets.schedule(load, Linear(0, 1), bucket_bytes=200, first_bucket_bytes=100)

@@ -25,6 +25,12 @@ from gradsync.workload import Workload
 from tiny_workloads import workload
 
 EXACT = 1e-9
+
+
+def same(numbers):
+    return pytest.approx(numbers, rel=1e-12)
+
+
 # (capacities of the sides, flows: (how many pieces, limit or None, {side: part}))
 Case = tuple[list[Fraction], list[tuple[int, Fraction | None, dict[int, Fraction]]]]
 
@@ -120,6 +126,31 @@ def test_what_one_can_not_use_the_others_get():
     assert [flow.share for flow in flows] == [1.0, 2.0, 6.0]
 
 
+def shares_of(*flows: Flow) -> list[float]:
+    """Of flows of one piece each, which are all that take any of their sides."""
+    for flow in flows:
+        flow.ends = [(1.0, 0, lambda now: None)]
+        for side, _ in flow.sides:
+            side.flows[flow] = None
+    fill(flows)
+    return [flow.share for flow in flows]
+
+
+def test_a_link_is_full_however_little_a_limited_flow_leaves():
+    """9 on a link; a third would be 3, one is held at 2.9999: each other one gets half of 6.0001."""
+    link = Side(9.0)
+    assert shares_of(Flow([Use(link)], 2.9999), Flow([Use(link)]), Flow([Use(link)])) == same(
+        [2.9999, 3.00005, 3.00005]
+    )
+
+
+def test_flows_that_stop_together_all_leave_what_they_have_not_used():
+    """Two flows stop at 1 on their own full links of 1; of the 10 that they share the third gets the other 8."""
+    link = Side(10.0)
+    held = [Flow([Use(link), Use(Side(1.0))]) for _ in range(2)]
+    assert shares_of(*held, Flow([Use(link)])) == same([1.0, 1.0, 8.0])
+
+
 # Work that comes and goes
 
 
@@ -205,6 +236,33 @@ def test_many_equal_pieces_are_one_flow(monkeypatch):
     # processor sharing: the k-th to end has shared with the others until then
     assert ends[0] == pytest.approx(100.0)
     assert ends[-1] == pytest.approx(sum(range(1, 101)))
+
+
+def test_pieces_that_end_together_leave_their_link_at_once(monkeypatch):
+    """Two of 1 s and one of 2 s share a link: at 3 s both short ones are gone; the last has it to itself until 4 s."""
+    pieces: list[list[int]] = []
+
+    def counted(flows):
+        pieces.append([len(flow.ends) for flow in flows])
+        fill(flows)
+
+    monkeypatch.setattr(sharing, "fill", counted)
+    sides, loop, ends = [Use(Side())], Sharing(), []
+    for work in (1.0, 1.0, 2.0):
+        loop._begin(work, sides, inf, 0.0, ends.append)
+    loop._run()
+    assert ends == [3.0, 3.0, 4.0]
+    assert pieces == [[3], [1], []]  # never two, as if one of the short ones were still there
+
+
+def test_an_end_that_rounding_puts_into_the_past_is_now():
+    """What has passed is a sum of products, which may exceed a piece's mark by the last digit."""
+    flow, loop, ends = Flow([]), Sharing(), []
+    flow.ends = [(1.0, 1, ends.append)]
+    flow.passed, flow.since = 1.0 + 1e-9, 5.0
+    loop._pace(flow, 5.0)
+    loop._run()
+    assert ends == [5.0]
 
 
 # In the simulator

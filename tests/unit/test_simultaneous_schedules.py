@@ -13,9 +13,9 @@ from gradsync.costs import Linear, Network
 from gradsync.costs.contention import Contended
 from gradsync.costs.fitted import fit
 from gradsync.errors import InputError
-from gradsync.schedules import Message, grouped, kway, searched, striped
-from gradsync.schedules._plans import Instance
-from gradsync.schedules._timed import Span, end_seconds, message_bytes, spans
+from gradsync.schedules import Message, _every, _plans, _refined, grouped, kway, searched, striped
+from gradsync.schedules._plans import BETTER, Instance, whole
+from gradsync.schedules._timed import Link, Span, Stages, end_seconds, message_bytes, spans
 from gradsync.schedules.searched import lower_bound
 from gradsync.simulate import simulate
 from gradsync.updates import ssgd
@@ -278,3 +278,114 @@ def test_nothing_that_costs_nothing_is_refused():
         for options in ({}, *([] if name == "ascwfbp" else [{"lanes": 4}])):
             found = schedules.messages(name, load, Linear(0.0, 0.0), options)
             assert sorted({(m.first, m.last) for m in found}) in ([(0, 1)], [(0, 0), (1, 1)])
+
+
+def test_plans_of_a_few_layers_are_counted():
+    """Of one layer on 2 lanes: 2 choices in one piece and 4 in two, the names of lanes counted once: 3.
+
+    A second layer is merged or has the 6 as well: 3 x 7. On one lane there are the groupings alone.
+    """
+    assert [_every.number(layers, 2) for layers in (1, 2, 3)] == [3, 21, 147]
+    assert [_every.number(layers, 1) for layers in (1, 2, 5)] == [1, 2, 16]
+    assert _every.number(1, 3) == (3 + 9 + 27) // 3
+
+
+def test_what_messages_in_flight_still_need_is_counted_in_every_stage():
+    """One on the host for 1 s, one that starts for 2 s, one that transfers from the start."""
+    link = Link([1.0, 1.0, 0.5, 0.25])
+    link.add(7, Stages(1.0, 5.0, 8.0))
+    link.add(8, Stages(0.0, 2.0, 4.0))
+    link.add(9, Stages(0.0, 0.0, 6.0))
+    assert link.backlog() == 18.0
+    assert [link.next() for _ in range(3)] == [-1, -1, -1]  # 9 flows at 0, 7 leaves the host at 1, 8 flows at 2
+    assert link.now == 2.0
+    assert link.backlog() == 16.0  # 9 has had 2 s
+    assert link.next() == -1  # 7 flows at 6: until then the two had half each
+    assert (link.now, link.backlog()) == (6.0, 12.0)
+
+
+THREE = workload([8, 8, 8], [1.0, 1.0, 1.0])  # 2 elements each
+
+
+def test_every_plan_of_two_layers_is_tried_once():
+    """Merged, only two pieces on two lanes. Apart, (1, 1) pieces have 1 choice, (1, 2) and (2, 1) 3, (2, 2) 7.
+
+    The first piece is on the first lane; what is on one lane alone is not looked at.
+    """
+    found = list(_every.every(Instance(workload([8, 8], [1.0, 1.0]), Linear(1.0, 1.0), 2)))
+    assert len(found) == len(set(found)) == 1 + (1 + 3 + 3 + 7)
+    assert {tuple(dict.fromkeys((message.first, message.last) for message in plan)) for plan in found} == {
+        ((0, 1),),
+        ((0, 0), (1, 1)),
+    }
+
+
+def test_what_local_search_changes():
+    """Of layers 1 + 2 with 2 lanes: pieces, the border, a merge, a cut in the middle."""
+    instance = Instance(THREE, Linear(1.0, 1.0), 2)
+    plan = ((0, 1), (2, 1))
+    assert set(_refined._changes(instance, plan, 0)) == {
+        (0, ((0, 2), (2, 1))),
+        (0, ((1, 1), (2, 1))),
+        (0, ((2, 1),)),
+        (0, ((2, 2),)),
+    }
+    assert set(_refined._changes(instance, plan, 1)) == {(1, ((0, 1), (2, 2))), (1, ((0, 1), (1, 1), (2, 1)))}
+    split = ((1, 2), (2, 2))
+    assert (0, ((0, 2), (2, 2))) in set(_refined._changes(instance, split, 0))  # pieces are kept where they fit
+
+
+@pytest.mark.parametrize("lanes", [1, 2])
+def test_local_search_stops_where_no_change_helps(lanes):
+    rng = np.random.default_rng(11)
+    better = 0
+    for _ in range(30):
+        instance = Instance(drawn(rng, int(rng.integers(2, 7))), drawn_cost(rng), lanes)
+        start = whole(range(instance.layers))
+        plan = _refined.refined(instance, start, 100_000)
+        seconds = instance.seconds(plan)
+        better += seconds < instance.seconds(start)
+        if seconds > instance.enough:
+            for number in range(len(plan)):
+                for _, changed in _refined._changes(instance, plan, number):
+                    assert instance.seconds(changed) >= seconds * BETTER
+    assert better > 10
+
+
+def test_a_plan_is_near_enough_to_the_bound_at_one_part_in_ten_thousand():
+    rng = np.random.default_rng(12)
+    for lanes in (1, 2, 3):
+        instance = Instance(drawn(rng, 5), drawn_cost(rng), lanes)
+        least = lower_bound(instance.workload, instance.cost, lanes, shares=(0.0, 1.0))
+        assert instance.enough == pytest.approx(least * 1.0001, rel=1e-12)
+        unsplit = lower_bound(instance.workload, instance.cost, lanes, pieces=1, shares=(0.0, 1.0))
+        assert instance.of_whole_gradients().enough == pytest.approx(unsplit * 1.0001, rel=1e-12)
+
+
+def test_a_message_is_cut_at_the_layers_nearest_to_equal_bytes():
+    """Layers of 2, 6, 2 and 6 elements, two lanes: the middle of all is 8 = 2 + 6; of the last two, none but 2."""
+    instance = Instance(workload([8, 24, 8, 24], [1.0] * 4), Linear(1.0, 1.0), 2)
+    assert instance.cut(((3, 1),), [0]) == ((1, 1), (3, 1))
+    assert instance.cut(((1, 1), (3, 1)), [1]) == ((1, 1), (2, 1), (3, 1))
+    assert instance.cut(((0, 1), (3, 1)), [0]) == ((0, 1), (3, 1))  # a layer alone is not cut
+
+
+def test_candidates_of_split_messages_have_the_last_ones_split_alone_too():
+    instance = Instance(THREE, Contended(Linear(4.0, 0.01), 2.0), 2)
+    found = list(searched.split_candidates(instance))
+    for lasts in {tuple(last for last, _ in plan) for plan in found}:
+        of_it = {tuple(pieces for _, pieces in plan) for plan in found if tuple(last for last, _ in plan) == lasts}
+        wanted = {(1,) * (len(lasts) - k) + (2,) * k for k in (1, 2, len(lasts)) if k <= len(lasts)}
+        assert of_it == wanted
+
+
+def test_groupings_are_those_of_several_shares_of_start_up():
+    """Start-up of 10 s, gradients 1 s apart, 1 s of transfer each: free of start-up none waits, with all of it all do.
+
+    Three times the start-up is never worth a second message.
+    """
+    instance = Instance(workload([8] * 4, [1.0] * 4), Linear(10.0, 0.125), 1)
+    found = dict(zip(_plans.SHARES_OF_STARTUP, instance.groupings(), strict=True))
+    assert found[0.0] == (0, 1, 2, 3)
+    assert found[3.0] == found[1.0] == (3,)
+    assert found[0.1] != found[1.0]  # 1 s of start-up

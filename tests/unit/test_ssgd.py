@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gradsync import schedules, schemes
+from gradsync import schedules, schemes, updates
 from gradsync.check import PlanError, check
 from gradsync.costs import Linear
 from gradsync.errors import InputError
 from gradsync.oracle import evaluate
 from gradsync.plan import Collective, Plan, Ref
+from gradsync.updates import ssgd
 from gradsync.workload import Workload
 from tiny_workloads import workload
 
@@ -210,3 +211,31 @@ def test_scaled_gradients_give_the_mean_and_one_rank_makes_all_skip(wire):
     for values in evaluate(plan, TURNS, scaled, first, dtype="float64"):
         np.testing.assert_allclose(values["parameter"], expected, rtol=0, atol=1e-13)
         assert values["scaler"].tolist() == [128.0, 2.0, 1.0]
+
+
+# Buffers and defaults
+
+
+@pytest.mark.parametrize(("dtype", "norm"), [("float16", "float32"), ("bfloat16", "float32"), ("float32", "float32")])
+def test_momentum_is_of_the_type_of_the_gradients_and_a_norm_no_narrower_than_float32(dtype, norm):
+    plan = planned(load=net(dtype=dtype), momentum=0.9, clip_norm=1.0)
+    assert {plan.buffer[name].dtype for name in ("gradient", "parameter", "momentum")} == {dtype}
+    assert plan.buffer["norm"].dtype == norm
+    wide = planned(load=workload([800, 400], [1.0, 1.0], dtype="float64"), momentum=0.9, clip_norm=1.0)
+    assert {buffer.dtype for buffer in wide.buffers} == {"float64"}
+
+
+def test_a_plan_unless_told_otherwise_is_plain_sgd_that_follows_the_statistics_of_rank_0():
+    plan = ssgd.plan("plain", net(statistics=6), tuple(schedules.Message(i, i) for i in range(4)), 2)
+    update = plan.roles[0].flat[-1]
+    assert (update.kernel, update.arguments) == ("sgd", {"lr": 0.01, "momentum": 0.0, "scale": 0.5})
+    assert plan.communications()[0].name == "statistics"
+    assert set(plan.buffer) == {"gradient", "parameter", "statistics"}
+    assert {op.algorithm for op in plan.communications()} == {"native"}
+
+
+def test_an_update_that_does_not_exist_is_refused_with_those_that_do():
+    assert "ssgd" in updates.names()
+    assert updates.get("ssgd") is ssgd.plan
+    with pytest.raises(InputError, match=r"update .sgd. does not exist; there are: .*ssgd"):
+        updates.get("sgd")

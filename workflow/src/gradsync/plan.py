@@ -432,13 +432,16 @@ class Plan:
                     tensor.name
                     for ref in op.writes
                     for tensor in self.tensors
-                    if self.buffer[ref.buffer].elements == self.tensors[-1].stop
-                    and tensor.start < ref.stop
-                    and ref.start < tensor.stop
+                    if self._keyed(ref) and tensor.start < ref.stop and ref.start < tensor.stop
                 ]
                 if names:  # not, say, the statistics of batch normalisation
                     found.append(names)
         return found
+
+    def _keyed(self, ref: Ref) -> bool:
+        """True where elements of its buffer may be those of the tensors: a gradient in another type is scratch."""
+        buffer = self.buffer[ref.buffer]
+        return buffer.role in (*KEYED, "scratch") and buffer.elements == self.tensors[-1].stop
 
     def to_json(self) -> str:
         """Canonical JSON; equal plans give equal text."""

@@ -114,7 +114,7 @@ class Cells:
             if ours is None:
                 raise Missing(f"scheme {keys['scheme']!r} of the paper has no counterpart here yet")
             keys = {**keys, "scheme": ours}
-        if self.rows and (unknown := keys.keys() - self.rows[0].keys()):
+        if unknown := keys.keys() - self.rows[0].keys():
             raise InputError(f"the table has no column {min(unknown)!r} (it has: {', '.join(self.rows[0])})")
         return [row for row in self.rows if all(_same(row[key], value) for key, value in keys.items())]
 

@@ -61,7 +61,7 @@ class Verdict:
     rung: str
     verdict: str
     reason: str
-    counted: bool = True
+    counted: bool
     note: str = ""
     margin: float | None = None
     holds: int = 0  # points of the band at which the check holds
