@@ -27,6 +27,7 @@ from gradsync.plan import (
     Send,
     SharedAdd,
     SharedRead,
+    Tensor,
 )
 
 LANES = ("network", "lane0", "lane1", "serve", "compute", "other", "network2")
@@ -334,6 +335,8 @@ def buffers(plan: Plan, chance: random.Random) -> Plan:
 def tensors(plan: Plan, chance: random.Random) -> Plan:
     """A tensor of another name, or with another border to its neighbour."""
     found = list(plan.tensors)
+    if not found:
+        return dataclasses.replace(plan, tensors=(Tensor("new", 0, 1),))
     i = chance.randrange(len(found))
     if chance.random() < 0.4:
         found[i] = dataclasses.replace(found[i], name=chance.choice((f"{found[i].name}x", chance.choice(found).name)))

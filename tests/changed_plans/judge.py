@@ -119,7 +119,9 @@ def _alone(base_name: str, base: Plan, plan: Plan, changes: list[str]) -> str:
 
 
 def _simulated(plan: Plan) -> str:
-    """Raises where it can't be simulated."""
+    """Raises where it can't be simulated; what trains nothing has no workload to be timed on."""
+    if not plan.tensors:
+        return ""
     sizes = [8 * (tensor.stop - tensor.start) for tensor in plan.tensors]
     names = [tensor.name for tensor in plan.tensors]
     ones = [1.0] * len(sizes)

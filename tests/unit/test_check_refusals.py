@@ -118,7 +118,7 @@ def test_the_scaler_of_the_loss_is_of_floats(dtype):
     for given, bad in ((dtype, True), ("float32", False), ("float64", False)):
         plan = dataclasses.replace(PLAN, buffers=(*PLAN.buffers, Buffer("scaler", 3, given, role="scaler")))
         if bad:
-            refused(plan, "'scaler': a scaler has 3 elements, floats", refuse_form)
+            refused(plan, "'scaler': a scaler has 3 elements of float32 or float64", refuse_form)
         else:
             refuse_form(plan)
 

@@ -382,7 +382,7 @@ def test_a_planted_fault_is_found(fault):
     ("plan", "problem"),
     [
         (repeated(10**9), "and operations, none of which is another repeat"),
-        (repeated(50_001, Local(name="x", kernel="join")), "has 50001 operations of repeats and 2 others a turn"),
+        (repeated(50_001, Local(name="x", kernel="join")), "has 50001 operations of repeats and 1 others a turn"),
     ],
 )
 def test_repeats_of_nothing_or_without_end_are_refused_and_not_spelled_out(plan, problem):

@@ -200,8 +200,13 @@ def test_a_single_pass_and_as_many_operations_as_are_allowed_are_no_error(monkey
     monkeypatch.setattr(vocabulary, "MOST_OPERATIONS", 7)
     repeat = Repeat(name="thrice", count=3, body=(local("a"), local("b")))
     assert len(flat(repeat, local("x"))) == 7
-    with pytest.raises(InputError, match="'worker' has 8 operations a turn: at most 7"):
+    with pytest.raises(InputError, match=r"6 operations of repeats and 2 others a turn: .* and 7 in all"):
         flat(repeat, local("x"), local("y"))
+    monkeypatch.setattr(vocabulary, "MOST_REPEATED", 6)
+    assert len(flat(repeat, local("x"))) == 7
+    monkeypatch.setattr(vocabulary, "MOST_REPEATED", 5)
+    with pytest.raises(InputError, match="at most 5 of repeats are allowed"):
+        flat(repeat)
 
 
 def a_need(name):

@@ -265,9 +265,10 @@ class Role:
         if self.until_stopped:
             return tuple(getattr(self.body[0], "body", ()))
         repeated = sum((op.count or 1) * len(op.body) for op in self.body if isinstance(op, Repeat))
-        if repeated > MOST_REPEATED or repeated + len(self.body) > MOST_OPERATIONS:
+        others = sum(not isinstance(op, Repeat) for op in self.body)
+        if repeated > MOST_REPEATED or repeated + others > MOST_OPERATIONS:
             raise InputError(
-                f"plan: role {self.name!r} has {repeated} operations of repeats and {len(self.body)} others a turn: at "
+                f"plan: role {self.name!r} has {repeated} operations of repeats and {others} others a turn: at "
                 f"most {MOST_REPEATED} of repeats are allowed, and {MOST_OPERATIONS} in all"
             )
         return tuple(_flatten(self.body))

@@ -5,7 +5,8 @@ Every gradient that a rank makes is a token of its own, every change of a parame
 - Whatever is read has been written, and what arrives in a buffer is of its role and in its own place.
 - A sum holds each rank's gradient once, and an update gets those that it requires: of all ranks, all passes.
 - Gradients that are summed were computed with the same parameters, and change just those.
-- Every gradient reaches one update: no version of a parameter but one, on whichever ranks hold it, is made of it.
+- Every gradient reaches one update (`finish.py`): no version of a parameter but one, on whichever ranks hold it, is
+  made of it.
 - No update is lost: none is applied to a version that another one was applied to before.
 - Both sides of an elastic exchange use the same pair of parameters and centre, once.
 
@@ -17,8 +18,6 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import defaultdict, deque
 from collections.abc import Hashable, Sequence
-from functools import reduce
-from operator import or_
 from typing import Any, NamedTuple, NoReturn
 
 from gradsync.check.track import Track
@@ -89,7 +88,7 @@ class Seen(NamedTuple):
 class Run:
     """The contents of all buffers of `ranks`, which may be fewer than the plan's where all do the same.
 
-    `follow` takes one event after another, `finish` looks at what is left at the end.
+    `follow` takes one event after another; `finish.py` looks at what is left at the end.
     """
 
     def __init__(self, plan: Plan, ranks: Sequence[int], turns: int):
@@ -384,53 +383,3 @@ class Run:
             track.applied(low, high, low + (target.shift or 0), found, target, version)
             new.append(Part(low, high, target._replace(key=version)))
         track.put(0, new)
-
-    # The end
-
-    def finish(self) -> None:
-        """Raises ContentError where a gradient of an earlier turn reaches no update, or an exchange has one side."""
-        for rank in self.workers:
-            role = self.plan.role_of[rank]
-            for op in role.flat:
-                if not isinstance(op, Ready):
-                    continue
-                passes = range(role.pass_of[op.name], (self.turns - 1) * role.passes, role.passes)
-                wanted = sum(self.token(rank, number) for number in passes)
-                for low, high, content in self.uses.read(op.writes[0].start, op.writes[0].stop):
-                    used = reduce(or_, (tokens for tokens, *_ in content.key), 0)
-                    if wanted & ~used:
-                        names = self.tensors(op.writes[0].start + low, op.writes[0].start + high)
-                        self.fail(f"missing gradient: {names} is made ready and reaches no update", rank, op)
-            self._refuse_lost(rank)
-        for turn, messages in self.encoded_in.items():
-            if turn < self.turns - 1 and (lost := messages & self.encoded.keys()):
-                rank, step, name = self.encoded[min(lost)]
-                raise ContentError(f"missing gradient: what {name!r} encodes reaches no decode", rank, step)
-        for low, high, (ours, theirs) in together([self.pairs[side].read(0, self.elements) for side in self.pairs]):
-            workers, centres = dict(ours.key), dict(theirs.key)
-            if workers.keys() != centres.keys():
-                self._one_sided(low, high, workers, centres)
-
-    def _refuse_lost(self, rank: int) -> None:
-        """What a rank computes with in the last turn has in it what itself found in the turns before the last one."""
-        role = self.plan.role_of[rank]
-        wanted = sum(1 << number for number in range((self.turns - 2) * role.passes)) * self.token(rank, 0)
-        for low, high, content in self.seen[rank, (self.turns - 1) * role.passes].parameters.read(0, self.elements):
-            if wanted & ~self.holds(content):
-                op = next(op for op in role.flat if isinstance(op, Ready))
-                self.fail(
-                    f"lost update: the parameters of {self.tensors(low, high)} that rank {rank} computes with never "
-                    "have in them what it found before: its gradients are applied to others, or what they are applied "
-                    "to doesn't come back",
-                    *(rank, op),
-                )
-
-    def _one_sided(self, low: int, high: int, workers: dict[Any, Place], centres: dict[Any, Place]) -> NoReturn:
-        alone = [workers[pair] for pair in workers.keys() - centres.keys()]
-        rank, step, name = min(alone or [centres[pair] for pair in centres.keys() - workers.keys()])
-        raise ContentError(
-            f"{name!r} pulls {self.tensors(low, high)} with a pair of parameters and centre that the other side of the "
-            "exchange never has: one of them changes in between, or the other side is missing",
-            rank,
-            step,
-        )

@@ -8,6 +8,7 @@ from typing import Any
 
 from gradsync.check.channels import served
 from gradsync.check.contents import ContentError, Run
+from gradsync.check.finish import refuse_unfinished
 from gradsync.check.grid import PlanError, fail
 from gradsync.plan import Collective, Plan, RecvAny, Reply, Send, SharedAdd
 from gradsync.progress import Clock, Cost, Event, Progress
@@ -67,7 +68,7 @@ def _follow(plan: Plan, events: Sequence[Event], ranks: tuple[int, ...]) -> None
                     run.follow(event._replace(rank=rank))
             else:
                 run.follow(event)
-        run.finish()
+        refuse_unfinished(run)
     except ContentError as error:
         raise PlanError(plan, error.problem, {(error.rank, error.step): "!"}) from None
 

@@ -1,0 +1,65 @@
+"""What a run leaves behind: every gradient has reached its update, and every message and exchange its other side."""
+
+from __future__ import annotations
+
+from functools import reduce
+from operator import or_
+from typing import Any, NoReturn
+
+from gradsync.check.contents import ContentError, Place, Run
+from gradsync.content import together
+from gradsync.plan import Ready
+
+
+def refuse_unfinished(run: Run) -> None:
+    """Raises ContentError where a gradient of an earlier turn reaches no update, or an exchange has one side."""
+    for rank in run.workers:
+        _refuse_unused(run, rank)
+        _refuse_lost(run, rank)
+    for turn, messages in run.encoded_in.items():
+        if turn < run.turns - 1 and (lost := messages & run.encoded.keys()):
+            rank, step, name = run.encoded[min(lost)]
+            raise ContentError(f"missing gradient: what {name!r} encodes reaches no decode", rank, step)
+    for low, high, (ours, theirs) in together([run.pairs[side].read(0, run.elements) for side in run.pairs]):
+        workers, centres = dict(ours.key), dict(theirs.key)
+        if workers.keys() != centres.keys():
+            _one_sided(run, low, high, workers, centres)
+
+
+def _refuse_unused(run: Run, rank: int) -> None:
+    role = run.plan.role_of[rank]
+    for op in role.flat:
+        if not isinstance(op, Ready):
+            continue
+        passes = range(role.pass_of[op.name], (run.turns - 1) * role.passes, role.passes)
+        wanted = sum(run.token(rank, number) for number in passes)
+        for low, high, content in run.uses.read(op.writes[0].start, op.writes[0].stop):
+            if wanted & ~reduce(or_, (tokens for tokens, *_ in content.key), 0):
+                names = run.tensors(op.writes[0].start + low, op.writes[0].start + high)
+                run.fail(f"missing gradient: {names} is made ready and reaches no update", rank, op)
+
+
+def _refuse_lost(run: Run, rank: int) -> None:
+    """What a rank computes with in the last turn has in it what itself found in the turns before the last one."""
+    role = run.plan.role_of[rank]
+    wanted = sum(1 << number for number in range((run.turns - 2) * role.passes)) * run.token(rank, 0)
+    for low, high, content in run.seen[rank, (run.turns - 1) * role.passes].parameters.read(0, run.elements):
+        if wanted & ~run.holds(content):
+            op = next(op for op in role.flat if isinstance(op, Ready))
+            run.fail(
+                f"lost update: the parameters of {run.tensors(low, high)} that rank {rank} computes with never have in "
+                "them what it found before: its gradients are applied to others, or what they are applied to doesn't "
+                "come back",
+                *(rank, op),
+            )
+
+
+def _one_sided(run: Run, low: int, high: int, workers: dict[Any, Place], centres: dict[Any, Place]) -> NoReturn:
+    alone = [workers[pair] for pair in workers.keys() - centres.keys()]
+    rank, step, name = min(alone or [centres[pair] for pair in centres.keys() - workers.keys()])
+    raise ContentError(
+        f"{name!r} pulls {run.tensors(low, high)} with a pair of parameters and centre that the other side of the "
+        "exchange never has: one of them changes in between, or the other side is missing",
+        rank,
+        step,
+    )
