@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from gradsync import leftovers
 from gradsync.commands.hosts import described, enter, hosts
 from gradsync.errors import InputError
 
@@ -109,8 +110,6 @@ def _measured_model(options: argparse.Namespace) -> dict[str, Any]:
 
 def _measured_allreduce(options: argparse.Namespace) -> dict[str, Any]:
     """One launch for each number of ranks; all of them in one file."""
-    import tempfile
-
     from gradsync.measure import allreduce
     from gradsync.results import write_whole
     from gradsync.runtime.launch import elsewhere
@@ -122,10 +121,10 @@ def _measured_allreduce(options: argparse.Namespace) -> dict[str, Any]:
     if elsewhere():  # rank 0 may write on another machine
         shared = options.output.parent
         shared.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="gradsync-", dir=shared) as folder:
+    with leftovers.temporary_folder(shared) as folder:
         for ranks in options.ranks:
             print(f"measure allreduce: {ranks} ranks, {options.smallest} to {options.largest} B", file=sys.stderr)
-            found = Path(folder) / f"{ranks}.json"
+            found = folder / f"{ranks}.json"
             _launch_measurement(options, ranks, found)
             content = json.loads(found.read_text())
             for collective, times in content["seconds"].items():
