@@ -50,7 +50,7 @@ def taking_over(lock: Locking, refused: type[Exception], refusal: type[Exception
         try:
             mutex, runs = open(folder / MUTEX, "a"), open(folder / RUNS, "a+")  # noqa: SIM115
         except OSError as error:
-            raise refusal(disk.reason(error, folder)) from None
+            raise refusal(str(disk.refusal(error, folder))) from None
         with runs:
             with mutex:
                 with suppress(OSError):  # on a file system without locks, Snakemake's own are all that there is

@@ -8,9 +8,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from gradsync import leftovers
+from gradsync import disk, leftovers
 from gradsync.commands.hosts import described, enter, hosts
 from gradsync.errors import InputError
+
+OUTPUT_BYTES = 1e6  # what a measurement writes, and more
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any] | None:
@@ -81,6 +83,7 @@ def _refuse_measurement(options: argparse.Namespace) -> None:
         options.model = f"{PREFIX}{options.workload}"
         models.build(options.model, 0)
     described(options, options.ranks)
+    disk.refuse(options.output.parent, OUTPUT_BYTES, "what is measured")
     if options.workload:
         workload = Workload.load(options.workload)
         options.smallest, options.largest = min(layer.bytes for layer in workload.layers), workload.bytes

@@ -18,6 +18,7 @@ from gradsync.commands.planning import read, refuse_rates, refuse_steps
 from gradsync.errors import InputError
 from gradsync.slurm.launch import ranks_a_node
 
+RESULT_BYTES = 4e6  # results, metrics and traces of a short launch
 PLANNED = ".planned"  # below the output: plans that are made of schemes
 # What a rank of `train` is told; None is left out.
 TRAIN_KEYS = (
@@ -48,6 +49,7 @@ def train(options: argparse.Namespace) -> dict[str, Any] | None:
         return None
     _refuse_training(options)  # what can be refused is refused before anything is measured or started
     enter(options)
+    disk.refuse(options.output, RESULT_BYTES, "what a launch leaves behind, at the least,")
     with run_lock.held(options.output, "train"), _own_folder(options.output) as folder:
         if options.schedule:
             options.plan = _planned_here(options, folder)
