@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,9 +28,17 @@ def mounted(folder: Path, size: int, *options: str) -> Iterator[Path]:
 
 def fill(folder: Path, leaving: int = 0) -> Path:
     """Take all room of a file system but for some bytes."""
-    import shutil
-
     file = folder / "filling"
     with file.open("wb", buffering=0) as filling:
         filling.write(bytes(max(0, shutil.disk_usage(folder).free - leaving)))
     return file
+
+
+def small_disks() -> bool:
+    """Whether this process may mount one."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = ["mount", "-t", "tmpfs", "-o", "size=4096", "none", folder]
+        if shutil.which("mount") is None or subprocess.run(command, capture_output=True).returncode:
+            return False
+        subprocess.run(["umount", folder], check=True)
+    return True

@@ -15,7 +15,7 @@ from waiting import HANGS_SECONDS, until
 
 
 def arguments(folder: Path) -> list[str]:
-    told = ["--plan", plan_file(folder, "wfbp"), "--iterations", "60", "--block", "2", "--epochs", "20"]
+    told = ["--plan", plan_file(folder, "wfbp"), "--iterations", "16", "--block", "2", "--epochs", "2"]
     return [*told, "--conformance", "0", "--no-references", "--checkpoint-seconds", "0"]
 
 

@@ -31,6 +31,8 @@ Started = Callable[..., "subprocess.Popen[str]"]
 def project(tmp_path: Path) -> Project:
     copy = Project(tmp_path)
     copy.write("config/tiny.yaml", TINY)
+    (tmp_path / "temporary").mkdir()
+    copy.environment["TMPDIR"] = str(tmp_path / "temporary")
     return copy
 
 
@@ -88,8 +90,11 @@ def test_after_a_kill_its_jobs_end_and_the_same_command_goes_on(project, started
     assert list((project.folder / ".snakemake" / "incomplete").iterdir())
     until(lambda: all(lifeline.started(pid) is None for pid in jobs))
     assert not (project.folder / TARGET).exists()
+    temporary = project.folder / "temporary"
+    assert len(list(temporary.glob("snakemake*"))) == 1  # that of the killed one
     again = project.snakemake(TARGET)
     assert again.returncode == 0, again.stdout
+    assert not list(temporary.glob("snakemake*"))
     assert (project.folder / TARGET).exists()
     assert not (project.folder / ".snakemake" / "locks").exists()
 

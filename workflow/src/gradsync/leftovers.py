@@ -35,17 +35,23 @@ def temporary_folder(parent: Path | None = None) -> Iterator[Path]:
         folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=place))
     try:
         with disk.told(folder):
-            # under another name until it is locked: nobody may take it for that of a dead run
-            owner = os.open(folder / f"{OWNER}.new", os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
-            fcntl.flock(owner, fcntl.LOCK_EX)
-            os.write(owner, socket.gethostname().encode())
-            os.rename(folder / f"{OWNER}.new", folder / OWNER)
+            owner = own(folder)
         try:
             yield folder
         finally:
             os.close(owner)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def own(folder: Path) -> int:
+    """Have this process own a temporary folder for as long as the handle that it gives is open."""
+    # under another name until it is locked: nobody may take it for that of a dead run
+    owner = os.open(folder / f"{OWNER}.new", os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
+    fcntl.flock(owner, fcntl.LOCK_EX)
+    os.write(owner, socket.gethostname().encode())
+    os.rename(folder / f"{OWNER}.new", folder / OWNER)
+    return owner
 
 
 def shared_file(size: int) -> tuple[int, str]:
@@ -67,10 +73,10 @@ def shared_file(size: int) -> tuple[int, str]:
     return handle, str(path)
 
 
-def sweep(place: Path) -> list[str]:
+def sweep(place: Path, prefix: str = PREFIX) -> list[str]:
     """Remove what killed runs of this user have left directly below `place`; gives their names."""
     gone = []
-    for path in sorted(place.glob(f"{PREFIX}*")):
+    for path in sorted(place.glob(f"{prefix}*")):
         with suppress(OSError):
             if path.lstat().st_uid == os.geteuid() and not path.is_symlink() and _abandoned(path):
                 shutil.rmtree(path) if path.is_dir() else path.unlink()

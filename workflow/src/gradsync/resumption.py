@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
 
-from gradsync import disk, lifeline
+from gradsync import disk, leftovers, lifeline
 
 MUTEX, RUNS = "gradsync.starting", "gradsync.runs"  # below .snakemake
 Locking = Callable[[Any], AbstractContextManager[None]]
@@ -35,10 +35,20 @@ def install(workflow: Any) -> None:
 
     lifeline.follow(at_once=True)  # a part of a run, which another Snakemake has started
     os.environ.update(lifeline.led(os.environ))
+    _own_temporary(workflow)
     if not workflow.is_main_process:
         return
     if not hasattr(PersistenceBase.lock, "taking_over"):
         PersistenceBase.lock = taking_over(PersistenceBase.lock, LockException, WorkflowError)
+
+
+def _own_temporary(workflow: Any) -> None:
+    """Snakemake's own folder is known for that of a killed run by the next one, which removes it."""
+    folder = Path(workflow.snakemake_tmp_dir)
+    with suppress(OSError):
+        leftovers.sweep(folder.parent, "snakemake")
+        if not (folder / leftovers.OWNER).exists():
+            leftovers.own(folder)  # open as long as this process lives
 
 
 def taking_over(lock: Locking, refused: type[Exception], refusal: type[Exception]) -> Locking:

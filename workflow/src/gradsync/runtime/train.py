@@ -267,7 +267,9 @@ class _Launch:
                     f"seed {seed}, iteration {self.progress.done}/{total} of {len(contenders)} contenders, "
                     f"loss {loss:.4f}, {left:.0f} s left"
                 )
-            if self.checkpoints.due():
+            # none where all is trained: who goes on has a block to run, whose traces are kept
+            through = total - self.progress.done < 2 and self.progress.seed == len(options.seeds) - 1
+            if not through and self.checkpoints.due():
                 self._checkpoint(contenders)
 
     def _block(self, contender: Contender, seed: int, first: int, turns: int) -> None:
