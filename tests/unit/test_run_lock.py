@@ -70,6 +70,16 @@ def test_that_of_another_host_is_named_when_it_is_taken_over(tmp_path, capsys):
     assert "taken over from train on n7, process 4" in capsys.readouterr().err
 
 
+def test_folders_that_nothing_is_written_to_go_with_the_lock(tmp_path):
+    (tmp_path / "there").mkdir()
+    with run_lock.held(tmp_path / "there" / "a" / "b", "train"):
+        pass
+    assert [str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")] == ["there"]
+    with run_lock.held(tmp_path / "there" / "a" / "b", "train"):
+        (tmp_path / "there" / "a" / "b" / "result.json").touch()
+    assert (tmp_path / "there" / "a" / "b" / "result.json").exists()
+
+
 def test_a_broken_lock_file_is_no_obstacle(tmp_path):
     for content in (b"", b"nothing", b"[1]", b"\xff\xfe"):
         (tmp_path / run_lock.NAME).write_bytes(content)

@@ -30,16 +30,17 @@ def install(workflow: Any) -> None:
 
     What it starts on this machine ends with it; what it submits elsewhere does not.
     """
+    from snakemake import persistence
     from snakemake.exceptions import LockException, WorkflowError
-    from snakemake.persistence import PersistenceBase
 
     lifeline.follow(at_once=True)  # a part of a run, which another Snakemake has started
     os.environ.update(lifeline.led(os.environ))
     _own_temporary(workflow)
     if not workflow.is_main_process:
         return
-    if not hasattr(PersistenceBase.lock, "taking_over"):
-        PersistenceBase.lock = taking_over(PersistenceBase.lock, LockException, WorkflowError)
+    kind = getattr(persistence, "PersistenceBase", None) or persistence.Persistence  # of earlier 9.x
+    if not hasattr(kind.lock, "taking_over"):
+        kind.lock = taking_over(kind.lock, LockException, WorkflowError)
 
 
 def _own_temporary(workflow: Any) -> None:

@@ -36,6 +36,7 @@ def held(folder: Path, what: str) -> Iterator[None]:
     Raises InputError at once where another run holds it, with who that is, or where nothing can be written there. A
     holder that is about to end, since its launcher was killed, is waited for.
     """
+    made = [each for each in (folder, *folder.parents) if not each.exists()]
     with disk.told(folder):
         folder.mkdir(parents=True, exist_ok=True)
         lock = _taken(folder)
@@ -48,6 +49,8 @@ def held(folder: Path, what: str) -> Iterator[None]:
         finally:
             with suppress(OSError):
                 os.unlink(folder / NAME)
+                for each in made:  # where nothing has been written, none stays
+                    each.rmdir()
 
 
 def holder(file: Path) -> dict[str, Any]:
