@@ -29,12 +29,12 @@ def kinds(table: Table) -> Counter[str]:
 
 
 def test_killed_launches_go_on_and_leave_nothing(tmp_path):
-    names = ["training", "master", "disk", "testbed"]
+    names = ["training", "disk", "testbed"]
     found, said = subjects.every(tmp_path, names), []
     total: Table = Counter()
     for number, subject in enumerate(found):
         share = KILLS // len(found) + (number < KILLS % len(found))
-        total += Campaign(subject, tmp_path, random.Random(f"{SEED} {subject.name}"), said.append).run(share)
+        total += Campaign(subject, tmp_path, random.Random(f"{SEED} {subject.name}"), said.append).run(share, share)
     counts = kinds(total)
     print("\n".join(lines(total)))  # shown where the test fails
     assert not {kind: counts[kind] for kind in BAD if counts[kind]}, said

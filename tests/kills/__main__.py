@@ -36,15 +36,14 @@ def main() -> int:
             say(f"{subject.name}: undisturbed in {campaigns[-1].seconds:.1f} s")
         left, turn, begun = chosen.kills, 0, time.monotonic()
         while left > 0:
-            kills = min(left, CHAIN)
-            table += campaigns[turn % len(campaigns)].run(kills)
-            left, turn = left - kills, turn + 1
+            table += campaigns[turn % len(campaigns)].run(min(left, CHAIN))
+            left, turn = chosen.kills - sum(table.values()), turn + 1
             if chosen.table:
                 chosen.table.write_text("\n".join(lines(table)) + "\n")
             say(f"{chosen.kills - left} of {chosen.kills} kills in {time.monotonic() - begun:.0f} s")
     print("\n".join(lines(table)))
     wrong = sum(count for (_, _, kind), count in table.items() if kind in BAD)
-    print(f"{chosen.kills} kills: {wrong} lost, hung or left something behind")
+    print(f"{sum(table.values())} kills: {wrong} lost, hung or left something behind")
     return 1 if wrong else 0
 
 

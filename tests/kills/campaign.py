@@ -42,14 +42,14 @@ class Campaign:
         self.seconds, self.wanted = self._undisturbed()
         self.known = self._about()  # of others
 
-    def run(self, kills: int) -> Table:
-        """Kill so often; gives what became of each."""
+    def run(self, kills: int, chain: int = 0) -> Table:
+        """Kill so often, in chains of a given length, or of random ones; gives what became of each."""
         table: Table = Counter()
         while kills > 0:
-            length = min(kills, self.chance.randint(1, CHAIN))
-            kills -= length
+            length = min(kills, chain or self.chance.randint(1, CHAIN))
             for victim, kind in self._chain(length):
                 table[self.subject.name, victim, kind] += 1
+                kills -= 1  # a chain ends early where the command was faster than its killer
         return table
 
     def _undisturbed(self) -> tuple[float, dict[str, Any]]:
@@ -147,7 +147,11 @@ class Campaign:
 
     def _disturb(self, process: subprocess.Popen[bytes], log: Path, victim: str) -> str:
         """Kill at a random moment of the run, or fill its disk; gives what must not be, or nothing."""
-        moment = time.monotonic() + self.chance.uniform(0, self.seconds)
+        whole, share = self.chance.choice((True, False)), self.chance.random()
+        latest = self.subject.folder / "checkpoint" / "latest.json"
+        while not whole and not latest.exists() and process.poll() is None:  # half of the kills fall into training
+            time.sleep(0.005)
+        moment = time.monotonic() + share * self.seconds / (1 if whole else 2)
         while time.monotonic() < moment and process.poll() is None:
             time.sleep(0.005)
         if victim == "disk":
