@@ -149,7 +149,10 @@ class Campaign:
         """Kill at a random moment of the run, or fill its disk; gives what must not be, or nothing."""
         whole, share = self.chance.choice((True, False)), self.chance.random()
         latest = self.subject.folder / "checkpoint" / "latest.json"
+        hangs = time.monotonic() + HANGS_SECONDS
         while not whole and not latest.exists() and process.poll() is None:  # half of the kills fall into training
+            if time.monotonic() > hangs:
+                return "hung"
             time.sleep(0.005)
         moment = time.monotonic() + share * self.seconds / (1 if whole else 2)
         while time.monotonic() < moment and process.poll() is None:
