@@ -16,6 +16,7 @@ COPIED = (
     "config",
     "containers",
     "envs",
+    "profiles",
     "reports",
     "slurm",
     "tests",

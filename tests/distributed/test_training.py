@@ -88,7 +88,7 @@ def test_a_killed_run_names_the_rank_ends_the_others_and_goes_on_to_the_same_par
 
     process = start(killed, *arguments)
     latest = killed / "checkpoint" / "latest.json"
-    number = random.randint(1, 2 * ITERATIONS // BLOCK - 1)
+    number = random.randint(1, 2 * ITERATIONS // BLOCK - 2)
     print(f"killed after checkpoint {number}")  # shown where the test fails
     while not latest.exists() or json.loads(latest.read_text())["number"] < number:
         assert process.poll() is None, process.communicate()[1]

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from gradsync import topologies
+from gradsync import lifeline, topologies
 from gradsync.cli import main
 from gradsync.errors import InputError, RunError
 from gradsync.testbed import check, namespaces
@@ -359,6 +359,38 @@ def test_what_a_killed_run_has_left_is_removed_and_what_lives_is_kept(capsys):
         assert made.namespace(0) in netns()
     assert netns() == before
     assert main(["testbed", "clean", "--json"]) == 0  # again: nothing to do
+
+
+@real
+@pytest.mark.parametrize("stopped", [False, True], ids=["running", "stopped"])
+def test_a_testbed_whose_launcher_is_killed_goes_with_it_or_is_cleaned(capsys, stopped):
+    """Its maker ends by itself, and removes it; one that can't is ended by who cleans."""
+    launched = (
+        "import os, subprocess, sys; from gradsync import lifeline\n"
+        "subprocess.run([sys.executable, '-m', 'gradsync', 'testbed', 'check', '--rate', '1e5'],"
+        " env=lifeline.led(os.environ), preexec_fn=lambda: print(os.getpid(), flush=True))"
+    )
+    launcher = subprocess.Popen([sys.executable, "-c", launched], stdout=subprocess.PIPE, text=True)
+    assert launcher.stdout is not None
+    maker = int(launcher.stdout.readline())
+
+    def made() -> set[str]:
+        told = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True).stdout
+        return {line.split()[0] for line in told.splitlines() if line.startswith(f"gradsync-{maker}-")}
+
+    until(lambda: len(made()) > 4)
+    there = made()
+    assert not there & set(namespaces.left_behind())
+    if stopped:
+        os.kill(maker, signal.SIGSTOP)
+    launcher.kill()
+    launcher.wait(HANGS_SECONDS)
+    if stopped:
+        assert main(["testbed", "clean", "--json"]) == 0
+        assert set(json.loads(capsys.readouterr().out)["removed"]) >= there
+    until(lambda: lifeline.started(maker) is None)
+    launcher.stdout.close()
+    until(lambda: not made())
 
 
 @real

@@ -11,10 +11,12 @@ from typing import Any
 import pytest
 import torch
 
+from gradsync import disk
 from gradsync.errors import InputError
 from gradsync.runtime import checkpoint
 from gradsync.runtime.checkpoint import Checkpoints
 from gradsync.runtime.contenders import Record
+from small_disk import fill, mounted
 
 pytestmark = pytest.mark.usefixtures("alone")
 
@@ -144,6 +146,44 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path):
     with pytest.raises(InputError, match=r"checkpoint .*can't be written") as refused:
         checkpoints(tmp_path).save(*state())
     assert "\n" not in str(refused.value)
+
+
+def test_on_a_full_disk_the_last_one_stays_and_training_goes_on(tmp_path, capsys):
+    with mounted(tmp_path / "small", 1 << 20) as small:
+        one = checkpoints(small)
+        one.save(*state(1.0))
+        filling = fill(small, leaving=8192)
+        alike, own = state(2.0)
+        one.save(alike | {"large": torch.zeros(100_000)}, own)
+        said = capsys.readouterr().err
+        assert "no space left in" in said
+        assert "training goes on; interrupted, it would go on from the last one" in said
+        assert sorted(path.name for path in (small / "checkpoint").iterdir()) == ["1", "latest.json"]
+        assert same(checkpoints(small).load(), state(1.0))
+        filling.unlink()
+        one.save(*state(3.0))
+        assert same(checkpoints(small).load(), state(3.0))
+        assert sorted(path.name for path in (small / "checkpoint").iterdir()) == ["3", "latest.json"]
+
+
+def test_a_name_that_does_not_fit_leaves_the_one_before(tmp_path, monkeypatch, capsys):
+    one = checkpoints(tmp_path)
+    one.save(*state(1.0))
+
+    def full(path: Path, text: str) -> None:
+        raise disk.refusal(OSError(28, ""), path)
+
+    monkeypatch.setattr(checkpoint, "write_whole", full)
+    one.save(*state(2.0))
+    assert "training goes on" in capsys.readouterr().err
+    monkeypatch.undo()
+    assert same(checkpoints(tmp_path).load(), state(1.0))
+    assert sorted(path.name for path in (tmp_path / "checkpoint").iterdir()) == ["1", "latest.json"]
+
+
+def test_too_little_room_for_checkpoints_is_said_before_training(tmp_path):
+    assert checkpoint.room(tmp_path, 1000, 2) == ""
+    assert "beside the last one" in checkpoint.room(tmp_path, 10**15, 2)
 
 
 def test_it_is_due_once_the_seconds_have_passed(tmp_path, monkeypatch):

@@ -125,7 +125,7 @@ def test_an_earlier_file_survives_a_write_that_fails(tmp_path, monkeypatch, fail
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Path, failing, full)
-    with pytest.raises(InputError, match=r"b\.txt: can't be written: .*No space left"):
+    with pytest.raises(InputError, match=r"b\.txt: can't be written: no space left"):
         write_whole(path, "a much longer new text")
     monkeypatch.undo()
     assert path.read_text() == "earlier"

@@ -6,16 +6,21 @@ import math
 import os
 import shutil
 import socket
+import sqlite3
+import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gradsync import disk
 from gradsync.errors import InputError, RunError
 from gradsync.record import tracking
 from gradsync.results import Result
 from gradsync.settings import MLflow
+from small_disk import fill, mounted
 
 COLUMNS = "seed,step,epoch,block,loss,iteration_seconds,accuracy\n"
 METRICS = COLUMNS + "7,0,0,0,2.5,,\n7,1,0,0,1.5,0.25,\n7,2,1,0,0.5,0.125,0.75\n"
@@ -331,3 +336,27 @@ def test_a_database_that_is_none_is_named(results):
     (results.parent / "mlflow.db").write_text("no database" * 100)
     with pytest.raises(RunError, match=r"MLflow at sqlite:.*not a database"):
         tracking.import_results(MLflow(), results)
+
+
+@pytest.mark.parametrize("when", ["before", "meanwhile"])
+def test_a_full_disk_is_said_and_not_tried_for_minutes(results, tmp_path, monkeypatch, when):
+    """A quota is not seen before: then MLflow's own tries are few."""
+    with mounted(tmp_path / "small", 4 << 20) as small:
+        there = small / "results" / "quick"
+        shutil.copytree(results, there)
+        fill(small)
+        if when == "meanwhile":
+            monkeypatch.setattr(disk, "refuse", lambda *_: None)
+        waited = []
+        monkeypatch.setattr(time, "sleep", waited.append)
+        with pytest.raises((InputError, RunError), match=r"no space left in .*/small"):
+            tracking.import_results(MLflow(), there)
+        assert sum(waited) < 5
+
+
+def test_a_database_that_another_program_writes_is_named(results, monkeypatch):
+    monkeypatch.setattr(tracking, "LOCKED_SECONDS", 0.1)
+    with closing(sqlite3.connect(results.parent / "mlflow.db", isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(RunError, match="database is locked: another program writes into it"):
+            tracking.import_results(MLflow(), results)

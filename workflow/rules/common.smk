@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from gradsync import peers, schemes, settings
+from gradsync import peers, resumption, schemes, settings
 from gradsync.collectives import NATIVE
 from gradsync.errors import InputError
 from gradsync.images.binding import bound
@@ -19,6 +19,8 @@ from gradsync.testbed import privileges
 from snakemake.deployment.singularity import Singularity
 from snakemake.exceptions import WorkflowError
 
+# What a killed run has left is taken over; what this one starts ends with it.
+resumption.install(workflow)
 # A Slurm that does not answer for a while must not make the run wait for ever.
 patience.install()
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
-from gradsync import __version__, commands, machine_options
+from gradsync import __version__, commands, lifeline, machine_options
 from gradsync.errors import InputError, RunError
 from gradsync.slurm import rendezvous
 
@@ -20,6 +22,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         rendezvous.adopt()
+        _end_orderly("RANK" in os.environ)
         result = options.run(options)
         _show(result, options.json)
     except InputError as error:
@@ -37,6 +40,18 @@ def main(arguments: list[str] | None = None) -> int:
         print("gradsync: interrupted", file=sys.stderr)
         return 130
     return 0
+
+
+def _end_orderly(is_rank: bool) -> None:
+    """End with whoever has started this command, and remove on the way out what it has made for itself alone."""
+    in_main = threading.current_thread() is threading.main_thread()
+    if in_main and not is_rank and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, _leave)
+    lifeline.follow(at_once=is_rank)
+
+
+def _leave(*_: object) -> None:
+    raise SystemExit(128 + signal.SIGTERM)
 
 
 def _show(result: Any, as_json: bool) -> None:

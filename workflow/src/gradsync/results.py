@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from gradsync import __version__
+from gradsync import __version__, disk
 from gradsync.errors import InputError
 from gradsync.plan import first_problem
 
@@ -80,7 +80,7 @@ def write_whole(path: Path, text: str) -> None:
         finally:
             temporary.unlink(missing_ok=True)
     except OSError as error:
-        raise InputError(f"{path}: can't be written: {error}") from None
+        raise disk.refusal(error, path) from None
 
 
 def machine() -> dict[str, Any]:

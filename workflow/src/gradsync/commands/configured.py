@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from gradsync import leftovers
 from gradsync.errors import RunError
 
 
@@ -86,8 +87,6 @@ def track(options: argparse.Namespace) -> dict[str, Any]:
 
 def benchmark(options: argparse.Namespace) -> dict[str, Any] | None:
     """Time planning, training beside stock DDP, collectives, the workflow or the testbed; hold them against targets."""
-    import tempfile
-
     from gradsync.measure import (
         bml_speed,
         collectives_speed,
@@ -104,18 +103,18 @@ def benchmark(options: argparse.Namespace) -> dict[str, Any] | None:
     if options.what in of_ranks and is_rank():
         of_ranks[options.what](results)
         return None
-    with tempfile.TemporaryDirectory(prefix="gradsync-") as folder:
+    with leftovers.temporary_folder() as folder:
         match options.what:
             case "planning":
                 answer = planning_speed.measure()
             case "training":
-                answer = training_speed.measure(Path(folder), loaded.peers)
+                answer = training_speed.measure(folder, loaded.peers)
             case "collectives":
-                answer = collectives_speed.measure(Path(folder), options.config)
+                answer = collectives_speed.measure(folder, options.config)
             case "testbed":
-                answer = testbed_speed.measure(Path(folder), options.config, results)
+                answer = testbed_speed.measure(folder, options.config, results)
             case _:
-                answer = workflow_speed.measure(Path(), Path(folder))
+                answer = workflow_speed.measure(Path(), folder)
     path = results / "benchmarks" / f"{options.what}.json"
     write_whole(path, json.dumps(answer, indent=1) + "\n")
     if not answer["met"]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gradsync import lifeline, run_lock
 from gradsync.commands.configured import configured
 from gradsync.errors import InputError, RunError
 
@@ -34,12 +36,13 @@ def emulate(options: argparse.Namespace) -> dict[str, Any]:
         raise InputError(f"configuration {options.config} has no emulated launch {options.job!r}; there are: {known}")
     launch = jobs[options.job]
     runs = results / "runs" / "emulated" / launch.job
-    reason = _reason(launch, loaded, results)
-    if reason:
-        print(f"gradsync: {launch.job} is not emulated: {reason}", file=sys.stderr)
-        write_whole(runs / "schemes.json", "[]\n")
-    else:
-        _launched(options, launch, results, runs)
+    with run_lock.held(results / "emulated" / launch.job, f"emulate {launch.job}"):
+        reason = _reason(launch, loaded, results)
+        if reason:
+            print(f"gradsync: {launch.job} is not emulated: {reason}", file=sys.stderr)
+            write_whole(runs / "schemes.json", "[]\n")
+        else:
+            _launched(options, launch, results, runs)
     # last, since it says that all is there; when, since snakemake takes a small file of the same content for the same
     status = {"possible": not reason, "reason": reason, "finished": datetime.now(UTC).isoformat(timespec="seconds")}
     write_whole(runs / "status.json", json.dumps(status) + "\n")
@@ -113,7 +116,8 @@ def _gradsync(*told: Any) -> None:
     before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
         # stdout is for this command's own result
-        with subprocess.Popen([sys.executable, "-m", "gradsync", *command], stdout=sys.stderr) as child:
+        ours = lifeline.led(os.environ)
+        with subprocess.Popen([sys.executable, "-m", "gradsync", *command], stdout=sys.stderr, env=ours) as child:
             try:
                 status = child.wait()
             finally:

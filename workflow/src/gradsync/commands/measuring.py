@@ -8,8 +8,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from gradsync import disk, leftovers
 from gradsync.commands.hosts import described, enter, hosts
 from gradsync.errors import InputError
+
+OUTPUT_BYTES = 1e6  # what a measurement writes, and more
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any] | None:
@@ -80,6 +83,7 @@ def _refuse_measurement(options: argparse.Namespace) -> None:
         options.model = f"{PREFIX}{options.workload}"
         models.build(options.model, 0)
     described(options, options.ranks)
+    disk.refuse(options.output.parent, OUTPUT_BYTES, "what is measured")
     if options.workload:
         workload = Workload.load(options.workload)
         options.smallest, options.largest = min(layer.bytes for layer in workload.layers), workload.bytes
@@ -109,8 +113,6 @@ def _measured_model(options: argparse.Namespace) -> dict[str, Any]:
 
 def _measured_allreduce(options: argparse.Namespace) -> dict[str, Any]:
     """One launch for each number of ranks; all of them in one file."""
-    import tempfile
-
     from gradsync.measure import allreduce
     from gradsync.results import write_whole
     from gradsync.runtime.launch import elsewhere
@@ -122,10 +124,10 @@ def _measured_allreduce(options: argparse.Namespace) -> dict[str, Any]:
     if elsewhere():  # rank 0 may write on another machine
         shared = options.output.parent
         shared.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="gradsync-", dir=shared) as folder:
+    with leftovers.temporary_folder(shared) as folder:
         for ranks in options.ranks:
             print(f"measure allreduce: {ranks} ranks, {options.smallest} to {options.largest} B", file=sys.stderr)
-            found = Path(folder) / f"{ranks}.json"
+            found = folder / f"{ranks}.json"
             _launch_measurement(options, ranks, found)
             content = json.loads(found.read_text())
             for collective, times in content["seconds"].items():

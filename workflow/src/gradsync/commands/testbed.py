@@ -6,6 +6,7 @@ import argparse
 import json
 from typing import Any
 
+from gradsync import leftovers
 from gradsync.errors import RunError
 
 
@@ -29,9 +30,11 @@ def _clean(options: argparse.Namespace) -> dict[str, Any]:
     from gradsync.testbed import namespaces
 
     found = namespaces.left_behind()
+    namespaces.end_makers(found)
     namespaces.remove(found)
+    files = leftovers.sweep_all()
     if still := sorted({*found} & {*namespaces.left_behind()}):
         raise RunError(
             f"testbed clean: {len(still)} namespaces stay, {still[0]} first: run it as who made them, or root"
         )
-    return {"removed": found}
+    return {"removed": [*found, *files]}

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from gradsync import disk, run_lock
 from gradsync.commands.hosts import described, enter, hosts
 from gradsync.commands.measuring import measure
 from gradsync.commands.planning import plan as make_plan
@@ -14,6 +18,8 @@ from gradsync.commands.planning import read, refuse_rates, refuse_steps
 from gradsync.errors import InputError
 from gradsync.slurm.launch import ranks_a_node
 
+RESULT_BYTES = 4e6  # results, metrics and traces of a short launch
+PLANNED = ".planned"  # below the output: plans that are made of schemes
 # What a rank of `train` is told; None is left out.
 TRAIN_KEYS = (
     *("model", "size", "batch", "data", "data_folder", "ranks", "peers", "epochs", "iterations", "block", "lr"),
@@ -35,23 +41,18 @@ TRAIN_KEYS = (
 
 def train(options: argparse.Namespace) -> dict[str, Any] | None:
     """Train a model on real ranks of this machine, under one plan or several in turn, beside stock DDP."""
-    import tempfile
-
     from gradsync.results import Result
-    from gradsync.runtime.launch import elsewhere, is_rank, launch
+    from gradsync.runtime.launch import is_rank, launch
 
     if is_rank():
         _train_rank(options)
         return None
     _refuse_training(options)  # what can be refused is refused before anything is measured or started
     enter(options)
-    shared = None
-    if elsewhere():  # all nodes must see the plans that are made here
-        shared = options.output.parent
-        shared.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="gradsync-", dir=shared) as folder:
+    disk.refuse(options.output, RESULT_BYTES, "what a launch leaves behind, at the least,")
+    with run_lock.held(options.output, "train"), _own_folder(options.output) as folder:
         if options.schedule:
-            options.plan = _planned_here(options, Path(folder))
+            options.plan = _planned_here(options, folder)
         plans = _checked_plans(options)
         told = [(f"--{key.replace('_', '-')}", getattr(options, key)) for key in TRAIN_KEYS]
         told += [("--plan", path) for path in options.plan or ()] + [("--peer", name) for name in options.peer or ()]
@@ -62,6 +63,19 @@ def train(options: argparse.Namespace) -> dict[str, Any] | None:
             launch(command, options.ranks, testbed)
     names = json.loads((options.output / "schemes.json").read_text())
     return {name: Result.load(options.output / name / "result.json").summary for name in names}
+
+
+@contextmanager
+def _own_folder(output: Path) -> Iterator[Path]:
+    """For plans that are made here, where all nodes see them; what a killed run has left there goes first."""
+    folder = output / PLANNED
+    shutil.rmtree(folder, ignore_errors=True)
+    with disk.told(folder):
+        folder.mkdir()
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _refuse_training(options: argparse.Namespace) -> None:

@@ -9,6 +9,7 @@ logarithms of both, where there are transfers enough for the fixed cost of a rou
 from __future__ import annotations
 
 import json
+import os
 import resource
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from gradsync import flow_level, symbolic, topologies
+from gradsync import flow_level, lifeline, symbolic, topologies
 from gradsync.errors import RunError
 from gradsync.topologies import Speeds
 
@@ -85,7 +86,7 @@ def _row(task: str, measured: dict[str, Any], target: float | None) -> dict[str,
 def _in_a_process(what: str, cube: str) -> dict[str, Any]:
     """Servers, transfers, seconds and peak bytes."""
     command = [sys.executable, "-m", __name__, what, cube]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, env=lifeline.led(os.environ))
     if ended.returncode:
         lines = ended.stderr.strip().splitlines() or [f"exit status {ended.returncode}"]
         raise RunError(f"benchmark: {what} BCube({cube}): {lines[-1]}")

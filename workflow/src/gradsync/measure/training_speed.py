@@ -7,6 +7,7 @@ rank's peak memory is at most 1.1 times DDP's. Contenders run in turn in one lau
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from typing import Any
 
 import pandas as pd
 
+from gradsync import lifeline
 from gradsync.errors import RunError
 from gradsync.intervals import median_interval
 from gradsync.results import Result, machine
@@ -46,7 +48,7 @@ def measure(folder: Path, peers: str) -> dict[str, Any]:
 
 def _train(output: Path, *options: str) -> None:
     command = [sys.executable, "-m", "gradsync", "train", "--output", str(output), *options]
-    if subprocess.run(command, stdout=subprocess.DEVNULL).returncode:
+    if subprocess.run(command, stdout=subprocess.DEVNULL, env=lifeline.led(os.environ)).returncode:
         raise RunError(f"benchmark: this failed: {' '.join(command)}")
 
 

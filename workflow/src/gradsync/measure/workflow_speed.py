@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from gradsync import lifeline
 from gradsync.errors import RunError
 from gradsync.results import machine
 
@@ -98,7 +99,7 @@ def _output(folder: Path, *command: Sequence[str] | str) -> str:
     done = subprocess.run(
         [sys.executable, "-m", *map(str, command)],
         cwd=folder,
-        env=environment,
+        env=lifeline.led(environment),
         text=True,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

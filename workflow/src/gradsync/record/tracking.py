@@ -5,19 +5,27 @@ One process imports after all jobs, so that nothing races for the database and n
 
 from __future__ import annotations
 
+import errno
 import logging
 import math
 import os
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from gradsync import disk
 from gradsync.errors import InputError, RunError
 from gradsync.results import Result
 from gradsync.settings import MLflow
 
 KEY = "gradsync.key"
+ARTIFACTS = ("plan.json", "trace.json", "metrics.csv", "result.json")
+DATABASE_BYTES = 4e6  # a new one, and room for its journal
+LOCKED_SECONDS = 5.0  # in which another program's writing ends
+TRIES = 3  # to open a database: MLflow's own 10 take minutes
 BATCH = 1000  # metrics in one call, the server's limit
 BY_STEP = ("loss", "iteration_seconds", "accuracy")  # columns of `metrics.csv` that are drawn over steps
 
@@ -34,11 +42,16 @@ def import_results(settings: MLflow, results: Path) -> dict[str, Any]:
     os.environ.setdefault("MLFLOW_ENABLE_TELEMETRY", "false")
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")  # seconds; a server that never answers
+    here = Path(address.removeprefix("sqlite:///")) if address.startswith("sqlite:///") else None
+    if here is not None:
+        _refuse_database(here)
     from mlflow.exceptions import MlflowException
+    from mlflow.store.db import utils
     from mlflow.tracking import MlflowClient
     from sqlalchemy.exc import SQLAlchemyError
 
     logging.getLogger("alembic").setLevel(logging.WARNING)
+    utils.MAX_RETRY_COUNT = TRIES
     try:
         client = MlflowClient(tracking_uri=address)
         experiment = client.get_experiment_by_name(settings.experiment)
@@ -47,6 +60,9 @@ def import_results(settings: MLflow, results: Path) -> dict[str, Any]:
         number = experiment.experiment_id if experiment else client.create_experiment(settings.experiment, location)
         known = _known(client, number)
         new = 0
+        if here is not None:
+            needed = sum(_artifact_bytes(folder) for folder, result, _ in found if result.key() not in known)
+            disk.refuse(here.parent, needed + DATABASE_BYTES, "the results that are new to MLflow")
         for folder, result, steps in found:
             if result.key() in known:
                 continue
@@ -54,8 +70,42 @@ def import_results(settings: MLflow, results: Path) -> dict[str, Any]:
             known.add(result.key())
             new += 1
     except (MlflowException, SQLAlchemyError, OSError) as error:
-        raise RunError(f"MLflow at {address}: {str(error).splitlines()[0]}") from None
+        raise RunError(f"MLflow at {address}: {_reason(error, here)}") from None
     return {"tracking_uri": address, "imported": new, "known": len(found) - new}
+
+
+def _refuse_database(path: Path) -> None:
+    """Raises InputError at once where there is no room, RunError where it can't be written for another reason.
+
+    MLflow tries again for minutes, whatever the reason.
+    """
+    disk.refuse(path.parent, DATABASE_BYTES, "the database of MLflow")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.exists() and not os.access(path, os.W_OK):
+            raise PermissionError(errno.EACCES, "")
+        with closing(sqlite3.connect(path, timeout=LOCKED_SECONDS, isolation_level=None)) as database:
+            database.execute("BEGIN IMMEDIATE")
+            database.execute("ROLLBACK")
+    except (OSError, sqlite3.Error) as error:
+        raise RunError(f"MLflow at sqlite:///{path}: {_reason(error, path)}") from None
+
+
+def _reason(error: Exception, database: Path | None) -> str:
+    said = str(error).splitlines()[0]
+    if isinstance(error, OSError) and database is not None:
+        return disk.reason(error, database.parent)
+    if "is full" in said and database is not None:
+        return disk.reason(OSError(errno.ENOSPC, ""), database.parent)
+    if "is locked" in said:
+        return f"{said}: another program writes into it: wait for it, or end it"
+    if "not a database" in said:
+        return f"{said}: move it away, and the next run makes a new one"
+    return said
+
+
+def _artifact_bytes(folder: Path) -> int:
+    return sum((folder / name).stat().st_size for name in ARTIFACTS if (folder / name).is_file())
 
 
 def _known(client: Any, experiment: str) -> set[str]:
@@ -100,7 +150,7 @@ def _import(
     client.log_batch(run, params=params, tags=[RunTag(key, value) for key, value in tags.items()])
     for start in range(0, len(metrics), BATCH):
         client.log_batch(run, metrics=metrics[start : start + BATCH])
-    for name in ("plan.json", "trace.json", "metrics.csv", "result.json"):
+    for name in ARTIFACTS:
         if (folder / name).is_file():
             client.log_artifact(run, str(folder / name))
     for figure in (results / "figures" / result.paper).glob(f"{result.table}.svg"):

@@ -12,6 +12,7 @@ from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 from pandas import DataFrame
 
+from gradsync import disk
 from gradsync.errors import InputError
 
 SHEET = Path(__file__).parents[4] / "reports" / "gradsync.mplstyle"
@@ -42,4 +43,4 @@ def save(figure: Figure, path: Path) -> None:
         finally:
             temporary.unlink(missing_ok=True)
     except OSError as error:
-        raise InputError(f"{path}: can't be written: {error}") from None
+        raise disk.refusal(error, path) from None

@@ -13,12 +13,14 @@ import pickle
 import shutil
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
+from gradsync import disk
 from gradsync.errors import InputError
 from gradsync.results import write_whole
 
@@ -34,6 +36,7 @@ class Checkpoints:
         self.folder, self.key, self.rank, self.every_seconds = folder, key, rank, every_seconds
         self.saved = time.monotonic()
         self.number = 0
+        self.kept = 0  # the one that counts; 0: none
 
     def due(self) -> bool:
         """True on all ranks alike, once `every_seconds` have passed on rank 0."""
@@ -42,24 +45,53 @@ class Checkpoints:
         return bool(flag)
 
     def save(self, alike: State, own: State) -> None:
-        """Write `alike` (rank 0's is taken) and every rank's `own`."""
+        """Write `alike` (rank 0's is taken) and every rank's `own`.
+
+        Where no space is left on some rank, that is said, the last checkpoint stays, and training goes on; raises
+        InputError on all ranks where one can't write for another reason.
+        """
         self.number += 1
         target = self.folder / str(self.number)
-        try:
-            target.mkdir(parents=True, exist_ok=True)
-            partial = target / f".rank{self.rank}.pt"
-            torch.save({"own": own, "alike": alike if self.rank == 0 else {}}, partial)
-            os.replace(partial, target / f"rank{self.rank}.pt")
-        except (OSError, RuntimeError) as error:
-            raise InputError(f"checkpoint {target}: can't be written: {str(error).splitlines()[0]}") from None
-        dist.barrier()
-        if self.rank == 0:
+        content = {"own": own, "alike": alike if self.rank == 0 else {}}
+        written = self._together(lambda: _save(content, target / f"rank{self.rank}.pt"))
+        if written:
             state = {"version": VERSION, "key": self.key, "number": self.number}
-            write_whole(self.folder / "latest.json", json.dumps(state) + "\n")
-            for old in self.folder.iterdir():
-                if old.is_dir() and old.name != str(self.number):
+            latest = json.dumps(state) + "\n"
+            written = self._together(lambda: self._name(latest))
+        if self.rank == 0:
+            counts = str(self.number if written else self.kept)
+            for old in self.folder.glob("*"):
+                if old.is_dir() and old.name != counts:
                     shutil.rmtree(old, ignore_errors=True)
+        self.kept = self.number if written else self.kept
+        dist.barrier()  # what is removed is none that another rank writes by now
         self.saved = time.monotonic()
+
+    def _name(self, latest: str) -> None:
+        if self.rank == 0:
+            write_whole(self.folder / "latest.json", latest)
+
+    def _together(self, write: Callable[[], object]) -> bool:
+        """Whether all ranks could write; False where space was missing. Raises InputError on all of them alike."""
+        problem = ("", False)
+        try:
+            write()
+        except InputError as error:
+            problem = (str(error), isinstance(error, disk.FullError))
+        problems = [problem] * dist.get_world_size()
+        dist.all_gather_object(problems, problem)
+        for said, full in problems:
+            if said and not full:
+                raise InputError(f"checkpoint {said}")
+        lacking = [said for said, _ in problems if said]
+        if lacking and self.rank == 0:
+            last = "from the last one" if self.kept else "from the beginning"
+            print(
+                f"checkpoint {lacking[0]}; training goes on; interrupted, it would go on {last}",
+                file=sys.stderr,
+                flush=True,
+            )
+        return not lacking
 
     def load(self) -> tuple[State, State] | None:
         """(alike, own) of the last checkpoint; None where there is none, or where it belongs to another run.
@@ -70,7 +102,7 @@ class Checkpoints:
         dist.broadcast_object_list(found, 0)
         if found[0] is None:
             return None
-        self.number = found[0]
+        self.number = self.kept = found[0]
         problem, own, alike = "", {}, {}
         try:
             own = self._read(self.rank)
@@ -112,3 +144,34 @@ class Checkpoints:
         dist.barrier()
         if self.rank == 0:
             shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def room(folder: Path, parameters: int, kept: int) -> str:
+    """What to say where no checkpoint fits into `folder` beside the last one; empty where it does.
+
+    `kept`: arrays of all parameters that a checkpoint holds at the least, over all contenders.
+    """
+    need, free = 4.0 * parameters * kept, disk.room(folder)
+    if free is None or free > 2 * need:
+        return ""
+    return (
+        f"{folder}: a checkpoint takes {disk.size(need)} beside the last one, {disk.size(free)} are free: where none "
+        "can be written, an interrupted run goes on from the one before"
+    )
+
+
+def _save(content: State, path: Path) -> None:
+    """Write a file whole or not at all; raises InputError where it can't be written."""
+    partial = path.with_name(f".{path.name}")
+    with disk.told(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with partial.open("wb") as file:  # given a name, torch does not say what went wrong
+                torch.save(content, file)
+            os.replace(partial, path)
+        except RuntimeError as error:
+            if isinstance(error.__context__, OSError):
+                raise error.__context__ from None
+            raise InputError(f"{path}: can't be written: {str(error).splitlines()[0]}") from None
+        finally:
+            partial.unlink(missing_ok=True)

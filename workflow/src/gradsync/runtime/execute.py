@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import tempfile
 import threading
 import time
 from collections import Counter, defaultdict
@@ -20,6 +19,7 @@ from typing import IO, Any
 import torch
 import torch.distributed as dist
 
+from gradsync import leftovers
 from gradsync.check.channels import served
 from gradsync.collectives import NATIVE
 from gradsync.errors import RunError
@@ -151,17 +151,17 @@ class Executor:
     def _shared(self, buffer: Buffer, kind: torch.dtype) -> torch.Tensor:
         """One array for all ranks of this machine, in a file that lives in memory."""
         found = [""]
+        handle = -1
         if self.rank == 0:
-            handle, found[0] = tempfile.mkstemp(prefix="gradsync-", dir="/dev/shm")
-            os.truncate(handle, max(1, buffer.elements) * kind.itemsize)
-            os.close(handle)
+            handle, found[0] = leftovers.shared_file(max(1, buffer.elements) * kind.itemsize)
         dist.broadcast_object_list(found, src=0)
         (path,) = found
         self.files[buffer.name] = open(path, "rb"), threading.Lock()  # noqa: SIM115  each rank's own
         tensor = torch.from_file(path, shared=True, size=buffer.elements, dtype=kind)
         dist.barrier()
         if self.rank == 0:
-            os.unlink(path)  # the mappings keep it; nothing is left behind, after a crash either
+            os.unlink(path)  # the mappings keep it
+            os.close(handle)
         return tensor
 
     def run(self, turns: int, compute: Compute | None = None, *, record: bool = True) -> None:

@@ -1,4 +1,4 @@
-"""Start the ranks of one launch, watch them, and end them all when one fails.
+"""Start the ranks of one launch, watch them, and end them all when one fails; they end with the launcher, too.
 
 Each rank is this program again. On this machine it gets torchrun's variables in its environment, and the launcher holds
 the rendezvous port open from the beginning and hands it to rank 0, so that no other program can take it in between. On
@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+from gradsync import lifeline
 from gradsync.errors import InputError, RunError
 from gradsync.runtime import fabric, links
 from gradsync.slurm.launch import LAUNCH, RANKS_A_NODE, filled
@@ -96,6 +97,9 @@ def _by_command(arguments: list[str], ranks: int) -> None:
     try:
         child = subprocess.Popen(
             [*told, "python", "-m", "gradsync", *arguments],
+            env=lifeline.led(os.environ),
+            # srun knows nothing of leaders; asked so, it ends the step
+            preexec_fn=lifeline.killed_with_parent(signal.SIGTERM),
             stderr=subprocess.PIPE,
             text=True,
             errors="replace",
@@ -132,7 +136,7 @@ def _blamed(line: str) -> str:
 def _here(arguments: list[str], ranks: int) -> None:
     listener = socket.create_server(("127.0.0.1", 0), backlog=max(ranks, 64))
     environment = {
-        **os.environ,
+        **lifeline.led(os.environ),
         "WORLD_SIZE": str(ranks),
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(listener.getsockname()[1]),
@@ -164,7 +168,7 @@ def _on_hosts(arguments: list[str], ranks: int, testbed: Testbed) -> None:
         raise InputError(f"testbed: {ranks} ranks, its hosts hold {len(places)}")
     rails = testbed.interfaces()
     environment = {
-        **os.environ,
+        **lifeline.led(os.environ),
         "WORLD_SIZE": str(ranks),
         "MASTER_ADDR": testbed.address(0, None),
         "MASTER_PORT": str(TESTBED_PORT),

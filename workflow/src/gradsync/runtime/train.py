@@ -27,7 +27,7 @@ from gradsync.intervals import median_interval
 from gradsync.peers import Peer
 from gradsync.plan import Local, Plan
 from gradsync.results import Result, write_whole
-from gradsync.runtime import data, devices, memory, models, replay
+from gradsync.runtime import checkpoint, data, devices, memory, models, replay
 from gradsync.runtime.checkpoint import Checkpoints
 from gradsync.runtime.compute import Forward
 from gradsync.runtime.conformance import Held, exactness
@@ -169,7 +169,7 @@ class _Launch:
         loaded = self._data(seed)
         with data.Feed(loaded, self.rank, device=self.device) as feed:
             first = models.build(self.options.model, seed)
-            self._refuse_memory(first)
+            self._look_for_room(first)
             if self.options.conformance and not self.progress.conformance:
                 hurried = replay.without_waiting(first)
                 held = Held(loaded, hurried, self.spec.loss, seed, self.rank, self.groups, self.options.conformance)
@@ -184,7 +184,7 @@ class _Launch:
             self._train(contenders, loaded, seed)
             self._finish(contenders)
 
-    def _refuse_memory(self, first: torch.nn.Module) -> None:
+    def _look_for_room(self, first: torch.nn.Module) -> None:
         parameters = sum(parameter.numel() for parameter in first.parameters())
         need = memory.needed(
             parameters,
@@ -195,6 +195,8 @@ class _Launch:
             width=exactness(first).itemsize,
         )
         memory.refuse(self.options.model, need, self.rank, self.device)
+        kept = (2 if self._rates()["momentum"] else 1) * (len(self.plans) + len(self.peers))
+        self._say(checkpoint.room(self.checkpoints.folder, parameters, kept))
 
     def _contenders(self, first: torch.nn.Module, feed: data.Feed, seed: int) -> Iterator[Contender]:
         def forward() -> Forward:
@@ -265,7 +267,9 @@ class _Launch:
                     f"seed {seed}, iteration {self.progress.done}/{total} of {len(contenders)} contenders, "
                     f"loss {loss:.4f}, {left:.0f} s left"
                 )
-            if self.checkpoints.due():
+            # none where all is trained: who goes on has a block to run, whose traces are kept
+            through = total - self.progress.done < 2 and self.progress.seed == len(options.seeds) - 1
+            if not through and self.checkpoints.due():
                 self._checkpoint(contenders)
 
     def _block(self, contender: Contender, seed: int, first: int, turns: int) -> None:

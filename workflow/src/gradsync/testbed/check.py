@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from typing import Any
 
-from gradsync import topologies
+from gradsync import lifeline, topologies
 from gradsync.errors import InputError, RunError
 from gradsync.intervals import median_interval, repeats_needed
 from gradsync.testbed import privileges
@@ -44,7 +45,11 @@ def _between(made: Testbed, one: int, other: int, rail: int) -> dict[str, Any]:
     program = [sys.executable, "-m", "gradsync.testbed.probe"]
     address = made.address(other, rail)
     with subprocess.Popen(
-        made.on(other, [*program, "serve", address]), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        made.on(other, [*program, "serve", address]),
+        preexec_fn=lifeline.killed_with_parent(signal.SIGKILL),  # a probe is no command that could look for it
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     ) as server:
         try:
             assert server.stdout is not None

@@ -2,7 +2,7 @@
 
 All switches lie in one namespace, each host in one of its own. Nothing is connected to the machine's own network, so
 that addresses can't collide with any; two testbeds at a time don't meet either. Names tell who made them: what a killed
-run has left behind is known by its process being gone.
+run has left behind is known by its process being gone, or whoever has started that.
 
 Shaping, on both ends of each cable: a token bucket in which the connections to each peer have a queue of their own that
 never drops and take turns, and CUBIC by route, which fills it. Queues that drop, or BBR, lose a third of the line rate
@@ -30,6 +30,7 @@ from functools import cache
 from itertools import count
 from pathlib import Path
 
+from gradsync import lifeline
 from gradsync.errors import InputError, RunError
 from gradsync.testbed.wiring import MOST_LANES, Cable
 
@@ -134,7 +135,7 @@ def testbed(
 def new_name() -> str:
     """Of a testbed of this process: no other has it."""
     pid = os.getpid()
-    return f"{PREFIX}-{pid}-{_started(pid)}-{next(_numbers)}"
+    return f"{PREFIX}-{pid}-{lifeline.started(pid)}-{next(_numbers)}"
 
 
 def _leave(*_: object) -> None:
@@ -195,8 +196,16 @@ def _tell_of(left: tuple[str, ...]) -> None:
 
 
 def left_behind() -> list[str]:
-    """Namespaces of testbeds whose process is gone."""
+    """Namespaces of testbeds whose maker is gone, or somebody that the maker should have ended with."""
     return [name for name in _present() if (found := NAME.fullmatch(name)) and not _lives(*found.groups()[:2])]
+
+
+def end_makers(names: Sequence[str]) -> None:
+    """End the makers of these testbeds that live on without their launcher."""
+    for pid, started in {found.groups()[:2] for name in names if (found := NAME.fullmatch(name))}:
+        if lifeline.started(int(pid)) == int(started):
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(int(pid), signal.SIGKILL)
 
 
 def remove(names: Sequence[str]) -> None:
@@ -303,16 +312,8 @@ def _end_processes(name: str) -> None:
         time.sleep(0.02)
 
 
-def _started(pid: int) -> str:
-    """When a process has started, in ticks since the machine did: tells it from a later one of the same number."""
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
-
-
 def _lives(pid: str, started: str) -> bool:
-    try:
-        return _started(int(pid)) == started
-    except OSError:
-        return False
+    return lifeline.started(int(pid)) == int(started) and not lifeline.orphaned(int(pid))
 
 
 def _ip(*arguments: str, text: str = "") -> str:

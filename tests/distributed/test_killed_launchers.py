@@ -1,0 +1,40 @@
+"""A launcher that is killed takes its ranks with it, stopped ones too, and the same command goes on from there."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+from test_training import children, plan_file, result, start, trained
+
+from gradsync import lifeline
+from waiting import HANGS_SECONDS, until
+
+
+def arguments(folder: Path) -> list[str]:
+    told = ["--plan", plan_file(folder, "wfbp"), "--iterations", "16", "--block", "2", "--epochs", "2"]
+    return [*told, "--conformance", "0", "--no-references", "--checkpoint-seconds", "0"]
+
+
+@pytest.mark.parametrize("stopped", [False, True], ids=["running", "stopped"])
+def test_ranks_end_with_their_launcher_and_the_same_command_goes_on(tmp_path, stopped):
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    trained(whole, *arguments(tmp_path))
+    process = start(killed, *arguments(tmp_path))
+    latest = killed / "checkpoint" / "latest.json"
+    until(lambda: latest.exists() or process.poll() is not None)
+    ranks = children(process)
+    assert len(ranks) == 2
+    if stopped:
+        os.kill(ranks[1], signal.SIGSTOP)
+    process.kill()
+    process.communicate(timeout=HANGS_SECONDS)
+    until(lambda: all(lifeline.started(rank) is None for rank in ranks))
+    assert "going on from the checkpoint" in trained(killed, *arguments(tmp_path))
+    assert result(whole, "wfbp")["conformance"] == result(killed, "wfbp")["conformance"]
+    names = {str(path.relative_to(folder)) for folder in (whole, killed) for path in folder.rglob("*")}
+    assert {str(path.relative_to(killed)) for path in killed.rglob("*")} == names  # and nothing else is left
+    assert json.loads((killed / "schemes.json").read_text()) == ["wfbp"]

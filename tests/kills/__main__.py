@@ -1,0 +1,55 @@
+"""Kill small launches at random and start them again: `python tests/kills --kills 200 --seed 0 --table kills.csv`.
+
+Ranks, masters, launchers and Snakemake are killed, links cut and disks filled, where this machine can have them. Prints
+what became of each, and all that must not be; exits with 1 where there is any.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from kills import subjects
+from kills.campaign import BAD, CHAIN, Campaign, Table, lines
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kills", type=int, default=200, help="how many (default 200)")
+    parser.add_argument("--seed", type=int, default=0, help="of victims and moments (default 0)")
+    parser.add_argument("--subject", action="append", help="only this one; may be given several times")
+    parser.add_argument("--table", type=Path, help="CSV: what became of the kills of each victim")
+    chosen = parser.parse_args()
+    table: Table = Counter()
+    with tempfile.TemporaryDirectory(prefix="kills-") as folder:
+        found = subjects.every(Path(folder), chosen.subject)
+        campaigns = []
+        for subject in found:
+            campaigns.append(Campaign(subject, Path(folder), random.Random(f"{chosen.seed} {subject.name}"), say))
+            say(f"{subject.name}: undisturbed in {campaigns[-1].seconds:.1f} s")
+        left, turn, begun = chosen.kills, 0, time.monotonic()
+        while left > 0:
+            table += campaigns[turn % len(campaigns)].run(min(left, CHAIN))
+            left, turn = chosen.kills - sum(table.values()), turn + 1
+            if chosen.table:
+                chosen.table.write_text("\n".join(lines(table)) + "\n")
+            say(f"{chosen.kills - left} of {chosen.kills} kills in {time.monotonic() - begun:.0f} s")
+    print("\n".join(lines(table)))
+    wrong = sum(count for (_, _, kind), count in table.items() if kind in BAD)
+    print(f"{sum(table.values())} kills: {wrong} lost, hung or left something behind")
+    return 1 if wrong else 0
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,206 @@
+"""Kill a command at random moments, start it again each time, and compare what it comes to with an undisturbed run.
+
+A chain is one output: killed several times, the same command each time, and at last left alone. No moment is a test of
+speed: `HANGS_SECONDS` is what any part of a run may take before it counts as hung.
+"""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from kills import victims
+from kills.subjects import DISK_BYTES, Subject
+from small_disk import fill, mounted
+
+KINDS = ("resumed", "anew", "killed again", "finished before", "lost", "hung", "left behind")
+BAD = KINDS[4:]
+HANGS_SECONDS = 120.0  # on a machine that does something else as well
+ENDS_SECONDS = 30.0  # in which all that a killed run has started ends
+CHAIN = 5  # kills of one output, at most
+CACHES = "torchinductor_"  # torch's own, of the user
+GOES_ON, FULL = "going on from the checkpoint", "no space left"
+Table = Counter[tuple[str, str, str]]
+"""By (subject, victim, kind): kills."""
+
+
+class Campaign:
+    """All kills of one subject. `say` gets a line for whatever must not be."""
+
+    def __init__(self, subject: Subject, place: Path, chance: random.Random, say: Callable[[str], None] = print):
+        self.subject, self.place, self.chance, self.say = subject, place, chance, say
+        self.temporary = place / "temporary"
+        self.temporary.mkdir(exist_ok=True)
+        self.number, self.ends_seconds = 0, ENDS_SECONDS
+        self.seconds, self.wanted = self._undisturbed()
+        self.known = self._about()  # of others
+
+    def run(self, kills: int, chain: int = 0) -> Table:
+        """Kill so often, in chains of a given length, or of random ones; gives what became of each."""
+        table: Table = Counter()
+        while kills > 0:
+            length = min(kills, chain or self.chance.randint(1, CHAIN))
+            for victim, kind in self._chain(length):
+                table[self.subject.name, victim, kind] += 1
+                kills -= 1  # a chain ends early where the command was faster than its killer
+        return table
+
+    def _undisturbed(self) -> tuple[float, dict[str, Any]]:
+        with ExitStack() as disks:
+            self._fresh(disks)
+            begun = time.monotonic()
+            process, log = self._start()
+            if process.wait(HANGS_SECONDS):
+                raise RuntimeError(f"{self.subject.name} fails undisturbed: {log.read_text()}")
+            return time.monotonic() - begun, self.subject.outcome()
+
+    def _fresh(self, disks: ExitStack) -> None:
+        self.subject.clear()
+        if self.subject.name == "disk":
+            disks.enter_context(mounted(self.subject.folder, DISK_BYTES))
+
+    def _start(self) -> tuple[subprocess.Popen[bytes], Path]:
+        self.number += 1
+        self.mark = f"{self.place}/{self.subject.name}/{self.number}"
+        log = self.place / f"{self.subject.name}.{self.number}.log"
+        told = {victims.MARK: self.mark, "TMPDIR": str(self.temporary)}
+        with log.open("wb") as file:
+            process = subprocess.Popen(
+                self.subject.command,
+                cwd=self.subject.working,
+                env=self.subject.environment | told,
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=file,
+                start_new_session=True,
+            )
+        return process, log
+
+    def _chain(self, length: int) -> Iterator[tuple[str, str]]:
+        with ExitStack() as disks:
+            self._fresh(disks)
+            waiting = ""  # the victim of the last kill, whose end the next run tells
+            for _ in range(length):
+                victim = self.chance.choice(self.subject.victims)
+                process, log = self._start()
+                problem = self._disturb(process, log, victim)
+                if waiting:
+                    yield waiting, self._went_on(log, killed=True)
+                waiting = victim
+                if problem:
+                    self.say(f"{problem}: {self.subject.name}, {victim}, run {self.number}: {log.read_text()[-2000:]}")
+                    victims.end_all(self.mark)
+                    yield victim, problem
+                    return
+                if process.returncode == 0:
+                    yield victim, "finished before"
+                    waiting = ""
+                    break
+            yield from self._last(waiting)
+
+    def _last(self, waiting: str) -> Iterator[tuple[str, str]]:
+        """The run that is left alone. Without a victim, the last one was through, and this one repeats it."""
+        process, log = self._start()
+        try:
+            status = process.wait(HANGS_SECONDS)
+        except subprocess.TimeoutExpired:
+            victims.end_all(self.mark)
+            process.wait()
+            self.say(f"hung: {self.subject.name}, run {self.number}: {log.read_text()[-2000:]}")
+            yield waiting or "none", "hung"
+            return
+        try:
+            same = status == 0 and self.subject.outcome() == self.wanted
+        except (OSError, ValueError) as error:
+            same = False
+            self.say(str(error))
+        if not same:
+            self.say(f"lost: {self.subject.name}, run {self.number}, status {status}: {log.read_text()[-2000:]}")
+        clean = [sys.executable, "-m", "gradsync", "testbed", "clean"]
+        if victims.networks():
+            subprocess.run(clean, env=self.subject.environment, check=True, stdout=subprocess.DEVNULL)
+        about = sorted(self._about() - self.known)
+        lives = [each.command for each in victims.of(self.mark)]
+        if about or lives:
+            self.say(f"left behind: {self.subject.name}, run {self.number}: {about} {lives}")
+        if waiting or not same or about or lives:
+            kind = "lost" if not same else "left behind" if about or lives else self._went_on(log, killed=False)
+            yield waiting or "none", kind
+
+    def _about(self) -> set[str]:
+        """What lies about beside the output."""
+        temporary = {str(path) for path in self.temporary.iterdir() if not path.name.startswith(CACHES)}
+        return {*victims.in_memory(), *victims.networks(), *temporary}
+
+    def _went_on(self, log: Path, *, killed: bool) -> str:
+        told = log.read_text(errors="replace")
+        if GOES_ON in told:
+            return "resumed"
+        return "killed again" if killed else "anew"
+
+    def _disturb(self, process: subprocess.Popen[bytes], log: Path, victim: str) -> str:
+        """Kill at a random moment of the run, or fill its disk; gives what must not be, or nothing."""
+        whole, share = self.chance.choice((True, False)), self.chance.random()
+        latest = self.subject.folder / "checkpoint" / "latest.json"
+        hangs = time.monotonic() + HANGS_SECONDS
+        while not whole and not latest.exists() and process.poll() is None:  # half of the kills fall into training
+            if time.monotonic() > hangs:
+                return "hung"
+            time.sleep(0.005)
+        moment = time.monotonic() + share * self.seconds / (1 if whole else 2)
+        while time.monotonic() < moment and process.poll() is None:
+            time.sleep(0.005)
+        if victim == "disk":
+            return self._filled(process, log)
+        hangs = time.monotonic() + HANGS_SECONDS
+        while process.poll() is None and not victims.strike(victim, process.pid, self.mark):
+            if time.monotonic() > hangs:
+                return "hung"
+            time.sleep(0.005)
+        return self._ended(process)
+
+    def _filled(self, process: subprocess.Popen[bytes], log: Path) -> str:
+        filling = None
+        try:
+            if process.poll() is None and self.subject.folder.is_dir():
+                filling = fill(self.subject.folder)
+            problem = self._ended(process)
+        finally:
+            if filling is not None:
+                filling.unlink()
+        if not problem and process.returncode and FULL not in log.read_text():
+            return "lost"  # and nobody knows why
+        return problem
+
+    def _ended(self, process: subprocess.Popen[bytes]) -> str:
+        """Whether all of the run ends, and when not, whether the command hangs or has left something behind."""
+        try:
+            process.wait(HANGS_SECONDS)
+        except subprocess.TimeoutExpired:
+            victims.end_all(self.mark)
+            process.wait()
+            return "hung"
+        deadline = time.monotonic() + self.ends_seconds
+        while left := victims.of(self.mark):
+            if time.monotonic() > deadline:
+                self.say(f"these live on: {[each.command for each in left]}")
+                return "left behind"
+            time.sleep(0.05)
+        return ""
+
+
+def lines(table: Table) -> list[str]:
+    """The table as CSV, a line a subject and victim."""
+    rows = sorted({key[:2] for key in table})
+    found = [",".join(("subject", "killed", "kills", *KINDS))]
+    for row in rows:
+        counts = [table[(*row, kind)] for kind in KINDS]
+        found.append(",".join((*row, str(sum(counts)), *map(str, counts))))
+    return found

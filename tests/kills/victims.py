@@ -1,0 +1,86 @@
+"""Processes of a run by what they are, how each is killed, and what a run has left behind."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from gradsync import leftovers, lifeline
+from gradsync.testbed import namespaces
+
+MARK = "GRADSYNC_KILLED_RUN"  # in the environment of all that a run starts
+
+
+class Process(NamedTuple):
+    """One of a run; `rank` is "" in what is none."""
+
+    pid: int
+    rank: str
+    command: str
+
+
+def of(mark: str) -> list[Process]:
+    """The processes of a run that live, wherever they have come to lie."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with suppress(OSError):
+                told = (entry / "environ").read_bytes().split(b"\0")
+                if f"{MARK}={mark}".encode() in told and lifeline.started(int(entry.name)) is not None:
+                    rank = next((each[5:].decode() for each in told if each.startswith(b"RANK=")), "")
+                    command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                    found.append(Process(int(entry.name), rank, command))
+    return sorted(found)
+
+
+def strike(victim: str, launcher: int, mark: str) -> bool:
+    """Kill a part of a run, or cut its link; False while there is none."""
+    if victim == "link":
+        return _cut(launcher)
+    if victim == "launcher":
+        chosen = [launcher]
+    elif victim in ("training", "shell"):
+        trains = [each for each in of(mark) if "-m gradsync train" in each.command and not each.rank]
+        chosen = [each.pid for each in trains if ("bash -c" in each.command) is (victim == "shell")]
+    else:
+        chosen = [each.pid for each in of(mark) if f"rank {each.rank}" == victim and "ip netns" not in each.command]
+    for pid in chosen[:1]:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+            return True
+    return False
+
+
+def end_all(mark: str) -> None:
+    """Whatever lives of a run, by its own process id."""
+    for each in of(mark):
+        with suppress(ProcessLookupError):
+            os.kill(each.pid, signal.SIGKILL)
+
+
+def in_memory() -> list[str]:
+    """Shared memory that runs have given a name."""
+    return [str(path) for path in leftovers.MEMORY.glob(f"{leftovers.PREFIX}*")]
+
+
+def networks(launcher: int | None = None) -> list[str]:
+    """Namespaces of testbeds, or of the one that a launcher has made."""
+    try:
+        told = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError):
+        return []
+    names = [line.split()[0] for line in told.splitlines() if re.match(namespaces.NAME, line.split()[0])]
+    return [name for name in names if launcher is None or name.startswith(f"{namespaces.PREFIX}-{launcher}-")]
+
+
+def _cut(launcher: int) -> bool:
+    hosts = [name for name in networks(launcher) if re.search(r"-h\d+$", name)]
+    return any(
+        not subprocess.run(["ip", "-n", host, "link", "set", "rail0", "down"], capture_output=True).returncode
+        for host in hosts[:1]
+    )

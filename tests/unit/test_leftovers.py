@@ -1,0 +1,72 @@
+"""Temporary folders and shared memory: gone with their maker, or with the next run; nobody else's are touched."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gradsync import leftovers
+from waiting import HANGS_SECONDS
+
+KEEPER = """
+import signal, sys
+from pathlib import Path
+from gradsync import leftovers
+with leftovers.temporary_folder(Path(sys.argv[1])) as folder:
+    (folder / "deep").mkdir()
+    (folder / "deep" / "plan.json").write_text("{}")
+    handle, path = leftovers.shared_file(100)
+    print(path, flush=True)
+    signal.pause()
+"""
+
+
+def test_what_a_killed_run_has_left_goes_with_the_next_and_a_living_one_keeps_its_own(tmp_path):
+    keeper = subprocess.Popen([sys.executable, "-c", KEEPER, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+    assert keeper.stdout is not None
+    shared = Path(keeper.stdout.readline().strip())
+    (kept,) = tmp_path.iterdir()
+    assert leftovers.sweep(tmp_path) == []
+    assert str(shared) not in leftovers.sweep(leftovers.MEMORY)
+    keeper.kill()
+    keeper.wait(HANGS_SECONDS)
+    keeper.stdout.close()
+    assert (kept / "deep" / "plan.json").exists()
+    assert shared.stat().st_size == 100
+    assert leftovers.sweep(tmp_path) == [str(kept)]
+    assert str(shared) in leftovers.sweep(leftovers.MEMORY)
+    assert not kept.exists()
+    assert not shared.exists()
+
+
+def test_a_folder_is_gone_afterwards(tmp_path):
+    with leftovers.temporary_folder(tmp_path) as folder:
+        assert folder.parent == tmp_path
+    with pytest.raises(ZeroDivisionError), leftovers.temporary_folder(tmp_path):
+        1 / 0  # noqa: B018
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_is_not_known_to_be_abandoned_stays(tmp_path):
+    (tmp_path / "gradsync-own").mkdir()  # without an owner
+    elsewhere = tmp_path / "gradsync-elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / leftovers.OWNER).write_text("another-host")
+    target = tmp_path / "target"
+    target.mkdir()
+    (target / leftovers.OWNER).write_text(os.uname().nodename)
+    (tmp_path / "gradsync-link").symlink_to(target)
+    before = sorted(tmp_path.rglob("*"))
+    assert leftovers.sweep(tmp_path) == []
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_shared_memory_that_does_not_fit_is_refused_and_leaves_nothing():
+    before = set(leftovers.MEMORY.iterdir())
+    with pytest.raises(OSError, match="No space left"):
+        leftovers.shared_file(1 << 50)
+    assert {path for path in set(leftovers.MEMORY.iterdir()) - before if path.name.startswith("gradsync-")} == set()

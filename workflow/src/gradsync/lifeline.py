@@ -1,0 +1,163 @@
+"""A process ends with whoever has started it, however that one has ended: nothing runs on that nobody waits for.
+
+A launcher names itself in the environment of what it starts, and each command of ours below it, whatever shells stand
+between, waits in a thread for its end (pidfd_open(2)). A rank is killed at once, since its checkpoints are whole at any
+moment; a launcher is asked first (SIGTERM), so that it ends its own ranks and removes the testbed that it has made. A
+pipe would do as much, but what Snakemake starts keeps no file open that it doesn't know.
+
+Names hold where they were given: the machine since it started, its view of processes, and the Slurm job. A job that
+runs on a cluster is no child of who has submitted it, and lives on without him.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import select
+import signal
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+VARIABLE = "GRADSYNC_ENDS_WITH"
+GRACE_SECONDS = 60.0  # in which a launcher ends its ranks and removes its testbed
+POLL_SECONDS = 0.5  # where the kernel doesn't tell of a process's end (before Linux 5.3)
+PR_SET_PDEATHSIG = 1  # prctl(2)
+
+
+class Leader(NamedTuple):
+    """A process that others end with: its place, its number, and its start in clock ticks since boot."""
+
+    place: str
+    pid: int
+    started: int
+
+    @classmethod
+    def this(cls) -> Leader:
+        """This process."""
+        return cls(_place(), os.getpid(), started(os.getpid()) or 0)
+
+    @classmethod
+    def of(cls, environment: Mapping[str, str]) -> Leader | None:
+        """Whom `environment` names; None where it names nobody, or somebody elsewhere."""
+        try:
+            place, pid, began = environment.get(VARIABLE, "").rsplit("/", 2)
+            found = cls(place, int(pid), int(began))
+        except ValueError:
+            return None
+        return found if found.place == _place() else None
+
+    def gone(self) -> bool:
+        """Whether it has ended; another process may have its number by now."""
+        return started(self.pid) != self.started
+
+    def leaving(self) -> bool:
+        """Whether it has ended, is just ending (what it holds open is closed last), or will, as an orphan."""
+        return self.gone() or not _environment(self.pid) or orphaned(self.pid)
+
+    def __str__(self) -> str:
+        return f"{self.place}/{self.pid}/{self.started}"
+
+
+def started(pid: int) -> int | None:
+    """When a process has started, in clock ticks since boot: tells it from a later one of its number; None: it ended.
+
+    One that has ended, and that its parent has not asked for yet, has ended.
+    """
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] in "ZX" else int(fields[19])
+
+
+def led(environment: Mapping[str, str]) -> dict[str, str]:
+    """`environment` for what this process starts, and what shall end with it."""
+    return {**environment, VARIABLE: str(Leader.this())}
+
+
+def orphaned(pid: int) -> bool:
+    """Whether somebody that a process should have ended with is gone: it is about to end, or hangs."""
+    seen = set()
+    while pid not in seen:
+        seen.add(pid)
+        leader = Leader.of(_environment(pid))
+        if leader is None:
+            return False
+        if leader.gone():
+            return True
+        pid = leader.pid
+    return False
+
+
+def _environment(pid: int) -> dict[str, str]:
+    """What a process was started with; empty where it is ending."""
+    try:
+        content = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return {}
+    return dict(entry.decode(errors="replace").partition("=")[::2] for entry in content if entry)
+
+
+def follow(*, at_once: bool) -> None:
+    """End with whom the environment names: killed `at_once`, as a rank, or asked first and killed later."""
+    leader = Leader.of(os.environ)
+    if leader is None or leader.pid == os.getpid():
+        return
+    if at_once and os.getppid() == leader.pid:  # a stopped rank has no thread that could see it
+        killed_with_parent(signal.SIGKILL)()
+    threading.Thread(target=_end_with, args=(leader, at_once), name="lifeline", daemon=True).start()
+
+
+@cache
+def _library() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
+
+
+def killed_with_parent(number: int) -> Callable[[], None]:
+    """What a new process calls to get a signal when the thread that started it ends (prctl(2)); for `preexec_fn`."""
+    library = _library()  # loaded here: between fork and exec nothing may be
+
+    def ask() -> None:
+        library.prctl(PR_SET_PDEATHSIG, number, 0, 0, 0)
+
+    return ask
+
+
+def _end_with(leader: Leader, at_once: bool) -> None:
+    _wait(leader)
+    if not at_once:
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(GRACE_SECONDS)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _wait(leader: Leader) -> None:
+    """Until it is gone."""
+    with suppress(OSError, AttributeError):  # it is gone, or the kernel has no such call: looked at below
+        handle = os.pidfd_open(leader.pid)
+        try:
+            if not leader.gone():  # the handle is its own, and not that of a later one
+                poll = select.poll()
+                poll.register(handle, select.POLLIN)
+                poll.poll()
+                return
+        finally:
+            os.close(handle)
+    while not leader.gone():
+        time.sleep(POLL_SECONDS)
+
+
+@cache
+def _place() -> str:
+    """Where process numbers mean the same: this machine since it started, the view of its processes, the Slurm job."""
+    boot, space = "", ""
+    with suppress(OSError):
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    with suppress(OSError):
+        space = os.readlink("/proc/self/ns/pid").strip("pid:[]")
+    return f"{boot}/{space}/{os.environ.get('SLURM_JOB_ID', '')}"

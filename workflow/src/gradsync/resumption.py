@@ -1,0 +1,113 @@
+"""After a run of Snakemake was killed, the same command goes on: its locks are no longer held, its jobs have ended.
+
+Snakemake keeps its locks in files, which outlive a run that is killed. Here each run that lives also holds a lock that
+the kernel takes back with it: who finds none removes the files that dead ones have left. While another run of the same
+results lives, it is refused as ever, with who that is. What dead ones were making is made again by the setting
+`rerun-incomplete` in profiles/default.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO, Any
+
+from gradsync import disk, leftovers, lifeline
+
+MUTEX, RUNS = "gradsync.starting", "gradsync.runs"  # below .snakemake
+Locking = Callable[[Any], AbstractContextManager[None]]
+
+
+def install(workflow: Any) -> None:
+    """Have this run of Snakemake take over what killed ones have left; again: nothing more.
+
+    What it starts on this machine ends with it; what it submits elsewhere does not.
+    """
+    from snakemake import persistence
+    from snakemake.exceptions import LockException, WorkflowError
+
+    lifeline.follow(at_once=True)  # a part of a run, which another Snakemake has started
+    os.environ.update(lifeline.led(os.environ))
+    _own_temporary(workflow)
+    if not workflow.is_main_process:
+        return
+    kind = getattr(persistence, "PersistenceBase", None) or persistence.Persistence  # of earlier 9.x
+    if not hasattr(kind.lock, "taking_over"):
+        kind.lock = taking_over(kind.lock, LockException, WorkflowError)
+
+
+def _own_temporary(workflow: Any) -> None:
+    """Snakemake's own folder is known for that of a killed run by the next one, which removes it."""
+    folder = Path(workflow.snakemake_tmp_dir)
+    with suppress(OSError):
+        leftovers.sweep(folder.parent, "snakemake")
+        if not (folder / leftovers.OWNER).exists():
+            leftovers.own(folder)  # open as long as this process lives
+
+
+def taking_over(lock: Locking, refused: type[Exception], refusal: type[Exception]) -> Locking:
+    """Snakemake's `lock`, before which the locks of dead runs are removed; `refusal` is raised for `refused`."""
+
+    @contextmanager
+    def locked(persistence: Any) -> Iterator[None]:
+        folder = Path(persistence.path)
+        try:
+            mutex, runs = open(folder / MUTEX, "a"), open(folder / RUNS, "a+")  # noqa: SIM115
+        except OSError as error:
+            raise refusal(str(disk.refusal(error, folder))) from None
+        with runs:
+            with mutex:
+                with suppress(OSError):  # on a file system without locks, Snakemake's own are all that there is
+                    _take_over(mutex, runs, folder)
+                own = lock(persistence)
+                try:
+                    own.__enter__()
+                except refused:
+                    raise refusal(_told(runs, folder)) from None
+            try:
+                yield
+            finally:
+                own.__exit__(None, None, None)
+
+    locked.taking_over = True  # type: ignore[attr-defined]
+    return locked
+
+
+def _take_over(mutex: IO[str], runs: IO[str], folder: Path) -> None:
+    fcntl.flock(mutex, fcntl.LOCK_EX)  # one at a time looks, and writes Snakemake's own locks
+    try:
+        fcntl.flock(runs, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:  # another run lives: what it has locked stays
+        pass
+    else:
+        shutil.rmtree(folder / "locks", ignore_errors=True)
+        (folder / "locks").mkdir()
+        os.ftruncate(runs.fileno(), 0)
+    fcntl.flock(runs, fcntl.LOCK_SH)
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    own = {"host": socket.gethostname(), "process": os.getpid(), "since": now}
+    os.write(runs.fileno(), json.dumps(own).encode() + b"\n")
+
+
+def _told(runs: IO[str], folder: Path) -> str:
+    """Who may hold what this run wants; those of this host that have ended are left out."""
+    runs.seek(0)
+    known = [json.loads(line) for line in runs]
+    here = socket.gethostname()
+    others = [
+        f"process {each['process']} on {each['host']}, since {each['since']}"
+        for each in known
+        if each["process"] != os.getpid() and (each["host"] != here or lifeline.started(each["process"]) is not None)
+    ]
+    who = "; ".join(others) or "one that holds no lock of ours"
+    return (
+        f"another Snakemake makes the same results in {folder.parent.resolve()} ({who}): wait for it, or end it; where "
+        "none lives, snakemake --unlock"
+    )

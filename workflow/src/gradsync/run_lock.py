@@ -1,0 +1,142 @@
+"""One run a folder: who writes into it holds a lock, which the kernel takes back however he ends (flock(2)).
+
+The file says who holds it: host, process, start, Slurm job. A lock whose holder has died is free, whatever it says. On
+network file systems that keep no locks between machines (Lustre mounted with localflock, say) a lock of another host
+is free as well while its holder lives; that host is therefore named whenever its lock is taken over.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO, Any
+
+from gradsync import disk, lifeline
+from gradsync.errors import InputError
+
+NAME = ".running"
+LEAVING_SECONDS = 2 * lifeline.GRACE_SECONDS  # in which a holder that has lost its launcher ends
+POLL_SECONDS = 0.1
+NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)  # of a file system that has none
+
+
+@contextmanager
+def held(folder: Path, what: str) -> Iterator[None]:
+    """Hold the lock of `folder`, which is made where it is missing; `what` runs there, for who comes meanwhile.
+
+    Raises InputError at once where another run holds it, with who that is, or where nothing can be written there. A
+    holder that is about to end, since its launcher was killed, is waited for.
+    """
+    made = [each for each in (folder, *folder.parents) if not each.exists()]
+    with disk.told(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = _taken(folder)
+    with lock:
+        _say_of(_read(lock), folder)
+        try:
+            with disk.told(folder):
+                _write(lock, what)
+            yield
+        finally:
+            with suppress(OSError):
+                os.unlink(folder / NAME)
+                for each in made:  # where nothing has been written, none stays
+                    each.rmdir()
+
+
+def holder(file: Path) -> dict[str, Any]:
+    """Whom a lock names; empty where it is free."""
+    with suppress(OSError), file.open("r+") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return _read(lock)
+    return {}
+
+
+def _taken(folder: Path) -> IO[str]:
+    deadline = time.monotonic() + LEAVING_SECONDS
+    while True:
+        lock = open(folder / NAME, "a+")  # noqa: SIM115  held as long as it is open
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            other = _read(lock)
+            lock.close()
+            if not _leaving(other) or time.monotonic() > deadline:
+                raise InputError(_refusal(folder, other)) from None
+            time.sleep(POLL_SECONDS)
+            continue
+        except OSError as error:
+            if error.errno not in NO_LOCKS:
+                lock.close()
+                raise
+            print(f"gradsync: {folder}: its file system has no locks: start no second run there", file=sys.stderr)
+            return lock
+        if _is_there(lock, folder / NAME):
+            return lock
+        lock.close()  # whoever held it has removed it meanwhile
+
+
+def _is_there(lock: IO[str], path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(lock.fileno()), os.stat(path))
+    except FileNotFoundError:
+        return False
+
+
+def _leaving(other: dict[str, Any]) -> bool:
+    leader = lifeline.Leader.of({lifeline.VARIABLE: str(other.get("leader", ""))})
+    return leader is not None and leader.leaving()
+
+
+def _refusal(folder: Path, other: dict[str, Any]) -> str:
+    host, process = other.get("host", "a host"), other.get("process", "?")
+    end = f"scancel {other['job']}" if other.get("job") else f"kill {process}, on {host}"
+    return (
+        f"{folder}: another run writes there: {other.get('what', 'gradsync')} on {host}, process {process}, since "
+        f"{other.get('since', 'just now')}: wait for it, end it ({end}), or take another folder"
+    )
+
+
+def _say_of(before: dict[str, Any], folder: Path) -> None:
+    """Who held it until he died, where that was elsewhere."""
+    if before and before.get("host") != socket.gethostname():
+        print(
+            f"gradsync: {folder}: taken over from {before.get('what')} on {before.get('host')}, process "
+            f"{before.get('process')}, which holds it no more (where the file system keeps no locks between machines, "
+            "look whether it lives)",
+            file=sys.stderr,
+            flush=True,
+        )
+
+
+def _read(lock: IO[str]) -> dict[str, Any]:
+    with suppress(ValueError, OSError):
+        lock.seek(0)
+        found = json.loads(lock.read(4096))
+        if isinstance(found, dict):
+            return found
+    return {}
+
+
+def _write(lock: IO[str], what: str) -> None:
+    content = {
+        "what": what,
+        "host": socket.gethostname(),
+        "process": os.getpid(),
+        "leader": str(lifeline.Leader.this()),
+        "job": os.environ.get("SLURM_JOB_ID", ""),
+        "since": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+    os.ftruncate(lock.fileno(), 0)
+    os.write(lock.fileno(), json.dumps(content).encode())  # not kept in a buffer that closing would write again
