@@ -357,7 +357,7 @@ BAD_FILES = {
     "paper.yaml": QUICK + "papers: [config/papers/nosuch.yaml]\n",
     "folder.yaml": QUICK + "external_data: nosuch-folder\n",
     "trace.json": '{"name": "t", "rung": "simulated", "turns": 2, "spans": [[0, 0, "forward"]], "version": 2}',
-    "no-spans.json": '{"name": "t", "rung": "simulated", "turns": 2, "spans": [], "version": 2}',
+    "no-spans.json": '{"name": "t", "rung": "simulated", "turns": 2, "spans": [], "version": 3}',
     "list.json": "[1, 2, 3]",
 }
 

@@ -186,10 +186,9 @@ def plan(options: argparse.Namespace) -> dict[str, Any]:
 
 def read(path: str | Path, what: str) -> str:
     """A file's text; raises InputError that names `what` it was to be."""
-    try:
-        return Path(path).read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{what} {path}: can't be read: {error}") from None
+    from gradsync import reading
+
+    return reading.text(path, what)
 
 
 def simulate(options: argparse.Namespace) -> dict[str, Any]:

@@ -39,6 +39,7 @@ def train(options: argparse.Namespace) -> dict[str, Any] | None:
 
     from gradsync.results import Result
     from gradsync.runtime.launch import elsewhere, is_rank, launch
+    from gradsync.writing import make_folder
 
     if is_rank():
         _train_rank(options)
@@ -47,8 +48,7 @@ def train(options: argparse.Namespace) -> dict[str, Any] | None:
     enter(options)
     shared = None
     if elsewhere():  # all nodes must see the plans that are made here
-        shared = options.output.parent
-        shared.mkdir(parents=True, exist_ok=True)
+        shared = make_folder(options.output.parent)
     with tempfile.TemporaryDirectory(prefix="gradsync-", dir=shared) as folder:
         if options.schedule:
             options.plan = _planned_here(options, Path(folder))

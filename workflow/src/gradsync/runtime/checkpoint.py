@@ -8,7 +8,6 @@ plain values only: files are loaded without running anything that they contain.
 from __future__ import annotations
 
 import json
-import os
 import pickle
 import shutil
 import sys
@@ -20,7 +19,7 @@ import torch
 import torch.distributed as dist
 
 from gradsync.errors import InputError
-from gradsync.results import write_whole
+from gradsync.writing import replacing, write_whole
 
 VERSION = 1
 State = dict[str, Any]
@@ -46,11 +45,9 @@ class Checkpoints:
         self.number += 1
         target = self.folder / str(self.number)
         try:
-            target.mkdir(parents=True, exist_ok=True)
-            partial = target / f".rank{self.rank}.pt"
-            torch.save({"own": own, "alike": alike if self.rank == 0 else {}}, partial)
-            os.replace(partial, target / f"rank{self.rank}.pt")
-        except (OSError, RuntimeError) as error:
+            with replacing(target / f"rank{self.rank}.pt") as partial:
+                torch.save({"own": own, "alike": alike if self.rank == 0 else {}}, partial)
+        except RuntimeError as error:
             raise InputError(f"checkpoint {target}: can't be written: {str(error).splitlines()[0]}") from None
         dist.barrier()
         if self.rank == 0:
