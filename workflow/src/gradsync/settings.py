@@ -70,7 +70,7 @@ class Training(_Closed):
         default=None, ge=1, description="side of images in pixels, tokens of text; null: the model's own"
     )
     batch: Count = Field(default=32, ge=1, description="samples a rank and micro-batch")
-    accumulate: Count = Field(
+    accumulate: Annotated[int, Field(le=1024)] = Field(
         default=1, ge=1, description="micro-batches an iteration, of which the last one's end is sent"
     )
     clip_norm: float | None = Field(

@@ -30,9 +30,10 @@ def _value(text: str) -> Any:
 
 def refuse_rates(options: argparse.Namespace) -> None:
     """Raises InputError for a learning rate or momentum that makes no sense."""
-    for key in ("lr", "momentum"):
-        if not 0 <= getattr(options, key) < float("inf"):
-            raise InputError(f"--{key} {getattr(options, key)}: must be finite and not negative")
+    if not 0 <= options.lr < float("inf"):
+        raise InputError(f"--lr {options.lr}: must be finite and not negative")
+    if not 0 <= options.momentum < 1:
+        raise InputError(f"--momentum {options.momentum}: must be at least 0 and less than 1, or nothing ever settles")
 
 
 def refuse_steps(options: argparse.Namespace) -> None:
