@@ -423,7 +423,7 @@ BAD = {
     "points: no header": ([*PLANNING, "--workload", "good.json", "--allreduce", "no-header.csv"], "bytes,seconds"),
     "points: one size": ([*PLANNING, "--workload", "good.json", "--allreduce", "one-size.csv"], "at least two"),
     "points: negative": ([*PLANNING, "--workload", "good.json", "--allreduce", "negative.csv"], "positive"),
-    "no ranks": ([*PLANNING, *ON_A_LINE, "--ranks", "0"], "0 ranks: at least 1"),
+    "no ranks": ([*PLANNING, *ON_A_LINE, "--ranks", "0"], "--ranks 0: at least 1"),
     "rate NaN": ([*PLANNING, *ON_A_LINE, "--lr", "nan"], "--lr nan"),
     # export
     "export of a missing plan": (["export", "nosuch.json"], "plan nosuch.json: can't be read"),
@@ -451,8 +451,8 @@ BAD = {
     "bad ending": (["draw", "plan.json", "--output", "{out}"], "the ending must be one of svg, pdf, png"),
     "drawing under a file": (["draw", "plan.json", "--output", "{out}/x.svg"], "can't be written"),
     # train
-    "train no ranks": ([*TRAINING, "--ranks", "0", "--schedule", "wfbp"], "--ranks: 0 ranks: at least 1"),
-    "train too many ranks": ([*TRAINING, "--ranks", "99999", "--schedule", "wfbp"], "more than this machine can hold"),
+    "train no ranks": ([*TRAINING, "--ranks", "0", "--schedule", "wfbp"], "--ranks 0: at least 1"),
+    "train too many ranks": ([*TRAINING, "--ranks", "9999", "--schedule", "wfbp"], "more than this machine can hold"),
     "train nothing": (TRAINING, "nothing to train: give --plan"),
     "train plan and schedule": ([*TRAINING, "--plan", "plan.json", "--schedule", "wfbp"], "give either --plan"),
     "train missing plan": ([*TRAINING, "--plan", "nosuch.json"], "plan nosuch.json: can't be read"),
@@ -494,9 +494,9 @@ BAD = {
     "train empty batch": ([*TRAINING, "--plan", "plan.json", "--batch", "0"], "--batch 0: at least 1"),
     "train short block": ([*TRAINING, "--plan", "plan.json", "--block", "1"], "--block 1: at least 2"),
     # measure
-    "measure no ranks": (["measure", "layers", "--output", "{out}", "--ranks", "0"], "--ranks: 0 ranks"),
+    "measure no ranks": (["measure", "layers", "--output", "{out}", "--ranks", "0"], "--ranks 0: at least 1"),
     "measure too many ranks": (
-        ["measure", "layers", "--output", "{out}", "--ranks", "99999"],
+        ["measure", "layers", "--output", "{out}", "--ranks", "9999"],
         "more than this machine",
     ),
     "measure unknown model": (["measure", "layers", "--output", "{out}", "--model", "nosuch"], "model 'nosuch'"),

@@ -9,6 +9,7 @@ import pytest
 
 from gradsync import collectives
 from gradsync.cli import main
+from gradsync.errors import InputError
 
 GIVEN = ("--bytes", "18e6", "--alpha", "0.5", "--bandwidth", "1e6")
 CUBE = ("bml", "--topology", "bcube:3,2", *GIVEN)
@@ -112,7 +113,6 @@ def test_bad_input_is_one_line(run, arguments, message):
 
 def test_a_long_computation_tells_a_terminal_how_far_it_is(monkeypatch, capsys):
     command = importlib.import_module("gradsync.commands.collective")
-    assert command._progress("timed") is None  # nobody would see it
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     now = iter([0.0, 1.0, 3.5, 3.6, 5.0])
     monkeypatch.setattr(command, "time", SimpleNamespace(monotonic=lambda: next(now)))
@@ -124,3 +124,9 @@ def test_a_long_computation_tells_a_terminal_how_far_it_is(monkeypatch, capsys):
         "gradsync: 2 rounds, 20 transfers timed in 4 s",
         "gradsync: 4 rounds, 40 transfers timed in 5 s",
     ]
+
+
+def test_what_would_take_hours_is_ended_and_told():
+    command = importlib.import_module("gradsync.commands.collective")
+    with pytest.raises(InputError, match="more than 1e\\+10 transfers to be timed: take fewer ranks"):
+        command._progress("timed")(1, command.MOST_TRANSFERS + 1)

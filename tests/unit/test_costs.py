@@ -374,7 +374,7 @@ def test_factors_survive_their_file_and_belong_to_their_ranks(tmp_path):
     ("content", "message"),
     [
         ("{}", "points"),
-        ("nonsense", "not an interference"),
+        ("nonsense", "not JSON"),
         ('{"version": 9, "points": [{"bytes": 1, "computation": 1, "communication": 1}]}', "version 9"),
         ('{"points": [{"bytes": 1, "computation": 0.5, "communication": 1}]}', "computation"),
         (

@@ -55,8 +55,8 @@ def test_an_entry_without_keys_is_ddp_as_it_comes(tmp_path):
         ("{bucket_mib: worst}", "bucket_mib"),
         ("{bucket_mib: 0}", "bucket_mib 0.0: must be positive"),
         ("{bucket_mib: -1}", "bucket_mib -1.0: must be positive"),
-        ("{bucket_mib: .nan}", "bucket_mib nan: must be positive"),
-        ("{bucket_mib: .inf}", "bucket_mib inf: must be positive"),
+        ("{bucket_mib: .nan}", "bucket_mib: nan is no number"),
+        ("{bucket_mib: .inf}", "bucket_mib: inf is no number"),
         ("{plan: mgwfbp, bucket_mib: 4}", "plan and bucket_mib exclude one another"),
         ("{plan: mgwfbp, bucket_mib: best}", "plan and bucket_mib exclude one another"),
         ("{hook: powersgd, bucket_mib: 4}", "powersgd sends one bucket"),
@@ -71,14 +71,15 @@ def test_a_peer_that_makes_no_sense_is_named(tmp_path, entry, wanted):
     path = peer_file(tmp_path, f"odd: {entry}\n")
     with pytest.raises(InputError) as refused:
         peers.load(path)
-    assert str(refused.value).startswith(f"{path}, peer 'odd': ")
+    assert str(path) in str(refused.value)
+    assert "odd" in str(refused.value)
     assert wanted in str(refused.value)
     assert "\n" not in str(refused.value)
 
 
 @pytest.mark.parametrize(
     ("text", "wanted"),
-    [("- ddp", "needs names of peers as keys"), ("a: [", "can't be read"), (b"\xff", "can't be read"), (None, "can't")],
+    [("- ddp", "needs names of peers as keys"), ("a: [", "not YAML"), (b"\xff", "can't be read"), (None, "can't")],
 )
 def test_a_file_that_holds_no_peers_is_refused(tmp_path, text, wanted):
     path = tmp_path / "peers.yaml"

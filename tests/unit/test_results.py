@@ -113,15 +113,15 @@ def test_write_whole_makes_folders_and_replaces(tmp_path):
     assert [file.name for file in path.parent.iterdir()] == ["b.txt"]
 
 
-@pytest.mark.parametrize("failing", ["write_text", "replace"])
+@pytest.mark.parametrize("failing", ["write_bytes", "replace"])
 def test_an_earlier_file_survives_a_write_that_fails(tmp_path, monkeypatch, failing):
     path = tmp_path / "b.txt"
     write_whole(path, "earlier")
-    original = Path.write_text
+    original = Path.write_bytes
 
     def full(self: Path, *arguments: object) -> None:
-        if failing == "write_text":
-            original(self, "half")
+        if failing == "write_bytes":
+            original(self, b"half")
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Path, failing, full)

@@ -339,7 +339,7 @@ def test_a_combination_that_makes_no_sense_is_refused_by_name(tmp_path, entry, w
         parse(schemes=str(path))
 
 
-@pytest.mark.parametrize(("text", "wanted"), [("- wfbp", "needs scheme names as keys"), ("a: [", "can't be read")])
+@pytest.mark.parametrize(("text", "wanted"), [("- wfbp", "needs scheme names as keys"), ("a: [", "not YAML")])
 def test_a_file_that_holds_no_schemes_is_refused(tmp_path, text, wanted):
     with pytest.raises(InputError, match=wanted):
         schemes.load(scheme_file(tmp_path, text))

@@ -35,7 +35,7 @@ rule benchmark_one:
             ),
         ),
     shell:
-        "python -m gradsync benchmark {wildcards.what} --config {params.config} 2>&1 | tee {log}; exit ${{PIPESTATUS[0]}}"
+        "python -m gradsync benchmark {wildcards.what:q} --config {params.config:q} 2>&1 | tee {log:q}; exit ${{PIPESTATUS[0]}}"
 
 
 rule benchmark_testbed:
@@ -62,5 +62,5 @@ rule benchmark_testbed:
         ),
     run:
         shell(
-            "python -m gradsync benchmark testbed --config {params.config} 2>&1 | tee {log}; exit ${{PIPESTATUS[0]}}"
+            "python -m gradsync benchmark testbed --config {params.config:q} 2>&1 | tee {log:q}; exit ${{PIPESTATUS[0]}}"
         )

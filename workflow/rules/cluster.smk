@@ -21,18 +21,18 @@ if SETTINGS.cluster_profile:
         params:
             start=start(SETTINGS.cluster_profile.ranks),
             name=SETTINGS.cluster_profile.name,
-            models=" ".join(SETTINGS.cluster_profile.models),
+            models=SETTINGS.cluster_profile.models,
             iterations=SETTINGS.cluster_profile.iterations,
             device=SETTINGS.device,
             # an interrupted measurement goes on from its parts, as long as the code that made them is the same
             parts=f"{RESULTS}/profile/cluster/{code(*MEASURING, *CLUSTERS)}",
             # under srun the ranks are there already
             ranks=(
-                ""
+                []
                 if CLUSTER and SETTINGS.cluster_profile.ranks > 1
-                else f"--ranks {SETTINGS.cluster_profile.ranks}"
+                else [f"--ranks={SETTINGS.cluster_profile.ranks}"]
             ),
         shell:
-            "{params.start}python -m gradsync cluster measure {params.name} {params.ranks} --device {params.device}"
-            " --models {params.models} --iterations {params.iterations} --parts {params.parts} --output {output.file}"
-            " 2>&1 | tee {log}; exit ${{PIPESTATUS[0]}}"
+            "{params.start}python -m gradsync cluster measure {params.name:q} {params.ranks:q} --device {params.device:q}"
+            " --models {params.models:q} --iterations {params.iterations:q} --parts {params.parts:q} --output {output.file:q}"
+            " 2>&1 | tee {log:q}; exit ${{PIPESTATUS[0]}}"

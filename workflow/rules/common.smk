@@ -361,7 +361,7 @@ def collectives_of(launch):
         for measured, scheme in own.items()
         if measured
     ]
-    return " ".join(["native", *asked])
+    return ["native", *asked]
 
 
 def at_once(wildcards):
@@ -402,10 +402,13 @@ def cores_a_rank():
 
 
 def flags(chosen, *keys):
-    """Options of the command line from the keys of a configuration entry; what is not set is left out."""
+    """Options of the command line from the keys of a configuration entry; what is not set is left out.
+
+    A list of words, which a command takes with `:q`: nothing in them is read by the shell.
+    """
     given = {key: getattr(chosen, key) for key in keys}
-    return " ".join(
-        f"--{key.replace('_', '-')} {value}"
+    return [
+        f"--{key.replace('_', '-')}={value}"
         for key, value in given.items()
         if value is not None
-    )
+    ]

@@ -19,7 +19,7 @@ rule image_base:
         tasks=1,
         nodes=1,
     run:
-        shell("python -m gradsync image base --force --output {output} --log {log}")
+        shell("python -m gradsync image base --force --output {output:q} --log {log:q}")
 
 
 rule image:
@@ -49,5 +49,5 @@ rule image:
         nodes=1,
     run:
         shell(
-            "python -m gradsync image {wildcards.kind} --force --base {input.base} --output {output} --log {log}"
+            "python -m gradsync image {wildcards.kind:q} --force --base {input.base:q} --output {output:q} --log {log:q}"
         )

@@ -17,8 +17,8 @@ rule counted:
         teraflops=SETTINGS.estimate.teraflops,
         code=code("measure/operations.py", "runtime/models", "workload.py"),
     shell:
-        "python -m gradsync measure operations {params.model} --teraflops {params.teraflops} --output {output.workload}"
-        " >{log} 2>&1 || {{ cat {log} >&2; exit 1; }}"
+        "python -m gradsync measure operations {params.model:q} --teraflops {params.teraflops:q} --output {output.workload:q}"
+        " >{log:q} 2>&1 || {{ cat {log:q} >&2; exit 1; }}"
 
 
 rule counted_model:
@@ -36,8 +36,8 @@ rule counted_model:
     params:
         code=code("measure/operations.py", "runtime/models", "workload.py"),
     shell:
-        "python -m gradsync measure operations --model {wildcards.model} --batch 1 --teraflops 1 --output {output}"
-        " >{log} 2>&1 || {{ cat {log} >&2; exit 1; }}"
+        "python -m gradsync measure operations --model {wildcards.model:q} --batch 1 --teraflops 1 --output {output:q}"
+        " >{log:q} 2>&1 || {{ cat {log:q} >&2; exit 1; }}"
 
 
 rule plan_counted:
@@ -60,12 +60,12 @@ rule plan_counted:
             *("precision", "statistics"),
         ),
         links=f"alpha=0,bandwidth={SETTINGS.estimate.gigabits * 1e9 / 8:g}",
-        nodes=f"--ranks-a-node {RANKS_A_NODE}" if RANKS_A_NODE else "",
+        nodes=[f"--ranks-a-node={RANKS_A_NODE}"] if RANKS_A_NODE else [],
         code=code(*PLANNING),
     shell:
-        "python -m gradsync plan --workload {input.workload} --allreduce {params.links} {params.nodes}"
-        " --schemes {input.schemes} --schedule {wildcards.scheme} {params.training} --output {output.plan}"
-        " >{log} 2>&1 || {{ cat {log} >&2; exit 1; }}"
+        "python -m gradsync plan --workload {input.workload:q} --allreduce {params.links:q} {params.nodes:q}"
+        " --schemes {input.schemes:q} --schedule {wildcards.scheme:q} {params.training:q} --output {output.plan:q}"
+        " >{log:q} 2>&1 || {{ cat {log:q} >&2; exit 1; }}"
 
 
 ruleorder: plan_counted > plan

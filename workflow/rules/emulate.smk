@@ -19,6 +19,6 @@ rule emulate:
         code=code(*RUNNING, *PLANNING, *EMULATING),
     run:
         shell(
-            "python -m gradsync emulate {wildcards.launch} --config {params.config}"
-            " 2>&1 | tee {log}; exit ${{PIPESTATUS[0]}}"
+            "python -m gradsync emulate {wildcards.launch:q} --config {params.config:q}"
+            " 2>&1 | tee {log:q}; exit ${{PIPESTATUS[0]}}"
         )

@@ -14,7 +14,8 @@ rule external:
         nodes=1,
     params:
         config=CONFIG,
-        folder=SETTINGS.external_data or os.environ.get("GRADSYNC_EXTERNAL_DATA", ""),
+        folder=lambda wildcards: SETTINGS.external_data
+        or os.environ.get("GRADSYNC_EXTERNAL_DATA", ""),
         code=code("measure/third_party.py"),
     shell:
-        "python -m gradsync external --config {params.config} >{log} 2>&1 || {{ cat {log} >&2; exit 1; }}"
+        "python -m gradsync external --config {params.config:q} >{log:q} 2>&1 || {{ cat {log:q} >&2; exit 1; }}"

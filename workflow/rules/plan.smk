@@ -21,12 +21,12 @@ rule plan:
             *("precision", "statistics"),
         ),
         several=lambda wildcards, input: (
-            f"--contention {input.contention}" if input.contention else ""
+            [f"--contention={input.contention}"] if input.contention else []
         ),
-        nodes=f"--ranks-a-node {RANKS_A_NODE}" if RANKS_A_NODE else "",
+        nodes=[f"--ranks-a-node={RANKS_A_NODE}"] if RANKS_A_NODE else [],
         code=code(*PLANNING),
     shell:
-        "python -m gradsync plan --workload {input.workload} --allreduce {input.points}"
-        " {params.several} {params.nodes} --interference {input.interference} --schemes {input.schemes}"
-        " --schedule {wildcards.scheme} {params.training} --output {output.plan} --prediction {output.prediction}"
-        " >{log} 2>&1 || {{ cat {log} >&2; exit 1; }}"
+        "python -m gradsync plan --workload {input.workload:q} --allreduce {input.points:q}"
+        " {params.several:q} {params.nodes:q} --interference {input.interference:q} --schemes {input.schemes:q}"
+        " --schedule {wildcards.scheme:q} {params.training:q} --output {output.plan:q} --prediction {output.prediction:q}"
+        " >{log:q} 2>&1 || {{ cat {log:q} >&2; exit 1; }}"

@@ -24,16 +24,16 @@ rule profile_job:
         collectives=lambda wildcards: collectives_of(JOBS[wildcards.job]),
         code=lambda wildcards: code(
             *MEASURING,
-            *(COLLECTIVES if "@" in collectives_of(JOBS[wildcards.job]) else ()),
+            *(COLLECTIVES if len(collectives_of(JOBS[wildcards.job])) > 1 else ()),
         ),
     shell:
-        "{{ {params.launch}python -m gradsync measure layers {params.model} --device {params.device}"
-        " --ranks {resources.tasks} --iterations {params.iterations} --output {output.workload}"
-        " && python -m gradsync measure allreduce --device {params.device} --ranks {resources.tasks}"
-        " --collective {params.collectives} --workload {output.workload} --output {output.points}"
-        " && python -m gradsync measure interference {params.model} --device {params.device} --ranks {resources.tasks}"
-        " --workload {output.workload} --output {output.interference}; }}"
-        " >{log} 2>&1 || {{ cat {log} >&2; exit 1; }}"
+        "{{ {params.launch}python -m gradsync measure layers {params.model:q} --device {params.device:q}"
+        " --ranks {resources.tasks} --iterations {params.iterations:q} --output {output.workload:q}"
+        " && python -m gradsync measure allreduce --device {params.device:q} --ranks {resources.tasks}"
+        " --collective {params.collectives:q} --workload {output.workload:q} --output {output.points:q}"
+        " && python -m gradsync measure interference {params.model:q} --device {params.device:q} --ranks {resources.tasks}"
+        " --workload {output.workload:q} --output {output.interference:q}; }}"
+        " >{log:q} 2>&1 || {{ cat {log:q} >&2; exit 1; }}"
 
 
 rule profile_model:
@@ -56,8 +56,8 @@ rule profile_model:
         ),
         code=code(*MEASURING),
     shell:
-        "python -m gradsync measure layers --model {wildcards.model} {params.profile} --device {params.device}"
-        " --output {output} >{log} 2>&1 || {{ cat {log} >&2; exit 1; }}"
+        "python -m gradsync measure layers --model {wildcards.model:q} {params.profile:q} --device {params.device:q}"
+        " --output {output:q} >{log:q} 2>&1 || {{ cat {log:q} >&2; exit 1; }}"
 
 
 rule profile_network:
@@ -80,11 +80,11 @@ rule profile_network:
         launch=lambda wildcards: LAUNCH,  # holds braces
         device=SETTINGS.device,
         sizes=flags(SETTINGS.network, "smallest", "largest"),
-        ranks=" ".join(map(str, SETTINGS.network.ranks)),
+        ranks=SETTINGS.network.ranks,
         code=code(*MEASURING),
     shell:
-        "{params.launch}python -m gradsync measure allreduce --device {params.device} --ranks {params.ranks} {params.sizes}"
-        " --output {output} 2>&1 | tee {log}; exit ${{PIPESTATUS[0]}}"
+        "{params.launch}python -m gradsync measure allreduce --device {params.device:q} --ranks {params.ranks:q} {params.sizes:q}"
+        " --output {output:q} 2>&1 | tee {log:q}; exit ${{PIPESTATUS[0]}}"
 
 
 rule profile_contention:
@@ -109,5 +109,5 @@ rule profile_contention:
         sizes=flags(SETTINGS.contention, "lanes", "smallest", "largest"),
         code=code(*MEASURING, "costs/measured_contention.py"),
     shell:
-        "{params.launch}python -m gradsync measure contention --device {params.device} --ranks {resources.tasks}"
-        " {params.sizes} --output {output} 2>&1 | tee {log}; exit ${{PIPESTATUS[0]}}"
+        "{params.launch}python -m gradsync measure contention --device {params.device:q} --ranks {resources.tasks}"
+        " {params.sizes:q} --output {output:q} 2>&1 | tee {log:q}; exit ${{PIPESTATUS[0]}}"

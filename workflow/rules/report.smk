@@ -26,8 +26,8 @@ rule table:
             "render/tables.py",
         ),
     shell:
-        "python -m gradsync table {wildcards.paper} {wildcards.id} --config {params.config}"
-        " >{log} 2>&1 || {{ cat {log} >&2; exit 1; }}"
+        "python -m gradsync table {wildcards.paper:q} {wildcards.id:q} --config {params.config:q}"
+        " >{log:q} 2>&1 || {{ cat {log:q} >&2; exit 1; }}"
 
 
 rule figure:
@@ -55,8 +55,8 @@ rule figure:
             f"render/{wildcards.paper}",
         ),
     shell:
-        "python -m gradsync figure {wildcards.paper} {wildcards.id} --config {params.config}"
-        " >{log} 2>&1 || {{ cat {log} >&2; exit 1; }}"
+        "python -m gradsync figure {wildcards.paper:q} {wildcards.id:q} --config {params.config:q}"
+        " >{log:q} 2>&1 || {{ cat {log:q} >&2; exit 1; }}"
 
 
 rule claims:
@@ -75,4 +75,4 @@ rule claims:
         config=CONFIG,
         code=code(*LEDGER),
     shell:
-        "python -m gradsync claims --config {params.config} 2>&1 | tee {log}; exit ${{PIPESTATUS[0]}}"
+        "python -m gradsync claims --config {params.config:q} 2>&1 | tee {log:q}; exit ${{PIPESTATUS[0]}}"

@@ -14,5 +14,5 @@ rule testbed_check:
         code=code("testbed", "topologies"),
     run:
         shell(
-            "python -m gradsync testbed check --output {output} 2>&1 | tee {log}; exit ${{PIPESTATUS[0]}}"
+            "python -m gradsync testbed check --output {output:q} 2>&1 | tee {log:q}; exit ${{PIPESTATUS[0]}}"
         )

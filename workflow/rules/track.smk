@@ -16,4 +16,4 @@ rule track:
         mlflow=SETTINGS.mlflow,
         code=code("record", "results.py"),
     shell:
-        "python -m gradsync track --config {params.config} --json >{output} 2>{log} || {{ cat {log} >&2; exit 1; }}"
+        "python -m gradsync track --config {params.config:q} --json >{output:q} 2>{log:q} || {{ cat {log:q} >&2; exit 1; }}"

@@ -29,19 +29,17 @@ rule train:
             *("block", "lr", "momentum", "accumulate", "clip_norm", "precision"),
             *("statistics", "conformance", "checkpoint_seconds", "paper"),
         ),
-        seeds=lambda wildcards: " ".join(map(str, JOBS[wildcards.job].seeds)),
+        seeds=lambda wildcards: JOBS[wildcards.job].seeds,
         references=lambda wildcards: (
             "--references" if JOBS[wildcards.job].references else "--no-references"
         ),
-        plans=lambda wildcards, input: " ".join(
-            f"--plan {plan}" for plan in input.plans
-        ),
-        stock=lambda wildcards: " ".join(
-            f"--peer {name}" for name in beside(JOBS[wildcards.job])
-        ),
+        plans=lambda wildcards, input: [f"--plan={plan}" for plan in input.plans],
+        stock=lambda wildcards: [
+            f"--peer={name}" for name in beside(JOBS[wildcards.job])
+        ],
         folder=lambda wildcards, output: Path(output[0]).parent,
         code=code(*RUNNING),
     shell:
-        "{params.launch}python -m gradsync train --device {params.device} {params.training} --seed {params.seeds} --ranks {resources.tasks} {params.references}"
-        " {params.plans} --peers {input.peers} {params.stock} --output {params.folder}"
-        " 2>&1 | tee {log}; exit ${{PIPESTATUS[0]}}"
+        "{params.launch}python -m gradsync train --device {params.device:q} {params.training:q} --seed {params.seeds:q} --ranks {resources.tasks} {params.references:q}"
+        " {params.plans:q} --peers {input.peers:q} {params.stock:q} --output {params.folder:q}"
+        " 2>&1 | tee {log:q}; exit ${{PIPESTATUS[0]}}"

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from gradsync import __version__, commands, lifeline, machine_options
+from gradsync.commands import limits
 from gradsync.errors import InputError, RunError
 from gradsync.slurm import rendezvous
 
@@ -19,12 +20,17 @@ from gradsync.slurm import rendezvous
 def main(arguments: list[str] | None = None) -> int:
     """Run one subcommand; returns the exit status: 0, 1 (a run or check failed) or 2 (bad input)."""
     parser = _parser()
-    options = parser.parse_args(arguments)
+    options = argparse.Namespace(json=False)
     try:
+        told = limits.words(sys.argv[1:] if arguments is None else arguments)
+        options = parser.parse_args(told)
+        limits.refuse(options)
         rendezvous.adopt()
         _end_orderly("RANK" in os.environ)
         result = options.run(options)
         _show(result, options.json)
+        for option in sorted(getattr(options, "twice", ())):
+            print(f"gradsync: warning: {option} was given more than once: the last was taken", file=sys.stderr)
     except InputError as error:
         if os.environ.get("RANK", "0") == "0":  # all ranks were given the same: one says so
             print(f"gradsync: {error}", file=sys.stderr)
@@ -33,6 +39,11 @@ def main(arguments: list[str] | None = None) -> int:
         _show(error.result, options.json)
         print(f"gradsync: {error}", file=sys.stderr)
         return 1
+    except (RecursionError, MemoryError) as error:
+        print(
+            f"gradsync: the input is too large or too deep for this machine ({type(error).__name__})", file=sys.stderr
+        )
+        return 2
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
@@ -59,6 +70,12 @@ def _show(result: Any, as_json: bool) -> None:
         print(json.dumps(result, indent=1) if as_json else _text(result), flush=True)
 
 
+class _Parser(argparse.ArgumentParser):
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        limits.types(self)
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="gradsync",
@@ -66,7 +83,7 @@ def _parser() -> argparse.ArgumentParser:
         epilog="Exit status: 0, 1 a run or check failed, 2 bad input.",
     )
     parser.add_argument("--version", action="version", version=f"gradsync {__version__}")
-    subcommands = parser.add_subparsers(metavar="COMMAND", required=True)
+    subcommands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)
 
     def command(run: Any) -> argparse.ArgumentParser:
         added = subcommands.add_parser(

@@ -43,6 +43,8 @@ def reason(error: OSError, path: Path) -> str:
             return f"{folder} is on a read-only file system: take another folder"
         case errno.EACCES | errno.EPERM:
             return f"you may not write into {folder}: take another folder"
+        case errno.ENOTDIR | errno.EEXIST:
+            return "something on its way is a file, no folder"
         case errno.EFBIG:
             return "larger than a file may be there (ulimit -f, or the file system's limit)"
     return error.strerror or str(error)

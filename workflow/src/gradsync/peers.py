@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from gradsync import names as names_of
+from gradsync import reading
 from gradsync.errors import InputError
 from gradsync.plan import DTYPE_BYTES, Collective, Plan, first_problem
 
@@ -36,14 +37,12 @@ class Peer(BaseModel):
 
 def load(path: str | Path) -> dict[str, Peer]:
     """All peers of a file; raises InputError with file and key."""
-    try:
-        entries = yaml.safe_load(Path(path).read_text()) or {}
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise InputError(f"{path}: can't be read: {' '.join(str(error).split())}") from None
+    entries = reading.yaml_of(path, "peers") or {}
     if not isinstance(entries, dict):
         raise InputError(f"{path}: needs names of peers as keys")
     found = {}
     for name, entry in entries.items():
+        names_of.refuse_form("peer", name, str(path))
         try:
             peer = Peer(name=name, **(entry or {}))
         except (ValidationError, TypeError) as error:
@@ -62,8 +61,7 @@ def load(path: str | Path) -> dict[str, Peer]:
 def pick(known: dict[str, Peer], names: list[str] | None, where: str) -> list[Peer]:
     """The peers of these names (None: all); raises InputError for one that does not exist."""
     for name in names or ():
-        if name not in known:
-            raise InputError(f"{where}: peer {name!r} does not exist; there are: {', '.join(known)}")
+        names_of.refuse_unknown("peer", name, known, where)
     return list(known.values()) if names is None else [known[name] for name in names]
 
 

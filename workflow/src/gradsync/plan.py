@@ -28,6 +28,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
+from gradsync import reading
 from gradsync.errors import InputError
 
 VERSION = 2
@@ -456,6 +457,7 @@ class Plan:
     @staticmethod
     def from_json(text: str, where: str = "plan") -> Plan:
         """Parse and validate; raises InputError that names the place."""
+        reading.parse_json(text, f"{where}: not a plan")
         try:
             plan = _ADAPTER.validate_json(text)
         except ValidationError as error:
@@ -470,7 +472,7 @@ def first_problem(error: ValidationError) -> str:
     problem = error.errors(include_url=False)[0]
     place = ".".join(str(part) for part in problem["loc"]) or "top level"
     more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
-    return f"{place}: {problem['msg']}{more}"
+    return f"{place}: {problem['msg'].removeprefix('Value error, ')}{more}"
 
 
 _ADAPTER = TypeAdapter(Plan)

@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from gradsync import reading
 from gradsync.errors import InputError
 from gradsync.expressions import Keys, Missing, Walk
 from gradsync.plan import first_problem
@@ -147,9 +147,7 @@ class Paper(_Closed):
 def load(paper_file: str | Path) -> Paper:
     """Read and check a paper file, its checks too; raises InputError that names the file and the key."""
     try:
-        paper = Paper.model_validate(yaml.safe_load(Path(paper_file).read_text()))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise InputError(f"paper file {paper_file}: can't be read: {error}") from None
+        paper = Paper.model_validate(reading.yaml_of(paper_file, "paper file"))
     except ValidationError as error:
         raise InputError(f"paper file {paper_file}: {first_problem(error)}") from None
 

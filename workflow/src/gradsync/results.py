@@ -14,9 +14,12 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from gradsync import __version__, disk
+from gradsync import __version__, reading
 from gradsync.errors import InputError
 from gradsync.plan import first_problem
+from gradsync.writing import write_whole
+
+__all__ = ["TIMED", "VERSION", "Result", "Rung", "machine", "write_whole"]
 
 VERSION = 2
 Rung = Literal["published", "simulated", "emulated", "measured"]
@@ -55,9 +58,7 @@ class Result(BaseModel):
     def load(path: Path) -> Result:
         """Read a file; raises InputError where it is missing, corrupt or of another version."""
         try:
-            result = Result.model_validate_json(path.read_bytes())
-        except OSError as error:
-            raise InputError(f"result {path}: can't be read: {error}") from None
+            result = Result.model_validate_json(reading.raw(path, "result"))
         except ValidationError as error:
             raise InputError(f"result {path}: not a result: {first_problem(error)}: delete it and run again") from None
         if result.version != VERSION:
@@ -67,20 +68,6 @@ class Result(BaseModel):
     def key(self) -> str:
         """Hash of settings and results: what a tracking server knows this run by."""
         return hashlib.sha256(json.dumps(self.model_dump(mode="json"), sort_keys=True).encode()).hexdigest()
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write a file so that it is never seen half written; an earlier one stays until then."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            temporary.write_text(text)
-            temporary.replace(path)
-        finally:
-            temporary.unlink(missing_ok=True)
-    except OSError as error:
-        raise disk.refusal(error, path) from None
 
 
 def machine() -> dict[str, Any]:

@@ -9,10 +9,10 @@ import dataclasses
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from gradsync import collectives, schedules, topologies, updates
+from gradsync import collectives, reading, schedules, topologies, updates
+from gradsync import names as names_of
 from gradsync.collectives import NATIVE
 from gradsync.costs import Linear, MessageCost
 from gradsync.errors import InputError
@@ -112,14 +112,12 @@ def discovered() -> dict[str, Scheme]:
 
 def load(path: str | Path) -> dict[str, Scheme]:
     """All schemes: those that the file names and those discovered; raises InputError with file and key."""
-    try:
-        entries = yaml.safe_load(Path(path).read_text()) or {}
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise InputError(f"{path}: can't be read: {' '.join(str(error).split())}") from None
+    entries = reading.yaml_of(path, "schemes") or {}
     if not isinstance(entries, dict):
         raise InputError(f"{path}: needs scheme names as keys")
     found: dict[str, Scheme] = {}
     for name, entry in entries.items():
+        names_of.refuse_form("scheme", name, str(path))
         try:
             found[name] = Scheme(name=name, **(entry or {}))
         except (ValidationError, TypeError) as error:
@@ -145,8 +143,7 @@ def pick(
     every = [scheme for scheme in known.values() if names is None or scheme.collective == NATIVE]
     named = names if isinstance(names, list) else None
     for name in named or ():
-        if name not in known:
-            raise InputError(f"{where}: scheme {name!r} does not exist; there are: {', '.join(known)}")
+        names_of.refuse_unknown("scheme", name, known, where)
     found = []
     for scheme in every if named is None else map(known.__getitem__, named):
         try:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from gradsync import peers, schemes, topologies
+from gradsync import names, peers, reading, schemes, topologies
 from gradsync.errors import InputError
 from gradsync.plan import first_problem
 
@@ -16,8 +16,38 @@ VERSION = 1
 PROFILED = {"resnet50": "Fig. 9(b) is simulated from", "googlenet": "Fig. 5(a) is drawn from"}
 
 
+def _path(text: str) -> str:
+    """What the workflow may hand to a command as a file or folder."""
+    try:
+        reading.refuse_word(text, "a path")
+    except InputError as error:
+        raise ValueError(str(error)) from None
+    return text
+
+
+def _image(text: str) -> str:
+    """An image's path: Snakemake puts it into a shell as it is."""
+    if not re.fullmatch(r"[A-Za-z0-9._/@%+=,~-]+", text):
+        raise ValueError(f"{reading.shown(text)}: of an image's path, letters, digits and ._/@%+=,~- are taken")
+    return _path(text)
+
+
+FilePath = Annotated[str, AfterValidator(_path)]
+ImagePath = Annotated[str, AfterValidator(_image)]
+MOST_RANKS = 65_536
+MOST_COUNT = 1_000_000_000  # samples, epochs, iterations, steps: 32 bits hold them
+MOST_LENGTH = 65_536  # pixels of a side, or tokens
+MOST_MESSAGE = 1 << 40  # bytes
+MOST_SEED = (1 << 64) - 1  # torch's generator takes 64 bits
+Ranks = Annotated[int, Field(le=MOST_RANKS)]
+Count = Annotated[int, Field(le=MOST_COUNT)]
+Length = Annotated[int, Field(le=MOST_LENGTH)]
+MessageBytes = Annotated[int, Field(ge=4, le=MOST_MESSAGE, description="bytes")]
+Seed = Annotated[int, Field(ge=0, le=MOST_SEED)]
+
+
 class _Closed(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class Training(_Closed):
@@ -25,39 +55,42 @@ class Training(_Closed):
 
     model: str
     name: str = Field(
-        default="", pattern=r"^[a-z0-9_]*$", description="tells launches of the same model and ranks apart"
+        default="",
+        pattern=r"^[a-z0-9_]*$",
+        max_length=60,
+        description="tells launches of the same model and ranks apart",
     )
     paper: str = Field(default="mgwfbp", description="whose tables and figures show the launch")
-    ranks: int = Field(ge=2)
+    ranks: Ranks = Field(ge=2)
     data: str = "digits"
-    data_folder: str | None = Field(
+    data_folder: FilePath | None = Field(
         default=None, description="where mnist, cifar10, imagenet lie; of text a file or folder"
     )
-    size: int | None = Field(
+    size: Length | None = Field(
         default=None, ge=1, description="side of images in pixels, tokens of text; null: the model's own"
     )
-    batch: int = Field(default=32, ge=1, description="samples a rank and micro-batch")
-    accumulate: int = Field(
+    batch: Count = Field(default=32, ge=1, description="samples a rank and micro-batch")
+    accumulate: Annotated[int, Field(le=1024)] = Field(
         default=1, ge=1, description="micro-batches an iteration, of which the last one's end is sent"
     )
     clip_norm: float | None = Field(
         default=None, gt=0, allow_inf_nan=False, description="of the mean gradient; null: not clipped"
     )
-    epochs: int = Field(default=6, ge=1)
-    iterations: int = Field(default=0, ge=0, description="stop after so many; 0: whole epochs")
-    block: int = Field(default=6, ge=2, description="iterations before the next contender has its turn")
+    epochs: Count = Field(default=6, ge=1)
+    iterations: Count = Field(default=0, ge=0, description="stop after so many; 0: whole epochs")
+    block: Count = Field(default=6, ge=2, description="iterations before the next contender has its turn")
     lr: float = Field(default=0.02, gt=0)
     momentum: float = Field(default=0.9, ge=0, lt=1)
     precision: Literal["float32", "bfloat16", "float16"] = "float32"
     statistics: Literal["broadcast", "local"] = "broadcast"
-    seeds: list[int] = Field(default=[0], min_length=1)
+    seeds: list[Seed] = Field(default=[0], min_length=1)
     schemes: list[str] | Literal["native"] | None = Field(
         default=None, description="null: all that can run on so many ranks; native: by the backend's own collective"
     )
     peers: list[str] | None = Field(default=[], description="variants of stock DDP; null: all")
     references: bool = Field(default=True, description="also without communication, and on one rank alone")
-    conformance: int = Field(default=3, ge=0, description="steps that plans are held against the oracle")
-    profile_iterations: int = Field(
+    conformance: Count = Field(default=3, ge=0, description="steps that plans are held against the oracle")
+    profile_iterations: Count = Field(
         default=10, ge=0, description="in which the layers are timed, in another run; 0: not measured, so not predicted"
     )
     checkpoint_seconds: float = Field(default=120.0, ge=0)
@@ -79,10 +112,12 @@ class Emulation(_Closed):
     """One launch on an emulated testbed: computation replayed, messages between real processes over limited links."""
 
     model: str
-    ranks: int = Field(ge=2, description="hosts")
-    name: str = Field(default="", pattern=r"^[a-z0-9_]*$", description="tells launches of a model and ranks apart")
+    ranks: Ranks = Field(ge=2, description="hosts")
+    name: str = Field(
+        default="", pattern=r"^[a-z0-9_]*$", max_length=60, description="tells launches of a model and ranks apart"
+    )
     paper: str = Field(default="mgwfbp", description="whose testbed it stands for, and whose tables show it")
-    batch: int | None = Field(default=None, ge=1, description="samples a host, where the paper has several sizes")
+    batch: Count | None = Field(default=None, ge=1, description="samples a host, where the paper has several sizes")
     topology: str = "switch"
     flow_share: float | None = Field(
         default=None, gt=0, le=1, description="most of a link that a connection gets; null: as in the paper"
@@ -90,13 +125,15 @@ class Emulation(_Closed):
     dilation: float = Field(gt=0, allow_inf_nan=False, description="how many times slower than the paper's testbed")
     schemes: list[str] = Field(min_length=1)
     peers: list[str] = Field(default=[], description="variants of stock DDP")
-    iterations: int = Field(default=12, ge=2)
-    block: int = Field(
+    iterations: Count = Field(default=12, ge=2)
+    block: Count = Field(
         default=2,
         ge=2,
         description="iterations before the next contender has its turn; one repeat, the first not timed",
     )
-    conformance: int = Field(default=1, ge=0, description="steps that plans are held against the oracle, without waits")
+    conformance: Count = Field(
+        default=1, ge=0, description="steps that plans are held against the oracle, without waits"
+    )
 
     @property
     def job(self) -> str:
@@ -107,35 +144,35 @@ class Emulation(_Closed):
 class Profile(_Closed):
     """A measurement of the layers of a model on this machine, one rank."""
 
-    batch: int = Field(ge=1)
-    size: int | None = Field(default=None, ge=1)
-    iterations: int = Field(default=5, ge=2)
+    batch: Count = Field(ge=1)
+    size: Length | None = Field(default=None, ge=1)
+    iterations: Count = Field(default=5, ge=2)
 
 
 class NetworkProfile(_Closed):
     """All-reduce times of this machine, for Fig. 5(b)."""
 
-    ranks: list[int] = Field(default=[2, 4, 8], min_length=1)
-    smallest: int = Field(default=1024, ge=4, description="bytes")
-    largest: int = Field(default=16 * 1024 * 1024, ge=4, description="bytes")
+    ranks: list[Annotated[int, Field(ge=2, le=MOST_RANKS)]] = Field(default=[2, 4, 8], min_length=1)
+    smallest: MessageBytes = Field(default=1024, description="bytes")
+    largest: MessageBytes = Field(default=16 * 1024 * 1024, description="bytes")
 
 
 class ContentionProfile(_Closed):
     """Times of several all-reduces at once on this machine, for Fig. 4 and 5 of the ASC-WFBP paper."""
 
-    ranks: int = Field(default=2, ge=2)
-    lanes: int = Field(default=2, ge=2, description="most messages at once")
-    smallest: int = Field(default=8192, ge=4, description="bytes; the paper's figures start at 8 KiB")
-    largest: int = Field(default=4 * 1024 * 1024, ge=4, description="bytes; the paper's end at 4 MiB")
+    ranks: Ranks = Field(default=2, ge=2)
+    lanes: int = Field(default=2, ge=2, le=16, description="most messages at once")
+    smallest: MessageBytes = Field(default=8192, description="bytes; the paper's figures start at 8 KiB")
+    largest: MessageBytes = Field(default=4 * 1024 * 1024, description="bytes; the paper's end at 4 MiB")
 
 
 class ClusterProfile(_Closed):
     """The cluster at hand, measured and written to config/clusters/NAME.yaml."""
 
-    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
-    ranks: int = Field(default=2, ge=1, description="that measure, over all nodes they need")
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)
+    ranks: Ranks = Field(default=2, ge=1, description="that measure, over all nodes they need")
     models: list[str] = Field(default=["all"], min_length=1, description="NAME[:size=PIXELS][:batch=SAMPLES]; all")
-    iterations: int = Field(default=10, ge=2)
+    iterations: Count = Field(default=10, ge=2)
 
 
 class Estimate(_Closed):
@@ -151,10 +188,12 @@ class Estimate(_Closed):
 class Figure9(_Closed):
     """The simulated clusters of the MG-WFBP paper, and the sizes beyond for the gap to the optimum."""
 
-    nodes: list[int] = Field(default=[4, 8, 16, 32, 64], min_length=1)
-    gap_nodes: list[int] = [4, 8, 16, 32, 64, 128, 256]
+    nodes: list[Ranks] = Field(default=[4, 8, 16, 32, 64], min_length=1)
+    gap_nodes: list[Ranks] = [4, 8, 16, 32, 64, 128, 256]
     forward_shares: list[float] = Field(default=[0.0, 0.5, 1.0], description="t_f as shares of t_b")
-    bucket_sweep: int = Field(default=24, ge=2, description="constant bucket sizes tried between 64 KiB and the model")
+    bucket_sweep: Count = Field(
+        default=24, ge=2, description="constant bucket sizes tried between 64 KiB and the model"
+    )
 
     @model_validator(mode="after")
     def _within(self) -> Figure9:
@@ -177,16 +216,18 @@ class Settings(_Closed):
     """All of it."""
 
     version: int
-    name: str = Field(pattern=r"^[a-z0-9_-]+$")
-    schemes: str = "config/schemes.yaml"
-    peers: str = "config/peers.yaml"
-    papers: list[str] = ["config/papers/mgwfbp.yaml"]
-    cluster: str = Field(default="config/clusters/k80-10gbe.yaml", description="the MG-WFBP paper's testbed")
-    bml_testbed: str = Field(default="config/clusters/k40-40gbe.yaml", description="the BML paper's")
-    asc_testbed: str = Field(default="config/clusters/2080ti-10gbe.yaml", description="the ASC-WFBP paper's")
-    external_data: str | None = Field(default=None, description="folder with third-party logs")
+    name: str = Field(pattern=r"^[a-z0-9_][a-z0-9_-]*$", max_length=100)
+    schemes: FilePath = "config/schemes.yaml"
+    peers: FilePath = "config/peers.yaml"
+    papers: list[FilePath] = ["config/papers/mgwfbp.yaml"]
+    cluster: FilePath = Field(default="config/clusters/k80-10gbe.yaml", description="the MG-WFBP paper's testbed")
+    bml_testbed: FilePath = Field(default="config/clusters/k40-40gbe.yaml", description="the BML paper's")
+    asc_testbed: FilePath = Field(default="config/clusters/2080ti-10gbe.yaml", description="the ASC-WFBP paper's")
+    external_data: FilePath | None = Field(default=None, description="folder with third-party logs")
     device: Literal["cpu", "cuda"] = "cpu"
-    container: str | None = Field(default=None, description="image of all jobs; null: containers/DEVICE.sif, built")
+    container: ImagePath | None = Field(
+        default=None, description="image of all jobs; null: containers/DEVICE.sif, built"
+    )
     training: list[Training] = []
     emulated: list[Emulation] = Field(default=[], description="launches on an emulated testbed (Linux)")
     cluster_profile: ClusterProfile | None = None
@@ -225,15 +266,8 @@ def _listed(entry: dict[str, object]) -> list[object]:
 
 def load(path: str | Path) -> Settings:
     """Read a configuration; raises InputError with file and key."""
-    try:
-        text = Path(path).read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"configuration {path}: can't be read: {error}") from None
-    try:
-        content = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise InputError(f"configuration {path}: not YAML: {' '.join(str(error).split())}") from None
-    return parse(content, str(path))
+    reading.refuse_word(str(path), f"configuration {reading.shown(path)}")
+    return parse(reading.yaml_of(path, "configuration"), str(path))
 
 
 def parse(content: object, where: str) -> Settings:
@@ -247,6 +281,7 @@ def parse(content: object, where: str) -> Settings:
     for file in (*settings.papers, settings.cluster, settings.bml_testbed, settings.asc_testbed):
         if not Path(file).is_file():
             raise InputError(f"configuration {where}: {file} does not exist")
+    _refuse_names(settings, where)
     known, stock = schemes.load(settings.schemes), peers.load(settings.peers)
     jobs: set[str] = set()
     shown = [Path(file).stem for file in settings.papers]
@@ -283,8 +318,39 @@ def parse(content: object, where: str) -> Settings:
     return settings
 
 
+def _refuse_names(settings: Settings, where: str) -> None:
+    """Models, data sets and papers that there are none of: a job would fail for it long afterwards."""
+    place = f"configuration {where}"
+    stems = [Path(file).stem for file in settings.papers]
+    for i, stem in enumerate(stems):
+        names.refuse_unknown("paper", stem, names.papers(), f"{place}: papers.{i}")
+        if stem in stems[:i]:
+            raise InputError(f"{place}: papers.{i}: {stem} is there already")
+    for i, training in enumerate(settings.training):
+        names.refuse_unknown("model", training.model, names.MODELS, f"{place}: training.{i}.model")
+        names.refuse_unknown("data set", training.data, names.DATA, f"{place}: training.{i}.data")
+    for i, launch in enumerate(settings.emulated):
+        names.refuse_unknown("model", launch.model, names.MODELS, f"{place}: emulated.{i}.model")
+    for model in settings.profiles:
+        names.refuse_unknown("model", model, names.MODELS, f"{place}: profiles")
+    for i, text in enumerate(settings.cluster_profile.models if settings.cluster_profile else ()):
+        asked = f"{place}: cluster_profile.models.{i}"
+        if not re.fullmatch(r"[A-Za-z0-9_]+(:(size|batch)=[1-9][0-9]{0,8})*", text):
+            raise InputError(f"{asked}: {names.shown(text)}: give NAME, or NAME:size=PIXELS:batch=SAMPLES, or all")
+        names.refuse_unknown("model", text.partition(":")[0], ("all", *names.MODELS), asked)
+    for kind, profile in (("network", settings.network), ("contention", settings.contention)):
+        if profile.smallest >= profile.largest:
+            raise InputError(
+                f"{place}: {kind}: smallest {profile.smallest}: must be less than largest {profile.largest}"
+            )
+
+
 def _refuse_emulation(
-    launch: Emulation, known: dict[str, schemes.Scheme], stock: dict[str, peers.Peer], papers: list[str], place: str
+    launch: Emulation,
+    known: dict[str, schemes.Scheme],
+    stock: dict[str, peers.Peer],
+    papers: list[FilePath],
+    place: str,
 ) -> None:
     try:
         network = topologies.parse(launch.topology, launch.ranks).name

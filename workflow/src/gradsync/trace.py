@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
+from gradsync import reading
 from gradsync.errors import InputError
 from gradsync.plan import COMPUTE, first_problem
 
@@ -163,6 +164,7 @@ class Trace:
     @staticmethod
     def from_json(text: str, where: str = "trace") -> Trace:
         """Parse and validate; raises InputError that names the place."""
+        reading.parse_json(text, f"{where}: not a trace")
         try:
             trace = _ADAPTER.validate_json(text)
         except ValidationError as error:

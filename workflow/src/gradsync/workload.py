@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from gradsync import reading
 from gradsync.errors import InputError
 from gradsync.plan import DTYPE_BYTES, first_problem
 
@@ -142,6 +143,7 @@ class Workload(BaseModel):
     @staticmethod
     def from_json(text: str, where: str = "workload") -> Workload:
         """Parse and validate; raises InputError that names the place."""
+        reading.parse_json(text, f"{where}: not a workload")
         try:
             return Workload.model_validate_json(text)
         except ValidationError as error:
@@ -150,8 +152,4 @@ class Workload(BaseModel):
     @staticmethod
     def load(path: str | Path) -> Workload:
         """Read a file; raises InputError where it is missing or not a workload."""
-        try:
-            text = Path(path).read_text()
-        except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"workload {path}: can't be read: {error}") from None
-        return Workload.from_json(text, str(path))
+        return Workload.from_json(reading.text(path, "workload"), str(path))

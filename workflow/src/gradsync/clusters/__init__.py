@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-import yaml
 from pydantic import Field, ValidationError, model_validator
 
+from gradsync import reading
 from gradsync.clusters.nodes import Closed, Nodes
 from gradsync.costs import fitted
 from gradsync.costs.line import Line
@@ -153,12 +153,7 @@ def load(path: str | Path) -> Profile:
 
     Its workload files are read and held against it by `choice.workload`.
     """
-    try:
-        content: Any = yaml.safe_load(Path(path).read_text())
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cluster {path}: can't be read: {error}") from None
-    except yaml.YAMLError as error:
-        raise InputError(f"cluster {path}: not YAML: {' '.join(str(error).split())}") from None
+    content: Any = reading.yaml_of(path, "cluster")
     if not isinstance(content, dict) or "profile" not in content:
         raise InputError(
             f"cluster {path}: not a measured cluster (no key profile): a described testbed can't be planned for; "

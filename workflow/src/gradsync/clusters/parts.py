@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
+from gradsync import reading
 from gradsync.clusters import VERSION, AllReduce, Link, Links, Profile, Timed, text
 from gradsync.clusters.nodes import Nodes
 from gradsync.errors import InputError
@@ -62,10 +63,7 @@ _ADAPTER: TypeAdapter[Part] = TypeAdapter(Part)
 
 def read(path: Path) -> Part:
     """A part's file; raises InputError where it can't be read or is none."""
-    try:
-        content = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise InputError(f"cluster part {path}: can't be read: {error}") from None
+    content = reading.json_of(path, "cluster part")
     try:
         return _ADAPTER.validate_python(content)
     except ValidationError as error:

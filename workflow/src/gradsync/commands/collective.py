@@ -14,6 +14,8 @@ from gradsync.errors import InputError, RunError
 
 SILENT_SECONDS = 3.0  # before a long computation tells how far it is
 REPORT_SECONDS = 1.0
+REPORT_SECONDS_TO_A_FILE = 30.0
+MOST_TRANSFERS = 10**10
 
 
 def collective(options: argparse.Namespace) -> dict[str, Any]:
@@ -118,16 +120,19 @@ def _whole(option: str, text: str) -> int:
     return int(value)
 
 
-def _progress(done: str) -> Callable[[int, int], None] | None:
-    """Tells on a terminal how far a long computation is; None where nobody would see it."""
-    if not sys.stderr.isatty():
-        return None
+def _progress(done: str) -> Callable[[int, int], None]:
+    """Tells how far a long computation is, and ends one that would take hours."""
+    often = REPORT_SECONDS if sys.stderr.isatty() else REPORT_SECONDS_TO_A_FILE
     start = last = time.monotonic()
 
     def tell(rounds: int, transfers: int) -> None:
         nonlocal last
+        if transfers > MOST_TRANSFERS:
+            raise InputError(
+                f"more than {MOST_TRANSFERS:.0e} transfers to be {done}: take fewer ranks, or fewer rounds"
+            )
         now = time.monotonic()
-        if now - start > SILENT_SECONDS and now - last > REPORT_SECONDS:
+        if now - start > SILENT_SECONDS and now - last > often:
             last = now
             print(f"gradsync: {rounds} rounds, {transfers} transfers {done} in {now - start:.0f} s", file=sys.stderr)
 

@@ -103,7 +103,7 @@ def _costs_alone(options: argparse.Namespace, ranks: int, scheme: Any) -> tuple[
 
     if not options.cluster:
         for key in ("nodes", "scale"):
-            if getattr(options, key):
+            if getattr(options, key) not in (None, False):
                 raise InputError(f"--{key}: only with --cluster, whose all-reduces it chooses from")
         workload = Workload.load(options.workload)
         if {"alpha", "bandwidth"} & (_pairs(options.allreduce) or {}).keys():

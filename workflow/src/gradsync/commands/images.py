@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gradsync.errors import InputError
+from gradsync.writing import refuse_folder, refuse_target
 
 
 def image(options: argparse.Namespace) -> dict[str, Any]:
@@ -19,6 +20,12 @@ def image(options: argparse.Namespace) -> dict[str, Any]:
     output = options.output or Path("containers") / f"{options.kind}.sif"
     log = options.log or output.with_suffix(".log")
     source = build.Source(options.bootstrap, options.mirror, options.suite, options.registry_image)
+    for option, path in (("--base", options.base), ("--log", log), ("--output", output)):
+        refuse_folder(path.parent, f"{option} {path}:")
+        if not path.is_dir():
+            refuse_target(path)
+    if options.base.is_dir():
+        raise InputError(f"--base {options.base}: is a folder: name an image, as containers/base.sif")
     if output.is_dir():
         raise InputError(f"--output {output}: is a folder: name a file, as {output / options.kind}.sif")
     if output.exists() and not options.force:

@@ -116,14 +116,14 @@ def _measured_allreduce(options: argparse.Namespace) -> dict[str, Any]:
     from gradsync.measure import allreduce
     from gradsync.results import write_whole
     from gradsync.runtime.launch import elsewhere
+    from gradsync.writing import make_folder
 
     points: list[allreduce.Point] = []
     made_with: dict[str, Any] = {}
     notes: list[str] = []
     shared = None
     if elsewhere():  # rank 0 may write on another machine
-        shared = options.output.parent
-        shared.mkdir(parents=True, exist_ok=True)
+        shared = make_folder(options.output.parent)
     with leftovers.temporary_folder(shared) as folder:
         for ranks in options.ranks:
             print(f"measure allreduce: {ranks} ranks, {options.smallest} to {options.largest} B", file=sys.stderr)

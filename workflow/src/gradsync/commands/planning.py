@@ -30,9 +30,10 @@ def _value(text: str) -> Any:
 
 def refuse_rates(options: argparse.Namespace) -> None:
     """Raises InputError for a learning rate or momentum that makes no sense."""
-    for key in ("lr", "momentum"):
-        if not 0 <= getattr(options, key) < float("inf"):
-            raise InputError(f"--{key} {getattr(options, key)}: must be finite and not negative")
+    if not 0 <= options.lr < float("inf"):
+        raise InputError(f"--lr {options.lr}: must be finite and not negative")
+    if not 0 <= options.momentum < 1:
+        raise InputError(f"--momentum {options.momentum}: must be at least 0 and less than 1, or nothing ever settles")
 
 
 def refuse_steps(options: argparse.Namespace) -> None:
@@ -186,10 +187,9 @@ def plan(options: argparse.Namespace) -> dict[str, Any]:
 
 def read(path: str | Path, what: str) -> str:
     """A file's text; raises InputError that names `what` it was to be."""
-    try:
-        return Path(path).read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{what} {path}: can't be read: {error}") from None
+    from gradsync import reading
+
+    return reading.text(path, what)
 
 
 def simulate(options: argparse.Namespace) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from gradsync import reading
 from gradsync.errors import InputError
 from gradsync.slurm import local, machine, preflight, states
 from gradsync.slurm.local_files import Shape
@@ -77,9 +78,9 @@ def _check(options: argparse.Namespace) -> dict[str, Any]:
 def _why(options: argparse.Namespace) -> dict[str, Any] | None:
     log = options.log or states.newest(Path(".snakemake/log"))
     try:
-        text = log.read_text(errors="replace")
-    except OSError as error:
-        raise InputError(f"{log}: {error.strerror}: give a log of Snakemake (.snakemake/log/*.snakemake.log)") from None
+        text = reading.raw(log, "log of Snakemake").decode(errors="replace")
+    except InputError as error:
+        raise InputError(f"{error}: give a log of Snakemake (.snakemake/log/*.snakemake.log)") from None
     endings = states.endings(text, states.log_text)
     if options.json:
         return {"log": str(log), "failed": [ending.as_row() for ending in endings]}

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import io
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -18,6 +19,7 @@ from typing import IO, Any
 
 import numpy as np
 
+from gradsync import reading
 from gradsync.errors import InputError
 
 SHORTEST_PIECE = 4  # distinct sizes; a line through fewer would follow the noise
@@ -223,7 +225,7 @@ def load_points(path: str | Path, ranks: int | None = None, collective: str = ""
                 yield text
 
     try:
-        with open(path, newline="") as file:
+        with io.StringIO(reading.text(path, "points"), newline="") as file:
             reader = csv.DictReader(rows(file))
             columns = set(reader.fieldnames or ())
             if not {"bytes", "seconds"} <= columns:
@@ -239,8 +241,8 @@ def load_points(path: str | Path, ranks: int | None = None, collective: str = ""
                     raise InputError(
                         f"{path}, line {number}: not {'three' if by_ranks else 'two'} numbers: {row}"
                     ) from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: can't be read: {error}") from None
+    except csv.Error as error:
+        raise InputError(f"{path}, line {number}: no CSV: {error}") from None
     chosen = collective if "collective" in columns else ""
     if points and chosen not in points:
         known, one = (", ".join(name or "the backend's own" for name in names) for names in (sorted(points), [chosen]))

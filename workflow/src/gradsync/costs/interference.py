@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from gradsync import reading
 from gradsync.errors import InputError
 from gradsync.plan import first_problem
 
@@ -93,9 +94,7 @@ class Interference(BaseModel):
     def load(path: str | Path, ranks: int | None = None) -> Interference:
         """Read a file; raises InputError where it is missing, no interference, or not of `ranks` ranks."""
         try:
-            found = Interference.model_validate_json(Path(path).read_bytes())
-        except OSError as error:
-            raise InputError(f"interference {path}: can't be read: {error}") from None
+            found = Interference.model_validate(reading.json_of(path, "interference"))
         except ValidationError as error:
             raise InputError(f"interference {path}: not an interference: {first_problem(error)}") from None
         if ranks is not None and found.ranks not in (None, ranks):

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from gradsync import reading
 from gradsync.costs import contention_fit
 from gradsync.costs.contention_fit import Fit
 from gradsync.errors import InputError
@@ -96,9 +97,7 @@ class Contention(BaseModel):
     def load(path: str | Path, ranks: int | None = None) -> Contention:
         """Read a file; raises InputError where it is missing, no contention, or not of `ranks` ranks."""
         try:
-            found = Contention.model_validate_json(Path(path).read_bytes())
-        except OSError as error:
-            raise InputError(f"contention {path}: can't be read: {error}") from None
+            found = Contention.model_validate(reading.json_of(path, "contention"))
         except ValidationError as error:
             raise InputError(f"contention {path}: not a contention: {first_problem(error)}") from None
         if ranks is not None and found.ranks != ranks:

@@ -18,9 +18,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from gradsync import reading
 from gradsync.errors import InputError
 from gradsync.results import write_whole
 from gradsync.workload import Layer, Workload
+from gradsync.writing import make_folder
 
 COMMIT = "1e8a70d84cbe9524a249fa907c634a0ca89c57fb"
 ADDRESS = f"https://raw.githubusercontent.com/shyhuai/B-Caffe/{COMMIT}/logdata"
@@ -40,8 +42,8 @@ def obtain(folder: str | None, output: Path) -> dict[str, Any]:
     Raises InputError where a named folder is missing or a file in it is not the published one: a user who names a
     folder wants those files, not silence.
     """
+    make_folder(output)
     named = folder or os.environ.get(VARIABLE)
-    output.mkdir(parents=True, exist_ok=True)
     if named:
         contents, origin = _local(Path(named)), f"folder {named}"
     else:
@@ -56,7 +58,7 @@ def obtain(folder: str | None, output: Path) -> dict[str, Any]:
             write_whole(output / "status.json", json.dumps(status, indent=1) + "\n")
             return status
     for name, content in contents.items():
-        (output / name).write_bytes(content)
+        write_whole(output / name, content)
     status = {"available": True, "origin": origin, "sha256": SHA256}
     write_whole(output / "status.json", json.dumps(status, indent=1) + "\n")
     return status
@@ -73,10 +75,7 @@ def _local(folder: Path) -> dict[str, bytes]:
         raise InputError(f"third-party logs: {folder} holds no tmp8comm.log: it must hold {', '.join(SHA256)}")
     contents = {}
     for name in SHA256:
-        try:
-            contents[name] = (place / name).read_bytes()
-        except OSError as error:
-            raise InputError(f"third-party logs: {place / name}: {error}") from None
+        contents[name] = reading.raw(place / name, "third-party log")
         _verify(name, contents[name], str(place / name))
     return contents
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-import yaml
-
+from gradsync import reading
 from gradsync.errors import InputError
 
 
@@ -17,10 +15,7 @@ class Testbed:
     def __init__(self, path: str) -> None:
         """Read it; raises InputError where it can't be."""
         self.path = path
-        try:
-            self.content = yaml.safe_load(Path(path).read_text())
-        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-            raise InputError(f"cluster {path}: {' '.join(str(error).split())}") from None
+        self.content = reading.yaml_of(path, "cluster")
 
     def number(self, *keys: str | int) -> float:
         """A number; raises InputError with file and key where there is none."""

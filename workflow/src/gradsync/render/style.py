@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import matplotlib
@@ -12,8 +11,8 @@ from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 from pandas import DataFrame
 
-from gradsync import disk
 from gradsync.errors import InputError
+from gradsync.writing import replacing
 
 SHEET = Path(__file__).parents[4] / "reports" / "gradsync.mplstyle"
 FORMATS = ("svg", "pdf", "png")
@@ -34,13 +33,5 @@ def save(figure: Figure, path: Path) -> None:
     if kind not in FORMATS:
         raise InputError(f"{path}: the ending must be one of {', '.join(FORMATS)}")
     metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}[kind]
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            figure.savefig(temporary, format=kind, metadata=metadata, dpi=150)
-            temporary.replace(path)
-        finally:
-            temporary.unlink(missing_ok=True)
-    except OSError as error:
-        raise disk.refusal(error, path) from None
+    with replacing(path) as temporary:
+        figure.savefig(temporary, format=kind, metadata=metadata, dpi=150)

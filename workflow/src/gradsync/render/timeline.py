@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
+from gradsync import reading
 from gradsync.check import check
 from gradsync.costs import Linear, MessageCost, alpha_beta
 from gradsync.errors import InputError
@@ -45,10 +45,7 @@ def load(text: str, where: str, workload: str | None, cost: MessageCost | None) 
 
     Raises InputError for a file that is neither, PlanError for a plan that must not run.
     """
-    try:
-        content = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise InputError(f"{where}: neither a plan nor a trace: not JSON: {error}") from None
+    content = reading.parse_json(text, f"{where}: neither a plan nor a trace")
     if isinstance(content, dict) and "spans" in content:
         return Trace.from_json(text, where)
     plan = Plan.from_json(text, where)

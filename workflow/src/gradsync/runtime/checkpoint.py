@@ -8,7 +8,6 @@ plain values only: files are loaded without running anything that they contain.
 from __future__ import annotations
 
 import json
-import os
 import pickle
 import shutil
 import sys
@@ -22,7 +21,7 @@ import torch.distributed as dist
 
 from gradsync import disk
 from gradsync.errors import InputError
-from gradsync.results import write_whole
+from gradsync.writing import replacing, write_whole
 
 VERSION = 1
 State = dict[str, Any]
@@ -162,16 +161,13 @@ def room(folder: Path, parameters: int, kept: int) -> str:
 
 def _save(content: State, path: Path) -> None:
     """Write a file whole or not at all; raises InputError where it can't be written."""
-    partial = path.with_name(f".{path.name}")
-    with disk.told(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with partial.open("wb") as file:  # given a name, torch does not say what went wrong
+    try:
+        with replacing(path) as partial, partial.open("wb") as file:  # given a name, torch does not say what went wrong
+            try:
                 torch.save(content, file)
-            os.replace(partial, path)
-        except RuntimeError as error:
-            if isinstance(error.__context__, OSError):
-                raise error.__context__ from None
-            raise InputError(f"{path}: can't be written: {str(error).splitlines()[0]}") from None
-        finally:
-            partial.unlink(missing_ok=True)
+            except RuntimeError as error:
+                if isinstance(error.__context__, OSError):
+                    raise error.__context__ from None
+                raise
+    except RuntimeError as error:
+        raise InputError(f"{path}: can't be written: {str(error).splitlines()[0]}") from None

@@ -7,11 +7,10 @@ computation and transfer. Start-up is this machine's own: D is chosen so that st
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from gradsync import topologies
+from gradsync import reading, topologies
 from gradsync.errors import InputError
 from gradsync.plan import first_problem
 from gradsync.testbed.namespaces import refuse_lanes, refuse_rate
@@ -67,8 +66,6 @@ def read(text: str, bits_per_second: float, flow_bits_per_second: float | None =
             topology=text, bits_per_second=bits_per_second, flow_bits_per_second=flow_bits_per_second, lanes=lanes
         )
     try:
-        return Description.model_validate_json(Path(text).read_text())
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"testbed {text}: can't be read: {error}") from None
+        return Description.model_validate(reading.json_of(text, "testbed"))
     except ValidationError as error:
         raise InputError(f"testbed {text}: not a testbed: {first_problem(error)}") from None

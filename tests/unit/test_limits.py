@@ -1,0 +1,40 @@
+"""What no subcommand takes: absurd numbers, odd texts, options that need another one, and one given twice."""
+
+from __future__ import annotations
+
+import pytest
+
+from gradsync.cli import main
+
+PLAN = ["plan", "--workload", "config/workloads/counterexample.json", "--allreduce", "a=1,b=1", "--schedule", "wfbp"]
+REFUSED = [
+    ([*PLAN, "--momentum", "2"], "--momentum 2.0: must be at least 0 and less than 1"),
+    ([*PLAN, "--lr", "inf"], "--lr inf: must be a finite number"),
+    ([*PLAN, "--accumulate", "1000000"], "--accumulate 1000000: at least 1, at most 1024"),
+    ([*PLAN, "--nodes", "0"], "--nodes 0: at least 1"),
+    ([*PLAN, "--workload", "a\0b"], "characters that no file name"),
+    ([*PLAN, "--workload", "\udcff"], "characters that no file name"),
+    (["check", "x" * 20_000], "20000 characters"),
+    (["simulate", "--plan", "p", *PLAN[1:5], "--turns", "99999999"], "--turns 99999999: at least 2, at most 10000"),
+    (["measure", "contention", "--lanes", "999", "--output", "o"], "--lanes 999: at least 2, at most 16"),
+    (["measure", "allreduce", "--largest", str(1 << 50), "--output", "o"], "at most 68719476736"),
+    (["train", "--seed", "-1", "--peer", "ddp", "--output", "o"], "--seed -1: not negative"),
+    (["train", "--seed", str(1 << 64), "--peer", "ddp", "--output", "o"], "at most 18446744073709551615"),
+    (["train", "--rate", "4e8", "--peer", "ddp", "--output", "o"], "--rate: only with --testbed"),
+    (["train", "--peer", "ddp", "--output", ""], "--output: the current folder is no file"),
+    (["image", "cpu", "--output", "/dev/full"], "it is a device"),
+    (["image", "cpu", "--base", "/proc", "--output", "o.sif"], "is a folder"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "wanted"), REFUSED, ids=range(len(REFUSED)))
+def test_it_is_refused_in_one_line_before_anything_is_done(arguments, wanted, capsys):
+    assert main(arguments) == 2
+    said = capsys.readouterr().err
+    assert wanted in said
+    assert said.count("\n") == 1
+
+
+def test_an_option_that_is_given_twice_does_not_win_silently(capsys):
+    assert main([*PLAN, "--schedule", "single"]) == 0
+    assert "--schedule was given more than once: the last was taken" in capsys.readouterr().err

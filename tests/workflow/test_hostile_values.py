@@ -1,0 +1,177 @@
+"""What a configuration says stays data: nothing of it is run by a shell, or read as an option or a wildcard."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from gradsync import names, peers, schemes, settings
+from gradsync.errors import InputError
+from gradsync.runtime import data, models
+from hostile import FOLDER, HOSTILE, MARK, at, changed, positions
+from project_copy import ROOT, Project
+
+CONFIGURATIONS = ["quick", "full", "emulated", "modern", "simultaneous"]
+# words that reach no command and are shown as they are, or files, of which every name may be given
+FREE = {"label", "place", "paper", "experiment", "tracking_uri"}
+FILES = {"data_folder", "external_data", "schemes", "peers", "cluster", "bml_testbed", "asc_testbed", "container"}
+RECORDER = """\
+#!{python}
+import json, sys
+with open({file!r}, "a") as record:
+    record.write(json.dumps(sys.argv[1:]) + "\\n")
+"""
+CONFIGURATION = """\
+version: 1
+name: hostile
+schemes: {folder}/schemes.yaml
+peers: {folder}/peers.yaml
+papers: [{folder}/mgwfbp.yaml]
+cluster: {folder}/k80-10gbe.yaml
+external_data: {folder}
+training:
+- {model: lenet5, ranks: 2, data: mnist, data_folder: {folder}, schemes: [wfbp, hostile], peers: [ddp]}
+- {model: lenet5, name: counted, ranks: 2, data_folder: {folder}, schemes: [wfbp], profile_iterations: 0}
+mlflow: {experiment: {folder}}
+cluster_profile: {name: here}
+"""
+
+
+def test_the_names_are_those_of_the_registries():
+    assert sorted(names.MODELS) == sorted(models.MODELS)
+    assert tuple(data.SETS) == names.DATA
+
+
+@pytest.mark.parametrize("name", CONFIGURATIONS)
+def test_every_text_of_a_configuration_is_refused_or_harmless(monkeypatch, name):
+    """A path may hold what a shell reads, since all words are quoted; a name may not: it becomes a path."""
+    monkeypatch.chdir(ROOT)
+    content = yaml.safe_load(Path(f"config/{name}.yaml").read_text())
+    content["training"] = content["training"][:3]  # the others are like them
+    known, stock = schemes.load("config/schemes.yaml"), peers.load("config/peers.yaml")
+    monkeypatch.setattr(schemes, "load", lambda path: known)
+    monkeypatch.setattr(peers, "load", lambda path: stock)
+    tried = 0
+    for place in of_each_kind(content):
+        for value in HOSTILE:
+            tried += 1
+            if refused(settings.parse, changed(content, place, value), "config"):
+                continue
+            assert set(place) & (FREE | FILES) or (place[-1] == "name" and not value), (place, value)
+            if set(place) & FILES:
+                assert not value.startswith("-")
+                assert not set(value) & set("{}*\n\0"), (place, value)
+    assert tried > 100
+
+
+def of_each_kind(content: Any, since: int = 0) -> list[tuple[Any, ...]]:
+    """The first text of each kind: entries of a list are alike, and so are those below the first `since` keys."""
+    kinds = {
+        tuple("#" if isinstance(key, int) else key for key in place[since:]): place
+        for place in reversed(list(positions(content)))
+        if isinstance(at(content, place), str)
+    }
+    return list(kinds.values())
+
+
+def refused(read: Any, *arguments: Any) -> bool:
+    """Whether it is, in one line."""
+    try:
+        read(*arguments)
+    except InputError as error:
+        message = str(error)
+    else:
+        return False
+    assert "\n" not in message
+    return True
+
+
+@pytest.mark.parametrize(("file", "load"), [("schemes", schemes.load), ("peers", peers.load)])
+def test_every_name_and_text_of_schemes_and_peers_is_refused_or_shown(monkeypatch, tmp_path, file, load):
+    monkeypatch.chdir(ROOT)
+    content = yaml.safe_load(Path(f"config/{file}.yaml").read_text())
+    path = tmp_path / "changed.yaml"
+    for place in of_each_kind(content, since=1):
+        for value in HOSTILE:
+            path.write_text(yaml.safe_dump(changed(content, place, value)))
+            # a peer's plan is held against the schemes of its launch; empty is as if it were left out
+            assert refused(load, path) or place[-1] in {*FREE, "plan"} or not value, (place, value)
+    for value in HOSTILE:
+        path.write_text(yaml.safe_dump({value: {}}))
+        assert refused(load, path), value
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """A project whose configuration lies, with all that it names, in a folder of a hostile name."""
+    copy = Project(tmp_path_factory.mktemp("a project"))
+    folder = copy.folder / FOLDER
+    folder.mkdir()
+    for file in ("schemes.yaml", "peers.yaml", "papers/mgwfbp.yaml", "clusters/k80-10gbe.yaml"):
+        shutil.copy(copy.folder / "config" / file, folder)
+    with open(folder / "schemes.yaml", "a") as file:
+        file.write(f"\nhostile: {{schedule: wfbp, label: {yaml_text(FOLDER)}, place: {yaml_text(HOSTILE[0])}}}\n")
+    copy.write(f"{FOLDER}/config.yaml", configuration())
+    return copy
+
+
+def yaml_text(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def configuration() -> str:
+    named = r"(?<=[ \[])\{folder\}(/[a-z0-9.-]+)?"
+    return re.sub(named, lambda found: yaml_text(FOLDER + (found[1] or "")), CONFIGURATION)
+
+
+def marks(folder: Path) -> list[Path]:
+    return list(folder.rglob(MARK))
+
+
+def test_no_command_of_a_dry_run_runs_what_a_configuration_says(project, tmp_path):
+    """Every command that Snakemake would run, run by its shell with a recorder in place of Python."""
+    ended = project.snakemake("-n", "-p", "--forceall", configuration=f"{FOLDER}/config.yaml")
+    assert ended.returncode == 0, ended.stdout[-3000:]
+    assert not marks(project.folder)
+    commands = re.findall(r"^Shell command: (.*)$", ended.stdout, re.MULTILINE)
+    commands = [command for command in commands if command != "None"]  # of rules that run Python
+    for log in re.findall(r"(results/hostile/\S+)\.(?:log|json)\b", ended.stdout):
+        (project.folder / log).parent.mkdir(parents=True, exist_ok=True)
+    recorder, record = tmp_path / "bin" / "python", tmp_path / "record"
+    recorder.parent.mkdir()
+    recorder.write_text(RECORDER.format(python=sys.executable, file=str(record)))
+    recorder.chmod(0o755)
+    environment = {"PATH": f"{recorder.parent}:/usr/bin:/bin"}
+    for command in commands:
+        subprocess.run(["bash", "-euo", "pipefail", "-c", command], cwd=project.folder, env=environment, check=True)
+    assert not marks(project.folder)
+    words = [json.loads(line) for line in record.read_text().splitlines()]
+    assert {word[2] for word in words} >= {"external", "measure", "plan", "train", "table", "figure", "claims", "track"}
+    said = {part for word in words for part in word}
+    assert {str(project.folder / FOLDER / "config.yaml"), f"{FOLDER}/schemes.yaml", f"{FOLDER}/peers.yaml"} <= said
+    assert f"--data-folder={FOLDER}" in said
+
+
+def test_a_real_rule_takes_its_files_from_a_hostile_folder(project):
+    target = "results/hostile/plans/lenet5-2-counted/wfbp.json"
+    ended = project.snakemake(target, configuration=f"{FOLDER}/config.yaml")
+    assert ended.returncode == 0, ended.stdout[-3000:]
+    assert (project.folder / target).is_file()
+    assert not marks(project.folder)
+
+
+def test_rules_quote_all_that_their_commands_take():
+    """Code of a shell, which `slurm/launch.py` quotes itself, and numbers are what is left as it is."""
+    made = {"{params.launch}", "{params.start}", "{resources.tasks}"}
+    for file in [ROOT / "Snakefile", *(ROOT / "workflow" / "rules").rglob("*.smk")]:
+        fields = r"\{(?:input|output|params|wildcards|log|threads|resources)\b[^{}]*\}"
+        for field in re.findall(fields, re.sub(r'f"[^"]*"', "", file.read_text())):
+            assert field in made or field.endswith(":q}"), (file.name, field)

@@ -1,0 +1,106 @@
+"""What no subcommand takes, whatever it does: one table of limits, told in the messages.
+
+What depends on several options, or on what they name, is refused by the subcommand itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from gradsync.errors import InputError
+from gradsync.reading import MOST_PATH_BYTES, refuse_path, shown
+
+MOST_COUNT = 1_000_000_000  # samples, epochs, iterations: 32 bits hold them
+# option: (least, most) of the whole numbers that it takes; text where a subcommand reads them itself
+WHOLE: dict[str, tuple[int, int]] = {
+    "ranks": (1, 65_536),
+    "ranks_a_node": (1, 65_536),
+    "nodes": (1, 65_536),
+    "batch": (1, MOST_COUNT),
+    "epochs": (1, MOST_COUNT),
+    "iterations": (0, MOST_COUNT),
+    "block": (2, MOST_COUNT),
+    "conformance": (0, MOST_COUNT),
+    "accumulate": (1, 1024),
+    "size": (1, 65_536),
+    "seed": (0, (1 << 64) - 1),
+    "lanes": (2, 16),
+    "turns": (2, 10_000),
+    "turn": (0, MOST_COUNT),
+    "rank": (0, 65_535),
+    "smallest": (1, 1 << 36),
+    "largest": (1, 1 << 36),  # 64 GiB
+    "cpus": (1, 65_536),
+    "gpus_per_node": (0, 1024),
+    "memory": (0, MOST_COUNT),
+    "minutes": (0, 100_000_000),
+}
+NEEDS = {"rate": "testbed", "flow_rate": "testbed"}
+LONGEST_TEXT = 4 * MOST_PATH_BYTES
+
+
+class Once(argparse.Action):
+    """Keeps a value, which options were given, and which of them twice: the last wins, and not without a word."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option: str | None = None) -> None:
+        """As argparse's own, which keeps the last value."""
+        given: frozenset[str] = getattr(namespace, "given", frozenset())
+        if option is not None and self.dest in given:
+            namespace.twice = getattr(namespace, "twice", frozenset()) | {option}
+        namespace.given = given | {self.dest}
+        setattr(namespace, self.dest, values)
+
+
+def refuse(options: argparse.Namespace) -> None:
+    """Raises InputError for what no subcommand takes: see `WHOLE`; infinite numbers, odd paths, lonely options."""
+    for key, value in vars(options).items():
+        for each in value if isinstance(value, list) else [value]:
+            _refuse_value(f"--{key.replace('_', '-')}", key, each)
+    for key in getattr(options, "given", ()):
+        needed = NEEDS.get(key)
+        if needed and hasattr(options, needed) and not getattr(options, needed):
+            raise InputError(f"--{key.replace('_', '-')}: only with --{needed}, which is not given")
+
+
+def _refuse_value(option: str, key: str, value: Any) -> None:
+    if isinstance(value, bool) or value is None:
+        return
+    if isinstance(value, Path):
+        refuse_path(value, option)
+        if value == Path():
+            raise InputError(f"{option}: the current folder is no file: name one")
+    elif isinstance(value, str):
+        _refuse_text(option, value)
+    elif isinstance(value, float) and not math.isfinite(value):
+        raise InputError(f"{option} {value}: must be a finite number")
+    elif isinstance(value, int):
+        least, most = WHOLE.get(key, (-MOST_COUNT, MOST_COUNT))
+        if not least <= value <= most:
+            number = value if abs(value) < 1 << 70 else "of so many digits"
+            raise InputError(
+                f"{option} {number}: {'not negative' if not least else f'at least {least}'}, at most {most}"
+            )
+
+
+def _refuse_text(option: str, text: str) -> None:
+    if not text.isprintable() or len(text) > LONGEST_TEXT:
+        what = "characters that can't be shown" if len(text) <= LONGEST_TEXT else f"{len(text)} characters"
+        raise InputError(f"{option} {shown(text)}: {what}")
+
+
+def types(parser: argparse.ArgumentParser) -> None:
+    """Make `parser` note which options are given, and which twice of those that don't collect all values."""
+    parser.register("action", None, Once)
+    parser.register("action", "store", Once)
+
+
+def words(arguments: Sequence[str]) -> list[str]:
+    """The command line, without bytes that no text has; raises InputError."""
+    for argument in arguments:
+        if "\0" in argument or any("\ud800" <= character <= "\udfff" for character in argument):
+            raise InputError(f"argument {shown(argument)}: characters that no file name or number has")
+    return list(arguments)

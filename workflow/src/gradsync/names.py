@@ -1,0 +1,57 @@
+"""Names that a configuration may give, known without what they name: importing torch takes seconds.
+
+Tests hold them against the registries themselves. What a name may look like, too: names become file names, wildcards
+of the workflow and words of commands.
+"""
+
+from __future__ import annotations
+
+import pkgutil
+import re
+from collections.abc import Iterable
+from difflib import get_close_matches
+from pathlib import Path
+
+from gradsync.errors import InputError
+
+MODELS = (
+    *("lenet5", "resnet18", "resnet50", "resnet152", "vgg19", "googlenet", "densenet201", "inceptionv4"),
+    *("bert_base", "transformer", "resnet152_quarter", "vgg19_eighth", "densenet201_quarter", "inceptionv4_quarter"),
+    *("bert_base_quarter", "transformer_quarter"),
+)
+DATA = ("digits", "mnist", "cifar10", "imagenet", "synthetic", "text")
+WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
+
+
+def papers() -> list[str]:
+    """Every paper that the package has tables and figures of, sorted."""
+    folder = Path(__file__).parent / "papers"
+    return sorted(module.name for module in pkgutil.iter_modules([str(folder)]) if module.ispkg)
+
+
+def refuse_unknown(what: str, name: str, known: Iterable[str], where: str) -> None:
+    """Raises InputError, with the names that are nearest, for one that is not among the known."""
+    names = list(known)
+    if name in names:
+        return
+    close = get_close_matches(name[:100], names)
+    near = f"did you mean {' or '.join(close)}? " if close else ""
+    raise InputError(f"{where}: {what} {shown(name)} does not exist; {near}there are: {', '.join(names) or 'none'}")
+
+
+def refuse_form(what: str, name: object, where: str) -> None:
+    """Raises InputError for what can't be the name of anything: files and commands are made of names."""
+    if not isinstance(name, str) or not WORD.fullmatch(name):
+        raise InputError(
+            f"{where}: {what} {shown(name)}: a name has letters, digits, '_', '-' and '.', begins with a letter or "
+            "digit and has at most 100 of them"
+        )
+
+
+def shown(value: object) -> str:
+    """A value as a message shows it: quoted, on one line, cut where it is long."""
+    try:
+        text = repr(value)
+    except ValueError:  # a whole number of thousands of digits
+        text = "a number of thousands of digits"
+    return text if len(text) <= 120 else f"{text[:100]}... ({len(text)} characters)"
