@@ -241,7 +241,7 @@ def test_links_are_busy_after_the_last_micro_batch_only():
 @pytest.mark.parametrize(
     ("arguments", "wanted"),
     [
-        (("--accumulate", 0), "--accumulate 0: a step has at least 1 micro-batch"),
+        (("--accumulate", 0), "--accumulate 0: at least 1"),
         (("--clip-norm", -1), "--clip-norm -1.0: must be positive and finite"),
     ],
 )

@@ -32,8 +32,8 @@ WHOLE: dict[str, tuple[int, int]] = {
     "turns": (2, 10_000),
     "turn": (0, MOST_COUNT),
     "rank": (0, 65_535),
-    "smallest": (1, 1 << 36),
-    "largest": (1, 1 << 36),  # 64 GiB
+    "smallest": (4, 1 << 36),
+    "largest": (4, 1 << 36),  # an element; 64 GiB
     "cpus": (1, 65_536),
     "gpus_per_node": (0, 1024),
     "memory": (0, MOST_COUNT),
