@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from gradsync import disk, run_lock
+from gradsync.commands import limits
 from gradsync.commands.hosts import described, enter, hosts
 from gradsync.commands.measuring import measure
 from gradsync.commands.planning import plan as make_plan
@@ -54,7 +55,8 @@ def train(options: argparse.Namespace) -> dict[str, Any] | None:
         if options.schedule:
             options.plan = _planned_here(options, folder)
         plans = _checked_plans(options)
-        told = [(f"--{key.replace('_', '-')}", getattr(options, key)) for key in TRAIN_KEYS]
+        keys = [key for key in TRAIN_KEYS if options.testbed or key not in limits.NEEDS]
+        told = [(f"--{key.replace('_', '-')}", getattr(options, key)) for key in keys]
         told += [("--plan", path) for path in options.plan or ()] + [("--peer", name) for name in options.peer or ()]
         command = ["train", *(str(part) for pair in told if pair[1] is not None for part in pair)]
         command += ["--seed", *map(str, options.seed)]
