@@ -16,7 +16,7 @@ from gradsync.commands import emulating
 from gradsync.costs import Linear
 from gradsync.errors import InputError, RunError
 from gradsync.measure.allreduce import point, to_csv
-from gradsync.papers.emulation import NotHereError, StandIn
+from gradsync.papers.emulation import StandIn
 from gradsync.papers.table import file, read
 from gradsync.render import figures, tables
 from gradsync.results import Result
@@ -73,30 +73,6 @@ def test_everything_is_slower_by_the_dilation_but_nothing_is_smaller():
     # the ratio of computation to transfer is the paper's
     transfer = 8 * slow.bytes / testbed.flow_bits_per_second
     assert slow.backward_seconds / transfer == pytest.approx(1.5 / (8 * workload().bytes / 4e9))
-
-
-def test_forward_times_of_layers_are_slower_too():
-    layers = tuple(layer.model_copy(update={"forward_seconds": 0.25}) for layer in workload().layers)
-    stands = StandIn(workload().model_copy(update={"layers": layers}), 1e10, None, "")
-    assert [layer.forward_seconds for layer in stands.replayed(chosen(GOOGLENET).emulated[0]).layers] == [1.0, 1.0]
-    assert stands.testbed(chosen(GOOGLENET).emulated[0]).flow_bits_per_second is None
-
-
-def external(results: Path, available: bool) -> None:
-    (results / "external").mkdir(parents=True)
-    content = {"available": available, "reason": "logs are missing: say where they are"}
-    (results / "external" / "status.json").write_text(json.dumps(content))
-
-
-@pytest.mark.parametrize("model", ["googlenet", "resnet50"])
-def test_a_launch_whose_logs_are_missing_says_so(tmp_path, model):
-    external(tmp_path, False)
-    profile = tmp_path / "profile" / "resnet50" / "workload.json"
-    profile.parent.mkdir(parents=True)
-    profile.write_text(workload().to_json())
-    used = chosen({**GOOGLENET, "model": model})
-    with pytest.raises(NotHereError, match="logs are missing: say where they are"):
-        papers.stand_in(used.emulated[0], used, tmp_path)
 
 
 def test_a_server_of_the_bml_paper_computes_at_the_point_that_is_drawn(tmp_path):
@@ -399,7 +375,6 @@ def test_no_table_is_made_of_a_run_that_is_faster_than_possible(tmp_path):
 
 
 def test_two_blocks_have_no_interval_and_decide_nothing(tmp_path):
-    external(tmp_path, False)
     for ranks in (2, 4, 8):
         seconds = {"wfbp": 10.0, "single": 12.0, "mgwfbp": 9.0}
         write_launch(tmp_path, {**GOOGLENET, "ranks": ranks}, seconds, blocks=(1.0, 1.01))
@@ -416,7 +391,6 @@ def test_two_blocks_have_no_interval_and_decide_nothing(tmp_path):
 
 
 def test_a_launch_that_this_machine_cannot_have_says_why_everywhere(tmp_path):
-    external(tmp_path, False)
     impossible(tmp_path, GOOGLENET, "no testbed on this machine: no root")
     used = chosen(GOOGLENET)
     table = papers.compute("mgwfbp", "emulated", used, tmp_path)
@@ -431,7 +405,6 @@ def test_a_launch_that_this_machine_cannot_have_says_why_everywhere(tmp_path):
 
 
 def test_speed_ups_are_over_the_computation_that_is_replayed(tmp_path):
-    external(tmp_path, False)
     write_launch(tmp_path, GOOGLENET, {"wfbp": 10.0, "mgwfbp": 9.0, "ddp": 12.0})
     frame = papers.compute("mgwfbp", "fig6", chosen(GOOGLENET), tmp_path).frame
     emulated = frame[(frame.rung == "emulated") & (frame.nodes == 2)].set_index("scheme")
@@ -446,7 +419,6 @@ def test_speed_ups_are_over_the_computation_that_is_replayed(tmp_path):
 
 
 def test_launches_of_another_share_of_the_link_are_in_the_table_and_not_in_the_figures(tmp_path):
-    external(tmp_path, False)
     other = {**GOOGLENET, "name": "flows60", "flow_share": 0.6}
     alone = {**other, "ranks": 4}  # no launch as on the paper's testbed between so many
     for launch, own in ((GOOGLENET, 10.0), (other, 12.0), (alone, 14.0)):
@@ -468,7 +440,6 @@ def test_launches_of_another_share_of_the_link_are_in_the_table_and_not_in_the_f
 
 
 def test_all_reduces_of_the_testbed_are_fitted_in_seconds_of_the_paper(tmp_path):
-    external(tmp_path, False)
     write_launch(tmp_path, GOOGLENET, {"wfbp": 10.0})
     impossible(tmp_path, {**GOOGLENET, "ranks": 4}, "no root")
     line = Linear(2e-3, 1e-8)
@@ -492,7 +463,6 @@ def test_all_reduces_of_the_testbed_are_fitted_in_seconds_of_the_paper(tmp_path)
 def test_claims_are_decided_on_emulated_launches(tmp_path):
     for ranks in (2, 4, 8):
         write_launch(tmp_path, {**GOOGLENET, "ranks": ranks}, {"wfbp": 10.0, "single": 12.0, "mgwfbp": 9.0})
-    external(tmp_path, False)
     used = chosen({**GOOGLENET, "ranks": [2, 4, 8], "schemes": ["wfbp", "single", "mgwfbp"], "peers": []})
     table = papers.compute("mgwfbp", "fig6", used, tmp_path)
     tables.write(table, tmp_path / "tables" / "mgwfbp", "fig6")

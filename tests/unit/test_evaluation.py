@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from gradsync import claims, papers, settings
 from gradsync.costs import alpha_beta
 from gradsync.costs.fitted import fit
 from gradsync.errors import InputError
-from gradsync.measure import third_party
+from gradsync.measure import carried
 from gradsync.papers.mgwfbp import allreduce_times, convergence, simulated_testbed, speedups, testbed
 from gradsync.render import figures, tables
 from gradsync.results import Result
@@ -23,8 +22,7 @@ from gradsync.workload import Layer, Workload
 from made_up_repeats import repeated
 
 ROOT = Path(__file__).parents[2]
-PUBLISHED = os.environ.get(third_party.VARIABLE)
-REASON = "third-party logs not available (a test says so)"
+REAL = {"LAYERS": carried.LAYERS, "ALLREDUCES": carried.ALLREDUCES}
 ALPHA, BETA = 45.26e-6, 8 / 1e10  # config/clusters/k80-10gbe.yaml
 GOOGLENET_ALONE, RESNET50_ALONE = 64 / 163.36, 32 / 76.85  # seconds an iteration of one node
 LAYERS = [(9408, 15000.0), (110592, 20000.0), (331776, 9000.0), (884736, 8000.0), (1024000, 500.0)]
@@ -97,26 +95,29 @@ def write_run(results: Path, model: str, ranks: int, *, cores: int) -> None:
     (folder / "schemes.json").write_text(json.dumps(names))
 
 
-def write_inputs(results: Path, *, logs: bool) -> Path:
+@pytest.fixture(autouse=True)
+def logged(tmp_path_factory):
+    """Made-up tables in place of those carried over: closed forms are known."""
+    folder = tmp_path_factory.mktemp("logged")
+    layers = [f"{elements + 64},{microseconds},{1200 + 4e6 * 3.8e-9 * elements}\n" for elements, microseconds in LAYERS]
+    (folder / "layers.csv").write_text(",".join(carried.LAYER_COLUMNS) + "\n" + "".join(layers))
+    sizes = (4, 1024, 12288, 65536, 262144, 1048576)
+    points = [
+        f"{n},{size},{1e6 * (a + b * size)}\n" for n, a, b in ((2, 1e-4, 1.7e-9), (8, 7e-4, 3.0e-9)) for size in sizes
+    ]
+    (folder / "allreduces.csv").write_text(",".join(carried.ALLREDUCE_COLUMNS) + "\n" + "".join(points))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(carried, "LAYERS", folder / "layers.csv")
+        patch.setattr(carried, "ALLREDUCES", folder / "allreduces.csv")
+        yield
+
+
+def write_inputs(results: Path) -> Path:
     for model, elements in {"googlenet": [50, 1000, 200_000], "resnet50": [64, 2048, 2_359_296, 6_000_000]}.items():
         folder = results / "profile" / model
         folder.mkdir(parents=True)
         (folder / "workload.json").write_text(profile(model, elements).to_json())
     write_network(results, {2: 2 * ALPHA, 4: 6 * ALPHA, 8: 14 * ALPHA}, cores=2)
-    external = results / "external"
-    external.mkdir()
-    status = {"available": True} if logs else {"available": False, "reason": REASON}
-    (external / "status.json").write_text(json.dumps(status))
-    if logs:
-        rows = [
-            f"[{2 * i + j}, {count}, {microseconds}, {(1 - j) * (1200 + 4e6 * 3.8e-9 * count)}, 0]"
-            for i, (elements, microseconds) in enumerate(LAYERS)
-            for j, count in enumerate((elements, 64))
-        ]
-        (external / "tmp8comm.log").write_text("\n".join(rows) + "\n")
-        for n, a, b in ((2, 1e-4, 1.7e-9), (8, 7e-4, 3.0e-9)):
-            points = [f"{n},{size} {1e6 * (a + b * size)}" for size in (4, 1024, 12288, 65536, 262144, 1048576)]
-            (external / f"allreduce{n}.log").write_text("\n".join(points) + "\n")
     return results
 
 
@@ -137,7 +138,7 @@ def verdict(results: Path, claim: str, rung: str) -> claims.Verdict:
 
 
 def test_shares_count_tensors_within_the_papers_range(tmp_path):
-    results = write_inputs(tmp_path / "tiny", logs=False)
+    results = write_inputs(tmp_path / "tiny")
     found = make(results, chosen(), "fig5a", "fig5a_tensors")
     summed = found["fig5a"].set_index("model")
     assert summed.share_in_range.to_dict() == pytest.approx({"googlenet": 2 / 3, "resnet50": 2 / 4})
@@ -155,7 +156,7 @@ def test_shares_count_tensors_within_the_papers_range(tmp_path):
 
 
 def test_a_line_is_found_again_and_the_papers_startups_confirm_its_claims(tmp_path):
-    results = write_inputs(tmp_path / "tiny", logs=False)
+    results = write_inputs(tmp_path / "tiny")
     startups = {2: 2 * ALPHA, 4: 6 * ALPHA, 8: 14 * ALPHA}
     write_network(results, startups, cores=8)
     frame = make(results, chosen(), "fig5b", "fig5b_points")["fig5b"]
@@ -172,7 +173,7 @@ def test_a_line_is_found_again_and_the_papers_startups_confirm_its_claims(tmp_pa
 
 
 def test_more_ranks_than_cores_decide_nothing_but_their_points_are_there(tmp_path):
-    results = write_inputs(tmp_path / "tiny", logs=False)
+    results = write_inputs(tmp_path / "tiny")
     found = make(results, chosen(), "fig5b", "fig5b_points")
     measured = found["fig5b"][found["fig5b"].rung == "measured"].set_index("nodes")
     assert measured.a_seconds.notna().to_dict() == {2: True, 4: False, 8: False}
@@ -185,7 +186,7 @@ def test_more_ranks_than_cores_decide_nothing_but_their_points_are_there(tmp_pat
 
 
 def test_an_intercept_lost_in_the_noise_is_no_startup(tmp_path):
-    results = write_inputs(tmp_path / "tiny", logs=False)
+    results = write_inputs(tmp_path / "tiny")
     write_network(results, {2: 1e-6}, cores=2, bend=2e-16)  # the line through a parabola begins below 0
     frame = make(results, chosen(), "fig5b")["fig5b"]
     row = frame[frame.rung == "measured"].iloc[0]
@@ -206,7 +207,7 @@ def test_the_interval_of_an_intercept_covers_it_about_as_often_as_it_says():
 
 
 def test_logs_are_published_and_decide_no_claim(tmp_path):
-    results = write_inputs(tmp_path / "tiny", logs=True)
+    results = write_inputs(tmp_path / "tiny")
     (results / "profile" / "network" / "allreduce.csv").write_text(
         "# cores: 2\nranks,bytes,seconds,seconds_low,seconds_high\n"
         + "".join(f"2,{size},{1e-4 + 1e-9 * size},1e-4,1e-2\n" for size in range(1000, 9000, 1000))
@@ -234,7 +235,7 @@ def test_logs_are_published_and_decide_no_claim(tmp_path):
     ],
 )
 def test_broken_all_reduce_times_are_named(tmp_path, content, wanted):
-    results = write_inputs(tmp_path / "tiny", logs=False)
+    results = write_inputs(tmp_path / "tiny")
     path = results / "profile" / "network" / "allreduce.csv"
     if content is None:
         path.unlink()
@@ -272,7 +273,7 @@ def test_a_cost_scaled_as_a_ring_is_that_ring():
 
 
 def test_closed_forms_of_the_simulated_testbed(tmp_path):
-    results = write_inputs(tmp_path / "tiny", logs=True)
+    results = write_inputs(tmp_path / "tiny")
     frame = make(results, chosen(), "fig6")["fig6"]
     frame = frame[(frame.rung == "simulated") & (frame.assumption == simulated_testbed.LINE_RATE)]
     seconds = frame.set_index(["scheme", "nodes"]).iteration_seconds
@@ -292,7 +293,7 @@ def test_closed_forms_of_the_simulated_testbed(tmp_path):
 
 
 def test_the_band_has_three_networks_and_says_where_it_extrapolates(tmp_path):
-    results = write_inputs(tmp_path / "tiny", logs=True)
+    results = write_inputs(tmp_path / "tiny")
     found = make(results, chosen(), "fig6", "fig7")
     networks = {simulated_testbed.BENCHMARK, simulated_testbed.IN_TRAINING, simulated_testbed.LINE_RATE}
     for name, prefixes in (("fig6", [""]), ("fig7", ["t_f=0 t_b, ", "t_f=0.5 t_b, ", "t_f=1 t_b, "])):
@@ -329,46 +330,8 @@ def test_parameter_servers_take_what_their_links_take(n):
     assert exposed(n, collective="ps_central") == pytest.approx(2 * ALPHA + n * (once - 2 * ALPHA), rel=0.01)
 
 
-def test_parameter_servers_are_simulated_and_decide_what_a_lower_bound_can(tmp_path):
-    results = write_inputs(tmp_path / "tiny", logs=True)
-    found = make(results, chosen(), "fig6", "fig7")
-    for name, points in (("fig6", 3), ("fig7", 9)):
-        frame = found[name][found[name].scheme == "tf_ps"]
-        simulated = frame[frame.rung == "simulated"]
-        assert len(simulated) == points * len(testbed.NODES)
-        assert simulated.iteration_seconds.notna().all()
-        published = frame[frame.rung == "published"]
-        assert published.iteration_seconds.isna().all()
-        assert set(published.note) == {"drawn in the paper, without a number"}
-        rows = found[name][(found[name].rung == "simulated") & found[name].iteration_seconds.notna()]
-        assert (rows.iteration_seconds >= rows.hard_bound_seconds * (1 - 1e-9)).all()
-        assert (rows.iteration_seconds >= rows.model_bound_seconds * (1 - 1e-9)).all()
-        assert (rows.hard_bound_seconds >= rows.computation_seconds * (1 - 1e-9)).all()
-    decided = verdict(results, "fig6-ps", "simulated")
-    assert decided.verdict == claims.UNDECIDED
-    assert decided.reason.endswith("TensorFlow's own time comes on top")
-    assert decided.points == 3
-    display = papers.compute("mgwfbp", "fig6", chosen(), results).display
-    assert list(display[display.scheme == "tf_ps"].rung) == ["published", "simulated", "emulated", "measured"]
-
-
-def test_without_logs_the_band_is_not_cut_short_in_silence(tmp_path):
-    results = write_inputs(tmp_path / "tiny", logs=False)
-    found = make(results, chosen(), "fig6", "fig7", "fig8")
-    for name in ("fig6", "fig7"):
-        simulated = found[name][found[name].rung == "simulated"]
-        missing = simulated[simulated.iteration_seconds.isna()]
-        assert (missing.note == REASON).all()
-        assert len(missing) == len(simulated) * {"fig6": 3, "fig7": 2}[name] / 3
-    for claim in ("fig6-over-wfbp", "fig7-over-wfbp", "fig8-smallest"):
-        undecided = verdict(results, claim, "simulated")
-        assert undecided.verdict == claims.UNDECIDED
-        assert REASON in undecided.reason
-    assert REASON in papers.compute("mgwfbp", "fig7", chosen(), results).caption
-
-
 def test_runs_are_measured_rows_and_more_ranks_than_cores_say_so(tmp_path):
-    results = write_inputs(tmp_path / "tiny", logs=True)
+    results = write_inputs(tmp_path / "tiny")
     write_run(results, "googlenet", 2, cores=2)
     write_run(results, "googlenet", 4, cores=2)
     wanted = chosen(training=[RUN, {**RUN, "ranks": 4}])
@@ -393,7 +356,7 @@ def test_runs_are_measured_rows_and_more_ranks_than_cores_say_so(tmp_path):
 
 
 def test_enough_cores_decide_the_claims_of_the_runs(tmp_path):
-    results = write_inputs(tmp_path / "tiny", logs=True)
+    results = write_inputs(tmp_path / "tiny")
     for n in testbed.NODES:
         write_run(results, "googlenet", n, cores=8)
     make(results, chosen(training=[{**RUN, "ranks": n} for n in testbed.NODES]), "fig6")
@@ -402,7 +365,7 @@ def test_enough_cores_decide_the_claims_of_the_runs(tmp_path):
 
 
 def test_fig8_holds_both_models_at_every_point(tmp_path):
-    results = write_inputs(tmp_path / "tiny", logs=True)
+    results = write_inputs(tmp_path / "tiny")
     found = make(results, chosen(), "fig6", "fig7", "fig8")
     frame = found["fig8"]
     simulated = frame[frame.rung == "simulated"]
@@ -422,7 +385,7 @@ def test_fig8_holds_both_models_at_every_point(tmp_path):
 
 
 def test_accuracy_counts_complete_epochs_over_seeds(tmp_path):
-    results = write_inputs(tmp_path / "tiny", logs=False)
+    results = write_inputs(tmp_path / "tiny")
     write_run(results, "resnet50", 4, cores=2)
     wanted = chosen(training=[{"model": "resnet50", "ranks": 4}])
     found = make(results, wanted, "fig6b", "fig7b")
@@ -447,12 +410,11 @@ def test_accuracy_counts_complete_epochs_over_seeds(tmp_path):
         ("runs/train/googlenet-2/wfbp/metrics.csv", "seed,step,epoch,accuracy\n0,0,0,x\n", "fig6b", "no number"),
         ("profile/googlenet/workload.json", None, "fig5a", "workload.json"),
         ("profile/resnet50/workload.json", "{}", "fig7", "not a workload"),
-        ("external/allreduce2.log", "2,4\n", "fig6", "allreduce2.log, line 1"),
         ("tables/mgwfbp/fig7.csv", None, "fig8", "fig7.csv"),
     ],
 )
 def test_a_broken_input_is_named(tmp_path, file, content, table, wanted):
-    results = write_inputs(tmp_path / "tiny", logs=True)
+    results = write_inputs(tmp_path / "tiny")
     write_run(results, "googlenet", 2, cores=2)
     wishes = chosen(training=[RUN])
     make(results, wishes, "fig6", "fig7")
@@ -469,7 +431,7 @@ def test_a_testbed_without_throughputs_is_named(tmp_path):
     text = (ROOT / "config" / "clusters" / "k80-10gbe.yaml").read_text()
     path = tmp_path / "cluster.yaml"
     path.write_text(text.replace("one_node: 163.36", "one_node: fast"))
-    results = write_inputs(tmp_path / "tiny", logs=True)
+    results = write_inputs(tmp_path / "tiny")
     with pytest.raises(InputError, match=r"cluster\.yaml: drawn_throughput\.googlenet\.one_node: needs a number"):
         papers.compute("mgwfbp", "fig6", chosen(cluster=str(path)), results)
     path.write_text(text.replace("one_node: 163.36", "one_node: 16336"))
@@ -480,9 +442,9 @@ def test_a_testbed_without_throughputs_is_named(tmp_path):
 # Figures
 
 
-@pytest.mark.parametrize(("logs", "runs"), [(True, True), (False, False)])
-def test_figures_show_what_is_there_and_say_what_is_not(tmp_path, logs, runs):
-    results = write_inputs(tmp_path / "tiny", logs=logs)
+@pytest.mark.parametrize("runs", [True, False])
+def test_figures_show_what_is_there_and_say_what_is_not(tmp_path, runs):
+    results = write_inputs(tmp_path / "tiny")
     jobs = [{"model": model, "ranks": n} for model in testbed.MODELS for n in (2, 4)] if runs else []
     for job in jobs:
         write_run(results, str(job["model"]), int(job["ranks"]), cores=2)
@@ -494,25 +456,23 @@ def test_figures_show_what_is_there_and_say_what_is_not(tmp_path, logs, runs):
         assert all(path.stat().st_size for path in written)
         svg[name] = written[0].read_text()
     assert "67% in the shade" in svg["fig5a"]
-    assert ("allreduce8.log" in svg["fig5b"]) is logs
-    assert ("third-party logs" in svg["fig5b"]) is not logs
+    assert "allreduce8.log" in svg["fig5b"]
     assert "share 2 cores" in svg["fig5b"]
     for name, model in (("fig6", "GoogLeNet"), ("fig7", "ResNet-50")):
         assert ("measured here, 95 %" in svg[name]) is runs
         assert ("not ImageNet" in svg[name]) is runs
         assert (f"no whole epoch of {model}" in svg[name]) is not runs
-        assert ("logs missing" in svg[name]) is not logs
     assert ("GoogLeNet, measured" in svg["fig8"]) is runs
     assert "ResNet-50, published" in svg["fig8"]
 
 
-# The published logs
+# What is carried over
 
 
-@pytest.mark.skipif(not PUBLISHED, reason=f"{third_party.VARIABLE} names no folder with the published logs")
-def test_googlenet_on_the_published_layer_log_comes_out_near_the_published_ratios(tmp_path):
-    results = write_inputs(tmp_path / "tiny", logs=False)
-    third_party.obtain(PUBLISHED, results / "external")
+def test_googlenet_on_the_published_layer_log_comes_out_near_the_published_ratios(tmp_path, monkeypatch):
+    results = write_inputs(tmp_path / "tiny")
+    for name, file in REAL.items():
+        monkeypatch.setattr(carried, name, file)
     found = make(results, chosen(), "fig5b", "fig6")
     frame = found["fig6"]
     simulated = frame[(frame.rung == "simulated") & (frame.assumption == simulated_testbed.IN_TRAINING)]

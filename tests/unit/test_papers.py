@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import json
-import os
 import re
 from itertools import pairwise
 from math import log2
@@ -17,7 +15,7 @@ import pytest
 
 from gradsync import claims, papers, settings
 from gradsync.errors import InputError
-from gradsync.measure import third_party
+from gradsync.measure import carried
 from gradsync.papers.mgwfbp import scaling
 from gradsync.papers.table import read
 from gradsync.published import load
@@ -25,10 +23,9 @@ from gradsync.render import figures, style, tables
 from gradsync.workload import Layer, Workload
 
 ROOT = Path(__file__).parents[2]
-PUBLISHED = os.environ.get(third_party.VARIABLE)
+REAL = {"LAYERS": carried.LAYERS, "ALLREDUCES": carried.ALLREDUCES}
 ALPHA = 45.26e-6  # seconds; config/clusters/k80-10gbe.yaml
 LINE_RATE = 8 / 1e10  # seconds a byte
-REASON = "third-party logs not available (a test says so)"
 FIGURE9 = {"nodes": [4], "gap_nodes": [4, 8], "forward_shares": [0.0, 0.5], "bucket_sweep": 3}
 FROM_TABLES = ("fig9a", "fig9b", "gap")
 # a net of five layers, weights and biases, in forward order: elements, backward microseconds
@@ -56,22 +53,26 @@ def resnet50_profile() -> Workload:
     return Workload(name="resnet50", forward_seconds=0.4, update_seconds=0.1, layers=layers)
 
 
-def write_inputs(results: Path, *, logs: bool) -> Path:
+@pytest.fixture(scope="module", autouse=True)
+def logged(tmp_path_factory):
+    """Made-up tables in place of those carried over: closed forms are known."""
+    folder = tmp_path_factory.mktemp("logged")
+    layers = [f"{elements + 64},{microseconds},2\n" for elements, microseconds in LAYERS]
+    (folder / "layers.csv").write_text(",".join(carried.LAYER_COLUMNS) + "\n" + "".join(layers))
+    sizes = (4, 1024, 12288, 65536, 262144, 1048576)
+    points = [
+        f"{n},{size},{1e6 * (a + b * size)}\n" for n, a, b in ((2, 1e-3, SLOPE), (8, 1e-3, SLOPE)) for size in sizes
+    ]
+    (folder / "allreduces.csv").write_text(",".join(carried.ALLREDUCE_COLUMNS) + "\n" + "".join(points))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(carried, "LAYERS", folder / "layers.csv")
+        patch.setattr(carried, "ALLREDUCES", folder / "allreduces.csv")
+        yield
+
+
+def write_inputs(results: Path) -> Path:
     (results / "profile" / "resnet50").mkdir(parents=True)
     (results / "profile" / "resnet50" / "workload.json").write_text(resnet50_profile().to_json())
-    external = results / "external"
-    external.mkdir()
-    status = {"available": True} if logs else {"available": False, "reason": REASON}
-    (external / "status.json").write_text(json.dumps(status))
-    if logs:
-        rows = [
-            f"[{2 * i + j}, {count}, {microseconds}, 1, 0]"
-            for i, (elements, microseconds) in enumerate(LAYERS)
-            for j, count in enumerate((elements, 64))
-        ]
-        (external / "tmp8comm.log").write_text("\n".join(rows) + "\n")
-        points = [f"8,{size} {1e6 * (1e-3 + SLOPE * size)}" for size in (4, 1024, 12288, 65536, 262144, 1048576)]
-        (external / "allreduce8.log").write_text("\n".join(points) + "\n")
     return results
 
 
@@ -84,14 +85,13 @@ def make(results: Path, *ids: str) -> dict[str, papers.Table]:
     return made
 
 
-@pytest.fixture(scope="module", params=["with logs", "without logs"])
-def computed(request, tmp_path_factory):
-    """(whether there are logs, results folder, tables)."""
+@pytest.fixture(scope="module")
+def computed(logged, tmp_path_factory):
+    """(results folder, tables)."""
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(ROOT)
-        logs = request.param == "with logs"
-        results = write_inputs(tmp_path_factory.mktemp("results") / "tiny", logs=logs)
-        return logs, results, make(results, "gap", "fig9a", "fig9b")
+        results = write_inputs(tmp_path_factory.mktemp("results") / "tiny")
+        return results, make(results, "gap", "fig9a", "fig9b")
 
 
 # Table II
@@ -165,11 +165,11 @@ def test_optimal_is_never_slower_than_any_scheme(computed):
 
 
 def test_no_simulated_row_lies_below_its_bounds(computed):
-    logs, _, made = computed
+    _, made = computed
     drawn = papers.compute("mgwfbp", "timelines", tiny(), Path("nowhere"))
     for table in (*made.values(), drawn):
         known = table.frame[table.frame.iteration_seconds.notna()]
-        assert len(known) or not logs  # of GoogLeNet without them
+        assert len(known)
         assert (known.iteration_seconds >= known.hard_bound_seconds * (1 - 1e-9)).all()
         assert (known.iteration_seconds >= known.model_bound_seconds * (1 - 1e-9)).all()
     gap = made["gap"].frame
@@ -178,34 +178,6 @@ def test_no_simulated_row_lies_below_its_bounds(computed):
     assert at_rate.model_bound_seconds.to_numpy() == pytest.approx(at_rate.hard_bound_seconds.to_numpy())
 
 
-def test_every_scheme_is_there_at_every_point(computed):
-    logs, _, made = computed
-    frame = made["gap"].frame
-    schemes = {"naive", "wfbp", "single", "mgwfbp", "mgwfbp_as_printed", "optimal", "horovod_buckets", "fixed_buckets"}
-    assert schemes | {scaling.BEST_BUCKET} <= set(frame.scheme)
-    points = frame.groupby(["model", "nodes", "scheme"]).size().unstack("scheme")
-    # 2 forward times x 2 slopes, for ResNet-50 x 2 units
-    assert (points.loc["resnet50"] == 8).all(axis=None)
-    assert (points.loc["googlenet"] == (4 if logs else 1)).all(axis=None)
-    assert set(frame.nodes) == {4, 8}
-    assert (frame.rung == "simulated").all()
-
-
-def test_without_logs_googlenet_says_why_and_all_else_is_there(computed):
-    logs, _, made = computed
-    for name in ("gap", "fig9a", "fig9b"):
-        frame = made[name].frame
-        numbers = frame[[*scaling.NUMBERS]]
-        missing = (frame.model == "googlenet") & (not logs)
-        assert numbers[~missing].notna().all(axis=None)
-        assert (frame.note[~missing] == "").all()
-        assert numbers[missing].isna().all(axis=None)
-        assert (frame.note[missing] == REASON).all()
-    assert (REASON in made["fig9a"].caption) is not logs
-    assert REASON not in made["fig9b"].caption
-
-
-@pytest.mark.parametrize("computed", ["with logs"], indirect=True)  # GoogLeNet's layer times come from the log
 def test_closed_forms_of_what_is_not_merged_or_all_merged(computed):
     _, _, made = computed
     frame = made["gap"].frame
@@ -260,7 +232,7 @@ def test_fig9_is_the_part_of_the_gap_that_the_paper_shows(computed):
 
 
 def test_a_finer_sweep_of_buckets_is_no_worse(tmp_path):
-    results = write_inputs(tmp_path / "tiny", logs=False)
+    results = write_inputs(tmp_path / "tiny")
     best = []
     for sweep in (2, 3, 9):  # each holds the sizes of the one before
         chosen = tiny(figure9={**FIGURE9, "gap_nodes": [4], "bucket_sweep": sweep})
@@ -286,20 +258,18 @@ def test_tables_are_written_for_programs_and_for_people(computed):
 
 
 def test_claims_are_decided_or_say_what_is_missing(computed):
-    logs, results, _ = computed
+    results, _ = computed
     verdicts = claims.evaluate(ROOT / "config" / "papers" / "mgwfbp.yaml", results / "tables")
     theorem = {verdict.claim: verdict for verdict in verdicts if verdict.claim.startswith("theorem1-google")}
     (verdict,) = theorem.values()
-    assert verdict.verdict == claims.UNDECIDED  # not all the nodes are there, or no logs
+    assert verdict.verdict == claims.UNDECIDED  # not all the nodes are there
     assert verdict.reason
-    if not logs:
-        assert REASON in verdict.reason
 
 
-@pytest.mark.skipif(not PUBLISHED, reason=f"{third_party.VARIABLE} names no folder with the published logs")
-def test_the_published_logs_give_a_band_for_googlenet(tmp_path):
-    results = write_inputs(tmp_path / "tiny", logs=False)
-    third_party.obtain(PUBLISHED, results / "external")
+def test_what_is_carried_over_gives_a_band_for_googlenet(tmp_path, monkeypatch):
+    results = write_inputs(tmp_path / "tiny")
+    for name, file in REAL.items():
+        monkeypatch.setattr(carried, name, file)
     frame = papers.compute("mgwfbp", "gap", tiny(), results).frame
     frame = frame[frame.model == "googlenet"]
     assert frame.iteration_seconds.notna().all()
@@ -314,17 +284,12 @@ def test_the_published_logs_give_a_band_for_googlenet(tmp_path):
 @pytest.mark.parametrize(
     ("file", "content", "wanted"),
     [
-        ("external/status.json", None, r"status\.json.*run `gradsync external` again"),
-        ("external/status.json", "{", r"status\.json.*run `gradsync external` again"),
-        ("external/tmp8comm.log", "[0, 1, fast, 1, 0]\n", r"tmp8comm\.log, line 1"),
-        ("external/allreduce8.log", "8,4\n", r"allreduce8\.log, line 1"),
-        ("external/allreduce8.log", "8,4 1.0\n", "measure at least two"),
         ("profile/resnet50/workload.json", None, r"workload\.json: can't be read"),
         ("profile/resnet50/workload.json", "{}", r"workload\.json: not a workload"),
     ],
 )
 def test_a_broken_input_of_the_gap_is_named(tmp_path, file, content, wanted):
-    results = write_inputs(tmp_path / "tiny", logs=True)
+    results = write_inputs(tmp_path / "tiny")
     if content is None:
         (results / file).unlink()
     else:
@@ -376,7 +341,7 @@ def test_a_broken_cluster_is_named(tmp_path, content, wanted):
 
 
 def test_figures_are_written_in_every_format_even_where_data_is_missing(computed):
-    logs, results, _ = computed
+    results, _ = computed
     begins = {"svg": b"<?xml", "pdf": b"%PDF", "png": b"\x89PNG", "csv": None}
     for name in FROM_TABLES:
         written = [Path(path) for path in figures.write("mgwfbp", name, tiny(), results)]
@@ -386,11 +351,10 @@ def test_figures_are_written_in_every_format_even_where_data_is_missing(computed
             assert path.stem == name
             assert path.read_bytes().startswith(begin or b"rung,model,nodes,scheme,assumption,iteration_seconds")
         svg = written[0].read_text()
-        shown = name == "fig9b" or logs
         assert ("fixed buckets (PyTorch DDP)" in svg) is (name == "gap")
-        assert (" ".join(REASON.split()[:3]) in svg) is (not logs and name != "fig9b")
+        assert "Error" not in svg
         if name != "gap":
-            assert ("exact optimum" in svg) is shown
+            assert "exact optimum" in svg
     assert [path.name for path in (results / "figures" / "mgwfbp").iterdir() if path.name.startswith(".")] == []
 
 

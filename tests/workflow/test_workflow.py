@@ -15,13 +15,10 @@ import yaml
 
 import toy_collective
 from gradsync import papers, schedules, schemes, settings
-from gradsync.costs.interference import Interference, Slowdown
 from gradsync.papers.table import read
 from gradsync.render import figures
-from gradsync.results import Result
 from gradsync.runtime import models
 from gradsync.testbed import privileges
-from gradsync.workload import Layer, Workload
 from project_copy import ROOT, Project, path_without
 
 TINY = """\
@@ -103,7 +100,6 @@ def test_the_quick_configuration_makes_everything_once(project):
     assert found.pop("total") == sum(found.values())
     assert found == {
         "all": 1,
-        "external": 1,
         "counted": len(counted),
         "counted_model": 6,  # Fig. 6 and 7 of the BML paper, Table III of the ASC-WFBP paper
         "plan_counted": sum(planned(launch) for launch in counted),
@@ -282,48 +278,6 @@ def test_what_is_done_stays_done_until_something_changes(own_project):
     assert jobs(own_project.snakemake("-n", *QUICK_TARGETS)) == {"figure": 1, "table": 2, "total": 3}
 
 
-def test_a_launch_is_planned_trained_and_in_the_table(own_project):
-    """From a profile that is there already: measuring takes longer than all else."""
-    more = "schemes: [wfbp, mgwfbp], seeds: [3, 4], statistics: local, peers: [ddp_mgwfbp]"
-    own_project.write("config/tiny.yaml", TINY.replace("peers: [ddp]", more))
-    layers = tuple(
-        Layer(name=name, bytes=4 * parameter.numel(), backward_seconds=1e-3)
-        for name, parameter in reversed(list(models.build("lenet5", 0).named_parameters()))
-    )
-    profile = f"{RESULTS}/profile/lenet5-2"
-    own_project.write(
-        f"{profile}/workload.json", Workload(name="lenet5", forward_seconds=1e-3, layers=layers).to_json()
-    )
-    own_project.write(f"{profile}/allreduce.csv", "bytes,seconds\n64,1e-3\n4096,1e-3\n16777216,2e-2\n")
-    slowed = Slowdown(bytes=1024, computation=1.5, communication=1.25)
-    own_project.write(f"{profile}/interference.json", Interference(ranks=2, points=(slowed,)).to_json())
-    allowed = ("--allowed-rules", "plan", "train", "table", "--")
-    target = f"{RESULTS}/tables/mgwfbp/training.md"
-    ended = own_project.snakemake(*allowed, target)
-    assert ended.returncode == 0, ended.stdout
-    folder = own_project.folder / RESULTS / "runs" / "train" / "lenet5-2"
-    names = json.loads((folder / "schemes.json").read_text())
-    assert names == ["wfbp", "mgwfbp", "ddp_mgwfbp", "no_communication", "one_rank"]
-    wanted = {"batch": 8, "iterations": 8, "block": 4, "seeds": [3, 4], "statistics": False, "conformance": 1}
-    for name in names:
-        result = Result.load(folder / name / "result.json")
-        assert wanted.items() <= result.settings.items()
-        assert f"| {name} " in own_project.read(target)
-    assert Result.load(folder / "mgwfbp" / "result.json").conformance["oracle_difference"] < 1e-9
-    table = read(own_project.folder / RESULTS / "tables" / "mgwfbp" / "training.csv")
-    assert set(table[table.rung == "simulated"].scheme) == {"wfbp", "mgwfbp"}
-    assert jobs(own_project.snakemake("-n", *allowed, target)) == {}
-
-
-def test_without_logs_and_network_the_workflow_goes_on(own_project):
-    status = f"{RESULTS}/external/status.json"
-    ended = own_project.snakemake(status)
-    assert ended.returncode == 0, ended.stdout
-    found = json.loads(own_project.read(status))
-    assert found["available"] is False
-    assert "set external_data" in found["reason"]
-
-
 def test_a_folder_without_the_logs_ends_with_a_clear_error(own_project):
     own_project.write("logs/tmp8comm.log", "[0, 1, 1.0, 1, 0]\n")
     own_project.write("config/tiny.yaml", TINY + "external_data: logs\n")
@@ -350,7 +304,6 @@ def test_a_folder_without_the_logs_ends_with_a_clear_error(own_project):
 def test_a_corrupt_input_of_a_table_ends_with_a_clear_error(own_project, target, spoilt, text, wanted):
     own_project.write(f"{RESULTS}/runs/train/lenet5-2/schemes.json", '["naive"]')
     own_project.write(f"{RESULTS}/profile/resnet50/workload.json", "[]")
-    own_project.write(f"{RESULTS}/external/status.json", '{"available": false, "reason": "a test"}')
     own_project.write(f"{RESULTS}/{spoilt}", text)
     # the inputs are taken as they are: only tables may be made
     ended = own_project.snakemake("--allowed-rules", "table", "--", f"{RESULTS}/{target}")
@@ -447,7 +400,6 @@ def test_a_new_schedule_is_in_the_tables(with_pairs):
         "layers": [{"name": f"t{i}", "bytes": 4 * 10 ** (2 + i), "backward_seconds": 0.2} for i in range(5)],
     }
     with_pairs.write(f"{RESULTS}/profile/resnet50/workload.json", json.dumps(profile))
-    with_pairs.write(f"{RESULTS}/external/status.json", '{"available": false, "reason": "a test"}')
     for table in ("gap", "fig9b"):
         ended = with_pairs.run("gradsync", "table", "mgwfbp", table, "--config", "config/tiny.yaml")
         assert ended.returncode == 0, ended.stdout

@@ -140,7 +140,11 @@ def emulated(paper):
     ]
 
 
-LOGS = f"{RESULTS}/external/status.json"
+# what the authors of MG-WFBP logged, carried over
+LOGGED = [
+    "config/papers/mgwfbp_layers.csv",
+    "config/papers/mgwfbp_allreduces.csv",
+]
 RESNET50 = f"{RESULTS}/profile/resnet50/workload.json"
 GOOGLENET = f"{RESULTS}/profile/googlenet/workload.json"
 NETWORK = f"{RESULTS}/profile/network/allreduce.csv"

@@ -1,7 +1,7 @@
 rule emulate:
     # One launch on an emulated testbed: measured, planned, run. Where this machine can't, the result says why.
     input:
-        logs=LOGS,
+        logged=LOGGED,
         replayed=lambda wildcards: PAPERS[EMULATED[wildcards.launch].paper].replayed,
         schemes=SETTINGS.schemes,
         peers=SETTINGS.peers,

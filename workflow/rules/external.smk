@@ -1,8 +1,8 @@
 rule external:
-    # Third-party logs: from a folder, else one attempt to fetch them. What depends on them says when they are missing.
-    # On the submitting host: compute nodes often have no network.
+    # A check on demand: the numbers carried over from third-party logs against these logs. Nothing depends on it.
     input:
         image=IMAGE_INPUT,
+        carried=LOGGED,
     output:
         f"{RESULTS}/external/status.json",
     log:
@@ -16,6 +16,6 @@ rule external:
         config=CONFIG,
         folder=lambda wildcards: SETTINGS.external_data
         or os.environ.get("GRADSYNC_EXTERNAL_DATA", ""),
-        code=code("measure/third_party.py"),
+        code=code("measure/third_party.py", "measure/carried.py"),
     shell:
         "python -m gradsync external --config {params.config:q} >{log:q} 2>&1 || {{ cat {log:q} >&2; exit 1; }}"

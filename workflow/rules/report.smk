@@ -22,7 +22,7 @@ rule table:
             *PLANNING,
             *COMMON_TO_PAPERS,
             f"papers/{wildcards.paper}",
-            "measure/third_party.py",
+            "measure/carried.py",
             "render/tables.py",
         ),
     shell:

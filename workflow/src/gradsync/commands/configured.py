@@ -40,11 +40,11 @@ def estimate(options: argparse.Namespace) -> dict[str, Any] | None:
 
 
 def external(options: argparse.Namespace) -> dict[str, Any]:
-    """Obtain the third-party logs of a configuration and check their SHA-256."""
+    """Hold the numbers carried over from third-party logs against these logs, in the folder that is named."""
     from gradsync.measure import third_party
 
     loaded, results = configured(options)
-    return third_party.obtain(loaded.external_data, results / "external")
+    return third_party.check(loaded.external_data, results / "external")
 
 
 def table(options: argparse.Namespace) -> dict[str, Any]:

@@ -52,15 +52,11 @@ def emulate(options: argparse.Namespace) -> dict[str, Any]:
 def _reason(launch: Emulation, settings: Settings, results: Path) -> str:
     """Why it can't be done here; empty where it can. Writes what is replayed, and on what."""
     from gradsync import papers, schemes
-    from gradsync.papers.emulation import NotHereError
     from gradsync.results import write_whole
     from gradsync.testbed import privileges
     from gradsync.testbed.wiring import MOST_LANES
 
-    try:
-        stand_in = papers.stand_in(launch, settings, results)
-    except NotHereError as error:
-        return str(error)
+    stand_in = papers.stand_in(launch, settings, results)
     if reason := privileges.impossible():
         return f"no testbed on this machine: {reason}"
     folder = results / "emulated" / launch.job

@@ -27,7 +27,7 @@ def refuse_unknown(paper: str) -> None:
 def stand_in(job: Emulation, settings: Settings, results: Path) -> StandIn:
     """What an emulated launch stands for.
 
-    Raises InputError where its paper emulates nothing, NotHereError where what it needs is not here.
+    Raises InputError where its paper emulates nothing.
     """
     refuse_unknown(job.paper)
     package = f"{__name__}.{job.paper}"

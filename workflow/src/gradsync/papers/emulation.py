@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from gradsync.errors import InputError
 from gradsync.settings import Emulation
 from gradsync.testbed.description import Description
 from gradsync.workload import Layer, Workload
@@ -65,7 +64,3 @@ class StandIn:
             },
         }
         return self.workload.model_copy(update=changed)
-
-
-class NotHereError(InputError):
-    """What a launch stands for is not available here; its rows say why, and the workflow goes on."""

@@ -16,7 +16,7 @@ import pandas as pd
 from gradsync.costs.fitted import fit, straight_line
 from gradsync.errors import InputError
 from gradsync.intervals import repeats_needed, shown
-from gradsync.measure import third_party
+from gradsync.measure import carried
 from gradsync.papers.emulated import runs
 from gradsync.papers.mgwfbp import testbed
 from gradsync.papers.mgwfbp.emulation import as_on_its_testbed
@@ -65,12 +65,6 @@ def fig5b(settings: Settings, results: Path) -> Table:
         for n, a in testbed.startups(settings).items()
     ]
     rows += [_fits(one) for one in series]
-    state = third_party.status(results / "external")
-    if not state["available"]:
-        rows += [
-            {"rung": "published", "source": source, "nodes": n, "note": state["reason"]}
-            for source, n in (("allreduce2.log", 2), ("allreduce8.log", 8), (LAYER_LOG, 8))
-        ]
     frame = pd.DataFrame(rows, columns=FITS)
     display = pd.DataFrame(
         {
@@ -178,12 +172,9 @@ def _fits(one: Series) -> dict[str, Any]:
 def _series(settings: Settings, results: Path) -> Iterator[Series]:
     yield from _measured(results / "profile" / "network" / "allreduce.csv")
     yield from _emulated(settings, results)
-    external = results / "external"
-    if not third_party.status(external)["available"]:
-        return
     for n in (2, 8):
-        yield _logged(f"allreduce{n}.log", n, *third_party.osu_log(external / f"allreduce{n}.log"))
-    yield _logged(LAYER_LOG, 8, *third_party.layer_allreduces(external / "tmp8comm.log"))
+        yield _logged(f"allreduce{n}.log", n, *carried.allreduces(n))
+    yield _logged(LAYER_LOG, 8, *carried.layer_allreduces())
 
 
 def _logged(source: str, nodes: int, sizes: np.ndarray, seconds: np.ndarray) -> Series:
@@ -233,8 +224,6 @@ def _cores(text: str) -> int | None:
 def _on_the_logs(frame: pd.DataFrame) -> str:
     """What the claims on start-ups and on the straight line would say of the logs."""
     logged = frame[frame.source.str.startswith("allreduce")].set_index("nodes")
-    if logged.r_squared.isna().any() or logged.empty:
-        return ""
     a, r = logged.a_seconds, logged.r_squared
     return (
         f" On the logs the start-up grows {a[8] / a[2]:.2f} times from 2 to 8 nodes (the paper: 7), and R^2 of the "

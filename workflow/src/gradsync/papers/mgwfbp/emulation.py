@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gradsync.measure import third_party
-from gradsync.papers.emulation import NotHereError, StandIn
+from gradsync.papers.emulation import StandIn
 from gradsync.papers.mgwfbp import simulated_testbed
 from gradsync.papers.testbed import Testbed
 from gradsync.settings import Emulation, Settings
@@ -21,14 +20,11 @@ def as_on_its_testbed(settings: Settings) -> list[Emulation]:
 
 
 def stand_in(job: Emulation, settings: Settings, results: Path) -> StandIn:
-    """Raises NotHereError where the authors' log of the model is missing."""
-    state = third_party.status(results / "external")
-    found = dict(simulated_testbed.workloads(job.model, settings, results, state["available"]))
+    """The model as the authors logged it or as it is profiled here, on links of which a connection gets a part."""
+    found = dict(simulated_testbed.workloads(job.model, settings, results))
     prefix = simulated_testbed.CENTRES[1].removesuffix(simulated_testbed.IN_TRAINING) if "" not in found else ""
     workload = found[prefix]
-    if workload is None or not state["available"]:
-        raise NotHereError(state["reason"])
-    cost = simulated_testbed.in_training(results, job.ranks)
+    cost = simulated_testbed.in_training(job.ranks)
     file = Testbed(settings.cluster)
     return StandIn(
         workload,

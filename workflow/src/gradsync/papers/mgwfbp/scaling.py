@@ -18,7 +18,7 @@ from gradsync import schemes
 from gradsync.collectives import NATIVE
 from gradsync.costs import Linear, alpha_beta
 from gradsync.costs.fitted import fit
-from gradsync.measure import third_party
+from gradsync.measure import carried
 from gradsync.papers.mgwfbp import testbed
 from gradsync.papers.simulated import BOUNDS, Simulated, timed, unsteady
 from gradsync.papers.table import Table, file, read
@@ -62,25 +62,22 @@ def fig9b(settings: Settings, results: Path) -> Table:
 def _fig9(model: str, settings: Settings, results: Path, published: str) -> Table:
     frame = read(file(results, "mgwfbp", "gap"))
     frame = frame[(frame.model == model) & frame.nodes.isin(settings.figure9.nodes)].drop(columns="over_optimal")
-    missing = frame.iteration_seconds.isna().all()
     rows = []
     for scheme, part in frame.groupby("scheme", sort=False):
         row = {"scheme": scheme}
         for n, at in part.groupby("nodes"):
             centre = at[at.assumption.str.startswith(CENTRE)].speedup
-            row[f"N={n}"] = (
-                "-" if missing else f"{centre.iloc[0]:.1f} ({at.speedup.min():.1f} .. {at.speedup.max():.1f})"
-            )
+            row[f"N={n}"] = f"{centre.iloc[0]:.1f} ({at.speedup.min():.1f} .. {at.speedup.max():.1f})"
         rows.append(row)
-    slope, _, origin = _measured_slope(settings, results)
+    slope, _ = _measured_slope()
     shares = settings.figure9.forward_shares
     assumed = (
-        f"b from line rate to {slope:.2g} s/B at 8 nodes ({origin}), scaled as a ring; "
+        f"b from line rate to {slope:.2g} s/B at 8 nodes (the authors' 8-node log above 12 KiB), scaled as a ring; "
         f"t_f from {min(shares):g} to {max(shares):g} t_b" + (RESNET50_ASSUMED if model == "resnet50" else "")
     )
     caption = (
         f"Fig. 9, {model}: speed-up over one K80, simulated, at {CENTRE}; in brackets the band over what the paper "
-        f"does not give. The paper states {published}. " + (frame.note.iloc[0] if missing else f"Assumed: {assumed}.")
+        f"does not give. The paper states {published}. Assumed: {assumed}."
     )
     return Table(frame, pd.DataFrame(rows), caption + unsteady(frame))
 
@@ -98,7 +95,7 @@ def gap(settings: Settings, results: Path) -> Table:
     display = (
         shown.groupby(["model", "scheme", "nodes"])
         .over_optimal.agg(["min", "max"])
-        .apply(lambda row: "-" if np.isnan(row["min"]) else f"{row['min']:.3f} .. {row['max']:.3f}", axis=1)
+        .apply(lambda row: f"{row['min']:.3f} .. {row['max']:.3f}", axis=1)
         .unstack("nodes")
         .add_prefix("N=")
         .reset_index()
@@ -115,17 +112,9 @@ def _sweep(model: str, settings: Settings, results: Path, nodes: list[int]) -> p
     # the network is the paper's: one switch, and the cost of its all-reduce, one message at a time
     every = schemes.load(settings.schemes).values()
     known = [scheme for scheme in every if scheme.collective == NATIVE and scheme.lanes == 1]
-    assumed, reason = _assumptions(model, settings, results)
-    if reason:
-        rows = [
-            {"rung": "simulated", "model": model, "nodes": n, "scheme": scheme, "assumption": "", "note": reason}
-            for n in nodes
-            for scheme in (*(scheme.name for scheme in known), BEST_BUCKET)
-        ]
-        return pd.DataFrame(rows, columns=COLUMNS)
     alpha = testbed.cluster(settings)["alpha_seconds"]["value"]
     rows = []
-    for label, workload, slope in assumed:
+    for label, workload, slope in _assumptions(model, settings, results):
         for n in nodes:
             b, low = slope(n)
             cost = Linear(2 * (n - 1) * alpha, b, f"ring of {n}", low)
@@ -170,45 +159,37 @@ def _iterations(
     yield BEST_BUCKET, min(swept)
 
 
-def _assumptions(model: str, settings: Settings, results: Path) -> tuple[list[Assumption], str]:
-    """The band of a model, or why there is none: t_f, b, and for ResNet-50 what "a single K80" is."""
-    external = results / "external"
-    state = third_party.status(external)
+def _assumptions(model: str, settings: Settings, results: Path) -> list[Assumption]:
+    """The band of a model: t_f, b, and for ResNet-50 what "a single K80" is."""
     cluster = testbed.cluster(settings)
     line = 8 / cluster["link_bits_per_second"]["value"]
 
     def ring(beta: float, low: float | None = None) -> Callable[[int], tuple[float, float | None]]:
         return lambda n: (2 * (n - 1) / n * beta, None if low is None else 2 * (n - 1) / n * low)
 
-    if model == "googlenet" and not state["available"]:
-        return [], state["reason"]
     # b scales as that of a ring: 2(N-1)/N beta
-    measured, low, _ = _measured_slope(settings, results)
+    measured, low = _measured_slope()
     one = 2 * (LOG_NODES - 1) / LOG_NODES
     slopes = {"b=line rate": ring(line), "b=measured": ring(measured / one, None if low is None else low / one)}
     band = []
     for share in settings.figure9.forward_shares:
         if model == "googlenet":
-            found = {"": third_party.layer_log(external / "tmp8comm.log", forward_share=share)}
+            found = {"": carried.layer_log(forward_share=share)}
         else:
             found = _resnet50(cluster, results, share)
         for slope, per_byte in slopes.items():
             for unit, workload in found.items():
                 label = f"t_f={share:g} t_b, {slope}" + (f", {unit}" if unit else "")
                 band.append(Assumption(label, workload, per_byte))
-    return band, ""
+    return band
 
 
-def _measured_slope(settings: Settings, results: Path) -> tuple[float, float | None, str]:
-    """b of 8 nodes in seconds per byte, and where it comes from: the authors' log, else the paper's only example."""
-    external = results / "external"
-    if third_party.status(external)["available"]:
-        sizes, times = third_party.osu_log(external / "allreduce8.log")
-        large = sizes >= SMALLEST_FITTED
-        fitted = fit(sizes[large], times[large], pieces=1)
-        return float(fitted.slopes[-1]), fitted.slope_low(), "the authors' 8-node log above 12 KiB"
-    stated = testbed.cluster(settings)["slope_hint_seconds_per_byte"]["value"]
-    return stated, None, "the paper's example of 200 and 400 KB"
+def _measured_slope() -> tuple[float, float | None]:
+    """b of 8 nodes in seconds per byte, of the authors' benchmark, and the lower end of its interval."""
+    sizes, times = carried.allreduces(LOG_NODES)
+    large = sizes >= SMALLEST_FITTED
+    fitted = fit(sizes[large], times[large], pieces=1)
+    return float(fitted.slopes[-1]), fitted.slope_low()
 
 
 def _resnet50(cluster: dict[str, Any], results: Path, share: float) -> dict[str, Workload]:

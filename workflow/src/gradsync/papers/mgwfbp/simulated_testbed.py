@@ -25,7 +25,7 @@ from gradsync.costs import Linear, MessageCost, alpha_beta
 from gradsync.costs.fitted import Fitted, fit
 from gradsync.errors import InputError
 from gradsync.lowering import lowered
-from gradsync.measure import third_party
+from gradsync.measure import carried
 from gradsync.papers.mgwfbp import testbed
 from gradsync.papers.simulated import timed
 from gradsync.settings import Settings
@@ -39,12 +39,11 @@ MEBIBYTE = 2.0**20
 
 
 class Point(NamedTuple):
-    """One point of the band: a workload and a cost for each number of nodes, or why there is none."""
+    """One point of the band: a workload and a cost for each number of nodes."""
 
     label: str
-    workload: Workload | None
+    workload: Workload
     costs: dict[int, MessageCost]
-    missing: str = ""
 
 
 def compared(settings: Settings) -> list[schemes.Scheme]:
@@ -63,17 +62,14 @@ def rows(model: str, settings: Settings, results: Path) -> Iterator[dict[str, An
     for point in _points(model, settings, results):
         for n in testbed.NODES:
             for scheme in known:
-                row = {
+                yield {
                     "rung": "simulated",
                     "model": model,
                     "nodes": n,
                     "scheme": scheme.name,
                     "assumption": point.label,
-                    "note": point.missing,
+                    **_timed(scheme, point.workload, point.costs[n], n, testbed.links(settings)),
                 }
-                if point.workload is not None:
-                    row |= _timed(scheme, point.workload, point.costs[n], n, testbed.links(settings))
-                yield row
 
 
 def _timed(scheme: schemes.Scheme, workload: Workload, cost: MessageCost, n: int, *links: Links) -> dict[str, Any]:
@@ -107,24 +103,17 @@ def _unlimited(scheme: schemes.Scheme, workload: Workload) -> schemes.Scheme:
 
 def _points(model: str, settings: Settings, results: Path) -> Iterator[Point]:
     """The band of a model."""
-    state = third_party.status(results / "external")
-    for prefix, workload in workloads(model, settings, results, state["available"]):
-        for label, costs in _costs(settings, results, state["available"]):
-            if workload is None or not costs:
-                yield Point(prefix + label, None, {}, state["reason"])
-            else:
-                yield Point(prefix + label, workload, costs)
+    for prefix, workload in workloads(model, settings, results):
+        for label, costs in _costs(settings):
+            yield Point(prefix + label, workload, costs)
 
 
-def workloads(model: str, settings: Settings, results: Path, logs: bool) -> Iterator[tuple[str, Workload | None]]:
-    """The workload of a node at each point of the band, None where it needs logs that are missing."""
+def workloads(model: str, settings: Settings, results: Path) -> Iterator[tuple[str, Workload]]:
+    """The workload of a node at each point of the band."""
     alone = testbed.throughput(settings, model).alone_seconds
     note = f"t_f + t_b = {alone:.4g} s, the published throughput of one node"
     if model == "googlenet":
-        if not logs:
-            yield "", None
-            return
-        logged = third_party.layer_log(results / "external" / "tmp8comm.log", forward_share=1.0)
+        logged = carried.layer_log(forward_share=1.0)
         t_b = logged.backward_seconds
         if t_b > alone:
             raise InputError(
@@ -146,24 +135,20 @@ def workloads(model: str, settings: Settings, results: Path, logs: bool) -> Iter
         )
 
 
-def _costs(settings: Settings, results: Path, logs: bool) -> Iterator[tuple[str, dict[int, MessageCost]]]:
-    """Three networks; the two of the logs are empty where the logs are missing."""
-    external = results / "external"
-    logged: dict[str, dict[int, MessageCost]] = {BENCHMARK: {}, IN_TRAINING: {}}
-    if logs:
-        two = fit(*third_party.osu_log(external / "allreduce2.log"), source="allreduce2.log")
-        eight = fit(*third_party.osu_log(external / "allreduce8.log"), source="allreduce8.log")
-        logged[BENCHMARK] = {2: two, 4: as_ring(eight, LARGEST, 4), 8: eight}
-        logged[IN_TRAINING] = {n: in_training(results, n) for n in testbed.NODES}
-    yield from logged.items()
+def _costs(settings: Settings) -> Iterator[tuple[str, dict[int, MessageCost]]]:
+    """Three networks."""
+    two = fit(*carried.allreduces(2), source="allreduce2.log")
+    eight = fit(*carried.allreduces(8), source="allreduce8.log")
+    yield BENCHMARK, {2: two, 4: as_ring(eight, LARGEST, 4), 8: eight}
+    yield IN_TRAINING, {n: in_training(n) for n in testbed.NODES}
     startups = testbed.startups(settings)
     beta = 8 / testbed.cluster(settings)["link_bits_per_second"]["value"]
     yield LINE_RATE, {n: Linear(startups[n], 2 * (n - 1) / n * beta, f"ring of {n} at line rate") for n in startups}
 
 
-def in_training(results: Path, n: int) -> Fitted:
+def in_training(n: int) -> Fitted:
     """The all-reduces of the layer log, on `n` nodes."""
-    points = third_party.layer_allreduces(results / "external" / "tmp8comm.log")
+    points = carried.layer_allreduces()
     return as_ring(fit(*points, source="all-reduces of tmp8comm.log"), LARGEST, n)
 
 

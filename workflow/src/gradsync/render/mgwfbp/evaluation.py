@@ -169,9 +169,6 @@ def _speedup_figure(name: str, title: str, settings: Settings, results: Path) ->
     _speedup_panel(left, frame, settings)
     centre = [point for point in simulated_testbed.CENTRES if point in set(frame.assumption)]
     left.set_title("\n".join([f"{title}(a) {model}", *(f"simulated line: {point}" for point in centre)]), loc="left")
-    missing = frame[(frame.rung == "simulated") & frame.iteration_seconds.isna() & (frame.assumption != "")]
-    if not missing.empty:
-        left.text(0.02, 0.96, "simulated: logs missing, see the table", ha="left", fontsize=7, transform=left.transAxes)
     if accuracy.empty:
         panels.say(right, f"{title}(b): no whole epoch of {model} in this configuration.")
         return figure, frame
