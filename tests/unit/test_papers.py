@@ -1,4 +1,4 @@
-"""Tables and figures of the MG-WFBP paper on a tiny configuration: closed forms, both with and without its logs."""
+"""Tables and figures of the MG-WFBP paper on a tiny configuration: closed forms and made-up logs."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def test_timelines_are_those_of_the_equations():
 
 
 def test_optimal_is_never_slower_than_any_scheme(computed):
-    _, _, made = computed
+    _, made = computed
     frame = made["gap"].frame
     known = frame[frame.iteration_seconds.notna()]
     assert not known.empty
@@ -179,7 +179,7 @@ def test_no_simulated_row_lies_below_its_bounds(computed):
 
 
 def test_closed_forms_of_what_is_not_merged_or_all_merged(computed):
-    _, _, made = computed
+    _, made = computed
     frame = made["gap"].frame
     sizes = np.array([4 * (elements + 64) for elements, _ in LAYERS[::-1]], float)
     backward = np.array([1e-6 * microseconds for _, microseconds in LAYERS[::-1]])
@@ -211,7 +211,7 @@ def test_closed_forms_of_what_is_not_merged_or_all_merged(computed):
 
 
 def test_resnet50_takes_the_published_time_of_one_k80(computed):
-    _, _, made = computed
+    _, made = computed
     frame = made["gap"].frame
     frame = frame[frame.model == "resnet50"]
     alone = frame.efficiency * frame.iteration_seconds
@@ -222,7 +222,7 @@ def test_resnet50_takes_the_published_time_of_one_k80(computed):
 
 
 def test_fig9_is_the_part_of_the_gap_that_the_paper_shows(computed):
-    _, _, made = computed
+    _, made = computed
     gap = made["gap"].frame
     for name, model in (("fig9a", "googlenet"), ("fig9b", "resnet50")):
         expected = gap[(gap.model == model) & (gap.nodes == 4)].drop(columns="over_optimal").reset_index(drop=True)
@@ -244,7 +244,7 @@ def test_a_finer_sweep_of_buckets_is_no_worse(tmp_path):
 
 
 def test_tables_are_written_for_programs_and_for_people(computed):
-    _, results, made = computed
+    results, made = computed
     for name, table in made.items():
         folder = results / "tables" / "mgwfbp"
         frame = table.frame.reset_index(drop=True)
