@@ -75,6 +75,13 @@ def test_everything_is_slower_by_the_dilation_but_nothing_is_smaller():
     assert slow.backward_seconds / transfer == pytest.approx(1.5 / (8 * workload().bytes / 4e9))
 
 
+def test_forward_times_of_layers_are_slower_too():
+    layers = tuple(layer.model_copy(update={"forward_seconds": 0.25}) for layer in workload().layers)
+    stands = StandIn(workload().model_copy(update={"layers": layers}), 1e10, None, "")
+    assert [layer.forward_seconds for layer in stands.replayed(chosen(GOOGLENET).emulated[0]).layers] == [1.0, 1.0]
+    assert stands.testbed(chosen(GOOGLENET).emulated[0]).flow_bits_per_second is None
+
+
 def test_a_server_of_the_bml_paper_computes_at_the_point_that_is_drawn(tmp_path):
     write_counted(tmp_path, "lenet5")
     used = chosen(BML, PS)

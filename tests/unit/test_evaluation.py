@@ -330,6 +330,29 @@ def test_parameter_servers_take_what_their_links_take(n):
     assert exposed(n, collective="ps_central") == pytest.approx(2 * ALPHA + n * (once - 2 * ALPHA), rel=0.01)
 
 
+def test_parameter_servers_are_simulated_and_decide_what_a_lower_bound_can(tmp_path):
+    results = write_inputs(tmp_path / "tiny")
+    found = make(results, chosen(), "fig6", "fig7")
+    for name, points in (("fig6", 3), ("fig7", 9)):
+        frame = found[name][found[name].scheme == "tf_ps"]
+        simulated = frame[frame.rung == "simulated"]
+        assert len(simulated) == points * len(testbed.NODES)
+        assert simulated.iteration_seconds.notna().all()
+        published = frame[frame.rung == "published"]
+        assert published.iteration_seconds.isna().all()
+        assert set(published.note) == {"drawn in the paper, without a number"}
+        rows = found[name][(found[name].rung == "simulated") & found[name].iteration_seconds.notna()]
+        assert (rows.iteration_seconds >= rows.hard_bound_seconds * (1 - 1e-9)).all()
+        assert (rows.iteration_seconds >= rows.model_bound_seconds * (1 - 1e-9)).all()
+        assert (rows.hard_bound_seconds >= rows.computation_seconds * (1 - 1e-9)).all()
+    decided = verdict(results, "fig6-ps", "simulated")
+    assert decided.verdict == claims.UNDECIDED
+    assert decided.reason.endswith("TensorFlow's own time comes on top")
+    assert decided.points == 3
+    display = papers.compute("mgwfbp", "fig6", chosen(), results).display
+    assert list(display[display.scheme == "tf_ps"].rung) == ["published", "simulated", "emulated", "measured"]
+
+
 def test_runs_are_measured_rows_and_more_ranks_than_cores_say_so(tmp_path):
     results = write_inputs(tmp_path / "tiny")
     write_run(results, "googlenet", 2, cores=2)

@@ -178,6 +178,19 @@ def test_no_simulated_row_lies_below_its_bounds(computed):
     assert at_rate.model_bound_seconds.to_numpy() == pytest.approx(at_rate.hard_bound_seconds.to_numpy())
 
 
+def test_every_scheme_is_there_at_every_point(computed):
+    _, made = computed
+    frame = made["gap"].frame
+    schemes = {"naive", "wfbp", "single", "mgwfbp", "mgwfbp_as_printed", "optimal", "horovod_buckets", "fixed_buckets"}
+    assert schemes | {scaling.BEST_BUCKET} <= set(frame.scheme)
+    points = frame.groupby(["model", "nodes", "scheme"]).size().unstack("scheme")
+    # 2 forward times x 2 slopes, for ResNet-50 x 2 units
+    assert (points.loc["resnet50"] == 8).all(axis=None)
+    assert (points.loc["googlenet"] == 4).all(axis=None)
+    assert set(frame.nodes) == {4, 8}
+    assert (frame.rung == "simulated").all()
+
+
 def test_closed_forms_of_what_is_not_merged_or_all_merged(computed):
     _, made = computed
     frame = made["gap"].frame

@@ -278,6 +278,39 @@ def test_what_is_done_stays_done_until_something_changes(own_project):
     assert jobs(own_project.snakemake("-n", *QUICK_TARGETS)) == {"figure": 1, "table": 2, "total": 3}
 
 
+def test_a_launch_is_planned_trained_and_in_the_table(own_project):
+    """From a profile that is there already: measuring takes longer than all else."""
+    more = "schemes: [wfbp, mgwfbp], seeds: [3, 4], statistics: local, peers: [ddp_mgwfbp]"
+    own_project.write("config/tiny.yaml", TINY.replace("peers: [ddp]", more))
+    layers = tuple(
+        Layer(name=name, bytes=4 * parameter.numel(), backward_seconds=1e-3)
+        for name, parameter in reversed(list(models.build("lenet5", 0).named_parameters()))
+    )
+    profile = f"{RESULTS}/profile/lenet5-2"
+    own_project.write(
+        f"{profile}/workload.json", Workload(name="lenet5", forward_seconds=1e-3, layers=layers).to_json()
+    )
+    own_project.write(f"{profile}/allreduce.csv", "bytes,seconds\n64,1e-3\n4096,1e-3\n16777216,2e-2\n")
+    slowed = Slowdown(bytes=1024, computation=1.5, communication=1.25)
+    own_project.write(f"{profile}/interference.json", Interference(ranks=2, points=(slowed,)).to_json())
+    allowed = ("--allowed-rules", "plan", "train", "table", "--")
+    target = f"{RESULTS}/tables/mgwfbp/training.md"
+    ended = own_project.snakemake(*allowed, target)
+    assert ended.returncode == 0, ended.stdout
+    folder = own_project.folder / RESULTS / "runs" / "train" / "lenet5-2"
+    names = json.loads((folder / "schemes.json").read_text())
+    assert names == ["wfbp", "mgwfbp", "ddp_mgwfbp", "no_communication", "one_rank"]
+    wanted = {"batch": 8, "iterations": 8, "block": 4, "seeds": [3, 4], "statistics": False, "conformance": 1}
+    for name in names:
+        result = Result.load(folder / name / "result.json")
+        assert wanted.items() <= result.settings.items()
+        assert f"| {name} " in own_project.read(target)
+    assert Result.load(folder / "mgwfbp" / "result.json").conformance["oracle_difference"] < 1e-9
+    table = read(own_project.folder / RESULTS / "tables" / "mgwfbp" / "training.csv")
+    assert set(table[table.rung == "simulated"].scheme) == {"wfbp", "mgwfbp"}
+    assert jobs(own_project.snakemake("-n", *allowed, target)) == {}
+
+
 def test_a_folder_without_the_logs_ends_with_a_clear_error(own_project):
     own_project.write("logs/tmp8comm.log", "[0, 1, 1.0, 1, 0]\n")
     own_project.write("config/tiny.yaml", TINY + "external_data: logs\n")
