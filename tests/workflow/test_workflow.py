@@ -15,10 +15,13 @@ import yaml
 
 import toy_collective
 from gradsync import papers, schedules, schemes, settings
+from gradsync.costs.interference import Interference, Slowdown
 from gradsync.papers.table import read
 from gradsync.render import figures
+from gradsync.results import Result
 from gradsync.runtime import models
 from gradsync.testbed import privileges
+from gradsync.workload import Layer, Workload
 from project_copy import ROOT, Project, path_without
 
 TINY = """\
