@@ -202,7 +202,7 @@ def test_what_several_messages_at_once_take_is_told_to_plans_that_have_such(proj
     assert jobs(ended)["profile_contention"] == 1
     plans = re.findall(r"python -m gradsync plan .*--output \S*/plans/(\S+)\.json .*", ended.stdout)
     assert sorted(plans) == sorted(f"lenet5-{ranks}/{name}" for ranks in (2, 4) for name in names)
-    told = r"--contention (\S+) .*--output \S*/plans/(\S+)\.json "
+    told = r"--contention=(\S+) .*--output \S*/plans/(\S+)\.json "
     points = f"{RESULTS}/profile/network/contention.json"
     assert sorted(re.findall(told, ended.stdout)) == [(points, "lenet5-4/ascwfbp"), (points, "lenet5-4/kway")]
 
@@ -329,7 +329,7 @@ def test_a_folder_without_the_logs_ends_with_a_clear_error(own_project):
     own_project.write("config/tiny.yaml", TINY + "external_data: logs\n")
     ended = own_project.snakemake(f"{RESULTS}/external/status.json")
     assert ended.returncode != 0
-    assert "gradsync: third-party logs: logs/allreduce2.log" in ended.stdout
+    assert "gradsync: third-party log logs/allreduce2.log: " in ended.stdout
     assert "Traceback" not in ended.stdout
 
 
