@@ -503,7 +503,7 @@ BAD = {
     "measure alone": (["measure", "allreduce", "--output", "{out}"], "--ranks must be at least 2"),
     "measure nothing": (
         ["measure", "allreduce", "--output", "{out}", "--ranks", "2", "--smallest", "0"],
-        "--smallest 0: at least 1",
+        "--smallest 0: at least 4",
     ),
     "measure missing workload": (
         ["measure", "allreduce", "--output", "{out}", "--ranks", "2", "--workload", "nosuch.json"],
@@ -602,8 +602,10 @@ def test_bad_input_is_refused_in_one_line(run, bad_files, tmp_path, arguments, w
     ],
     ids=str,
 )
-def test_a_wrong_command_line_gets_the_usage(run, arguments):
+def test_a_wrong_command_line_gets_one_line_that_names_the_help(run, arguments):
     ended = run(*arguments)
     assert ended.status == 2
-    assert ended.err.startswith("usage: gradsync")
+    assert ended.err.startswith("gradsync: ")
+    assert ended.err.count("\n") == 1
+    assert "--help shows all)" in ended.err
     assert "Traceback" not in ended.err

@@ -224,7 +224,7 @@ def test_without_training_nothing_is_trained(project):
 @pytest.mark.parametrize(
     ("text", "wanted"),
     [
-        (TINY + "sede: 1\n", "/config/bad.yaml: sede: Extra inputs are not permitted"),
+        (TINY + "sede: 1\n", "/config/bad.yaml: sede: no such key"),
         (TINY.replace("ranks: 2", "ranks: 1"), "/config/bad.yaml: training.0.ranks: "),
         (TINY.replace("ranks: 2", "ranks: 2, schemes: [nosuch]"), "training.0.schemes: scheme 'nosuch' does not exist"),
         (TINY.replace("[ddp]", "[nosuch]"), "training.0.peers: peer 'nosuch' does not exist"),

@@ -10,7 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from gradsync import names as names_of
 from gradsync import reading
 from gradsync.errors import InputError
-from gradsync.plan import DTYPE_BYTES, Collective, Plan, first_problem
+from gradsync.plan import DTYPE_BYTES, Collective, Plan
+from gradsync.problems import first_problem
 
 MIB = 1024 * 1024
 
@@ -43,11 +44,14 @@ def load(path: str | Path) -> dict[str, Peer]:
     found = {}
     for name, entry in entries.items():
         names_of.refuse_form("peer", name, str(path))
+        if not isinstance(entry, dict | None):
+            raise InputError(f"{path}, peer {name!r}: needs keys and values, not {names_of.shown(entry)}")
+        if "name" in (entry or {}):
+            raise InputError(f"{path}, peer {name!r}: leave out the key name: {name!r} is its name")
         try:
-            peer = Peer(name=name, **(entry or {}))
-        except (ValidationError, TypeError) as error:
-            reason = first_problem(error) if isinstance(error, ValidationError) else "needs keys and values"
-            raise InputError(f"{path}, peer {name!r}: {reason}") from None
+            peer = Peer.model_validate({"name": name, **(entry or {})})
+        except ValidationError as error:
+            raise InputError(f"{path}, peer {name!r}: {first_problem(error, Peer)}") from None
         if isinstance(peer.bucket_mib, float) and not 0 < peer.bucket_mib < float("inf"):
             raise InputError(f"{path}, peer {name!r}: bucket_mib {peer.bucket_mib}: must be positive and finite")
         if peer.plan and peer.bucket_mib is not None:
