@@ -73,7 +73,7 @@ def _reason(problem: Any, model: type | None) -> str:
         return f"must be {BOUNDS[kind](told)}, not {_given(problem)}" + (f"; {guess}" if guess else "")
     if kind == "missing":
         return "is missing"
-    if kind == "extra_forbidden":
+    if kind in {"extra_forbidden", "unexpected_keyword_argument"}:
         keys = list(_keys(model, problem["loc"][:-1]))
         key = str(problem["loc"][-1])
         there = f"; {near(key, keys)}there are: {', '.join(keys)}" if keys else ""
