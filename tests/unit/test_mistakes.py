@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
 import pytest
 
 from gradsync.cli import main
+from gradsync.commands.costing import refuse_other
+from gradsync.errors import InputError
+from gradsync.plan import Collective, Plan
+from gradsync.workload import Workload
 
 ROOT = Path(__file__).parents[2]
 COUNTER = "config/workloads/counterexample.json"
@@ -112,6 +117,14 @@ def test_a_common_mistake_ends_in_one_line_that_says_what_to_do(mistake, files, 
     assert wanted in said.err
     for code in ("Traceback", "Input should", "[type=", "pydantic"):
         assert code not in said.err
+
+
+def test_a_plan_that_computes_nothing_has_no_times_of_a_workload(files):
+    plan = Plan.from_json(Path(files["plan"]).read_text())
+    sums = tuple(op for op in plan.roles[0].body if isinstance(op, Collective))
+    idle = dataclasses.replace(plan, roles=(dataclasses.replace(plan.roles[0], body=sums),))
+    with pytest.raises(InputError, match="trains nothing"):
+        refuse_other(idle, Workload.load(ROOT / COUNTER))
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ def first_problem(error: ValidationError, model: type | None = None) -> str:
     else:
         told = _reason(problem, model)
     others = len({at for at, _ in found}) - 1
-    return f"{'.'.join(map(str, place)) or 'top level'}: {told}" + (f" (and {others} more)" if others else "")
+    return f"{'.'.join(map(_part, place)) or 'top level'}: {told}" + (f" (and {others} more)" if others else "")
 
 
 def _reason(problem: Any, model: type | None) -> str:
@@ -94,6 +94,12 @@ def _reason(problem: Any, model: type | None) -> str:
         return "a key must be text"
     text = " ".join(str(problem["msg"]).split())
     return text.removeprefix("Value error, ").removeprefix("Assertion failed, ").replace("Input should be", "must be")
+
+
+def _part(part: int | str) -> str:
+    """A key as messages show it: quoted where it could be taken for something else."""
+    text = str(part)
+    return text if re.fullmatch(r"[\w@ /+-]{1,100}", text) else shown(text)
 
 
 def _given(problem: Any) -> str:
