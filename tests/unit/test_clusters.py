@@ -202,7 +202,7 @@ def changed(cluster: Path, where: str, value: object) -> Path:
     ("where", "value", "told"),
     [
         ("version", 7, "version 7"),
-        ("colour", "red", "colour: Extra inputs"),
+        ("colour", "red", "colour: no such key"),
         ("nodes.kinds.0.memory_gib", "much", "nodes.kinds.0.memory_gib"),
         ("allreduce.inside.measured.0.points.3.0", 8, "inside.measured.0: points must be of asc"),
         ("allreduce.inside.measured.0.points.3.4", -1.0, "seconds of points must be finite and positive"),

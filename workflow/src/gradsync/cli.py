@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from gradsync import __version__, commands, lifeline, machine_options
-from gradsync.commands import limits
+from gradsync.commands import limits, usage
 from gradsync.errors import InputError, RunError
 from gradsync.slurm import rendezvous
 
@@ -70,20 +70,14 @@ def _show(result: Any, as_json: bool) -> None:
         print(json.dumps(result, indent=1) if as_json else _text(result), flush=True)
 
 
-class _Parser(argparse.ArgumentParser):
-    def __init__(self, *arguments: Any, **named: Any) -> None:
-        super().__init__(*arguments, **named)
-        limits.types(self)
-
-
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = usage.Parser(
         prog="gradsync",
         description="Plan, simulate, execute and compare gradient communication schemes of data-parallel training.",
         epilog="Exit status: 0, 1 a run or check failed, 2 bad input.",
     )
     parser.add_argument("--version", action="version", version=f"gradsync {__version__}")
-    subcommands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)
+    subcommands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=usage.Parser)
 
     def command(run: Any) -> argparse.ArgumentParser:
         added = subcommands.add_parser(

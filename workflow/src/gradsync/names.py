@@ -9,7 +9,7 @@ from __future__ import annotations
 import pkgutil
 import re
 from collections.abc import Iterable
-from difflib import get_close_matches
+from difflib import SequenceMatcher, get_close_matches
 from pathlib import Path
 
 from gradsync.errors import InputError
@@ -34,9 +34,20 @@ def refuse_unknown(what: str, name: str, known: Iterable[str], where: str) -> No
     names = list(known)
     if name in names:
         return
-    close = get_close_matches(name[:100], names)
-    near = f"did you mean {' or '.join(close)}? " if close else ""
-    raise InputError(f"{where}: {what} {shown(name)} does not exist; {near}there are: {', '.join(names) or 'none'}")
+    raise InputError(
+        f"{where}: {what} {shown(name)} does not exist; {near(name, names)}there are: {', '.join(names) or 'none'}"
+    )
+
+
+def near(name: object, known: Iterable[str]) -> str:
+    """`did you mean ...? `, for a message, where known names are like that one; else empty."""
+    word = str(name)[:100].lower()
+    close = get_close_matches(word, known)
+    alike = [SequenceMatcher(None, each, word).ratio() for each in close]
+    close = [
+        each for each, ratio in zip(close, alike, strict=True) if ratio > alike[0] - 0.1
+    ]  # about as near as the best
+    return f"did you mean {' or '.join(close)}? " if close else ""
 
 
 def refuse_form(what: str, name: object, where: str) -> None:

@@ -30,6 +30,7 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from gradsync import reading
 from gradsync.errors import InputError
+from gradsync.problems import first_problem
 
 VERSION = 2
 COMPUTE = "compute"  # the lane of forward, backward and update; every other lane communicates
@@ -465,14 +466,6 @@ class Plan:
         if plan.version != VERSION:
             raise InputError(f"{where}: plan version {plan.version}; this gradsync reads version {VERSION}: plan again")
         return plan
-
-
-def first_problem(error: ValidationError) -> str:
-    """The first problem that pydantic found, in one line: place and reason."""
-    problem = error.errors(include_url=False)[0]
-    place = ".".join(str(part) for part in problem["loc"]) or "top level"
-    more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
-    return f"{place}: {problem['msg'].removeprefix('Value error, ')}{more}"
 
 
 _ADAPTER = TypeAdapter(Plan)

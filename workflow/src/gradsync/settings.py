@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from gradsync import names, peers, reading, schemes, topologies
 from gradsync.errors import InputError
-from gradsync.plan import first_problem
+from gradsync.problems import first_problem
 
 VERSION = 1
 PROFILED = {"resnet50": "Fig. 9(b) is simulated from", "googlenet": "Fig. 5(a) is drawn from"}
@@ -253,7 +253,7 @@ class Settings(_Closed):
         if not isinstance(entries, list):
             return entries
         return [
-            {**entry, "ranks": ranks} if isinstance(entry, dict) else entry
+            {**entry, "ranks": ranks} if isinstance(entry, dict) and "ranks" in entry else entry
             for entry in entries
             for ranks in (_listed(entry) if isinstance(entry, dict) else [None])
         ]
@@ -275,12 +275,15 @@ def parse(content: object, where: str) -> Settings:
     try:
         settings = Settings.model_validate(content)
     except ValidationError as error:
-        raise InputError(f"configuration {where}: {first_problem(error)}") from None
+        raise InputError(f"configuration {where}: {first_problem(error, Settings)}") from None
     if settings.version != VERSION:
         raise InputError(f"configuration {where}: version {settings.version}; this gradsync reads version {VERSION}")
     for file in (*settings.papers, settings.cluster, settings.bml_testbed, settings.asc_testbed):
         if not Path(file).is_file():
-            raise InputError(f"configuration {where}: {file} does not exist")
+            raise InputError(
+                f"configuration {where}: {file} does not exist below {Path.cwd()}: run in the project's folder, or "
+                "correct the path"
+            )
     _refuse_names(settings, where)
     known, stock = schemes.load(settings.schemes), peers.load(settings.peers)
     jobs: set[str] = set()

@@ -17,7 +17,7 @@ from gradsync import reading
 from gradsync.clusters import VERSION, AllReduce, Link, Links, Profile, Timed, text
 from gradsync.clusters.nodes import Nodes
 from gradsync.errors import InputError
-from gradsync.plan import first_problem
+from gradsync.problems import first_problem
 from gradsync.results import write_whole
 from gradsync.workload import Workload
 

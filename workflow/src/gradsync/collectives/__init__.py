@@ -28,6 +28,7 @@ import numpy as np
 
 from gradsync import topologies
 from gradsync.errors import InputError
+from gradsync.names import near
 from gradsync.topologies import Topology
 
 NATIVE = "native"
@@ -65,7 +66,8 @@ def names() -> list[str]:
 def get(name: str) -> Any:
     """The module of a collective; raises InputError that lists the known ones."""
     if name not in names():
-        raise InputError(f"collective {name!r} does not exist; there are: {NATIVE}, {', '.join(names())}")
+        known = [NATIVE, *names()]
+        raise InputError(f"collective {name!r} does not exist; {near(name, known)}there are: {', '.join(known)}")
     return importlib.import_module(f"{__name__}.{name}")
 
 

@@ -39,7 +39,7 @@ WHOLE: dict[str, tuple[int, int]] = {
     "memory": (0, MOST_COUNT),
     "minutes": (0, 100_000_000),
 }
-NEEDS = {"rate": "testbed", "flow_rate": "testbed"}
+NEEDS = {"rate": "testbed", "flow_rate": "testbed", "schemes": "schedule"}
 LONGEST_TEXT = 4 * MOST_PATH_BYTES
 
 

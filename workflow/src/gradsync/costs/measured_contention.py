@@ -18,7 +18,7 @@ from gradsync import reading
 from gradsync.costs import contention_fit
 from gradsync.costs.contention_fit import Fit
 from gradsync.errors import InputError
-from gradsync.plan import first_problem
+from gradsync.problems import first_problem
 
 VERSION = 1
 
@@ -99,7 +99,7 @@ class Contention(BaseModel):
         try:
             found = Contention.model_validate(reading.json_of(path, "contention"))
         except ValidationError as error:
-            raise InputError(f"contention {path}: not a contention: {first_problem(error)}") from None
+            raise InputError(f"contention {path}: not a contention: {first_problem(error, Contention)}") from None
         if ranks is not None and found.ranks != ranks:
             raise InputError(
                 f"contention {path} was measured between {found.ranks} ranks, the plan is for {ranks}: "

@@ -20,6 +20,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from gradsync.errors import InputError
+from gradsync.names import near
 
 NO_LINK = -1
 MOST_HOSTS = 1 << 24  # whose links fit into memory, a few to each
@@ -171,7 +172,7 @@ def names() -> list[str]:
 def get(name: str) -> Any:
     """The class of a topology; raises InputError that lists the known ones."""
     if name not in names():
-        raise InputError(f"topology {name!r} does not exist; there are: {', '.join(names())}")
+        raise InputError(f"topology {name!r} does not exist; {near(name, names())}there are: {', '.join(names())}")
     return importlib.import_module(f"{__name__}.{name}").TOPOLOGY
 
 

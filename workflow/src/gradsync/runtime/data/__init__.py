@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from gradsync.errors import InputError
+from gradsync.names import near
 from gradsync.runtime import models
 from gradsync.runtime.data import cifar10, digits, imagenet, mnist, synthetic, text
 from gradsync.runtime.data.batches import Batches
@@ -61,7 +62,7 @@ def load(
     few samples for one step.
     """
     if name not in SETS:
-        raise InputError(f"data {name!r} does not exist; there are: {', '.join(SETS)}")
+        raise InputError(f"data {name!r} does not exist; {near(name, SETS)}there are: {', '.join(SETS)}")
     source, spec = SETS[name], models.get(model)
     shape = models.shape(model, size, batch)
     if source.takes not in (None, spec.takes):
