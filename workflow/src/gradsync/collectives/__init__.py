@@ -19,7 +19,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import cache, lru_cache
 from math import prod
 from operator import gt
 from typing import Any, NamedTuple
@@ -63,6 +63,7 @@ def names() -> list[str]:
     return sorted(module.name for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_"))
 
 
+@cache  # plans ask for every transfer of theirs
 def get(name: str) -> Any:
     """The module of a collective; raises InputError that lists the known ones."""
     if name not in names():

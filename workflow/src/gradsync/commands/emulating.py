@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gradsync import lifeline, run_lock
-from gradsync.commands.configured import configured
+from gradsync.commands.configuration import configured
 from gradsync.errors import InputError, RunError
 from gradsync.names import near
 
