@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from kills import victims
-from kills.subjects import DISK_BYTES, Subject
+from kills.subjects import DISK_BYTES, Subject, every
 from small_disk import fill, mounted
 
 KINDS = ("resumed", "anew", "killed again", "finished before", "lost", "hung", "left behind")
@@ -203,6 +203,26 @@ class Campaign:
                 return "left behind"
             time.sleep(0.05)
         return ""
+
+
+def kinds(table: Table) -> Counter[str]:
+    """How many kills came to what."""
+    found: Counter[str] = Counter()
+    for (_, _, kind), count in table.items():
+        found[kind] += count
+    return found
+
+
+def killed(place: Path, names: list[str], kills: int, seed: int) -> None:
+    """Kill each of these subjects so often, in one chain; raises AssertionError with all that must not be."""
+    for subject in every(place, names):
+        said: list[str] = []
+        table = Campaign(subject, place, random.Random(f"{seed} {subject.name}"), said.append).run(kills, kills)
+        counts = kinds(table)
+        print("\n".join(lines(table)))  # shown where a test fails
+        assert not {kind: counts[kind] for kind in BAD if counts[kind]}, said
+        assert sum(counts.values()) >= kills
+        assert counts["resumed"] + counts["anew"] + counts["killed again"] > 0
 
 
 def lines(table: Table) -> list[str]:
