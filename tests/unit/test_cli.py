@@ -503,7 +503,7 @@ BAD = {
     "measure alone": (["measure", "allreduce", "--output", "{out}"], "--ranks must be at least 2"),
     "measure nothing": (
         ["measure", "allreduce", "--output", "{out}", "--ranks", "2", "--smallest", "0"],
-        "--smallest 0: at least 1",
+        "--smallest 0: at least 4",
     ),
     "measure missing workload": (
         ["measure", "allreduce", "--output", "{out}", "--ranks", "2", "--workload", "nosuch.json"],

@@ -20,10 +20,9 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from gradsync.errors import InputError
+from gradsync.limits import MOST_HOSTS
 
 NO_LINK = -1
-MOST_HOSTS = 1 << 24  # whose links fit into memory, a few to each
-MOST_LINKS = 1 << 27
 
 
 class Equipment(NamedTuple):
