@@ -16,6 +16,8 @@ from gradsync.commands import limits, usage
 from gradsync.errors import InputError, RunError
 from gradsync.slurm import rendezvous
 
+LONGEST_LINE = 2000  # characters of a message
+
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one subcommand; returns the exit status: 0, 1 (a run or check failed) or 2 (bad input)."""
@@ -33,11 +35,11 @@ def main(arguments: list[str] | None = None) -> int:
             print(f"gradsync: warning: {option} was given more than once: the last was taken", file=sys.stderr)
     except InputError as error:
         if os.environ.get("RANK", "0") == "0":  # all ranks were given the same: one says so
-            print(f"gradsync: {error}", file=sys.stderr)
+            print(f"gradsync: {_cut(str(error))}", file=sys.stderr)
         return 2
     except RunError as error:
         _show(error.result, options.json)
-        print(f"gradsync: {error}", file=sys.stderr)
+        print(f"gradsync: {_cut(str(error))}", file=sys.stderr)
         return 1
     except (RecursionError, MemoryError) as error:
         print(
@@ -51,6 +53,12 @@ def main(arguments: list[str] | None = None) -> int:
         print("gradsync: interrupted", file=sys.stderr)
         return 130
     return 0
+
+
+def _cut(message: str) -> str:
+    """The same, where a name in it is as long as a book without most of it."""
+    lines = message.splitlines()
+    return "\n".join(line if len(line) <= LONGEST_LINE else f"{line[:LONGEST_LINE]}..." for line in lines)
 
 
 def _end_orderly(is_rank: bool) -> None:

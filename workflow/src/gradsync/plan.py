@@ -30,6 +30,7 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from gradsync import reading
 from gradsync.errors import InputError
+from gradsync.limits import MOST_OPERATIONS, MOST_REPEATED
 from gradsync.problems import first_problem
 
 VERSION = 2
@@ -38,8 +39,6 @@ COMPUTE = "compute"  # the lane of forward, backward and update; every other lan
 DTYPE_BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "int64": 8, "int32": 4, "uint8": 1}
 BYTES = "uint8"  # gradients of a type that nobody knows, as many bytes: planned and simulated, never executed
 CHANNEL = "network"  # of transfers that name no other
-MOST_OPERATIONS = 1_000_000  # of a role in a turn
-MOST_REPEATED = 50_000  # of them that come from repeats
 CLOSED = ConfigDict(extra="forbid")
 
 BufferRole = Literal[

@@ -152,6 +152,11 @@ def _crowded(nodes: Nodes, links: dict[str, Link]) -> list[str]:
 
 def _timed(part: LayersPart, file: str) -> Timed:
     of, made = part.workload, part.workload.provenance
+    for key in ("batch", "size"):
+        if not isinstance(made.get(key), int | None) or isinstance(made.get(key), bool):
+            raise InputError(
+                f"workload {of.name!r}: provenance.{key}: {reading.shown(str(made[key]))}: a whole number, or left out"
+            )
     return Timed(
         model=of.name,
         file=file,

@@ -20,11 +20,10 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from gradsync.errors import InputError
+from gradsync.limits import MOST_HOSTS
 from gradsync.names import near
 
 NO_LINK = -1
-MOST_HOSTS = 1 << 24  # whose links fit into memory, a few to each
-MOST_LINKS = 1 << 27
 
 
 class Equipment(NamedTuple):
