@@ -46,11 +46,13 @@ def test_it_is_refused_in_one_line_before_anything_is_done(arguments, wanted, ca
 
 
 @pytest.mark.parametrize(
-    ("words", "wanted"), [(["--output", "pipe"], "pipe or socket"), (["--base", ".", "--output", "o.sif"], "a folder")]
+    ("words", "wanted"),
+    [(["--output", "pipe"], "pipe or socket"), (["--base", "folder", "--output", "o.sif"], "is a folder")],
 )
 def test_an_image_is_made_of_a_file_and_into_one(words, wanted, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     os.mkfifo("pipe")
+    os.mkdir("folder")
     assert main(["image", "cpu", *words]) == 2
     said = capsys.readouterr().err
     assert wanted in said
