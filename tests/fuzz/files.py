@@ -19,6 +19,7 @@ from gradsync import cli
 from gradsync.clusters import parts
 from gradsync.costs.interference import Interference, Slowdown
 from gradsync.costs.measured_contention import Contention, Point
+from gradsync.plan import DTYPE_BYTES
 from gradsync.workload import Layer, Workload
 from hostile import changed, positions
 from made_up_cluster import four, timed
@@ -119,8 +120,10 @@ def prepare(folder: Path) -> None:
                 raise AssertionError(f"{told} ended with status {status}")
     for name, plan in tiny_plans.every_kind().items():
         (folder / f"plan-{name}.json").write_text(plan.to_json())
+        width = DTYPE_BYTES[plan.buffer[plan.holding("gradient") or plan.buffers[0].name].dtype]
         layers = tuple(
-            Layer(name=tensor.name, bytes=8, forward_seconds=0.5, backward_seconds=1.0) for tensor in plan.tensors
+            Layer(name=each.name, bytes=width * (each.stop - each.start), forward_seconds=0.5, backward_seconds=1.0)
+            for each in plan.tensors
         )
         free = Workload(name="tiny", forward_seconds=1.0, layers=layers, kernels=FREE)
         (folder / f"workload-{name}.json").write_text(free.to_json())
