@@ -31,9 +31,8 @@ def test_every_subcommand_has_a_command_line_that_is_tried():
 
 def test_what_is_changed_is_right_as_it_stands(campaign):
     """Else all that is made of it is refused for the same reason, and nothing is tried."""
-    wrong = campaign.warm_up()
-    if reason := privileges.impossible():  # what works on a testbed is refused, with why
-        wrong = [(case, ending) for case, ending in wrong if reason not in ending.said]
+    reason = privileges.impossible() or "install "  # what this machine lacks, Slurm or testbeds: it is told which
+    wrong = [(case, end) for case, end in campaign.warm_up() if reason not in end.said and "install " not in end.said]
     assert wrong == []
 
 
