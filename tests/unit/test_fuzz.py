@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 
 import pytest
@@ -29,6 +30,7 @@ def test_every_subcommand_has_a_command_line_that_is_tried():
     }
 
 
+@pytest.mark.skipif(not shutil.which("slurmctld") or bool(privileges.impossible()), reason="no Slurm or testbed here")
 def test_what_is_changed_is_right_as_it_stands(campaign):
     """Else all that is made of it is refused for the same reason, and nothing is tried."""
     reason = privileges.impossible() or "install "  # what this machine lacks, Slurm or testbeds: it is told which
