@@ -20,7 +20,7 @@ from gradsync.runtime import data, models
 from hostile import FOLDER, HOSTILE, MARK, at, changed, positions
 from project_copy import ROOT, Project
 
-CONFIGURATIONS = ["quick", "full", "emulated", "modern", "simultaneous"]
+CONFIGURATIONS = ["quick", "measured", "full", "emulated", "modern", "simultaneous"]
 # words that reach no command and are shown as they are, or files, of which every name may be given
 FREE = {"label", "place", "paper", "experiment", "tracking_uri"}
 FILES = {"data_folder", "external_data", "schemes", "peers", "cluster", "bml_testbed", "asc_testbed", "container"}

@@ -29,13 +29,14 @@ def papers() -> list[str]:
     return sorted(module.name for module in pkgutil.iter_modules([str(folder)]) if module.ispkg)
 
 
-def refuse_unknown(what: str, name: str, known: Iterable[str], where: str) -> None:
-    """Raises InputError, with the names that are nearest, for one that is not among the known."""
+def refuse_unknown(what: str, name: str, known: Iterable[str], where: str = "") -> None:
+    """Raises InputError, with the names that are nearest, for one that is not among the known; `where` it was given."""
     names = list(known)
     if name in names:
         return
+    place = f"{where}: " if where else ""
     raise InputError(
-        f"{where}: {what} {shown(name)} does not exist; {near(name, names)}there are: {', '.join(names) or 'none'}"
+        f"{place}{what} {shown(name)} does not exist; {near(name, names)}there are: {', '.join(names) or 'none'}"
     )
 
 

@@ -7,6 +7,7 @@ import importlib.util
 import pkgutil
 from pathlib import Path
 
+from gradsync import names as names_of
 from gradsync.errors import InputError
 from gradsync.names import near
 from gradsync.papers.emulation import MODULE, StandIn
@@ -21,8 +22,7 @@ def names() -> list[str]:
 
 def refuse_unknown(paper: str) -> None:
     """Raises InputError for a paper that does not exist."""
-    if paper not in names():
-        raise InputError(f"paper {paper!r} does not exist; {near(paper, names())}there are: {', '.join(names())}")
+    names_of.refuse_unknown("paper", paper, names())
 
 
 def stand_in(job: Emulation, settings: Settings, results: Path) -> StandIn:

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from gradsync.costs import MessageCost
 from gradsync.errors import InputError
-from gradsync.names import near
+from gradsync.names import near, refuse_unknown
 from gradsync.workload import Workload
 
 DEFAULT_LANE = "network"
@@ -49,8 +49,7 @@ def names() -> list[str]:
 
 def get(name: str) -> Schedule:
     """The schedule function of that name; raises InputError that lists the known ones."""
-    if name not in names():
-        raise InputError(f"schedule {name!r} does not exist; {near(name, names())}there are: {', '.join(names())}")
+    refuse_unknown("schedule", name, names())
     return importlib.import_module(f"{__name__}.{name}").schedule
 
 
