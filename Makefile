@@ -5,12 +5,12 @@
 PYTHON ?= $(firstword $(foreach name,python3 python3.13 python3.12 python3.11,$(shell $(name) -c 'import sys; sys.version_info < (3, 11) or print("$(name)")' 2>/dev/null)))
 CORES ?= $(shell nproc)
 CONFIG ?= config/quick.yaml
+TARGET ?=
 BIN := .venv/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-all: .venv/.ready ## set up, then run the quick configuration (or CONFIG=FILE): tables, figures, claims, MLflow runs
-	@test -f $(CONFIG) || { echo "configuration $(CONFIG) does not exist: copy config/quick.yaml" >&2; exit 2; }
-	snakemake --cores $(CORES) --configfile $(CONFIG)
+all: .venv/.ready ## set up, then run the quick configuration (or CONFIG=FILE): tables, figures, claims, MLflow runs (or TARGET="FILE ..." alone)
+	snakemake --cores $(CORES) $(TARGET) --configfile "$(CONFIG)"
 
 setup: .venv/.ready ## only set up
 
@@ -28,8 +28,8 @@ check-style: .venv/.checks ## the checks without the tests
 	lint-imports
 
 estimate: .venv/.ready ## what CONFIG=FILE would run: number of jobs and estimated GPU hours; runs nothing
-	@snakemake --cores $(CORES) --configfile $(CONFIG) --dry-run --quiet rules
-	@gradsync estimate --config $(CONFIG)
+	@snakemake --cores $(CORES) --configfile "$(CONFIG)" --dry-run --quiet rules
+	@gradsync estimate --config "$(CONFIG)"
 
 image: .venv/.ready ## build the image that jobs run in on CPUs (needs Apptainer)
 	snakemake --cores $(CORES) containers/cpu.sif

@@ -1,19 +1,19 @@
 """Launches that are killed at random moments go on, lose nothing and leave nothing behind.
 
-The same with more kills, and below Snakemake: `python tests/kills --kills 200`.
+On full disks and testbeds: `tests/testbed/test_kills_there.py`. With more kills, and below Snakemake:
+`python tests/kills --kills 200`.
 """
 
 from __future__ import annotations
 
 import random
-from collections import Counter
 
 import pytest
 
 from kills import subjects
-from kills.campaign import BAD, KINDS, Campaign, Table, lines
+from kills.campaign import Campaign, killed, kinds
 
-KILLS, SEED = 20, 3
+KILLS, SEED = 8, 3
 # stands for a launch: a second of work, then results
 LAUNCH = "sleep 1; mkdir -p FOLDER; echo '[]' >FOLDER/schemes.json"
 ORPHAN = "sleep 1000 & "
@@ -21,25 +21,8 @@ FORGOTTEN = 'mktemp -p "$TMPDIR" >&2; '
 OTHER = "mkdir -p FOLDER; touch FOLDER/another; "
 
 
-def kinds(table: Table) -> Counter[str]:
-    found: Counter[str] = Counter()
-    for (_, _, kind), count in table.items():
-        found[kind] += count
-    return found
-
-
 def test_killed_launches_go_on_and_leave_nothing(tmp_path):
-    names = ["training", "disk", "testbed"]
-    found, said = subjects.every(tmp_path, names), []
-    total: Table = Counter()
-    for number, subject in enumerate(found):
-        share = KILLS // len(found) + (number < KILLS % len(found))
-        total += Campaign(subject, tmp_path, random.Random(f"{SEED} {subject.name}"), said.append).run(share, share)
-    counts = kinds(total)
-    print("\n".join(lines(total)))  # shown where the test fails
-    assert not {kind: counts[kind] for kind in BAD if counts[kind]}, said
-    assert sum(counts[kind] for kind in KINDS) >= KILLS
-    assert counts["resumed"] + counts["anew"] + counts["killed again"] > 0
+    killed(tmp_path, ["training"], KILLS, SEED)
 
 
 @pytest.mark.parametrize("fault", ["an orphan", "a forgotten file", "another number"])

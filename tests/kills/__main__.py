@@ -17,7 +17,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from kills import subjects
-from kills.campaign import BAD, CHAIN, Campaign, Table, lines
+from kills.campaign import BAD, CHAIN, SLOW_SECONDS, Campaign, Table, lines
 
 
 def main() -> int:
@@ -44,6 +44,8 @@ def main() -> int:
     print("\n".join(lines(table)))
     wrong = sum(count for (_, _, kind), count in table.items() if kind in BAD)
     print(f"{sum(table.values())} kills: {wrong} lost, hung or left something behind")
+    slow = sum(campaign.slow for campaign in campaigns)
+    print(f"{slow} runs ended more than {SLOW_SECONDS:.0f} s later than an undisturbed run takes")
     return 1 if wrong else 0
 
 

@@ -17,12 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from kills import victims
-from kills.subjects import DISK_BYTES, Subject
+from kills.subjects import DISK_BYTES, Subject, every
 from small_disk import fill, mounted
 
 KINDS = ("resumed", "anew", "killed again", "finished before", "lost", "hung", "left behind")
 BAD = KINDS[4:]
 HANGS_SECONDS = 120.0  # on a machine that does something else as well
+SLOW_SECONDS = 30.0  # beyond an undisturbed run's time; what takes longer is said, and is no fault by itself
 ENDS_SECONDS = 30.0  # in which all that a killed run has started ends
 CHAIN = 5  # kills of one output, at most
 CACHES = "torchinductor_"  # torch's own, of the user
@@ -38,7 +39,7 @@ class Campaign:
         self.subject, self.place, self.chance, self.say = subject, place, chance, say
         self.temporary = place / "temporary"
         self.temporary.mkdir(exist_ok=True)
-        self.number, self.ends_seconds = 0, ENDS_SECONDS
+        self.number, self.ends_seconds, self.slow = 0, ENDS_SECONDS, 0
         self.seconds, self.wanted = self._undisturbed()
         self.known = self._about()  # of others
 
@@ -109,7 +110,9 @@ class Campaign:
         """The run that is left alone. Without a victim, the last one was through, and this one repeats it."""
         process, log = self._start()
         try:
+            begun = time.monotonic()
             status = process.wait(HANGS_SECONDS)
+            self._timed(begun, self.seconds)
         except subprocess.TimeoutExpired:
             victims.end_all(self.mark)
             process.wait()
@@ -133,6 +136,10 @@ class Campaign:
         if waiting or not same or about or lives:
             kind = "lost" if not same else "left behind" if about or lives else self._went_on(log, killed=False)
             yield waiting or "none", kind
+
+    def _timed(self, begun: float, usual: float) -> None:
+        """Count a run that took long to end."""
+        self.slow += time.monotonic() - begun > usual + SLOW_SECONDS
 
     def _about(self) -> set[str]:
         """What lies about beside the output."""
@@ -181,8 +188,10 @@ class Campaign:
 
     def _ended(self, process: subprocess.Popen[bytes]) -> str:
         """Whether all of the run ends, and when not, whether the command hangs or has left something behind."""
+        begun = time.monotonic()
         try:
             process.wait(HANGS_SECONDS)
+            self._timed(begun, self.seconds)
         except subprocess.TimeoutExpired:
             victims.end_all(self.mark)
             process.wait()
@@ -194,6 +203,26 @@ class Campaign:
                 return "left behind"
             time.sleep(0.05)
         return ""
+
+
+def kinds(table: Table) -> Counter[str]:
+    """How many kills came to what."""
+    found: Counter[str] = Counter()
+    for (_, _, kind), count in table.items():
+        found[kind] += count
+    return found
+
+
+def killed(place: Path, names: list[str], kills: int, seed: int) -> None:
+    """Kill each of these subjects so often, in one chain; raises AssertionError with all that must not be."""
+    for subject in every(place, names):
+        said: list[str] = []
+        table = Campaign(subject, place, random.Random(f"{seed} {subject.name}"), said.append).run(kills, kills)
+        counts = kinds(table)
+        print("\n".join(lines(table)))  # shown where a test fails
+        assert not {kind: counts[kind] for kind in BAD if counts[kind]}, said
+        assert sum(counts.values()) >= kills
+        assert counts["resumed"] + counts["anew"] + counts["killed again"] > 0
 
 
 def lines(table: Table) -> list[str]:

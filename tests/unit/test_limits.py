@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-import pytest
+import os
+from pathlib import Path
 
+import pytest
+import yaml
+
+from gradsync import limits, settings
 from gradsync.cli import main
+from gradsync.commands.limits import WHOLE
+from gradsync.errors import InputError
 
 PLAN = ["plan", "--workload", "config/workloads/counterexample.json", "--allreduce", "a=1,b=1", "--schedule", "wfbp"]
+COLLECTIVE = ["collective", "--bytes", "9", "--alpha", "1", "--bandwidth", "9"]
 REFUSED = [
     ([*PLAN, "--momentum", "2"], "--momentum 2.0: must be at least 0 and less than 1"),
     ([*PLAN, "--lr", "inf"], "--lr inf: must be a finite number"),
@@ -22,8 +30,10 @@ REFUSED = [
     (["train", "--seed", str(1 << 64), "--peer", "ddp", "--output", "o"], "at most 18446744073709551615"),
     (["train", "--rate", "4e8", "--peer", "ddp", "--output", "o"], "--rate: only with --testbed"),
     (["train", "--peer", "ddp", "--output", ""], "--output: the current folder is no file"),
-    (["image", "cpu", "--output", "/dev/full"], "it is a device"),
-    (["image", "cpu", "--base", "/proc", "--output", "o.sif"], "is a folder"),
+    (["check", "a\nb"], "characters that can't be shown"),
+    ([*PLAN, "--output", "a\nb"], "--output 'a\\nb': characters that can't be shown"),
+    ([*COLLECTIVE, "torus2d", "--topology", "torus2d:4096,4096"], "at most 10000000000 are timed"),
+    ([*COLLECTIVE, "ring", "--ranks", str(1 << 20)], "more than 1e+10 transfers to be timed"),
 ]
 
 
@@ -35,6 +45,30 @@ def test_it_is_refused_in_one_line_before_anything_is_done(arguments, wanted, ca
     assert said.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [(["--output", "pipe"], "pipe or socket"), (["--base", "folder", "--output", "o.sif"], "is a folder")],
+)
+def test_an_image_is_made_of_a_file_and_into_one(words, wanted, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    os.mkfifo("pipe")
+    os.mkdir("folder")
+    assert main(["image", "cpu", *words]) == 2
+    said = capsys.readouterr().err
+    assert wanted in said
+    assert said.count("\n") == 1
+
+
 def test_an_option_that_is_given_twice_does_not_win_silently(capsys):
     assert main([*PLAN, "--schedule", "single"]) == 0
     assert "--schedule was given more than once: the last was taken" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("part", ["network", "contention"])
+def test_configurations_and_options_have_the_same_limits(part):
+    content = yaml.safe_load(Path("config/quick.yaml").read_text())
+    wanted = limits.MOST_MESSAGE
+    assert getattr(settings.parse(content | {part: {"largest": wanted}}, "c"), part).largest == wanted
+    assert WHOLE["largest"][1] == wanted
+    with pytest.raises(InputError, match=f"{part}.largest.*{wanted}"):
+        settings.parse(content | {part: {"largest": wanted + 4}}, "c")

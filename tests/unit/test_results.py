@@ -42,7 +42,7 @@ def test_a_result_is_read_as_it_was_written(tmp_path):
         ("", "Invalid JSON"),
         ('{"version": 1, "rung": "meas', "Invalid JSON"),
         ("[]", "top level"),
-        ('{"rung": "measured", "model": "m", "ranks": 2}', "scheme: Field required"),
+        ('{"rung": "measured", "model": "m", "ranks": 2}', "scheme: is missing"),
         (json.dumps({**result().model_dump(), "rung": "guessed"}), "rung: "),
         (json.dumps({**result().model_dump(), "ranks": 0}), "ranks: "),
         (json.dumps({**result().model_dump(), "summary": {"seconds": "fast"}}), "summary.seconds: "),

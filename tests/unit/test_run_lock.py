@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -124,3 +125,37 @@ def test_removing_a_lock_never_gives_it_to_two(tmp_path, monkeypatch):
     with run_lock.held(tmp_path, "train"):
         assert lock.stat().st_ino == taken[-1]
     assert len(taken) == 2
+
+
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP])
+def test_a_file_system_without_locks_is_warned_of_and_written_to(tmp_path, monkeypatch, capsys, number):
+    def refused(file, how):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(run_lock.fcntl, "flock", refused)
+    with run_lock.held(tmp_path, "train"):
+        assert json.loads((tmp_path / run_lock.NAME).read_text())["process"] == os.getpid()
+    assert "its file system has no locks: start no second run there" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("job", "end"), [("", "kill 4, on n7"), ("81", "scancel 81")])
+def test_the_refusal_says_how_to_end_a_run_on_another_host(tmp_path, job, end):
+    """The file system tells that it lives; its process number means nothing here."""
+    lock = tmp_path / run_lock.NAME
+    lock.write_text(json.dumps({"what": "train", "host": "n7", "process": 4, "leader": "there/4/1", "job": job}))
+    with lock.open() as other:
+        run_lock.fcntl.flock(other, run_lock.fcntl.LOCK_EX)
+        with pytest.raises(InputError) as refused, run_lock.held(tmp_path, "train"):
+            pass
+    assert f"train on n7, process 4, since just now: wait for it, end it ({end})" in str(refused.value)
+
+
+def test_a_used_up_quota_is_said_when_the_lock_is_written(tmp_path, monkeypatch):
+    def refused(lock, what):
+        raise OSError(errno.EDQUOT, os.strerror(errno.EDQUOT))
+
+    monkeypatch.setattr(run_lock, "_write", refused)
+    with pytest.raises(InputError, match=r"your quota in .* is used up"), run_lock.held(tmp_path / "new", "train"):
+        pass
+    assert not (tmp_path / "new").exists()

@@ -140,6 +140,15 @@ def test_ranks_that_never_fall_into_step_are_averaged_and_it_is_said(forward):
     assert max(late) - min(late) > 0.5  # the last turn alone could be any of these
 
 
+def test_loops_of_many_events_that_never_fall_into_step_are_left_sooner(monkeypatch):
+    uneven = sharing_a_way_in(), {0: computing(1.0), 1: computing(2**0.5), 2: computing(1.0)}, ONE_SECOND
+    monkeypatch.setattr("gradsync.simulate.MOST_EVENTS", 10)
+    trace = simulate(*uneven)
+    assert (trace.steady, trace.turns) == (False, MOST_TURNS // 4)
+    assert trace.iteration_seconds() != simulate(*uneven, turns=MOST_TURNS).iteration_seconds()
+    assert simulate(*uneven, turns=MOST_TURNS).turns == MOST_TURNS  # what is asked for is done
+
+
 def test_turns_that_are_alike_are_no_proof():
     """Rank 1's turns take 2.01 s, but what rank 0 waits for at the end of its 2 s is sent 1.99 s before they end.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 import shutil
 import subprocess
@@ -13,13 +14,13 @@ from typing import Any
 import pytest
 import yaml
 
-from gradsync import names, peers, schemes, settings
+from gradsync import clusters, names, peers, published, reading, schemes, settings
 from gradsync.errors import InputError
 from gradsync.runtime import data, models
 from hostile import FOLDER, HOSTILE, MARK, at, changed, positions
 from project_copy import ROOT, Project
 
-CONFIGURATIONS = ["quick", "full", "emulated", "modern", "simultaneous"]
+CONFIGURATIONS = ["quick", "measured", "full", "emulated", "modern", "simultaneous"]
 # words that reach no command and are shown as they are, or files, of which every name may be given
 FREE = {"label", "place", "paper", "experiment", "tracking_uri"}
 FILES = {"data_folder", "external_data", "schemes", "peers", "cluster", "bml_testbed", "asc_testbed", "container"}
@@ -109,6 +110,57 @@ def test_every_name_and_text_of_schemes_and_peers_is_refused_or_shown(monkeypatc
         assert refused(load, path), value
 
 
+# what reads each file beside config/
+LOADERS = {
+    **{f"config/papers/{path.name}": published.load for path in (ROOT / "config" / "papers").glob("*.yaml")},
+    **{f"config/{path.name}": settings.load for path in (ROOT / "config").glob("*.yaml")},
+    "config/schemes.yaml": schemes.load,
+    "config/peers.yaml": peers.load,
+}
+EACH = 1  # hostile values at every position of a file
+
+
+@pytest.mark.parametrize("file", LOADERS)
+def test_every_position_of_every_file_is_refused_in_one_line_or_stays_text(monkeypatch, tmp_path, file):
+    """Keys as well as values, a seeded choice of values at each: nothing but InputError comes of any, and no file."""
+    monkeypatch.chdir(ROOT)
+    content = yaml.safe_load(Path(file).read_text())
+    load = LOADERS[file]
+    if load is settings.load:
+        known, stock = schemes.load("config/schemes.yaml"), peers.load("config/peers.yaml")
+        monkeypatch.setattr(schemes, "load", lambda path: known)
+        monkeypatch.setattr(peers, "load", lambda path: stock)
+    monkeypatch.setattr(reading, "yaml_of", lambda path, what: content)
+    chance = random.Random(file)
+    texts = [place for place in positions(content) if isinstance(at(content, place), str)]
+    assert texts
+    for place in texts:
+        holder, kept = at(content, place[:-1]), at(content, place)
+        for value in chance.sample(HOSTILE, EACH):
+            holder[place[-1]] = value
+            refused(load, file)
+        holder[place[-1]] = kept
+    for place in chance.sample(list(positions(content)), min(40, len(texts))):  # a key that is hostile
+        if isinstance(holder := at(content, place[:-1]), dict):
+            holder[value := chance.choice(HOSTILE)] = 1
+            assert refused(load, file) or len(place) > 1, (place, value)
+            del holder[value]
+    assert not marks(ROOT)
+
+
+@pytest.mark.parametrize("file", sorted((ROOT / "config" / "clusters").glob("*.yaml")), ids=lambda path: path.stem)
+def test_every_text_of_a_described_cluster_stays_text(file, monkeypatch):
+    """A described testbed is refused where a measured cluster is wanted, whatever its texts are."""
+    content = yaml.safe_load(file.read_text())
+    monkeypatch.setattr(reading, "yaml_of", lambda path, what: content)
+    for place in [place for place in positions(content) if isinstance(at(content, place), str)]:
+        holder, kept = at(content, place[:-1]), at(content, place)
+        for value in HOSTILE:
+            holder[place[-1]] = value
+            assert refused(clusters.load, file)
+        holder[place[-1]] = kept
+
+
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     """A project whose configuration lies, with all that it names, in a folder of a hostile name."""
@@ -133,7 +185,7 @@ def configuration() -> str:
 
 
 def marks(folder: Path) -> list[Path]:
-    return list(folder.rglob(MARK))
+    return [*folder.glob(MARK), *folder.glob(f"[!.]*/**/{MARK}")]
 
 
 def test_no_command_of_a_dry_run_runs_what_a_configuration_says(project, tmp_path):

@@ -24,16 +24,7 @@ rule benchmark_one:
         slurm_extra=CLUSTER.sbatch_extra if CLUSTER else "",
     params:
         config=CONFIG,
-        code=lambda wildcards: code(
-            *PLANNING,
-            f"measure/{wildcards.what}_speed.py",
-            *(RUNNING if wildcards.what in ("training", "collectives") else ()),
-            *(
-                ("measure/collective_scaling.py",)
-                if wildcards.what == "collectives"
-                else ()
-            ),
-        ),
+        code=lambda wildcards: code(f"measure.{wildcards.what}_speed"),
     shell:
         "python -m gradsync benchmark {wildcards.what:q} --config {params.config:q} 2>&1 | tee {log:q}; exit ${{PIPESTATUS[0]}}"
 
@@ -54,12 +45,7 @@ rule benchmark_testbed:
             (str(file), file.stat().st_mtime)
             for file in sorted(Path(RESULTS).glob("runs/emulated/*/*/result.json"))
         ],
-        code=code(
-            *RUNNING,
-            *("testbed", "flow_level.py", "intervals.py"),
-            *("measure/testbed_speed.py", "measure/bml_speed.py"),
-            "measure/emulated_runs.py",
-        ),
+        code=code("measure.testbed_speed"),
     run:
         shell(
             "python -m gradsync benchmark testbed --config {params.config:q} 2>&1 | tee {log:q}; exit ${{PIPESTATUS[0]}}"

@@ -1,6 +1,5 @@
 # The validated configuration, and what every rule shares.
 
-import hashlib
 import os
 import shutil
 import sys
@@ -13,6 +12,7 @@ from gradsync import peers, resumption, schemes, settings
 from gradsync.collectives import NATIVE
 from gradsync.errors import InputError
 from gradsync.images.binding import bound
+from gradsync.import_closure import digest as code
 from gradsync.slurm import patience, preflight, states
 from gradsync.slurm.launch import PROFILE, Cluster
 from gradsync.testbed import privileges
@@ -83,7 +83,6 @@ EACH_RANK = (
 LAUNCH = CLUSTER.exported(*EACH_RANK) if CLUSTER else ""
 # Ranks that share a node of the cluster; None where they are started on the machine at hand.
 RANKS_A_NODE = CLUSTER.ranks_per_node if CLUSTER else None
-COLLECTIVES = ("collectives", "topologies", "lowering.py")
 JOBS = {training.job: training for training in SETTINGS.training}
 EMULATED = {launch.job: launch for launch in SETTINGS.emulated}
 # The cluster at hand, measured; where the configuration asks for it.
@@ -245,105 +244,6 @@ wildcard_constraints:
     model="|".join(SETTINGS.profiles) or "none",
     paper="|".join(Path(file).stem for file in SETTINGS.papers) or "none",
     id="[a-z0-9_]+",
-
-
-@cache
-def code(*parts):
-    """A hash of the package's files below `parts`: a change in the code that a stage depends on makes it run again."""
-    root = Path(workflow.basedir) / "workflow" / "src" / "gradsync"
-    for part in parts:
-        assert (root / part).exists(), f"{part} is not in the package any more"
-    files = [
-        file
-        for part in parts
-        for file in (
-            [root / part]
-            if (root / part).is_file()
-            else sorted((root / part).rglob("*.py"))
-        )
-    ]
-    digest = hashlib.sha256()
-    for file in files:
-        digest.update(file.read_bytes())
-    return digest.hexdigest()[:16]
-
-
-PLANNING = (
-    *(
-        "plan.py",
-        "progress.py",
-        "content.py",
-        "check",
-        "kernels",
-        "schemes.py",
-        "workload.py",
-    ),
-    *("schedules", "collectives", "updates", "costs", "simulate.py", "trace.py"),
-    *("interfering.py", "topologies", "lowering.py", "flow_level.py", "symbolic.py"),
-    *("clocks.py", "role_graph.py", "sharing.py", "steady.py", "waiting.py"),
-    *("bounds.py", "needs.py"),
-)
-MEASURING = (
-    *("workload.py", "intervals.py", "runtime"),
-    *("measure/layers.py", "measure/passes.py", "measure/allreduce.py"),
-    *("measure/interference.py", "measure/contention.py"),
-)
-LEDGER = (
-    *("claims", "results.py", "expressions.py"),
-    *("published.py", "spans.py", "intervals.py"),
-)
-# What the papers share: every table, and every figure.
-COMMON_TO_PAPERS = (
-    *("intervals.py", "papers/__init__.py", "papers/table.py", "papers/repeats.py"),
-    *("papers/testbed.py", "papers/emulation.py", "papers/emulated.py"),
-    "papers/simulated.py",
-    *("papers/training.py", "papers/slowdown.py"),
-    *("measure/emulated_bounds.py", "testbed/framing.py", "testbed/namespaces.py"),
-)
-COMMON_TO_FIGURES = (
-    *("render/figures.py", "render/panels.py", "render/style.py"),
-    *(
-        "render/timeline.py",
-        "render/drawn_examples.py",
-        "render/training.py",
-        "render/emulated.py",
-    ),
-)
-EMULATING = (
-    *("testbed", "papers/emulation.py", "papers/mgwfbp/emulation.py"),
-    *("papers/bml_bcube/emulation.py", "commands/emulating.py"),
-    *("papers/ascwfbp/emulation.py", "papers/ascwfbp/testbed.py"),
-    *("measure/replayed.py", "measure/layers.py", "measure/passes.py"),
-    *("measure/allreduce.py", "measure/contention.py"),
-)
-CLUSTERS = (
-    *("clusters", "costs/line.py", "measure/beside.py", "measure/cluster.py"),
-    *(
-        "measure/cluster_nodes.py",
-        "measure/cluster_links.py",
-        "measure/cluster_gpus.py",
-    ),
-)
-RUNNING = (
-    *(
-        "plan.py",
-        "progress.py",
-        "role_graph.py",
-        "sharing.py",
-        "content.py",
-        "check",
-        "kernels",
-        "oracle.py",
-        "trace.py",
-        "results.py",
-        "peers.py",
-        "intervals.py",
-        "collectives",
-        "topologies",
-        "lowering.py",
-        "runtime",
-    ),
-)
 
 
 def chosen(training):

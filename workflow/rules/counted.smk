@@ -15,7 +15,7 @@ rule counted:
     params:
         model=lambda wildcards: flags(JOBS[wildcards.job], "model", "size", "batch"),
         teraflops=SETTINGS.estimate.teraflops,
-        code=code("measure/operations.py", "runtime/models", "workload.py"),
+        code=code("commands.measuring"),
     shell:
         "python -m gradsync measure operations {params.model:q} --teraflops {params.teraflops:q} --output {output.workload:q}"
         " >{log:q} 2>&1 || {{ cat {log:q} >&2; exit 1; }}"
@@ -34,7 +34,7 @@ rule counted_model:
     localrule: True
     threads: 1
     params:
-        code=code("measure/operations.py", "runtime/models", "workload.py"),
+        code=code("commands.measuring"),
     shell:
         "python -m gradsync measure operations --model {wildcards.model:q} --batch 1 --teraflops 1 --output {output:q}"
         " >{log:q} 2>&1 || {{ cat {log:q} >&2; exit 1; }}"
@@ -61,7 +61,7 @@ rule plan_counted:
         ),
         links=f"alpha=0,bandwidth={SETTINGS.estimate.gigabits * 1e9 / 8:g}",
         nodes=[f"--ranks-a-node={RANKS_A_NODE}"] if RANKS_A_NODE else [],
-        code=code(*PLANNING),
+        code=code("commands.planning"),
     shell:
         "python -m gradsync plan --workload {input.workload:q} --allreduce {params.links:q} {params.nodes:q}"
         " --schemes {input.schemes:q} --schedule {wildcards.scheme:q} {params.training:q} --output {output.plan:q}"

@@ -16,7 +16,10 @@ rule emulate:
     params:
         config=CONFIG,
         launch=lambda wildcards: EMULATED[wildcards.launch],
-        code=code(*RUNNING, *PLANNING, *EMULATING),
+        code=lambda wildcards: code(
+            "commands.emulating",
+            f"papers.{EMULATED[wildcards.launch].paper}.emulation",
+        ),
     run:
         shell(
             "python -m gradsync emulate {wildcards.launch:q} --config {params.config:q}"

@@ -16,6 +16,6 @@ rule external:
         config=CONFIG,
         folder=lambda wildcards: SETTINGS.external_data
         or os.environ.get("GRADSYNC_EXTERNAL_DATA", ""),
-        code=code("measure/third_party.py", "measure/carried.py"),
+        code=code("measure.third_party"),
     shell:
         "python -m gradsync external --config {params.config:q} >{log:q} 2>&1 || {{ cat {log:q} >&2; exit 1; }}"

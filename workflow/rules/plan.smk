@@ -24,7 +24,7 @@ rule plan:
             [f"--contention={input.contention}"] if input.contention else []
         ),
         nodes=[f"--ranks-a-node={RANKS_A_NODE}"] if RANKS_A_NODE else [],
-        code=code(*PLANNING),
+        code=code("commands.planning"),
     shell:
         "python -m gradsync plan --workload {input.workload:q} --allreduce {input.points:q}"
         " {params.several:q} {params.nodes:q} --interference {input.interference:q} --schemes {input.schemes:q}"

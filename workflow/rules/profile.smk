@@ -22,10 +22,7 @@ rule profile_job:
         device=SETTINGS.device,
         iterations=lambda wildcards: JOBS[wildcards.job].profile_iterations,
         collectives=lambda wildcards: collectives_of(JOBS[wildcards.job]),
-        code=lambda wildcards: code(
-            *MEASURING,
-            *(COLLECTIVES if len(collectives_of(JOBS[wildcards.job])) > 1 else ()),
-        ),
+        code=code("commands.measuring"),
     shell:
         "{{ {params.launch}python -m gradsync measure layers {params.model:q} --device {params.device:q}"
         " --ranks {resources.tasks} --iterations {params.iterations:q} --output {output.workload:q}"
@@ -54,7 +51,7 @@ rule profile_model:
         profile=lambda wildcards: flags(
             SETTINGS.profiles[wildcards.model], "batch", "size", "iterations"
         ),
-        code=code(*MEASURING),
+        code=code("commands.measuring"),
     shell:
         "python -m gradsync measure layers --model {wildcards.model:q} {params.profile:q} --device {params.device:q}"
         " --output {output:q} >{log:q} 2>&1 || {{ cat {log:q} >&2; exit 1; }}"
@@ -81,7 +78,7 @@ rule profile_network:
         device=SETTINGS.device,
         sizes=flags(SETTINGS.network, "smallest", "largest"),
         ranks=SETTINGS.network.ranks,
-        code=code(*MEASURING),
+        code=code("commands.measuring"),
     shell:
         "{params.launch}python -m gradsync measure allreduce --device {params.device:q} --ranks {params.ranks:q} {params.sizes:q}"
         " --output {output:q} 2>&1 | tee {log:q}; exit ${{PIPESTATUS[0]}}"
@@ -107,7 +104,7 @@ rule profile_contention:
         launch=lambda wildcards: LAUNCH,  # holds braces
         device=SETTINGS.device,
         sizes=flags(SETTINGS.contention, "lanes", "smallest", "largest"),
-        code=code(*MEASURING, "costs/measured_contention.py"),
+        code=code("commands.measuring"),
     shell:
         "{params.launch}python -m gradsync measure contention --device {params.device:q} --ranks {resources.tasks}"
         " {params.sizes:q} --output {output:q} 2>&1 | tee {log:q}; exit ${{PIPESTATUS[0]}}"

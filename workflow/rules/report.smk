@@ -18,13 +18,7 @@ rule table:
     params:
         config=CONFIG,
         settings=lambda wildcards: PAPERS[wildcards.paper].settings,
-        code=lambda wildcards: code(
-            *PLANNING,
-            *COMMON_TO_PAPERS,
-            f"papers/{wildcards.paper}",
-            "measure/carried.py",
-            "render/tables.py",
-        ),
+        code=lambda wildcards: code(f"papers.{wildcards.paper}", "render.tables"),
     shell:
         "python -m gradsync table {wildcards.paper:q} {wildcards.id:q} --config {params.config:q}"
         " >{log:q} 2>&1 || {{ cat {log:q} >&2; exit 1; }}"
@@ -47,13 +41,7 @@ rule figure:
     threads: 1
     params:
         config=CONFIG,
-        code=lambda wildcards: code(
-            *PLANNING,
-            *COMMON_TO_PAPERS,
-            *COMMON_TO_FIGURES,
-            f"papers/{wildcards.paper}",
-            f"render/{wildcards.paper}",
-        ),
+        code=lambda wildcards: code(f"render.{wildcards.paper}", "render.figures"),
     shell:
         "python -m gradsync figure {wildcards.paper:q} {wildcards.id:q} --config {params.config:q}"
         " >{log:q} 2>&1 || {{ cat {log:q} >&2; exit 1; }}"
@@ -73,6 +61,6 @@ rule claims:
     threads: 1
     params:
         config=CONFIG,
-        code=code(*LEDGER),
+        code=code("claims"),
     shell:
         "python -m gradsync claims --config {params.config:q} 2>&1 | tee {log:q}; exit ${{PIPESTATUS[0]}}"

@@ -14,6 +14,6 @@ rule track:
     params:
         config=CONFIG,
         mlflow=SETTINGS.mlflow,
-        code=code("record", "results.py"),
+        code=code("record.tracking"),
     shell:
         "python -m gradsync track --config {params.config:q} --json >{output:q} 2>{log:q} || {{ cat {log:q} >&2; exit 1; }}"

@@ -38,7 +38,7 @@ rule train:
             f"--peer={name}" for name in beside(JOBS[wildcards.job])
         ],
         folder=lambda wildcards, output: Path(output[0]).parent,
-        code=code(*RUNNING),
+        code=code("commands.training"),
     shell:
         "{params.launch}python -m gradsync train --device {params.device:q} {params.training:q} --seed {params.seeds:q} --ranks {resources.tasks} {params.references:q}"
         " {params.plans:q} --peers {input.peers:q} {params.stock:q} --output {params.folder:q}"

@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from gradsync import __version__, commands, lifeline, machine_options
-from gradsync.commands import limits
+from gradsync.commands import limits, usage
 from gradsync.errors import InputError, RunError
 from gradsync.slurm import rendezvous
+
+LONGEST_LINE = 2000  # characters of a message
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -33,11 +35,11 @@ def main(arguments: list[str] | None = None) -> int:
             print(f"gradsync: warning: {option} was given more than once: the last was taken", file=sys.stderr)
     except InputError as error:
         if os.environ.get("RANK", "0") == "0":  # all ranks were given the same: one says so
-            print(f"gradsync: {error}", file=sys.stderr)
+            print(f"gradsync: {_cut(str(error))}", file=sys.stderr)
         return 2
     except RunError as error:
         _show(error.result, options.json)
-        print(f"gradsync: {error}", file=sys.stderr)
+        print(f"gradsync: {_cut(str(error))}", file=sys.stderr)
         return 1
     except (RecursionError, MemoryError) as error:
         print(
@@ -51,6 +53,12 @@ def main(arguments: list[str] | None = None) -> int:
         print("gradsync: interrupted", file=sys.stderr)
         return 130
     return 0
+
+
+def _cut(message: str) -> str:
+    """The same, where a name in it is as long as a book without most of it."""
+    lines = message.splitlines()
+    return "\n".join(line if len(line) <= LONGEST_LINE else f"{line[:LONGEST_LINE]}..." for line in lines)
 
 
 def _end_orderly(is_rank: bool) -> None:
@@ -70,20 +78,14 @@ def _show(result: Any, as_json: bool) -> None:
         print(json.dumps(result, indent=1) if as_json else _text(result), flush=True)
 
 
-class _Parser(argparse.ArgumentParser):
-    def __init__(self, *arguments: Any, **named: Any) -> None:
-        super().__init__(*arguments, **named)
-        limits.types(self)
-
-
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = usage.Parser(
         prog="gradsync",
         description="Plan, simulate, execute and compare gradient communication schemes of data-parallel training.",
         epilog="Exit status: 0, 1 a run or check failed, 2 bad input.",
     )
     parser.add_argument("--version", action="version", version=f"gradsync {__version__}")
-    subcommands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)
+    subcommands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=usage.Parser)
 
     def command(run: Any) -> argparse.ArgumentParser:
         added = subcommands.add_parser(

@@ -68,7 +68,7 @@ def cost(
     a = b = 0.0
     rounds = transfers = 0
     sent, load = np.zeros(ranks), np.zeros(len(bandwidth))  # pieces, of all rounds
-    for step, times, adding in _alike(collectives.rounds(name, shape, root)):
+    for step, times, adding in _alike(_watched(collectives.rounds(name, shape, root), watch)):
         traffic = _traffic(step, topology, latency)
         a += times * (speeds.alpha + traffic.latency)
         b += times * float((traffic.load / bandwidth).max(initial=0.0)) / pieces
@@ -78,8 +78,6 @@ def cost(
         load += times * traffic.load
         sent += times * np.bincount(step.source, step.pieces, minlength=ranks)
         rounds, transfers = rounds + times, transfers + times * len(step.source)
-        if watch:
-            watch(rounds, transfers)
     most = int(load.argmax())
     return FlowCost(
         Linear(a, b, f"{name} of {ranks} on {topology.name}, flow level"),
@@ -90,6 +88,16 @@ def cost(
         link_load=float(load[most]) / pieces,
         link_kind=topology.kinds[int(topology.link_kind()[most])],
     )
+
+
+def _watched(rounds: Iterable[Round], watch: Watch | None) -> Iterator[Round]:
+    """The same; `watch` is told of each before it is timed, also of one that is timed with those it is like."""
+    count = transfers = 0
+    for step in rounds:
+        count, transfers = count + 1, transfers + len(step.source)
+        if watch:
+            watch(count, transfers)
+        yield step
 
 
 def _alike(rounds: Iterable[Round]) -> Iterator[tuple[Round, int, int]]:

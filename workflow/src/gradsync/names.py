@@ -9,7 +9,7 @@ from __future__ import annotations
 import pkgutil
 import re
 from collections.abc import Iterable
-from difflib import get_close_matches
+from difflib import SequenceMatcher, get_close_matches
 from pathlib import Path
 
 from gradsync.errors import InputError
@@ -29,14 +29,26 @@ def papers() -> list[str]:
     return sorted(module.name for module in pkgutil.iter_modules([str(folder)]) if module.ispkg)
 
 
-def refuse_unknown(what: str, name: str, known: Iterable[str], where: str) -> None:
-    """Raises InputError, with the names that are nearest, for one that is not among the known."""
+def refuse_unknown(what: str, name: str, known: Iterable[str], where: str = "") -> None:
+    """Raises InputError, with the names that are nearest, for one that is not among the known; `where` it was given."""
     names = list(known)
     if name in names:
         return
-    close = get_close_matches(name[:100], names)
-    near = f"did you mean {' or '.join(close)}? " if close else ""
-    raise InputError(f"{where}: {what} {shown(name)} does not exist; {near}there are: {', '.join(names) or 'none'}")
+    place = f"{where}: " if where else ""
+    raise InputError(
+        f"{place}{what} {shown(name)} does not exist; {near(name, names)}there are: {', '.join(names) or 'none'}"
+    )
+
+
+def near(name: object, known: Iterable[str]) -> str:
+    """`did you mean ...? `, for a message, where known names are like that one; else empty."""
+    word = str(name)[:100].lower()
+    close = get_close_matches(word, known)
+    alike = [SequenceMatcher(None, each, word).ratio() for each in close]
+    close = [
+        each for each, ratio in zip(close, alike, strict=True) if ratio > alike[0] - 0.1
+    ]  # about as near as the best
+    return f"did you mean {' or '.join(close)}? " if close else ""
 
 
 def refuse_form(what: str, name: object, where: str) -> None:

@@ -9,8 +9,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from gradsync import names as names_of
 from gradsync import reading
+from gradsync.collectives import NATIVE
 from gradsync.errors import InputError
-from gradsync.plan import DTYPE_BYTES, Collective, Plan, first_problem
+from gradsync.plan import DTYPE_BYTES, Collective, Plan
+from gradsync.problems import first_problem
 
 MIB = 1024 * 1024
 
@@ -43,11 +45,14 @@ def load(path: str | Path) -> dict[str, Peer]:
     found = {}
     for name, entry in entries.items():
         names_of.refuse_form("peer", name, str(path))
+        if not isinstance(entry, dict | None):
+            raise InputError(f"{path}, peer {name!r}: needs keys and values, not {names_of.shown(entry)}")
+        if "name" in (entry or {}):
+            raise InputError(f"{path}, peer {name!r}: leave out the key name: {name!r} is its name")
         try:
-            peer = Peer(name=name, **(entry or {}))
-        except (ValidationError, TypeError) as error:
-            reason = first_problem(error) if isinstance(error, ValidationError) else "needs keys and values"
-            raise InputError(f"{path}, peer {name!r}: {reason}") from None
+            peer = Peer.model_validate({"name": name, **(entry or {})})
+        except ValidationError as error:
+            raise InputError(f"{path}, peer {name!r}: {first_problem(error, Peer)}") from None
         if isinstance(peer.bucket_mib, float) and not 0 < peer.bucket_mib < float("inf"):
             raise InputError(f"{path}, peer {name!r}: bucket_mib {peer.bucket_mib}: must be positive and finite")
         if peer.plan and peer.bucket_mib is not None:
@@ -96,3 +101,22 @@ def bucket_cap_mb_list(plan: Plan) -> list[float]:
             f"plan {plan.name!r} can't be exported into DDP: its messages don't cover all gradients in order"
         )
     return sizes
+
+
+def lost_in_buckets(plan: Plan) -> list[str]:
+    """What a plan says and sizes of DDP's buckets don't, each in words."""
+    sums = [op for op in plan.communications() if isinstance(op, Collective) and op.kind == "all_reduce"]
+    lost = []
+    if own := sorted({op.algorithm for op in sums} - {NATIVE}):
+        lost.append(f"collective {', '.join(own)} is lost: DDP sums by the backend's own")
+    if len(lanes := {op.lane for op in sums}) > 1:
+        lost.append(f"{len(lanes)} lanes are lost: DDP sends its buckets one after the other")
+    gradient = plan.holding("gradient")
+    types = {plan.buffer[op.writes[0].buffer].dtype for op in sums}
+    if gradient and (wire := sorted(types - {plan.buffer[gradient].dtype})):
+        lost.append(f"messages in {', '.join(wire)} are lost: DDP sends gradients in their own type; register its hook")
+    if plan.passes > 1:
+        lost.append(f"{plan.passes} micro-batches a step are lost: run the first ones in DDP's no_sync()")
+    if any(getattr(op, "arguments", {}).get("clip") for role in plan.roles for op in role.flat):
+        lost.append("clipping is lost: call clip_grad_norm_ before the optimizer")
+    return lost

@@ -30,6 +30,8 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from gradsync import reading
 from gradsync.errors import InputError
+from gradsync.limits import MOST_OPERATIONS, MOST_REPEATED
+from gradsync.problems import first_problem
 
 VERSION = 2
 COMPUTE = "compute"  # the lane of forward, backward and update; every other lane communicates
@@ -37,8 +39,6 @@ COMPUTE = "compute"  # the lane of forward, backward and update; every other lan
 DTYPE_BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "int64": 8, "int32": 4, "uint8": 1}
 BYTES = "uint8"  # gradients of a type that nobody knows, as many bytes: planned and simulated, never executed
 CHANNEL = "network"  # of transfers that name no other
-MOST_OPERATIONS = 1_000_000  # of a role in a turn
-MOST_REPEATED = 50_000  # of them that come from repeats
 CLOSED = ConfigDict(extra="forbid")
 
 BufferRole = Literal[
@@ -465,14 +465,6 @@ class Plan:
         if plan.version != VERSION:
             raise InputError(f"{where}: plan version {plan.version}; this gradsync reads version {VERSION}: plan again")
         return plan
-
-
-def first_problem(error: ValidationError) -> str:
-    """The first problem that pydantic found, in one line: place and reason."""
-    problem = error.errors(include_url=False)[0]
-    place = ".".join(str(part) for part in problem["loc"]) or "top level"
-    more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
-    return f"{place}: {problem['msg'].removeprefix('Value error, ')}{more}"
 
 
 _ADAPTER = TypeAdapter(Plan)

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from gradsync import reading
 from gradsync.errors import InputError
 from gradsync.expressions import Keys, Missing, Walk
-from gradsync.plan import first_problem
+from gradsync.problems import first_problem
 
 Rung = Literal["derived", "simulated", "emulated", "measured"]
 """derived: published numbers held against one another, closed forms, and what is counted; nothing is timed."""
@@ -149,7 +149,7 @@ def load(paper_file: str | Path) -> Paper:
     try:
         paper = Paper.model_validate(reading.yaml_of(paper_file, "paper file"))
     except ValidationError as error:
-        raise InputError(f"paper file {paper_file}: {first_problem(error)}") from None
+        raise InputError(f"paper file {paper_file}: {first_problem(error, Paper)}") from None
 
     def known(column: str, keys: Keys) -> float:
         if "scheme" in keys and keys["scheme"] not in paper.schemes:

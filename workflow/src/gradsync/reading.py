@@ -154,7 +154,8 @@ def parse_yaml(content: str, where: str) -> Any:
     except yaml.YAMLError as error:
         raise InputError(f"{where}: not YAML: {' '.join(str(error).split())}") from None
     except (ValueError, OverflowError, TypeError, AttributeError, LookupError) as error:  # a date of month 13, say
-        raise InputError(f"{where}: not YAML that means anything: {' '.join(str(error).split())[:200]}") from None
+        reason = "a whole number of thousands of digits" if "integer string" in str(error) else str(error)
+        raise InputError(f"{where}: not YAML that means anything: {' '.join(reason.split())[:200]}") from None
     _refuse_numbers(found, where, "")
     return found
 

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from gradsync import __version__, reading
 from gradsync.errors import InputError
-from gradsync.plan import first_problem
+from gradsync.problems import first_problem
 from gradsync.writing import write_whole
 
 __all__ = ["TIMED", "VERSION", "Result", "Rung", "machine", "write_whole"]
@@ -60,7 +60,9 @@ class Result(BaseModel):
         try:
             result = Result.model_validate_json(reading.raw(path, "result"))
         except ValidationError as error:
-            raise InputError(f"result {path}: not a result: {first_problem(error)}: delete it and run again") from None
+            raise InputError(
+                f"result {path}: not a result: {first_problem(error, Result)}: delete it and run again"
+            ) from None
         if result.version != VERSION:
             raise InputError(f"result {path}: version {result.version}; this gradsync reads version {VERSION}")
         return result

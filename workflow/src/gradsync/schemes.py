@@ -16,7 +16,8 @@ from gradsync import names as names_of
 from gradsync.collectives import NATIVE
 from gradsync.costs import Linear, MessageCost
 from gradsync.errors import InputError
-from gradsync.plan import DTYPE_BYTES, Plan, first_problem
+from gradsync.plan import DTYPE_BYTES, Plan
+from gradsync.problems import first_problem
 from gradsync.topologies import Topology
 from gradsync.workload import Layer, Workload
 
@@ -118,11 +119,14 @@ def load(path: str | Path) -> dict[str, Scheme]:
     found: dict[str, Scheme] = {}
     for name, entry in entries.items():
         names_of.refuse_form("scheme", name, str(path))
+        if not isinstance(entry, dict | None):
+            raise InputError(f"{path}, scheme {name!r}: needs keys and values, not {names_of.shown(entry)}")
+        if "name" in (entry or {}):
+            raise InputError(f"{path}, scheme {name!r}: leave out the key name: {name!r} is its name")
         try:
-            found[name] = Scheme(name=name, **(entry or {}))
-        except (ValidationError, TypeError) as error:
-            reason = first_problem(error) if isinstance(error, ValidationError) else "needs keys and values"
-            raise InputError(f"{path}, scheme {name!r}: {reason}") from None
+            found[name] = Scheme.model_validate({"name": name, **(entry or {})})
+        except ValidationError as error:
+            raise InputError(f"{path}, scheme {name!r}: {first_problem(error, Scheme)}") from None
         found[name].refuse_nonsense(str(path))
     return found | {name: scheme for name, scheme in discovered().items() if name not in found}
 

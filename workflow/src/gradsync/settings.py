@@ -8,9 +8,9 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from gradsync import names, peers, reading, schemes, topologies
+from gradsync import limits, names, peers, reading, schemes, topologies
 from gradsync.errors import InputError
-from gradsync.plan import first_problem
+from gradsync.problems import first_problem
 
 VERSION = 1
 PROFILED = {"resnet50": "Fig. 9(b) is simulated from", "googlenet": "Fig. 5(a) is drawn from"}
@@ -34,16 +34,11 @@ def _image(text: str) -> str:
 
 FilePath = Annotated[str, AfterValidator(_path)]
 ImagePath = Annotated[str, AfterValidator(_image)]
-MOST_RANKS = 65_536
-MOST_COUNT = 1_000_000_000  # samples, epochs, iterations, steps: 32 bits hold them
-MOST_LENGTH = 65_536  # pixels of a side, or tokens
-MOST_MESSAGE = 1 << 40  # bytes
-MOST_SEED = (1 << 64) - 1  # torch's generator takes 64 bits
-Ranks = Annotated[int, Field(le=MOST_RANKS)]
-Count = Annotated[int, Field(le=MOST_COUNT)]
-Length = Annotated[int, Field(le=MOST_LENGTH)]
-MessageBytes = Annotated[int, Field(ge=4, le=MOST_MESSAGE, description="bytes")]
-Seed = Annotated[int, Field(ge=0, le=MOST_SEED)]
+Ranks = Annotated[int, Field(le=limits.MOST_RANKS)]
+Count = Annotated[int, Field(le=limits.MOST_COUNT)]
+Length = Annotated[int, Field(le=limits.MOST_LENGTH)]
+MessageBytes = Annotated[int, Field(ge=limits.LEAST_MESSAGE, le=limits.MOST_MESSAGE, description="bytes")]
+Seed = Annotated[int, Field(ge=0, le=limits.MOST_SEED)]
 
 
 class _Closed(BaseModel):
@@ -70,7 +65,7 @@ class Training(_Closed):
         default=None, ge=1, description="side of images in pixels, tokens of text; null: the model's own"
     )
     batch: Count = Field(default=32, ge=1, description="samples a rank and micro-batch")
-    accumulate: Annotated[int, Field(le=1024)] = Field(
+    accumulate: Annotated[int, Field(le=limits.MOST_ACCUMULATED)] = Field(
         default=1, ge=1, description="micro-batches an iteration, of which the last one's end is sent"
     )
     clip_norm: float | None = Field(
@@ -152,7 +147,7 @@ class Profile(_Closed):
 class NetworkProfile(_Closed):
     """All-reduce times of this machine, for Fig. 5(b)."""
 
-    ranks: list[Annotated[int, Field(ge=2, le=MOST_RANKS)]] = Field(default=[2, 4, 8], min_length=1)
+    ranks: list[Annotated[int, Field(ge=2, le=limits.MOST_RANKS)]] = Field(default=[2, 4, 8], min_length=1)
     smallest: MessageBytes = Field(default=1024, description="bytes")
     largest: MessageBytes = Field(default=16 * 1024 * 1024, description="bytes")
 
@@ -161,7 +156,9 @@ class ContentionProfile(_Closed):
     """Times of several all-reduces at once on this machine, for Fig. 4 and 5 of the ASC-WFBP paper."""
 
     ranks: Ranks = Field(default=2, ge=2)
-    lanes: int = Field(default=2, ge=2, le=16, description="most messages at once")
+    lanes: int = Field(
+        default=2, ge=limits.LEAST_LANES, le=limits.MOST_MEASURED_LANES, description="most messages at once"
+    )
     smallest: MessageBytes = Field(default=8192, description="bytes; the paper's figures start at 8 KiB")
     largest: MessageBytes = Field(default=4 * 1024 * 1024, description="bytes; the paper's end at 4 MiB")
 
@@ -253,7 +250,7 @@ class Settings(_Closed):
         if not isinstance(entries, list):
             return entries
         return [
-            {**entry, "ranks": ranks} if isinstance(entry, dict) else entry
+            {**entry, "ranks": ranks} if isinstance(entry, dict) and "ranks" in entry else entry
             for entry in entries
             for ranks in (_listed(entry) if isinstance(entry, dict) else [None])
         ]
@@ -275,12 +272,15 @@ def parse(content: object, where: str) -> Settings:
     try:
         settings = Settings.model_validate(content)
     except ValidationError as error:
-        raise InputError(f"configuration {where}: {first_problem(error)}") from None
+        raise InputError(f"configuration {where}: {first_problem(error, Settings)}") from None
     if settings.version != VERSION:
         raise InputError(f"configuration {where}: version {settings.version}; this gradsync reads version {VERSION}")
     for file in (*settings.papers, settings.cluster, settings.bml_testbed, settings.asc_testbed):
         if not Path(file).is_file():
-            raise InputError(f"configuration {where}: {file} does not exist")
+            raise InputError(
+                f"configuration {where}: {file} does not exist below {Path.cwd()}: run in the project's folder, or "
+                "correct the path"
+            )
     _refuse_names(settings, where)
     known, stock = schemes.load(settings.schemes), peers.load(settings.peers)
     jobs: set[str] = set()

@@ -29,6 +29,7 @@ from gradsync.waiting import stamps, waited, with_waits
 from gradsync.workload import Workload
 
 MOST_TURNS = 48
+MOST_EVENTS = 100_000  # of loops that are longer, a quarter of the turns: seconds, not minutes
 
 
 def simulate(
@@ -42,8 +43,9 @@ def simulate(
     topology: Topology | None = None,
     speeds: Speeds | None = None,
 ) -> Trace:
-    """Run the plan on simulated time; without `turns` until it repeats itself (`steady.py`), MOST_TURNS at most.
+    """Run the plan on simulated time; without `turns` until it repeats itself (`steady.py`).
 
+    That is for MOST_TURNS at most, and for a quarter of them if these have more than MOST_EVENTS.
     The trace says whether it does, and its times are means over a whole period.
 
     A plan whose ranks all do the same on equal workloads is simulated on rank 0 alone. With `topology` and `speeds`
@@ -70,7 +72,8 @@ def simulate(
             raise InputError(f"simulate {plan.name!r}: the plan is stuck: check it first")
         trace = _trace(plan, outcome.events, count)
         found = steady(outcome.events, trace.turn_starts(plan.pace), _first_through(plan, outcome.events))
-        if turns or found.reached or count >= MOST_TURNS:
+        long = count >= MOST_TURNS // 4 and len(outcome.events) > MOST_EVENTS
+        if turns or found.reached or count >= MOST_TURNS or long:
             return dataclasses.replace(trace, steady=found.reached, period=found.period, end_turn=found.end)
         count = min(2 * count, MOST_TURNS)
 

@@ -17,7 +17,8 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from gradsync import reading
 from gradsync.errors import InputError
-from gradsync.plan import COMPUTE, first_problem
+from gradsync.plan import COMPUTE
+from gradsync.problems import first_problem
 
 VERSION = 3
 NOT_STEADY = "not steady"  # what the note of such a trace begins with

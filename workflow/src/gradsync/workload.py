@@ -16,7 +16,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from gradsync import reading
 from gradsync.errors import InputError
-from gradsync.plan import DTYPE_BYTES, first_problem
+from gradsync.plan import DTYPE_BYTES
+from gradsync.problems import first_problem
 
 VERSION = 1
 
@@ -147,7 +148,7 @@ class Workload(BaseModel):
         try:
             return Workload.model_validate_json(text)
         except ValidationError as error:
-            raise InputError(f"{where}: not a workload: {first_problem(error)}") from None
+            raise InputError(f"{where}: not a workload: {first_problem(error, Workload)}") from None
 
     @staticmethod
     def load(path: str | Path) -> Workload:

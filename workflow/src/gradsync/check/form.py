@@ -42,6 +42,8 @@ LOWERED = re.compile(r"(.*)\.(?:send|recv|add)[0-9]+\.[0-9]+", re.DOTALL)
 
 def refuse_form(plan: Plan) -> None:
     """Raises PlanError for the first thing that is not as a plan must be."""
+    if plan.ranks < 1:
+        fail(plan, f"it has {plan.ranks} ranks: at least 1")
     _ranks(plan)
     _buffers(plan)
     _tensors(plan)

@@ -19,7 +19,7 @@ from gradsync.clusters.nodes import Closed, Nodes
 from gradsync.costs import fitted
 from gradsync.costs.line import Line
 from gradsync.errors import InputError
-from gradsync.plan import first_problem
+from gradsync.problems import first_problem
 
 VERSION = 1
 MEASURE = "gradsync cluster measure"
@@ -164,4 +164,4 @@ def load(path: str | Path) -> Profile:
     try:
         return Profile.model_validate(content)
     except ValidationError as error:
-        raise InputError(f"cluster {path}: {first_problem(error)}") from None
+        raise InputError(f"cluster {path}: {first_problem(error, Profile)}") from None

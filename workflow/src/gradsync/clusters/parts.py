@@ -17,7 +17,7 @@ from gradsync import reading
 from gradsync.clusters import VERSION, AllReduce, Link, Links, Profile, Timed, text
 from gradsync.clusters.nodes import Nodes
 from gradsync.errors import InputError
-from gradsync.plan import first_problem
+from gradsync.problems import first_problem
 from gradsync.results import write_whole
 from gradsync.workload import Workload
 
@@ -152,6 +152,11 @@ def _crowded(nodes: Nodes, links: dict[str, Link]) -> list[str]:
 
 def _timed(part: LayersPart, file: str) -> Timed:
     of, made = part.workload, part.workload.provenance
+    for key in ("batch", "size"):
+        if not isinstance(made.get(key), int | None) or isinstance(made.get(key), bool):
+            raise InputError(
+                f"workload {of.name!r}: provenance.{key}: {reading.shown(str(made[key]))}: a whole number, or left out"
+            )
     return Timed(
         model=of.name,
         file=file,

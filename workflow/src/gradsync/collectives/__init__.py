@@ -19,7 +19,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import cache, lru_cache
 from math import prod
 from operator import gt
 from typing import Any, NamedTuple
@@ -28,6 +28,7 @@ import numpy as np
 
 from gradsync import topologies
 from gradsync.errors import InputError
+from gradsync.names import near
 from gradsync.topologies import Topology
 
 NATIVE = "native"
@@ -62,10 +63,12 @@ def names() -> list[str]:
     return sorted(module.name for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_"))
 
 
+@cache  # plans ask for every transfer of theirs
 def get(name: str) -> Any:
     """The module of a collective; raises InputError that lists the known ones."""
     if name not in names():
-        raise InputError(f"collective {name!r} does not exist; there are: {NATIVE}, {', '.join(names())}")
+        known = [NATIVE, *names()]
+        raise InputError(f"collective {name!r} does not exist; {near(name, known)}there are: {', '.join(known)}")
     return importlib.import_module(f"{__name__}.{name}")
 
 

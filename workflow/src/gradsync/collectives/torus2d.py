@@ -13,6 +13,7 @@ import numpy as np
 
 from gradsync.collectives import Round, Shape
 from gradsync.errors import InputError
+from gradsync.limits import MOST_TRANSFERS
 
 TOPOLOGY, POSTCONDITION = "torus2d", "sum"
 
@@ -23,9 +24,11 @@ def pieces(shape: Shape) -> int:
 
 
 def refuse(shape: Shape) -> None:
-    """Raises InputError for more than two levels."""
+    """Raises InputError for more than two levels, or for more transfers than are ever timed."""
     if len([size for size in shape if size > 1]) > 2:
         raise InputError(f"collective 'torus2d' needs two levels, not {len(shape)}: choose torus2d or dense_gpu")
+    if (transfers := 2 * sum(size - 1 for size in shape) * prod(shape)) > MOST_TRANSFERS:
+        raise InputError(f"collective 'torus2d' sends {transfers} messages: at most {MOST_TRANSFERS} are timed")
 
 
 def rounds(shape: Shape, root: int = 0) -> Iterator[Round]:

@@ -11,11 +11,11 @@ from typing import Any
 
 from gradsync.commands.costing import positive
 from gradsync.errors import InputError, RunError
+from gradsync.limits import MOST_TRANSFERS
 
 SILENT_SECONDS = 3.0  # before a long computation tells how far it is
 REPORT_SECONDS = 1.0
 REPORT_SECONDS_TO_A_FILE = 30.0
-MOST_TRANSFERS = 10**10
 
 
 def collective(options: argparse.Namespace) -> dict[str, Any]:

@@ -9,15 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from gradsync import leftovers
+from gradsync.commands.configuration import configured
 from gradsync.errors import RunError
-
-
-def configured(options: argparse.Namespace) -> tuple[Any, Path]:
-    """The configuration that a command names, and the folder of its results."""
-    from gradsync import settings
-
-    loaded = settings.load(options.config)
-    return loaded, options.results or Path("results") / loaded.name
 
 
 def estimate(options: argparse.Namespace) -> dict[str, Any] | None:

@@ -7,9 +7,13 @@ import re
 from contextlib import suppress
 from math import inf
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gradsync.errors import InputError
+
+if TYPE_CHECKING:
+    from gradsync.plan import Plan
+    from gradsync.workload import Workload
 
 LINE = "a=SECONDS,b=SECONDS_PER_BYTE, or a CSV file of bytes,seconds"
 LINKS = "alpha=SECONDS,bandwidth=BYTES_PER_SECOND (or by kind of links: alpha=..,inside=..,between=..)"
@@ -34,6 +38,34 @@ def scheme_of(plan: Any) -> Any:
     sums = (op.algorithm for op in every if isinstance(op, Collective) and op.kind == "all_reduce")
     topology = plan.provenance.get("topology", "")
     return Scheme(name=plan.name, collective=next(sums, collectives.NATIVE), topology=topology)
+
+
+def refuse_other(plan: Plan, workload: Workload) -> None:
+    """Raises InputError for a workload that the plan was not made from: other layers or sizes; or a plan of none."""
+    from gradsync.plan import DTYPE_BYTES, Need, Ready
+
+    about = f"workload {workload.name!r} is not what plan {plan.name!r} was made from"
+    if not any(isinstance(op, Need | Ready) for role in plan.roles for op in role.flat):
+        raise InputError(
+            f"plan {plan.name!r} trains nothing: no operation of it is a forward or backward (need, ready), and the "
+            "times of a workload are of those"
+        )
+    layers = {layer.name: layer for layer in workload.layers}
+    for tensor in plan.tensors:
+        if tensor.name not in layers:
+            raise InputError(f"{about}: it has no layer {tensor.name!r}: give that one, or plan again from this one")
+    if more := layers.keys() - {tensor.name for tensor in plan.tensors}:
+        raise InputError(
+            f"{about}: its layer {min(more)!r} is not in the plan ({len(more)} such): give that one, or plan again"
+        )
+    width = DTYPE_BYTES[plan.buffer[plan.holding("gradient") or plan.buffers[0].name].dtype]
+    for tensor in plan.tensors:
+        size, wanted = width * (tensor.stop - tensor.start), layers[tensor.name].bytes
+        if size != wanted:
+            raise InputError(
+                f"{about}: layer {tensor.name!r} has {wanted} bytes there and {size} in the plan: give that one, or "
+                "plan again"
+            )
 
 
 def cost_of(text: str, option: str = "--allreduce", ranks: int | None = None, collective: str = "") -> Any:

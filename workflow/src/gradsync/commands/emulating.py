@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gradsync import lifeline, run_lock
-from gradsync.commands.configured import configured
+from gradsync.commands.configuration import configured
 from gradsync.errors import InputError, RunError
+from gradsync.names import near
 
 if TYPE_CHECKING:
     from gradsync.settings import Emulation, Settings
@@ -33,7 +34,10 @@ def emulate(options: argparse.Namespace) -> dict[str, Any]:
     jobs = {launch.job: launch for launch in loaded.emulated}
     if options.job not in jobs:
         known = ", ".join(jobs) or "none"
-        raise InputError(f"configuration {options.config} has no emulated launch {options.job!r}; there are: {known}")
+        raise InputError(
+            f"configuration {options.config} has no emulated launch {options.job!r}; {near(options.job, jobs)}"
+            f"there are: {known}"
+        )
     launch = jobs[options.job]
     runs = results / "runs" / "emulated" / launch.job
     with run_lock.held(results / "emulated" / launch.job, f"emulate {launch.job}"):

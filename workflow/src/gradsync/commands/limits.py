@@ -1,4 +1,4 @@
-"""What no subcommand takes, whatever it does: one table of limits, told in the messages.
+"""What no subcommand takes, whatever it does: the limits of `gradsync.limits` by option, told in the messages.
 
 What depends on several options, or on what they name, is refused by the subcommand itself.
 """
@@ -12,34 +12,49 @@ from pathlib import Path
 from typing import Any
 
 from gradsync.errors import InputError
+from gradsync.limits import (
+    LEAST_LANES,
+    LEAST_MESSAGE,
+    LEAST_TURNS,
+    MOST_ACCUMULATED,
+    MOST_COUNT,
+    MOST_GPUS_A_NODE,
+    MOST_LENGTH,
+    MOST_MEASURED_LANES,
+    MOST_MEGABYTES,
+    MOST_MESSAGE,
+    MOST_MINUTES,
+    MOST_RANKS,
+    MOST_SEED,
+    MOST_TURNS,
+)
 from gradsync.reading import MOST_PATH_BYTES, refuse_path, shown
 
-MOST_COUNT = 1_000_000_000  # samples, epochs, iterations: 32 bits hold them
 # option: (least, most) of the whole numbers that it takes; text where a subcommand reads them itself
 WHOLE: dict[str, tuple[int, int]] = {
-    "ranks": (1, 65_536),
-    "ranks_a_node": (1, 65_536),
-    "nodes": (1, 65_536),
+    "ranks": (1, MOST_RANKS),
+    "ranks_a_node": (1, MOST_RANKS),
+    "nodes": (1, MOST_RANKS),
     "batch": (1, MOST_COUNT),
     "epochs": (1, MOST_COUNT),
     "iterations": (0, MOST_COUNT),
     "block": (2, MOST_COUNT),
     "conformance": (0, MOST_COUNT),
-    "accumulate": (1, 1024),
-    "size": (1, 65_536),
-    "seed": (0, (1 << 64) - 1),
-    "lanes": (2, 16),
-    "turns": (2, 10_000),
+    "accumulate": (1, MOST_ACCUMULATED),
+    "size": (1, MOST_LENGTH),
+    "seed": (0, MOST_SEED),
+    "lanes": (LEAST_LANES, MOST_MEASURED_LANES),
+    "turns": (LEAST_TURNS, MOST_TURNS),
     "turn": (0, MOST_COUNT),
-    "rank": (0, 65_535),
-    "smallest": (4, 1 << 36),
-    "largest": (4, 1 << 36),  # an element; 64 GiB
-    "cpus": (1, 65_536),
-    "gpus_per_node": (0, 1024),
-    "memory": (0, MOST_COUNT),
-    "minutes": (0, 100_000_000),
+    "rank": (0, MOST_RANKS - 1),
+    "smallest": (LEAST_MESSAGE, MOST_MESSAGE),
+    "largest": (LEAST_MESSAGE, MOST_MESSAGE),
+    "cpus": (1, MOST_RANKS),
+    "gpus_per_node": (0, MOST_GPUS_A_NODE),
+    "memory": (0, MOST_MEGABYTES),
+    "minutes": (0, MOST_MINUTES),
 }
-NEEDS = {"rate": "testbed", "flow_rate": "testbed"}
+NEEDS = {"rate": "testbed", "flow_rate": "testbed", "schemes": "schedule"}
 LONGEST_TEXT = 4 * MOST_PATH_BYTES
 
 
@@ -71,6 +86,7 @@ def _refuse_value(option: str, key: str, value: Any) -> None:
         return
     if isinstance(value, Path):
         refuse_path(value, option)
+        _refuse_text(option, str(value))
         if value == Path():
             raise InputError(f"{option}: the current folder is no file: name one")
     elif isinstance(value, str):

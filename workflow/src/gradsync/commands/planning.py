@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gradsync.commands.costing import Costs, cost_of, costs, positive, scheme_of, speeds_of
+from gradsync.commands.costing import Costs, cost_of, costs, positive, refuse_other, scheme_of, speeds_of
 from gradsync.errors import InputError
 
 if TYPE_CHECKING:
@@ -210,6 +210,7 @@ def simulate(options: argparse.Namespace) -> dict[str, Any]:
     if options.turns is not None and options.turns < 2:
         raise InputError(f"--turns {options.turns}: a period needs at least 2")
     check(plan)
+    refuse_other(plan, workload)
     links: dict[str, Any] = {}
     scheme = scheme_of(plan)
     if options.transfers:

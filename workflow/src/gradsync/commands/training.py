@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from gradsync import disk, run_lock
+from gradsync import disk, names, run_lock
 from gradsync.commands import limits
 from gradsync.commands.hosts import described, enter, hosts
 from gradsync.commands.measuring import measure
@@ -55,7 +55,7 @@ def train(options: argparse.Namespace) -> dict[str, Any] | None:
         if options.schedule:
             options.plan = _planned_here(options, folder)
         plans = _checked_plans(options)
-        keys = [key for key in TRAIN_KEYS if options.testbed or key not in limits.NEEDS]
+        keys = [key for key in TRAIN_KEYS if options.testbed or limits.NEEDS.get(key) != "testbed"]
         told = [(f"--{key.replace('_', '-')}", getattr(options, key)) for key in keys]
         told += [("--plan", path) for path in options.plan or ()] + [("--peer", name) for name in options.peer or ()]
         command = ["train", *(str(part) for pair in told if pair[1] is not None for part in pair)]
@@ -130,6 +130,7 @@ def _checked_plans(options: argparse.Namespace) -> list[Any]:
     plans = {}
     for path in options.plan or ():
         plan = Plan.from_json(read(path, "plan"), str(path))
+        names.refuse_form("name", plan.name, f"plan {path}")  # of the folder of its results
         if plan.ranks != options.ranks:
             raise InputError(f"plan {path} is for {plan.ranks} ranks, --ranks is {options.ranks}")
         if plan.name in plans:

@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from gradsync import reading
 from gradsync.errors import InputError
-from gradsync.plan import first_problem
+from gradsync.problems import first_problem
 
 VERSION = 1
 Measured = tuple[float | None, float, float | None]
@@ -96,7 +96,9 @@ class Interference(BaseModel):
         try:
             found = Interference.model_validate(reading.json_of(path, "interference"))
         except ValidationError as error:
-            raise InputError(f"interference {path}: not an interference: {first_problem(error)}") from None
+            raise InputError(
+                f"interference {path}: not an interference: {first_problem(error, Interference)}"
+            ) from None
         if ranks is not None and found.ranks not in (None, ranks):
             raise InputError(
                 f"interference {path} was measured between {found.ranks} ranks, the plan is for {ranks}: "

@@ -7,7 +7,6 @@ k. What follows from it is `contention_fit.py`'s.
 from __future__ import annotations
 
 import json
-from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,8 @@ from gradsync import reading
 from gradsync.costs import contention_fit
 from gradsync.costs.contention_fit import Fit
 from gradsync.errors import InputError
-from gradsync.plan import first_problem
+from gradsync.limits import LEAST_MEASURED_SECONDS, MOST_MEASURED_LANES, MOST_MEASURED_SECONDS
+from gradsync.problems import first_problem
 
 VERSION = 1
 
@@ -27,15 +27,15 @@ class Point(BaseModel):
     """`lanes` all-reduces of `bytes` at once: in each sweep, the mean seconds of one of them."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
-    lanes: int = Field(ge=1)
+    lanes: int = Field(ge=1, le=MOST_MEASURED_LANES)
     bytes: int = Field(gt=0)
     seconds: tuple[float, ...] = Field(min_length=1)
 
     @field_validator("seconds")
     @classmethod
     def _times(cls, seconds: tuple[float, ...]) -> tuple[float, ...]:
-        if not all(0 < each < inf for each in seconds):
-            raise ValueError("must be finite and positive")
+        if not all(LEAST_MEASURED_SECONDS <= each <= MOST_MEASURED_SECONDS for each in seconds):
+            raise ValueError(f"must be {LEAST_MEASURED_SECONDS:g} to {MOST_MEASURED_SECONDS:g}")
         return seconds
 
     @property
@@ -99,7 +99,7 @@ class Contention(BaseModel):
         try:
             found = Contention.model_validate(reading.json_of(path, "contention"))
         except ValidationError as error:
-            raise InputError(f"contention {path}: not a contention: {first_problem(error)}") from None
+            raise InputError(f"contention {path}: not a contention: {first_problem(error, Contention)}") from None
         if ranks is not None and found.ranks != ranks:
             raise InputError(
                 f"contention {path} was measured between {found.ranks} ranks, the plan is for {ranks}: "

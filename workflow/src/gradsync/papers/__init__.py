@@ -7,7 +7,9 @@ import importlib.util
 import pkgutil
 from pathlib import Path
 
+from gradsync import names as names_of
 from gradsync.errors import InputError
+from gradsync.names import near
 from gradsync.papers.emulation import MODULE, StandIn
 from gradsync.papers.table import Table
 from gradsync.settings import Emulation, Settings
@@ -20,8 +22,7 @@ def names() -> list[str]:
 
 def refuse_unknown(paper: str) -> None:
     """Raises InputError for a paper that does not exist."""
-    if paper not in names():
-        raise InputError(f"paper {paper!r} does not exist; there are: {', '.join(names())}")
+    names_of.refuse_unknown("paper", paper, names())
 
 
 def stand_in(job: Emulation, settings: Settings, results: Path) -> StandIn:
@@ -42,6 +43,6 @@ def compute(paper: str, table: str, settings: Settings, results: Path) -> Table:
     refuse_unknown(paper)
     tables = importlib.import_module(f"{__name__}.{paper}").TABLES
     if table not in tables:
-        raise InputError(f"paper {paper!r} has no table {table!r}; it has: {', '.join(tables)}")
+        raise InputError(f"paper {paper!r} has no table {table!r}; {near(table, tables)}it has: {', '.join(tables)}")
     made: Table = tables[table](settings, results)
     return made

@@ -19,15 +19,23 @@ class Testbed:
 
     def number(self, *keys: str | int) -> float:
         """A number; raises InputError with file and key where there is none."""
-        return float(self._at(keys, lambda found: isinstance(found, int | float), "a number"))
+        return float(self._at(keys, _is_number, "a number, not negative"))
 
-    def numbers(self, *keys: str | int) -> list[float]:
-        """A list of numbers; raises InputError with file and key where there is none."""
+    def positive(self, *keys: str | int) -> float:
+        """A number above 0, which something is divided by; raises InputError as `number` does."""
+        return float(self._at(keys, lambda found: _is_number(found) and found > 0, "a number above 0"))
+
+    def length(self, *keys: str | int) -> int:
+        """How many entries a list has; raises InputError with file and key where there is none."""
+        return len(self._at(keys, lambda found: isinstance(found, list) and bool(found), "a list"))
+
+    def numbers(self, *keys: str | int, least: int = 1) -> list[float]:
+        """A list of at least so many numbers; raises InputError with file and key where there is none."""
 
         def fits(found: Any) -> bool:
-            return isinstance(found, list) and bool(found) and all(isinstance(each, int | float) for each in found)
+            return isinstance(found, list) and len(found) >= least and all(map(_is_number, found))
 
-        return list(self._at(keys, fits, "a list of numbers"))
+        return list(self._at(keys, fits, f"a list of numbers, at least {least} and none negative"))
 
     def text(self, *keys: str | int) -> str:
         """Words; raises InputError with file and key where there are none."""
@@ -43,3 +51,7 @@ class Testbed:
         if not fits(found):
             raise InputError(f"cluster {self.path}: {'.'.join(map(str, keys))}: needs {wanted}")
         return found
+
+
+def _is_number(found: Any) -> bool:
+    return isinstance(found, int | float) and not isinstance(found, bool) and found >= 0

@@ -14,6 +14,7 @@ from matplotlib import pyplot as plt
 
 from gradsync import papers
 from gradsync.errors import InputError
+from gradsync.names import near
 from gradsync.render import style
 from gradsync.render.style import Drawn
 from gradsync.results import write_whole
@@ -31,7 +32,7 @@ def write(paper: str, name: str, settings: Settings, results: Path) -> list[str]
     """`figures/<paper>/<name>.{svg,pdf,png,csv}` below `results`; gives their paths."""
     known = of(paper)
     if name not in known:
-        raise InputError(f"paper {paper!r} has no figure {name!r}; it has: {', '.join(known)}")
+        raise InputError(f"paper {paper!r} has no figure {name!r}; {near(name, known)}it has: {', '.join(known)}")
     style.use()
     figure, data = known[name](settings, results)
     folder = results / "figures" / paper

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from gradsync.costs import MessageCost
 from gradsync.errors import InputError
+from gradsync.names import near, refuse_unknown
 from gradsync.workload import Workload
 
 DEFAULT_LANE = "network"
@@ -48,8 +49,7 @@ def names() -> list[str]:
 
 def get(name: str) -> Schedule:
     """The schedule function of that name; raises InputError that lists the known ones."""
-    if name not in names():
-        raise InputError(f"schedule {name!r} does not exist; there are: {', '.join(names())}")
+    refuse_unknown("schedule", name, names())
     return importlib.import_module(f"{__name__}.{name}").schedule
 
 
@@ -71,7 +71,7 @@ def refuse_options(name: str, chosen: dict[str, Any]) -> None:
     for key, value in chosen.items():
         if key not in known:
             has = ", ".join(f"{k}={v}" for k, v in known.items()) or "none"
-            raise InputError(f"schedule {name!r} has no option {key!r}; it has: {has}")
+            raise InputError(f"schedule {name!r} has no option {key!r}; {near(key, known)}it has: {has}")
         if type(known[key]) is not type(value) and not (isinstance(known[key], float) and isinstance(value, int)):
             raise InputError(f"schedule {name!r}, option {key!r}: {value!r} is not a {type(known[key]).__name__}")
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from gradsync import reading, topologies
 from gradsync.errors import InputError
-from gradsync.plan import first_problem
+from gradsync.problems import first_problem
 from gradsync.testbed.namespaces import refuse_lanes, refuse_rate
 from gradsync.testbed.wiring import Cable, cables
 
@@ -68,4 +68,4 @@ def read(text: str, bits_per_second: float, flow_bits_per_second: float | None =
     try:
         return Description.model_validate(reading.json_of(text, "testbed"))
     except ValidationError as error:
-        raise InputError(f"testbed {text}: not a testbed: {first_problem(error)}") from None
+        raise InputError(f"testbed {text}: not a testbed: {first_problem(error, Description)}") from None

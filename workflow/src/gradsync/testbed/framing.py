@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from gradsync import topologies
 from gradsync.bounds import Links
 from gradsync.errors import InputError
-from gradsync.plan import first_problem
+from gradsync.problems import first_problem
 from gradsync.testbed.description import Description
 from gradsync.testbed.namespaces import BURST_BYTES, GUARANTEED_BITS, PACKET
 

@@ -20,10 +20,10 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from gradsync.errors import InputError
+from gradsync.limits import MOST_HOSTS
+from gradsync.names import refuse_unknown
 
 NO_LINK = -1
-MOST_HOSTS = 1 << 24  # whose links fit into memory, a few to each
-MOST_LINKS = 1 << 27
 
 
 class Equipment(NamedTuple):
@@ -170,8 +170,7 @@ def names() -> list[str]:
 
 def get(name: str) -> Any:
     """The class of a topology; raises InputError that lists the known ones."""
-    if name not in names():
-        raise InputError(f"topology {name!r} does not exist; there are: {', '.join(names())}")
+    refuse_unknown("topology", name, names())
     return importlib.import_module(f"{__name__}.{name}").TOPOLOGY
 
 

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from gradsync.errors import InputError
-from gradsync.topologies import MOST_LINKS, NO_LINK, Equipment, Topology, refuse_numbers
+from gradsync.limits import MOST_LINKS
+from gradsync.topologies import NO_LINK, Equipment, Topology, refuse_numbers
 
 
 @dataclass(frozen=True)

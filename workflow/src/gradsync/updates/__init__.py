@@ -14,7 +14,7 @@ import importlib
 import pkgutil
 from collections.abc import Callable
 
-from gradsync.errors import InputError
+from gradsync.names import refuse_unknown
 from gradsync.plan import Plan
 
 
@@ -25,6 +25,5 @@ def names() -> list[str]:
 
 def get(name: str) -> Callable[..., Plan]:
     """The plan builder of that name; raises InputError that lists the known ones."""
-    if name not in names():
-        raise InputError(f"update {name!r} does not exist; there are: {', '.join(names())}")
+    refuse_unknown("update", name, names())
     return importlib.import_module(f"{__name__}.{name}").plan

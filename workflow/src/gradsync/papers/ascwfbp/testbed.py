@@ -82,7 +82,7 @@ class Bench(NamedTuple):
 
     def forward(self, model: str, point: Point = CENTRE) -> float:
         """t_f at a point of the band."""
-        shares = self.file.numbers("forward_share", model)
+        shares = self.file.numbers("forward_share", model, least=len(FORWARD))
         return self.computation(model) * shares[FORWARD.index(point.forward)]
 
     def published(self, scheme: str, model: str) -> float:
@@ -110,7 +110,7 @@ def bench(settings: Settings) -> Bench:
     def number(key: str) -> float:
         return file.number(key, "value")
 
-    smallest, largest = file.numbers("fitted_bytes", "value")[:2]
+    smallest, largest = file.numbers("fitted_bytes", "value", least=2)[:2]
     return Bench(
         int(number("nodes")),
         int(number("workers")),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -22,6 +22,7 @@ from gradsync.measure import carried
 from gradsync.papers.mgwfbp import testbed
 from gradsync.papers.simulated import BOUNDS, Simulated, timed, unsteady
 from gradsync.papers.table import Table, file, read
+from gradsync.papers.testbed import Testbed
 from gradsync.settings import Settings
 from gradsync.workload import Workload
 
@@ -176,7 +177,7 @@ def _assumptions(model: str, settings: Settings, results: Path) -> list[Assumpti
         if model == "googlenet":
             found = {"": carried.layer_log(forward_share=share)}
         else:
-            found = _resnet50(cluster, results, share)
+            found = _resnet50(Testbed(settings.cluster), results, share)
         for slope, per_byte in slopes.items():
             for unit, workload in found.items():
                 label = f"t_f={share:g} t_b, {slope}" + (f", {unit}" if unit else "")
@@ -192,7 +193,7 @@ def _measured_slope() -> tuple[float, float | None]:
     return float(fitted.slopes[-1]), fitted.slope_low()
 
 
-def _resnet50(cluster: dict[str, Any], results: Path, share: float) -> dict[str, Workload]:
+def _resnet50(file: Testbed, results: Path, share: float) -> dict[str, Workload]:
     """ResNet-50's layers as measured here, t_f + t_b scaled to published K80 throughputs.
 
     The paper does not say whether its "single K80" is one GPU or the card with two (MG-E22): both. The published
@@ -201,10 +202,12 @@ def _resnet50(cluster: dict[str, Any], results: Path, share: float) -> dict[str,
     """
     measured = Workload.load(results / "profile" / "resnet50" / "workload.json")
     found = {}
-    for entry in cluster["published_throughput"]["resnet50"]:
-        total = K80_BATCH / entry["images_per_second"]
-        unit = "one GPU" if entry["gpus"] == 1 else f"{entry['gpus']} GPUs"
-        note = f"t_f + t_b = {K80_BATCH} images / {entry['images_per_second']} images/s ({entry['source']})"
+    published = ("published_throughput", "resnet50")
+    for entry in range(file.length(*published)):
+        rate, gpus = (file.positive(*published, entry, key) for key in ("images_per_second", "gpus"))
+        total = K80_BATCH / rate
+        unit = "one GPU" if gpus == 1 else f"{gpus:g} GPUs"
+        note = f"t_f + t_b = {K80_BATCH} images / {rate:g} images/s ({file.text(*published, entry, 'source')})"
         found[unit] = measured.scaled(
             forward_seconds=total * share / (1 + share),
             backward_seconds=total / (1 + share),

@@ -34,7 +34,7 @@ def cluster(settings: Settings) -> dict[str, Any]:
     """Its numbers; raises InputError with file and key where one that is needed is not there."""
     file = Testbed(settings.cluster)
     for key in ("alpha_seconds", "link_bits_per_second", "slope_hint_seconds_per_byte"):
-        file.number(key, "value")
+        file.positive(key, "value")
     found: dict[str, Any] = file.content
     return found
 

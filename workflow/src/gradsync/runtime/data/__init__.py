@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from gradsync.errors import InputError
+from gradsync.names import refuse_unknown
 from gradsync.runtime import models
 from gradsync.runtime.data import cifar10, digits, imagenet, mnist, synthetic, text
 from gradsync.runtime.data.batches import Batches
@@ -60,8 +61,7 @@ def load(
     files. Raises InputError where set, model or folder do not exist or do not fit each other, and where there are too
     few samples for one step.
     """
-    if name not in SETS:
-        raise InputError(f"data {name!r} does not exist; there are: {', '.join(SETS)}")
+    refuse_unknown("data", name, SETS)
     source, spec = SETS[name], models.get(model)
     shape = models.shape(model, size, batch)
     if source.takes not in (None, spec.takes):

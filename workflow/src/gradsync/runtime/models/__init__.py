@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from gradsync.errors import InputError
+from gradsync.names import refuse_unknown
 from gradsync.runtime import replay
 from gradsync.runtime.models import images, language
 from gradsync.runtime.models.spec import IMAGES, NOT_COUNTED, PAIRS, TRANSLATIONS, Model
@@ -41,8 +42,7 @@ def get(name: str) -> Model:
         return Model(
             lambda: replay.Replayed(workload), (1, 1, 1), 2, smallest=1, smallest_alone=1, fixed=True, loss=_as_it_is
         )
-    if name not in MODELS:
-        raise InputError(f"model {name!r} does not exist; there are: {', '.join(MODELS)}")
+    refuse_unknown("model", name, MODELS)
     return MODELS[name]
 
 

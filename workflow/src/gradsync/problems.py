@@ -1,0 +1,138 @@
+"""What pydantic found wrong with a file, in plain English: place, what is wanted, what is there instead."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Any, get_args
+
+from pydantic import ValidationError
+
+from gradsync.names import near, shown
+
+WANTED = {
+    **dict.fromkeys(("int_type", "int_parsing", "int_from_float", "int_parsing_size"), "a whole number"),
+    **dict.fromkeys(("float_type", "float_parsing"), "a number"),
+    **dict.fromkeys(("bool_type", "bool_parsing"), "true or false"),
+    **dict.fromkeys(("list_type", "tuple_type", "set_type"), "a list"),
+    **dict.fromkeys(("dict_type", "model_type", "model_attributes_type", "dataclass_type"), "keys with their values"),
+    "string_type": "text (in quotes where it looks like something else)",
+    "finite_number": "a finite number",
+    "none_required": "null",
+}
+# what pydantic says by a regular expression
+PATTERNS = {
+    "^[a-z0-9_]*$": "of small letters, digits and '_' alone",
+    "^[a-z0-9_]+$": "of small letters, digits and '_' alone",
+    "^[a-z0-9-]+$": "of small letters, digits and '-' alone",
+    "^[a-z0-9_][a-z0-9_-]*$": "of small letters, digits, '_' and '-', and not begin with '-'",
+    "^[A-Za-z0-9][A-Za-z0-9._-]*$": "of letters, digits, '.', '_' and '-', and begin with a letter or digit",
+}
+BOUNDS: dict[str, Callable[[dict[str, Any]], str]] = {
+    "greater_than": lambda told: f"more than {told['gt']:g}",
+    "greater_than_equal": lambda told: f"at least {told['ge']}",
+    "less_than": lambda told: f"less than {told['lt']}",
+    "less_than_equal": lambda told: f"at most {told['le']}",
+    "literal_error": lambda told: str(told["expected"]),
+    "string_pattern_mismatch": lambda told: PATTERNS.get(told["pattern"], f"of the form {told['pattern']}"),
+    "string_too_long": lambda told: f"at most {told['max_length']} characters",
+    "string_too_short": lambda told: f"at least {told['min_length']} character(s)",
+}
+# names of pydantic's own for one of several forms that a value may have: no key of the file
+FORM = re.compile(r"[a-z-]*\[.*\]|int|float|str|bool|constrained-\w+|lax-or-strict\W*.*|json-or-python\W*.*")
+
+
+def first_problem(error: ValidationError, model: type | None = None) -> str:
+    """The first problem that pydantic found, in one line: place and reason.
+
+    `model`: what the file was to hold, so that a misspelt key gets the keys that it may have meant.
+    """
+    found = [(_place(problem["loc"], model), problem) for problem in error.errors(include_url=False)]
+    place, problem = found[0]
+    if problem["type"] in {"missing", "extra_forbidden"}:
+        # a misspelt key is often reported as two: what is missing, and what is there instead
+        place, problem = next((each for each in found if each[1]["type"] == "extra_forbidden"), found[0])
+    reasons = dict.fromkeys(_reason(each, model) for at, each in found if at == place)
+    wants = [reason for reason in reasons if reason.startswith("must be ")]
+    if problem["type"] not in {"missing", "extra_forbidden"} and len(wants) > 1:  # none of several forms
+        forms = " or ".join(want.removeprefix("must be ").partition(", not ")[0] for want in wants)
+        told = f"must be {forms}, not {_given(problem)}"
+    else:
+        told = _reason(problem, model)
+    others = len({at for at, _ in found}) - 1
+    return f"{'.'.join(map(_part, place)) or 'top level'}: {told}" + (f" (and {others} more)" if others else "")
+
+
+def _reason(problem: Any, model: type | None) -> str:
+    kind, told = problem["type"], problem.get("ctx", {})
+    if kind in WANTED:
+        return f"must be {WANTED[kind]}, not {_given(problem)}"
+    if kind in BOUNDS:
+        choices = re.findall(r"'([^']*)'", told.get("expected", ""))
+        guess = near(problem["input"], choices).strip()
+        return f"must be {BOUNDS[kind](told)}, not {_given(problem)}" + (f"; {guess}" if guess else "")
+    if kind == "missing":
+        return "is missing"
+    if kind in {"extra_forbidden", "unexpected_keyword_argument"}:
+        keys = list(_keys(model, problem["loc"][:-1]))
+        key = str(problem["loc"][-1])
+        there = f"; {near(key, keys)}there are: {', '.join(keys)}" if keys else ""
+        return f"no such key{there}"
+    if kind in {"too_short", "too_long"}:
+        most, least = told.get("max_length"), told.get("min_length")
+        count = f"at least {least}" if kind == "too_short" else f"at most {most}"
+        return f"needs {count} {'entry' if count.endswith(' 1') else 'entries'}"
+    if kind in {"union_tag_invalid", "union_tag_not_found"}:
+        what = told["discriminator"].strip("'")
+        if "expected_tags" not in told:
+            return f"{what} is missing"
+        guess = near(told["tag"], re.findall(r"'([^']*)'", told["expected_tags"])).strip()
+        return f"{what} must be one of {told['expected_tags']}, not {shown(told['tag'])}" + (
+            f"; {guess}" if guess else ""
+        )
+    if kind == "invalid_key":
+        return "a key must be text"
+    text = " ".join(str(problem["msg"]).split())
+    return text.removeprefix("Value error, ").removeprefix("Assertion failed, ").replace("Input should be", "must be")
+
+
+def _part(part: int | str) -> str:
+    """A key as messages show it: quoted where it could be taken for something else."""
+    text = str(part)
+    return text if re.fullmatch(r"[\w@ /+-]{1,100}", text) else shown(text)
+
+
+def _given(problem: Any) -> str:
+    """What is there, as a file says it."""
+    words = {None: "null", True: "true", False: "false"}
+    value = problem["input"]
+    return words[value] if value is None or isinstance(value, bool) else shown(value)
+
+
+def _place(loc: tuple[int | str, ...], model: type | None) -> tuple[int | str, ...]:
+    """Keys and numbers of entries alone."""
+    return tuple(
+        part
+        for number, part in enumerate(loc)
+        if isinstance(part, int) or part in _keys(model, loc[:number]) or not FORM.fullmatch(part)
+    )
+
+
+def _keys(model: type | None, loc: tuple[int | str, ...]) -> Iterable[str]:
+    """Keys of what lies there."""
+    kinds = {model} if model else set()
+    for part in loc:
+        deeper = {each for kind in kinds if part in _fields(kind) for each in _models(_fields(kind)[part].annotation)}
+        kinds = deeper or kinds  # an entry of a list or mapping is of the kind that its field says
+    return dict.fromkeys(key for kind in sorted(kinds, key=str) for key in _fields(kind))
+
+
+def _fields(kind: Any) -> dict[Any, Any]:
+    return getattr(kind, "__pydantic_fields__", {})
+
+
+def _models(annotation: Any) -> Iterable[type]:
+    if _fields(annotation):
+        yield annotation
+    for argument in get_args(annotation):
+        yield from _models(argument)
