@@ -83,9 +83,6 @@ def prepare(folder: Path) -> None:
     (folder / CHANGED / "cluster").symlink_to(folder / "cluster")
     (folder / "layers.json").write_text(timed(0.01, 4).to_json())
     (folder / "snakemake.log").write_text("Error in rule train:\n    jobid: 3\n    log: x.log (check log file(s))\n")
-    for results in ("results", "results/quick"):
-        (folder / results / "external").mkdir(parents=True)
-        (folder / results / "external/status.json").write_text('{"available": false, "reason": "not here"}')
     whole = yaml.safe_load((ROOT / "config/quick.yaml").read_text())
     lenet = [each for each in whole["training"] if each["model"] == "lenet5"][:1]
     launch = {"model": "googlenet", "ranks": 2, "dilation": 40, "schemes": ["wfbp"]}
