@@ -6,13 +6,14 @@ import sys
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
 
-from gradsync import peers, resumption, schemes, settings
+from gradsync import papers, peers, resumption, schemes, settings
 from gradsync.collectives import NATIVE
 from gradsync.errors import InputError
 from gradsync.images.binding import bound
 from gradsync.import_closure import digest as code
+from gradsync.measure import carried
+from gradsync.papers import declaration
 from gradsync.slurm import patience, preflight, states
 from gradsync.slurm.launch import PROFILE, Cluster
 from gradsync.testbed import privileges
@@ -93,25 +94,6 @@ CLUSTER_FILE = (
 )
 
 
-def launches(paper, *models):
-    """The launches that a paper shows (those of these models, where some are named)."""
-    return [
-        job
-        for job, training in JOBS.items()
-        if training.paper == paper and (not models or training.model in models)
-    ]
-
-
-def profiled(paper):
-    """Those that are profiled before they train."""
-    return [job for job in launches(paper) if JOBS[job].profile_iterations]
-
-
-def runs(jobs):
-    """What these launches leave behind."""
-    return expand(f"{RESULTS}/runs/train/{{job}}/schemes.json", job=jobs)
-
-
 @cache
 def benchmarked():
     """What is timed here; where no testbed can be made, that is told and the others are timed."""
@@ -131,21 +113,6 @@ def figure_file(paper, id):
     return f"{RESULTS}/figures/{paper}/{id}.svg"
 
 
-def emulated(paper):
-    """What the emulated launches that a paper shows leave behind."""
-    return [
-        f"{RESULTS}/runs/emulated/{launch.job}/status.json"
-        for launch in SETTINGS.emulated_of(paper)
-    ]
-
-
-# what the authors of MG-WFBP logged, carried over
-LOGGED = [
-    "config/papers/mgwfbp_layers.csv",
-    "config/papers/mgwfbp_allreduces.csv",
-]
-RESNET50 = f"{RESULTS}/profile/resnet50/workload.json"
-GOOGLENET = f"{RESULTS}/profile/googlenet/workload.json"
 NETWORK = f"{RESULTS}/profile/network/allreduce.csv"
 CONTENTION = f"{RESULTS}/profile/network/contention.json"
 
@@ -155,18 +122,9 @@ def counted_file(name):
     return f"{RESULTS}/counted/{name}/workload.json"
 
 
-class Paper(NamedTuple):
-    """What the tables and figures of a paper are made from; one file each in rules/papers."""
-
-    inputs: list  # files that every table reads
-    replayed: list  # files that emulated launches are made from, beside the logs
-    settings: object  # the part of the configuration that is this paper's own
-    tables: dict  # table: the files it comes from
-    figures: dict  # figure: the tables it is drawn from
-
-
-# By the name of the paper's file in config/papers; filled by workflow/rules/papers/NAME.smk.
-PAPERS = {}
+# What each paper of the configuration declares, and whose files it means.
+PAPERS = {Path(file).stem: papers.declared(Path(file).stem) for file in SETTINGS.papers}
+PLACES = {paper: declaration.Place(paper, SETTINGS, Path(RESULTS)) for paper in PAPERS}
 
 
 def all_tables():
@@ -177,6 +135,12 @@ def all_tables():
 def all_figures():
     """Every figure of every paper, as (paper, id)."""
     return [(key, id) for key, paper in PAPERS.items() for id in paper.figures]
+
+
+def replayed(launch):
+    """What an emulated launch is made from."""
+    sources = PAPERS[launch.paper].replayed
+    return [path for source in sources for path in source(PLACES[launch.paper])]
 
 
 def refuse_cluster():

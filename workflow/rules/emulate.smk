@@ -1,8 +1,7 @@
 rule emulate:
     # One launch on an emulated testbed: measured, planned, run. Where this machine can't, the result says why.
     input:
-        logged=LOGGED,
-        replayed=lambda wildcards: PAPERS[EMULATED[wildcards.launch].paper].replayed,
+        replayed=lambda wildcards: replayed(EMULATED[wildcards.launch]),
         schemes=SETTINGS.schemes,
         peers=SETTINGS.peers,
     output:

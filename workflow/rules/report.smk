@@ -1,50 +1,68 @@
-for paper_file in SETTINGS.papers:
+# Tables that come from the same files are computed in one process, and figures drawn in another: most of the time of
+# either is its start. Any of them is a target of its own.
 
-    include: f"papers/{Path(paper_file).stem}.smk"
+for paper, declared in PAPERS.items():
+    for batch in declaration.tables(paper, declared, PLACES[paper]):
 
+        rule:
+            name:
+                f"table_{batch.name}"
+            input:
+                IMAGE_INPUT,
+                batch.inputs,
+                SETTINGS.schemes,
+            output:
+                expand(
+                    f"{RESULTS}/tables/{paper}/{{id}}.{{ending}}",
+                    id=batch.names,
+                    ending=("csv", "md", "tex"),
+                ),
+            log:
+                f"{RESULTS}/logs/table/{batch.name}.log",
+            localrule: True
+            threads: 1
+            params:
+                config=CONFIG,
+                paper=paper,
+                ids=batch.names,
+                settings=[getattr(SETTINGS, key) for key in declared.keys],
+                code=lambda wildcards, paper=paper: code(
+                    f"papers.{paper}", "render.tables"
+                ),
+            shell:
+                "python -m gradsync table {params.paper:q} {params.ids:q} --config {params.config:q}"
+                " >{log:q} 2>&1 || {{ cat {log:q} >&2; exit 1; }}"
 
-rule table:
-    input:
-        IMAGE_INPUT,
-        lambda wildcards: PAPERS[wildcards.paper].inputs,
-        lambda wildcards: PAPERS[wildcards.paper].tables.get(wildcards.id, []),
-        SETTINGS.schemes,
-    output:
-        multiext(f"{RESULTS}/tables/{{paper}}/{{id}}", ".csv", ".md", ".tex"),
-    log:
-        f"{RESULTS}/logs/table/{{paper}}/{{id}}.log",
-    localrule: True
-    threads: 1
-    params:
-        config=CONFIG,
-        settings=lambda wildcards: PAPERS[wildcards.paper].settings,
-        code=lambda wildcards: code(f"papers.{wildcards.paper}", "render.tables"),
-    shell:
-        "python -m gradsync table {wildcards.paper:q} {wildcards.id:q} --config {params.config:q}"
-        " >{log:q} 2>&1 || {{ cat {log:q} >&2; exit 1; }}"
+    for batch in declaration.figures(paper, declared, PLACES[paper]):
 
-
-rule figure:
-    input:
-        IMAGE_INPUT,
-        lambda wildcards: [
-            table_file(wildcards.paper, id)
-            for id in PAPERS[wildcards.paper].figures.get(wildcards.id, [])
-        ],
-        schemes=SETTINGS.schemes,
-        style="reports/gradsync.mplstyle",
-    output:
-        multiext(f"{RESULTS}/figures/{{paper}}/{{id}}", ".svg", ".pdf", ".png", ".csv"),
-    log:
-        f"{RESULTS}/logs/figure/{{paper}}/{{id}}.log",
-    localrule: True
-    threads: 1
-    params:
-        config=CONFIG,
-        code=lambda wildcards: code(f"render.{wildcards.paper}", "render.figures"),
-    shell:
-        "python -m gradsync figure {wildcards.paper:q} {wildcards.id:q} --config {params.config:q}"
-        " >{log:q} 2>&1 || {{ cat {log:q} >&2; exit 1; }}"
+        rule:
+            name:
+                f"figure_{batch.name}"
+            input:
+                IMAGE_INPUT,
+                batch.inputs,
+                schemes=SETTINGS.schemes,
+                style="reports/gradsync.mplstyle",
+            output:
+                expand(
+                    f"{RESULTS}/figures/{paper}/{{id}}.{{ending}}",
+                    id=batch.names,
+                    ending=("svg", "pdf", "png", "csv"),
+                ),
+            log:
+                f"{RESULTS}/logs/figure/{batch.name}.log",
+            localrule: True
+            threads: 1
+            params:
+                config=CONFIG,
+                paper=paper,
+                ids=batch.names,
+                code=lambda wildcards, paper=paper: code(
+                    f"render.{paper}", "render.figures"
+                ),
+            shell:
+                "python -m gradsync figure {params.paper:q} {params.ids:q} --config {params.config:q}"
+                " >{log:q} 2>&1 || {{ cat {log:q} >&2; exit 1; }}"
 
 
 rule claims:

@@ -276,7 +276,7 @@ def _parser() -> argparse.ArgumentParser:
             added.add_argument("job", metavar="LAUNCH", help="of `emulated` in the configuration: googlenet-8, say")
         if run in (commands.table, commands.figure):
             added.add_argument("paper", help="mgwfbp, bml_bcube, ...")
-            added.add_argument("id", help="as in the paper: table2, fig9a, ...")
+            added.add_argument("id", nargs="+", help="as in the paper: table2, fig9a, ...")
     return parser
 
 

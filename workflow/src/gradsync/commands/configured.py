@@ -41,21 +41,27 @@ def external(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def table(options: argparse.Namespace) -> dict[str, Any]:
-    """Compute a table of a paper and write it as CSV, Markdown and LaTeX."""
-    from gradsync.papers import compute
+    """Compute tables of a paper and write each as CSV, Markdown and LaTeX."""
+    from gradsync.papers import compute, refuse_unknown_tables
     from gradsync.render import tables
 
     loaded, results = configured(options)
-    table = compute(options.paper, options.id, loaded, results)
-    return {"rows": len(table.frame), "written": tables.write(table, results / "tables" / options.paper, options.id)}
+    refuse_unknown_tables(options.paper, options.id)
+    rows, written = 0, []
+    for name in options.id:
+        made = compute(options.paper, name, loaded, results)
+        rows += len(made.frame)
+        written += tables.write(made, results / "tables" / options.paper, name)
+    return {"rows": rows, "written": written}
 
 
 def figure(options: argparse.Namespace) -> dict[str, Any]:
-    """Draw a figure of a paper from its table, as SVG and PDF, with its data as CSV."""
+    """Draw figures of a paper from its tables, each as SVG, PDF and PNG, with its data as CSV."""
     from gradsync.render import figures
 
     loaded, results = configured(options)
-    return {"written": figures.write(options.paper, options.id, loaded, results)}
+    figures.refuse_unknown(options.paper, options.id)
+    return {"written": [path for name in options.id for path in figures.write(options.paper, name, loaded, results)]}
 
 
 def claims(options: argparse.Namespace) -> dict[str, Any]:

@@ -1,15 +1,17 @@
-"""The papers' own experiments: what each table and figure needs, computed. One package a paper, with `TABLES`."""
+"""The papers' own experiments: what each table and figure needs, computed. One package a paper, with `PAPER`."""
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
 import pkgutil
+from collections.abc import Iterable
 from pathlib import Path
 
 from gradsync import names as names_of
 from gradsync.errors import InputError
 from gradsync.names import near
+from gradsync.papers.declaration import Paper
 from gradsync.papers.emulation import MODULE, StandIn
 from gradsync.papers.table import Table
 from gradsync.settings import Emulation, Settings
@@ -38,11 +40,22 @@ def stand_in(job: Emulation, settings: Settings, results: Path) -> StandIn:
     return found
 
 
+def declared(paper: str) -> Paper:
+    """The tables and figures of a paper; raises InputError, with the papers that there are, for one that is none."""
+    refuse_unknown(paper)
+    found: Paper = importlib.import_module(f"{__name__}.{paper}").PAPER
+    return found
+
+
+def refuse_unknown_tables(paper: str, tables: Iterable[str]) -> None:
+    """Raises InputError for a paper that does not exist, and for the first table that it does not have."""
+    known = declared(paper).tables
+    for table in tables:
+        if table not in known:
+            raise InputError(f"paper {paper!r} has no table {table!r}; {near(table, known)}it has: {', '.join(known)}")
+
+
 def compute(paper: str, table: str, settings: Settings, results: Path) -> Table:
     """One table of one paper; raises InputError for a paper or table that does not exist."""
-    refuse_unknown(paper)
-    tables = importlib.import_module(f"{__name__}.{paper}").TABLES
-    if table not in tables:
-        raise InputError(f"paper {paper!r} has no table {table!r}; {near(table, tables)}it has: {', '.join(tables)}")
-    made: Table = tables[table](settings, results)
-    return made
+    refuse_unknown_tables(paper, [table])
+    return declared(paper).tables[table].compute(settings, results)

@@ -7,7 +7,7 @@ figure whose data is missing says what is missing.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from matplotlib import pyplot as plt
@@ -28,13 +28,19 @@ def of(paper: str) -> dict[str, Callable[[Settings, Path], Drawn]]:
     return drawn
 
 
+def refuse_unknown(paper: str, names: Iterable[str]) -> None:
+    """Raises InputError for a paper that does not exist, and for the first figure that it does not have."""
+    known = of(paper)
+    for name in names:
+        if name not in known:
+            raise InputError(f"paper {paper!r} has no figure {name!r}; {near(name, known)}it has: {', '.join(known)}")
+
+
 def write(paper: str, name: str, settings: Settings, results: Path) -> list[str]:
     """`figures/<paper>/<name>.{svg,pdf,png,csv}` below `results`; gives their paths."""
-    known = of(paper)
-    if name not in known:
-        raise InputError(f"paper {paper!r} has no figure {name!r}; {near(name, known)}it has: {', '.join(known)}")
+    refuse_unknown(paper, [name])
     style.use()
-    figure, data = known[name](settings, results)
+    figure, data = of(paper)[name](settings, results)
     folder = results / "figures" / paper
     for kind in style.FORMATS:
         style.save(figure, folder / f"{name}.{kind}")

@@ -1,8 +1,7 @@
-"""BML (Wang et al.; NeurIPS 2018): what its tables and figures need."""
+"""BML (Wang et al.; NeurIPS 2018): its tables and figures, and what they are made from."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -10,18 +9,29 @@ from gradsync.papers.bml_bcube.completion import fig6, fig7
 from gradsync.papers.bml_bcube.equipment import switches
 from gradsync.papers.bml_bcube.states import fig4, fig4_steps
 from gradsync.papers.bml_bcube.synchronisation import fig5
+from gradsync.papers.declaration import Paper, configured, counted, emulated_runs, kept, made, trained
 from gradsync.papers.emulated import emulated
-from gradsync.papers.table import Table
 from gradsync.papers.training import training
-from gradsync.settings import Settings
 
-TABLES: dict[str, Callable[[Settings, Path], Table]] = {
-    "fig4": fig4,
-    "fig4_steps": fig4_steps,
-    "fig5": fig5,
-    "switches": switches,
-    "fig6": fig6,
-    "fig7": fig7,
-    "emulated": partial(emulated, "bml_bcube"),
-    "training": partial(training, "bml_bcube"),
-}
+PAPER = Paper(
+    inputs=(configured("bml_testbed"),),
+    replayed=(configured("bml_testbed"), counted("lenet5", "vgg19")),
+    tables={
+        "fig4": made(fig4, kept(Path("config/papers/bml_bcube_fig4.csv"))),
+        "fig4_steps": made(fig4_steps),
+        "fig5": made(fig5),
+        "switches": made(switches),
+        "fig6": made(fig6, counted("lenet5"), trained("lenet5"), emulated_runs),
+        "fig7": made(fig7, counted("vgg19"), trained("vgg19", "vgg19_eighth"), emulated_runs),
+        "emulated": made(partial(emulated, "bml_bcube"), emulated_runs),
+        "training": made(partial(training, "bml_bcube"), trained()),
+    },
+    figures={
+        "fig4": ("fig4", "fig4_steps"),
+        "fig5": ("fig5",),
+        "fig6": ("fig6",),
+        "fig7": ("fig7",),
+        "emulated": ("emulated",),
+        "training": ("training",),
+    },
+)

@@ -1,11 +1,21 @@
-"""MG-WFBP (Shi, Chu, Li; INFOCOM 2019): what its tables and figures need."""
+"""MG-WFBP (Shi, Chu, Li; INFOCOM 2019): its tables and figures, and what they are made from."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 
+from gradsync.measure import carried
+from gradsync.papers.declaration import (
+    Paper,
+    configured,
+    emulated_runs,
+    interference,
+    kept,
+    made,
+    network,
+    profile,
+    trained,
+)
 from gradsync.papers.emulated import emulated
 from gradsync.papers.mgwfbp.allreduce_times import fig5b, fig5b_points
 from gradsync.papers.mgwfbp.convergence import fig6b, fig7b
@@ -14,26 +24,45 @@ from gradsync.papers.mgwfbp.gradient_sizes import fig5a, fig5a_tensors
 from gradsync.papers.mgwfbp.scaling import fig9a, fig9b, gap
 from gradsync.papers.mgwfbp.speedups import fig6, fig7, fig8
 from gradsync.papers.slowdown import slowdown
-from gradsync.papers.table import Table
 from gradsync.papers.training import training
-from gradsync.settings import Settings
 
-TABLES: dict[str, Callable[[Settings, Path], Table]] = {
-    "table2": table2,
-    "timelines": timelines,
-    "fig5a": fig5a,
-    "fig5a_tensors": fig5a_tensors,
-    "fig5b": fig5b,
-    "fig5b_points": fig5b_points,
-    "fig6": fig6,
-    "fig6b": fig6b,
-    "fig7": fig7,
-    "fig7b": fig7b,
-    "fig8": fig8,
-    "fig9a": fig9a,
-    "fig9b": fig9b,
-    "gap": gap,
-    "emulated": partial(emulated, "mgwfbp"),
-    "training": partial(training, "mgwfbp"),
-    "slowdown": partial(slowdown, "mgwfbp"),
-}
+LOGGED = kept(carried.LAYERS, carried.ALLREDUCES)
+
+PAPER = Paper(
+    inputs=(configured("cluster"),),
+    replayed=(configured("cluster"), LOGGED, profile("resnet50")),
+    keys=("figure9",),
+    tables={
+        "table2": made(table2),
+        "timelines": made(timelines),
+        "fig5a": made(fig5a, profile("googlenet", "resnet50")),
+        "fig5a_tensors": made(fig5a_tensors, profile("googlenet", "resnet50")),
+        "fig5b": made(fig5b, LOGGED, network, emulated_runs),
+        "fig5b_points": made(fig5b_points, LOGGED, network, emulated_runs),
+        "fig6": made(fig6, LOGGED, trained("googlenet"), emulated_runs),
+        "fig6b": made(fig6b, trained("googlenet")),
+        "fig7": made(fig7, LOGGED, profile("resnet50"), trained("resnet50"), emulated_runs),
+        "fig7b": made(fig7b, trained("resnet50")),
+        "fig8": made(fig8, tables=("fig6", "fig7")),
+        "fig9a": made(fig9a, tables=("gap",)),
+        "fig9b": made(fig9b, tables=("gap",)),
+        "gap": made(gap, LOGGED, profile("resnet50")),
+        "emulated": made(partial(emulated, "mgwfbp"), emulated_runs),
+        "training": made(partial(training, "mgwfbp"), trained()),
+        "slowdown": made(partial(slowdown, "mgwfbp"), interference),
+    },
+    figures={
+        # drawn from examples, not from tables
+        **dict.fromkeys(("fig1", "fig2", "fig3", "fig4", "counterexample"), ()),
+        "fig5a": ("fig5a", "fig5a_tensors"),
+        "fig5b": ("fig5b", "fig5b_points"),
+        "fig6": ("fig6", "fig6b"),
+        "fig7": ("fig7", "fig7b"),
+        "fig8": ("fig8",),
+        "fig9a": ("fig9a",),
+        "fig9b": ("fig9b",),
+        "gap": ("gap",),
+        "emulated": ("emulated",),
+        "training": ("training",),
+    },
+)
