@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import re
 from itertools import pairwise
 from math import log2
 from pathlib import Path
@@ -18,7 +16,6 @@ from gradsync.errors import InputError
 from gradsync.measure import carried
 from gradsync.papers.mgwfbp import scaling
 from gradsync.papers.table import read
-from gradsync.published import load
 from gradsync.render import figures, style, tables
 from gradsync.workload import Layer, Workload
 
@@ -414,19 +411,6 @@ def test_an_earlier_figure_survives_one_that_fails(tmp_path, monkeypatch):
         figures.write("mgwfbp", "fig1", tiny(), tmp_path)
     monkeypatch.undo()
     assert {path: path.read_bytes() for path in (tmp_path / "figures" / "mgwfbp").iterdir()} == before
-
-
-@pytest.mark.parametrize("paper", papers.names())
-def test_every_table_and_figure_of_a_paper_is_asked_for(paper):
-    """What the rules of a paper ask for is what the package makes, and the paper has a file of its own."""
-    asked = (ROOT / "workflow" / "rules" / "papers" / f"{paper}.smk").read_text()
-    tables_of, figures_of = asked.split("figures={")
-    made = importlib.import_module(f"gradsync.papers.{paper}").TABLES
-    assert re.findall(r'^ {8}"(\w+)": ', tables_of, re.MULTILINE) == list(made)
-    assert set(re.findall(r'^ {8}"(\w+)": ', figures_of, re.MULTILINE)) == set(figures.of(paper))
-    published = load(ROOT / "config" / "papers" / f"{paper}.yaml")
-    assert published.meta.key == paper
-    assert {claim.table for claim in published.claims} <= set(made)
 
 
 def test_unknown_names_list_the_known_ones(tmp_path):

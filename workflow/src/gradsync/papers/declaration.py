@@ -45,15 +45,28 @@ def made(compute: Callable[[Settings, Path], Table], *sources: Source, tables: t
 
 
 @dataclass(frozen=True)
+class Drawn:
+    """A figure: the tables of its paper that it is drawn from, and other files."""
+
+    tables: tuple[str, ...] = ()
+    sources: tuple[Source, ...] = ()
+
+
+def drawn(*tables: str, sources: tuple[Source, ...] = ()) -> Drawn:
+    """The declaration of a figure."""
+    return Drawn(tables, sources)
+
+
+@dataclass(frozen=True)
 class Paper:
     """All tables and figures of a paper.
 
-    `figures` names the tables that each is drawn from, `inputs` the files that every table reads, `replayed` those that
-    emulated launches are made from, and `keys` what of the configuration tables depend on beside files.
+    `inputs` are the files that every table reads, `replayed` those that emulated launches are made from, and `keys` are
+    of the configuration: tables depend on their values.
     """
 
     tables: Mapping[str, Made]
-    figures: Mapping[str, tuple[str, ...]]
+    figures: Mapping[str, Drawn]
     inputs: tuple[Source, ...] = ()
     replayed: tuple[Source, ...] = ()
     keys: tuple[str, ...] = ()
@@ -92,15 +105,19 @@ def tables(paper: str, declared: Paper, place: Place) -> list[Batch]:
 
 
 def figures(paper: str, declared: Paper, place: Place) -> list[Batch]:
-    """Every figure of a paper, in batches; they read tables alone."""
+    """Every figure of a paper, in batches."""
+    own = {
+        name: {str(path) for source in figure.sources for path in source(place)}
+        for name, figure in declared.figures.items()
+    }
     keys = {
-        name: frozenset().union(*(declared.leaves(table, place) for table in drawn))
-        for name, drawn in declared.figures.items()
+        name: frozenset(own[name].union(*(declared.leaves(table, place) for table in figure.tables)))
+        for name, figure in declared.figures.items()
     }
     batches = []
     for names in _alike(keys):
-        drawn = sorted({str(file(place.results, paper, table)) for name in names for table in declared.figures[name]})
-        batches.append(Batch(paper, tuple(names), tuple(drawn)))
+        read = {str(file(place.results, paper, table)) for name in names for table in declared.figures[name].tables}
+        batches.append(Batch(paper, tuple(names), tuple(sorted(read.union(*(own[name] for name in names))))))
     return batches
 
 

@@ -18,6 +18,7 @@ from gradsync.papers.declaration import (
     configured,
     contention,
     counted,
+    drawn,
     emulated_runs,
     interference,
     made,
@@ -50,15 +51,14 @@ PAPER = Paper(
         "slowdown": made(partial(slowdown, "ascwfbp"), interference),
     },
     figures={
-        # drawn from examples, not from tables
-        **dict.fromkeys(("fig1", "fig2", "fig3", "counterexample"), ()),
-        "fig4a": ("contention_points", "fig4a"),
-        "fig4b": ("contention_points", "fig4b"),
-        "fig5": ("contention_points", "fig5"),
-        "table4": ("table4",),
-        "fig6": ("fig6",),
-        "shared_link": ("shared_link",),
-        "emulated": ("emulated",),
-        "training": ("training",),
+        **dict.fromkeys(("fig1", "fig2", "fig3", "counterexample"), drawn()),  # examples
+        "fig4a": drawn("contention_points", "fig4a"),
+        "fig4b": drawn("contention_points", "fig4b"),
+        "fig5": drawn("contention_points", "fig5"),
+        "table4": drawn("table4"),
+        "fig6": drawn("fig6"),
+        "shared_link": drawn("shared_link"),
+        "emulated": drawn("emulated"),
+        "training": drawn("training"),
     },
 )

@@ -9,7 +9,7 @@ from gradsync.papers.bml_bcube.completion import fig6, fig7
 from gradsync.papers.bml_bcube.equipment import switches
 from gradsync.papers.bml_bcube.states import fig4, fig4_steps
 from gradsync.papers.bml_bcube.synchronisation import fig5
-from gradsync.papers.declaration import Paper, configured, counted, emulated_runs, kept, made, trained
+from gradsync.papers.declaration import Paper, configured, counted, drawn, emulated_runs, kept, made, trained
 from gradsync.papers.emulated import emulated
 from gradsync.papers.training import training
 
@@ -27,11 +27,11 @@ PAPER = Paper(
         "training": made(partial(training, "bml_bcube"), trained()),
     },
     figures={
-        "fig4": ("fig4", "fig4_steps"),
-        "fig5": ("fig5",),
-        "fig6": ("fig6",),
-        "fig7": ("fig7",),
-        "emulated": ("emulated",),
-        "training": ("training",),
+        "fig4": drawn("fig4", "fig4_steps"),
+        "fig5": drawn("fig5"),
+        "fig6": drawn("fig6"),
+        "fig7": drawn("fig7"),
+        "emulated": drawn("emulated"),
+        "training": drawn("training"),
     },
 )

@@ -8,6 +8,7 @@ from gradsync.measure import carried
 from gradsync.papers.declaration import (
     Paper,
     configured,
+    drawn,
     emulated_runs,
     interference,
     kept,
@@ -17,6 +18,7 @@ from gradsync.papers.declaration import (
     trained,
 )
 from gradsync.papers.emulated import emulated
+from gradsync.papers.mgwfbp import examples
 from gradsync.papers.mgwfbp.allreduce_times import fig5b, fig5b_points
 from gradsync.papers.mgwfbp.convergence import fig6b, fig7b
 from gradsync.papers.mgwfbp.examples import table2, timelines
@@ -26,6 +28,7 @@ from gradsync.papers.mgwfbp.speedups import fig6, fig7, fig8
 from gradsync.papers.slowdown import slowdown
 from gradsync.papers.training import training
 
+EXAMPLES = kept(*examples.FILES)
 LOGGED = kept(carried.LAYERS, carried.ALLREDUCES)
 
 PAPER = Paper(
@@ -34,7 +37,7 @@ PAPER = Paper(
     keys=("figure9",),
     tables={
         "table2": made(table2),
-        "timelines": made(timelines),
+        "timelines": made(timelines, EXAMPLES),
         "fig5a": made(fig5a, profile("googlenet", "resnet50")),
         "fig5a_tensors": made(fig5a_tensors, profile("googlenet", "resnet50")),
         "fig5b": made(fig5b, LOGGED, network, emulated_runs),
@@ -52,17 +55,16 @@ PAPER = Paper(
         "slowdown": made(partial(slowdown, "mgwfbp"), interference),
     },
     figures={
-        # drawn from examples, not from tables
-        **dict.fromkeys(("fig1", "fig2", "fig3", "fig4", "counterexample"), ()),
-        "fig5a": ("fig5a", "fig5a_tensors"),
-        "fig5b": ("fig5b", "fig5b_points"),
-        "fig6": ("fig6", "fig6b"),
-        "fig7": ("fig7", "fig7b"),
-        "fig8": ("fig8",),
-        "fig9a": ("fig9a",),
-        "fig9b": ("fig9b",),
-        "gap": ("gap",),
-        "emulated": ("emulated",),
-        "training": ("training",),
+        **dict.fromkeys(("fig1", "fig2", "fig3", "fig4", "counterexample"), drawn(sources=(EXAMPLES,))),
+        "fig5a": drawn("fig5a", "fig5a_tensors"),
+        "fig5b": drawn("fig5b", "fig5b_points"),
+        "fig6": drawn("fig6", "fig6b"),
+        "fig7": drawn("fig7", "fig7b"),
+        "fig8": drawn("fig8"),
+        "fig9a": drawn("fig9a"),
+        "fig9b": drawn("fig9b"),
+        "gap": drawn("gap"),
+        "emulated": drawn("emulated"),
+        "training": drawn("training"),
     },
 )

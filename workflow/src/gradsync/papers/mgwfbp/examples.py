@@ -28,6 +28,7 @@ CASES = {
     "case3": ("four-layers-case3", Linear(1.2, 0.1, "drawn")),
     "counterexample": ("counterexample", Linear(8.0, 1.0, "drawn")),
 }
+FILES = [Path("config/workloads") / f"{workload}.json" for workload, _ in CASES.values()]
 
 
 def table2(settings: Settings, results: Path) -> Table:
