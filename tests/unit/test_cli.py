@@ -23,6 +23,7 @@ COMMANDS = [
     "export",
     "measure",
     "external",
+    "count",
     "table",
     "figure",
     "claims",

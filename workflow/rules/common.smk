@@ -117,11 +117,6 @@ NETWORK = f"{RESULTS}/profile/network/allreduce.csv"
 CONTENTION = f"{RESULTS}/profile/network/contention.json"
 
 
-def counted_file(name):
-    """The workload of a model, or of a launch, from operations counted on its definition."""
-    return f"{RESULTS}/counted/{name}/workload.json"
-
-
 # What each paper of the configuration declares, and whose files it means.
 PAPERS = {Path(file).stem: papers.declared(Path(file).stem) for file in SETTINGS.papers}
 PLACES = {paper: declaration.Place(paper, SETTINGS, Path(RESULTS)) for paper in PAPERS}

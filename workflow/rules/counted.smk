@@ -1,49 +1,38 @@
 # Launches that are not profiled (profile_iterations: 0): planned from operations counted on the model, at the rates of
 # `estimate` in the configuration. Nothing is predicted of them.
 COUNTED = [job for job, training in JOBS.items() if not training.profile_iterations]
+MODELS = sorted(
+    set().union(
+        *(declaration.counted_models(PAPERS[paper], PLACES[paper]) for paper in PAPERS)
+    )
+)
 
 
-rule counted:
+rule count:
+    # Of these launches, and of one sample of each model that a paper scales to what its testbed computes: one process,
+    # whose start takes longer than to count.
     input:
         image=IMAGE_INPUT,
     output:
-        workload=counted_file("{job}"),
+        expand(f"{RESULTS}/counted/{{name}}/workload.json", name=[*COUNTED, *MODELS]),
     log:
-        f"{RESULTS}/logs/counted/{{job}}.log",
+        f"{RESULTS}/logs/counted.log",
     localrule: True
     threads: 1
     params:
-        model=lambda wildcards: flags(JOBS[wildcards.job], "model", "size", "batch"),
+        config=CONFIG,
+        names=[*COUNTED, *MODELS],
+        launches=[flags(JOBS[job], "model", "size", "batch") for job in COUNTED],
         teraflops=SETTINGS.estimate.teraflops,
-        code=code("commands.measuring"),
+        code=code("measure.operations"),
     shell:
-        "python -m gradsync measure operations {params.model:q} --teraflops {params.teraflops:q} --output {output.workload:q}"
-        " >{log:q} 2>&1 || {{ cat {log:q} >&2; exit 1; }}"
-
-
-rule counted_model:
-    # Of one sample, at 1e12 operations a second, to be scaled to what a testbed computes.
-    input:
-        image=IMAGE_INPUT,
-    output:
-        counted_file("{model}"),
-    log:
-        f"{RESULTS}/logs/counted/{{model}}.log",
-    wildcard_constraints:
-        model="[a-z0-9_]+",
-    localrule: True
-    threads: 1
-    params:
-        code=code("commands.measuring"),
-    shell:
-        "python -m gradsync measure operations --model {wildcards.model:q} --batch 1 --teraflops 1 --output {output:q}"
-        " >{log:q} 2>&1 || {{ cat {log:q} >&2; exit 1; }}"
+        "python -m gradsync count {params.names:q} --config {params.config:q} >{log:q} 2>&1 || {{ cat {log:q} >&2; exit 1; }}"
 
 
 rule plan_counted:
     input:
         image=IMAGE_INPUT,
-        workload=rules.counted.output.workload,
+        workload=f"{RESULTS}/counted/{{job}}/workload.json",
         schemes=SETTINGS.schemes,
     output:
         plan=f"{RESULTS}/plans/{{job}}/{{scheme}}.json",

@@ -22,14 +22,11 @@ rule profile_job:
         device=SETTINGS.device,
         iterations=lambda wildcards: JOBS[wildcards.job].profile_iterations,
         collectives=lambda wildcards: collectives_of(JOBS[wildcards.job]),
+        folder=lambda wildcards, output: Path(output.workload).parent,
         code=code("commands.measuring"),
     shell:
-        "{{ {params.launch}python -m gradsync measure layers {params.model:q} --device {params.device:q}"
-        " --ranks {resources.tasks} --iterations {params.iterations:q} --output {output.workload:q}"
-        " && python -m gradsync measure allreduce --device {params.device:q} --ranks {resources.tasks}"
-        " --collective {params.collectives:q} --workload {output.workload:q} --output {output.points:q}"
-        " && python -m gradsync measure interference {params.model:q} --device {params.device:q} --ranks {resources.tasks}"
-        " --workload {output.workload:q} --output {output.interference:q}; }}"
+        "{params.launch}python -m gradsync measure launch {params.model:q} --device {params.device:q} --ranks {resources.tasks}"
+        " --iterations {params.iterations:q} --collective {params.collectives:q} --output {params.folder:q}"
         " >{log:q} 2>&1 || {{ cat {log:q} >&2; exit 1; }}"
 
 

@@ -194,7 +194,8 @@ def _parser() -> argparse.ArgumentParser:
     export.add_argument("plan", metavar="PLAN.json")
 
     measure = command(commands.measure)
-    measure.add_argument("what", choices=["layers", "allreduce", "contention", "interference", "operations", "replay"])
+    what = ["layers", "allreduce", "contention", "interference", "launch", "operations", "replay"]
+    measure.add_argument("what", choices=what)
     measure.add_argument(
         "--ranks",
         type=int,
@@ -212,7 +213,7 @@ def _parser() -> argparse.ArgumentParser:
     measure.add_argument(
         "--teraflops", type=float, default=1.0, metavar="T", help="operations: 1e12 of them a second, to give seconds"
     )
-    measure.add_argument("--iterations", type=int, default=20, help="layers: iterations that are timed")
+    measure.add_argument("--iterations", type=int, default=20, help="layers, launch: iterations that are timed")
     measure.add_argument(
         "--smallest", type=int, default=1024, metavar="BYTES", help="allreduce, contention: smallest message"
     )
@@ -225,7 +226,7 @@ def _parser() -> argparse.ArgumentParser:
         nargs="+",
         default=["native"],
         metavar="NAME[@TOPOLOGY]",
-        help="allreduce: native, the backend's own; bml, bml@bcube:3,2",
+        help="allreduce, launch: native, the backend's own; bml, bml@bcube:3,2",
     )
     measure.add_argument(
         "--by-layer",
@@ -245,7 +246,8 @@ def _parser() -> argparse.ArgumentParser:
         required=True,
         metavar="FILE",
         help="layers: the workload; allreduce: its points, CSV; contention: its points, JSON; interference: the "
-        "factors, JSON; replay: the workload with the time of its update",
+        "factors, JSON; replay: the workload with the time of its update; launch: a folder, for layers, all-reduces, "
+        "factors",
     )
 
     machine_options.image(command(commands.image))
@@ -258,6 +260,7 @@ def _parser() -> argparse.ArgumentParser:
     for run in (
         commands.estimate,
         commands.external,
+        commands.count,
         commands.emulate,
         commands.table,
         commands.figure,
@@ -272,6 +275,8 @@ def _parser() -> argparse.ArgumentParser:
         )
         if run is commands.benchmark:
             added.add_argument("what", choices=["planning", "training", "collectives", "workflow", "testbed"])
+        if run is commands.count:
+            added.add_argument("name", nargs="+", help="launches of `training` (lenet5-2), models (one sample)")
         if run is commands.emulate:
             added.add_argument("job", metavar="LAUNCH", help="of `emulated` in the configuration: googlenet-8, say")
         if run in (commands.table, commands.figure):

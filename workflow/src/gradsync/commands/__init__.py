@@ -6,7 +6,7 @@ Modules that a subcommand does not need are not imported: `gradsync plan` never 
 from gradsync.commands.checking import check
 from gradsync.commands.cluster import cluster
 from gradsync.commands.collective import collective
-from gradsync.commands.configured import benchmark, claims, estimate, external, figure, table, track
+from gradsync.commands.configured import benchmark, claims, count, estimate, external, figure, table, track
 from gradsync.commands.drawing import draw, export
 from gradsync.commands.emulating import emulate
 from gradsync.commands.images import image
@@ -22,6 +22,7 @@ __all__ = [
     "claims",
     "cluster",
     "collective",
+    "count",
     "draw",
     "emulate",
     "estimate",

@@ -8,9 +8,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from gradsync import leftovers
+from gradsync import leftovers, names
 from gradsync.commands.configuration import configured
 from gradsync.errors import RunError
+
+OPERATIONS_A_SECOND = 1e12  # of a model that is no launch: papers scale its times to what their testbeds compute
 
 
 def estimate(options: argparse.Namespace) -> dict[str, Any] | None:
@@ -38,6 +40,28 @@ def external(options: argparse.Namespace) -> dict[str, Any]:
 
     loaded, results = configured(options)
     return third_party.check(loaded.external_data, results / "external")
+
+
+def count(options: argparse.Namespace) -> dict[str, Any]:
+    """Count the operations of models, or of launches of a configuration, and write their workloads; nothing is run."""
+    from gradsync.measure import operations
+    from gradsync.results import write_whole
+
+    loaded, results = configured(options)
+    launches = {launch.job: launch for launch in loaded.training}
+    for name in options.name:
+        names.refuse_unknown("launch or model", name, [*launches, *names.MODELS])
+    written = []
+    for number, name in enumerate(options.name, 1):
+        print(f"counting {number}/{len(options.name)}: {name}", file=sys.stderr, flush=True)
+        if launch := launches.get(name):
+            counted = operations.workload(launch.model, 1e12 * loaded.estimate.teraflops, launch.batch, launch.size)
+        else:
+            counted = operations.workload(name, OPERATIONS_A_SECOND, 1, None)
+        path = results / "counted" / name / "workload.json"
+        write_whole(path, counted.to_json())
+        written.append(str(path))
+    return {"written": written}
 
 
 def table(options: argparse.Namespace) -> dict[str, Any]:

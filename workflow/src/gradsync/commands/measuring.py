@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,14 @@ from gradsync.commands.hosts import described, enter, hosts
 from gradsync.errors import InputError
 
 OUTPUT_BYTES = 1e6  # what a measurement writes, and more
+OF_LAUNCH = ("workload.json", "allreduce.csv", "interference.json")  # that `measure launch` writes
+RAW = ("workload.json", "allreduce.json", "interference.json")  # of rank 0
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any] | None:
     """Measure this machine: layer times of a model, all-reduce times, alone or several at once, how much the two slow.
 
+    `launch` measures all that a launch is planned from in one start of its ranks: layers, all-reduces, slowdown.
     Or count the operations of a model, which runs nothing; or time what a replayed workload really computes.
     """
     from gradsync.runtime.launch import is_rank
@@ -34,6 +38,8 @@ def measure(options: argparse.Namespace) -> dict[str, Any] | None:
             return _measured_allreduce(options)
         case "contention":
             return _measured_contention(options)
+        case "launch":
+            return _measured_launch(options)
     return _measured_model(options)
 
 
@@ -70,12 +76,12 @@ def _refuse_measurement(options: argparse.Namespace) -> None:
     for key in ("batch", "iterations", "smallest", "largest"):
         if getattr(options, key) < 1:
             raise InputError(f"--{key} {getattr(options, key)}: at least 1")
-    if options.what == "allreduce":
+    if options.what in ("allreduce", "launch"):
         _refuse_collectives(options)
-    elif options.what == "contention":
+    if options.what == "contention":
         if options.lanes < 2:
             raise InputError(f"--lanes {options.lanes}: at least 2; gradsync measure allreduce measures one message")
-    elif options.what != "replay":
+    elif options.what not in ("allreduce", "replay"):
         models.shape(options.model, options.size, options.batch)
     if options.what == "replay":
         if not options.workload:
@@ -130,20 +136,53 @@ def _measured_allreduce(options: argparse.Namespace) -> dict[str, Any]:
             found = folder / f"{ranks}.json"
             _launch_measurement(options, ranks, found)
             content = json.loads(found.read_text())
-            for collective, times in content["seconds"].items():
-                points += [allreduce.point(ranks, int(size), each, collective) for size, each in times.items()]
+            points += _points(content, ranks)
             made_with[f"threads, {ranks} ranks"] = content["provenance"].pop("threads")
             made_with |= content["provenance"]
             if testbed := described(options, [ranks]):
                 made_with["testbed"] = testbed.describe()
-            if options.device == "cpu" and ranks > made_with["cores"]:
-                notes.append(f"{ranks} ranks share {made_with['cores']} cores")
+            notes += _crowded(options.device, ranks, made_with["cores"])
     write_whole(options.output, allreduce.to_csv(points, {**made_with, "notes": notes}))
     answer = {"fits": allreduce.fits(points), "notes": notes, "output": str(options.output)}
     if options.json:
         return {"points": [each._asdict() for each in points], **answer, "provenance": made_with}
     print(allreduce.columns(points))
     return answer
+
+
+def _crowded(device: str, ranks: int, cores: int) -> list[str]:
+    """What to say where ranks have less than a core each."""
+    return [f"{ranks} ranks share {cores} cores"] if device == "cpu" and ranks > cores else []
+
+
+def _points(content: dict[str, Any], ranks: int) -> list[Any]:
+    """What rank 0 has written of all-reduce times, one point a message size and collective."""
+    from gradsync.measure import allreduce
+
+    seconds = content["seconds"].items()
+    return [allreduce.point(ranks, int(size), each, name) for name, times in seconds for size, each in times.items()]
+
+
+def _measured_launch(options: argparse.Namespace) -> dict[str, Any]:
+    """Writes `workload.json`, `allreduce.csv` and `interference.json` into the output folder."""
+    from gradsync.measure import allreduce
+    from gradsync.results import write_whole
+    from gradsync.runtime.launch import elsewhere
+    from gradsync.writing import make_folder
+
+    (ranks,) = options.ranks
+    make_folder(options.output)
+    with leftovers.temporary_folder(options.output if elsewhere() else None) as folder:
+        _launch_measurement(options, ranks, folder)
+        workload, times, slowed = ((folder / name).read_text() for name in RAW)
+    content = json.loads(times)
+    points = _points(content, ranks)
+    made_with = content["provenance"]
+    notes = _crowded(options.device, ranks, made_with["cores"])
+    texts = (workload, allreduce.to_csv(points, {**made_with, "notes": notes}), slowed)
+    for name, text in zip(OF_LAUNCH, texts, strict=True):
+        write_whole(options.output / name, text)
+    return {"measured": "launch", "fits": allreduce.fits(points), "notes": notes, "output": str(options.output)}
 
 
 def _measured_contention(options: argparse.Namespace) -> dict[str, Any]:
@@ -174,7 +213,7 @@ def _launch_measurement(options: argparse.Namespace, ranks: int, output: Path) -
     keys = ("model", "size", "batch", "iterations", "smallest", "largest", "workload", "device")
     given = {key: getattr(options, key) for key in keys} | {"ranks": ranks, "output": output}
     told = [part for key, value in given.items() if value is not None for part in (f"--{key}", str(value))]
-    if options.what == "allreduce":
+    if options.what in ("allreduce", "launch"):
         told += ["--collective", *options.collective, *(["--by-layer"] if options.by_layer else [])]
     if options.what == "contention":
         told += ["--lanes", str(options.lanes)]
@@ -190,6 +229,11 @@ def _measure_rank(options: argparse.Namespace) -> None:
 
     with process_group(device=options.device) as (rank, _):
         device = devices.pick(options.device)
+        if options.what == "launch":
+            for name, text in zip(RAW, _launch_texts(options, device, rank), strict=True):
+                if rank == 0:
+                    write_whole(options.output / name, text)
+            return
         match options.what:
             case "allreduce":
                 from gradsync.measure import allreduce
@@ -222,3 +266,22 @@ def _measure_rank(options: argparse.Namespace) -> None:
                 ).to_json()
         if rank == 0:
             write_whole(options.output, text)
+
+
+def _launch_texts(options: argparse.Namespace, device: Any, rank: int) -> Iterator[str]:
+    """One after the other, what `measure` with layers, allreduce and interference writes; collective."""
+    from gradsync.measure import allreduce, interference, layers
+
+    def say(text: str) -> None:
+        if rank == 0:
+            print(f"measure launch: {text}", file=sys.stderr, flush=True)
+
+    shape = {"size": options.size, "device": device}
+    say(f"layers of {options.model}, {options.iterations} iterations")
+    workload = layers.measure(options.model, options.batch, options.iterations, **shape)
+    yield workload.to_json()
+    smallest, largest = min(layer.bytes for layer in workload.layers), workload.bytes
+    say(f"all-reduces of {smallest} to {largest} B")
+    yield json.dumps(allreduce.measure(smallest, largest, device, options.collective, largest))
+    say("how much computation and messages slow one another")
+    yield interference.measure(workload, options.model, options.batch, **shape).to_json()

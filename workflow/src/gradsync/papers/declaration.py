@@ -121,6 +121,13 @@ def figures(paper: str, declared: Paper, place: Place) -> list[Batch]:
     return batches
 
 
+def counted_models(declared: Paper, place: Place) -> set[str]:
+    """Models whose operations are counted for a paper."""
+    sources = [*declared.replayed, *(source for table in declared.tables.values() for source in table.sources)]
+    paths = {Path(path) for source in sources for path in source(place)}
+    return {path.parent.name for path in paths if path.parent.parent == place.results / "counted"}
+
+
 def _alike(keys: Mapping[str, frozenset[str]]) -> list[list[str]]:
     """Names with equal keys together, in the order in which they are declared."""
     found: dict[frozenset[str], list[str]] = {}
