@@ -40,7 +40,8 @@ onerror:
 
 onsuccess:
     if Path(f"{RESULTS}/claims.md").is_file():
-        print(Path(f"{RESULTS}/claims.md").read_text().splitlines()[0])
+        # how many claims, and what was decided of them
+        print(Path(f"{RESULTS}/claims.md").read_text().split("\n\n")[0])
     print(
         f"Verdicts: {RESULTS}/claims.md   tables: {RESULTS}/tables   figures: {RESULTS}/figures",
         flush=True,

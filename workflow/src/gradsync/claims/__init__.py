@@ -1,6 +1,9 @@
 """The claims ledger: what a paper says, checked over the result tables, with one verdict a rung."""
 
-from gradsync.claims.ledger import VERSION, ledger_json, ledger_markdown, summary
+from gradsync.claims.by_claim import by_claim, counts
+from gradsync.claims.ledger import VERSION, ledger_json, summary
+from gradsync.claims.page import page
+from gradsync.claims.remedies import Remedies, Remedy
 from gradsync.claims.verdicts import (
     BROKEN,
     CONFIRMED,
@@ -28,9 +31,13 @@ __all__ = [
     "UNDECIDED",
     "VERSION",
     "Compared",
+    "Remedies",
+    "Remedy",
     "Verdict",
+    "by_claim",
+    "counts",
     "evaluate",
     "ledger_json",
-    "ledger_markdown",
+    "page",
     "summary",
 ]

@@ -34,6 +34,7 @@ KINDS = (
     *(CONSTRUCTED, BROKEN, HOLDS_AS_CHANGED, FAILS_AS_CHANGED),
 )
 COMPUTED = ("derived", "simulated")  # rungs on which a claim may be true by construction
+NOT_MADE = "has not been made"  # of a table: how the reason ends
 
 
 class Compared(NamedTuple):
@@ -96,7 +97,7 @@ def _verdict(paper: Paper, claim: Claim, rung: str, rows: list[Row] | None) -> V
     walks: list[Walk] = []
     try:
         if not table.rows:
-            raise Missing(f"table {claim.table} has not been made" if rows is None else f"{table.what} rows")
+            raise Missing(f"table {claim.table} {NOT_MADE}" if rows is None else f"{table.what} rows")
         Walk(table.note_labels).run(claim.check)
         band, left_out = table.points()
         for point in band:

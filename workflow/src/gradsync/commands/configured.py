@@ -13,6 +13,7 @@ from gradsync.commands.configuration import configured
 from gradsync.errors import RunError
 
 OPERATIONS_A_SECOND = 1e12  # of a model that is no launch: papers scale its times to what their testbeds compute
+CONFIGURATIONS = Path("config")  # of the checkout that a command runs in
 
 
 def estimate(options: argparse.Namespace) -> dict[str, Any] | None:
@@ -91,13 +92,16 @@ def figure(options: argparse.Namespace) -> dict[str, Any]:
 def claims(options: argparse.Namespace) -> dict[str, Any]:
     """Decide every claim of the papers on the tables that are there."""
     from gradsync import claims as ledger
+    from gradsync import published
     from gradsync.results import write_whole
 
     loaded, results = configured(options)
     verdicts = [verdict for paper in loaded.papers for verdict in ledger.evaluate(Path(paper), results / "tables")]
+    remedies = ledger.Remedies.of(options.config, loaded, map(published.load, loaded.papers), CONFIGURATIONS)
     write_whole(results / "claims.json", ledger.ledger_json(verdicts))
-    write_whole(results / "claims.md", ledger.ledger_markdown(verdicts))
-    return dict(ledger.summary(verdicts))
+    write_whole(results / "claims.md", ledger.page(verdicts, remedies.remedy))
+    judged = ledger.by_claim(verdicts)
+    return {"claims": len(judged), **ledger.counts(judged)}
 
 
 def track(options: argparse.Namespace) -> dict[str, Any]:

@@ -1,0 +1,152 @@
+"""The verdicts as a page for people: what was decided first, a line a claim; what wasn't last, by reason."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from gradsync.claims.by_claim import STRENGTH, Judged, by_claim, counts
+from gradsync.claims.remedies import Remedy
+from gradsync.claims.verdicts import BROKEN, CONSTRUCTED, FAILS_AS_CHANGED, HOLDS_AS_CHANGED, UNDECIDED, Verdict
+
+COUNTED = (
+    "What holds by construction proves nothing, and what was changed after its value was seen is not what was claimed: "
+    "neither is counted as confirmed. What is claimed for every input is not confirmed by those that were tried. The "
+    "margin is how far the worst point of the check is from turning over, relative to what it is held against."
+)
+SHORT = {
+    CONSTRUCTED: "by construction",
+    BROKEN: "fails by construction",
+    HOLDS_AS_CHANGED: "holds, changed",
+    FAILS_AS_CHANGED: "fails, changed",
+    UNDECIDED: "open",
+}
+
+
+def page(verdicts: Sequence[Verdict], remedy: Callable[[Verdict], Remedy] | None = None) -> str:
+    """Markdown; `remedy` tells of what is not decided why, and by what it would be (None: its own reason alone)."""
+    claims = by_claim(verdicts)
+    papers: dict[str, list[Judged]] = {}
+    for claim in claims:
+        papers.setdefault(claim.paper, []).append(claim)
+    lines = [*headline(claims), ""]
+    if len(papers) > 1:
+        lines += [*_counted(papers), ""]
+    lines += [COUNTED, ""]
+    for paper, found in papers.items():
+        if decided := [claim for claim in found if claim.decided]:
+            lines += [f"## {paper}: decided", "", *_decided(decided), ""]
+    if open_verdicts := [verdict for verdict in verdicts if verdict.verdict == UNDECIDED]:
+        lines += ["## Not decided here", "", *_undecided(claims, open_verdicts, remedy or _plain), ""]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def headline(claims: Sequence[Judged]) -> list[str]:
+    """How many claims there are, what was decided of them, and where rungs disagree: a line each."""
+    found = counts(claims)
+    undecided = found.pop(UNDECIDED)
+    kinds = ", ".join(f"{kind} {times}" for kind, times in found.items() if times)
+    many = len({claim.paper for claim in claims}) > 1
+    lines = [f"{len(claims)} claims of the paper{'s' if many else ''}."]
+    lines.append(f"{len(claims) - undecided} are decided here{': ' if kinds else ''}{kinds}.")
+    lines.append(f"{undecided} are decided on no rung here: last table of the page.")
+    if several := [claim for claim in claims if len(claim.decided) > 1]:
+        apart = [claim.verdicts[0].claim for claim in several if claim.disagree]
+        named = f" ({', '.join(apart)})" if apart else ""
+        lines.append(f"{len(several)} are decided on several rungs, which disagree on {len(apart)}{named}.")
+    return lines
+
+
+def _counted(papers: dict[str, list[Judged]]) -> list[str]:
+    """A line a paper, a column a kind of verdict that there is."""
+    by_paper = {paper: counts(claims) for paper, claims in papers.items()}
+    kinds = [kind for kind in next(iter(by_paper.values())) if any(found[kind] for found in by_paper.values())]
+    kinds.sort(key=lambda kind: kind == UNDECIDED)
+    lines = [_line("paper", "claims", *kinds), "|---|" + "---:|" * (len(kinds) + 1)]
+    for paper, found in by_paper.items():
+        lines.append(_line(paper, str(len(papers[paper])), *(str(found[kind]) for kind in kinds)))
+    return lines
+
+
+def _decided(claims: Sequence[Judged]) -> list[str]:
+    """A line a claim, a column a rung that decides any of them; what proves nothing last, notes below."""
+    rungs = [rung for rung in reversed(STRENGTH) if any(v.rung == rung for claim in claims for v in claim.decided)]
+    lines = [_line("claim", "place", "what the paper says", *rungs, "values and reason")]
+    lines.append("|---" * (len(rungs) + 4) + "|")
+    ordered = sorted(claims, key=lambda claim: not claim.decided[0].counted)
+    for claim in ordered:
+        strongest = claim.decided[0]
+        cells = {verdict.rung: _cell(verdict) for verdict in claim.verdicts}
+        why = [str(strongest.compared[0])] if strongest.compared else []
+        why += [strongest.reason] if strongest.reason else []
+        if len(claim.decided) > 1:
+            why.insert(0, f"{'RUNGS DISAGREE; ' if claim.disagree else ''}{strongest.rung}:")
+        values = [cells.get(rung, "") for rung in rungs]
+        lines.append(_line(_linked(strongest), strongest.place, strongest.text, *values, _joined(why)))
+    notes: dict[str, list[str]] = {}
+    for claim in ordered:
+        if note := _note(claim):
+            notes.setdefault(note, []).append(f"`{claim.verdicts[0].claim}`")
+    return [*lines, *([""] if notes else []), *(f"- {', '.join(names)}: {note}" for note, names in notes.items())]
+
+
+def _cell(verdict: Verdict) -> str:
+    if verdict.verdict == UNDECIDED:
+        return SHORT[UNDECIDED]
+    word = SHORT.get(verdict.verdict, f"**{verdict.verdict}**")
+    if verdict.margin is None or verdict.verdict == CONSTRUCTED:
+        return word
+    percent = 100 * verdict.margin
+    exact = abs(percent) < 0.05  # 0.0: no sign
+    return f"{word} 0.0 %" if exact else f"{word} {percent:+.{0 if abs(percent) >= 1000 else 1}f} %"
+
+
+def _linked(verdict: Verdict) -> str:
+    """The claim, leading to the table that it was decided on; the page lies beside the tables' folder."""
+    return f"[`{verdict.claim}`](tables/{verdict.paper}/{verdict.table}.csv)"
+
+
+def _joined(parts: list[str]) -> str:
+    first, *rest = parts or [""]
+    return f"{first} {'; '.join(rest)}" if first.endswith(":") else "; ".join(parts)
+
+
+def _note(claim: Judged) -> str:
+    """What the paper file remarks on the claim, once where rungs share it."""
+    return "; ".join(dict.fromkeys(" ".join(verdict.note.split()) for verdict in claim.decided if verdict.note))
+
+
+def _undecided(claims: Sequence[Judged], verdicts: Sequence[Verdict], remedy: Callable[[Verdict], Remedy]) -> list[str]:
+    """A line a class of reasons and remedy, rung by rung, with its claims by id."""
+    nowhere = {(claim.paper, claim.verdicts[0].claim) for claim in claims if not claim.decided}
+    groups: dict[tuple[str, str], list[Verdict]] = {}
+    added: dict[tuple[str, str], dict[str, None]] = {}
+    for verdict in sorted(verdicts, key=lambda verdict: -STRENGTH.index(verdict.rung)):
+        reason, what, add = remedy(verdict)
+        groups.setdefault((reason, what), []).append(verdict)
+        added.setdefault((reason, what), {}).update(dict.fromkeys(add))
+    lines = [_line("why", "claims", "what would decide them"), "|---|---|---|"]
+    for (reason, what), found in groups.items():
+        more = f": {'; '.join(added[reason, what])}" if added[reason, what] else ""
+        lines.append(_line(reason, _named(found, nowhere), what + more))
+    told = "Bold: decided on no rung at all; the others are decided above, on another rung."
+    if any(verdict.points > 1 for verdict in verdicts):
+        told += " In brackets: at how many points of the assumed band the check holds."
+    return [told, "", *lines]
+
+
+def _named(verdicts: Sequence[Verdict], nowhere: set[tuple[str, str]]) -> str:
+    """Their claims by paper."""
+    papers: dict[str, list[str]] = {}
+    for verdict in verdicts:
+        name = f"**`{verdict.claim}`**" if (verdict.paper, verdict.claim) in nowhere else f"`{verdict.claim}`"
+        band = f" ({verdict.holds} of {verdict.points})" if verdict.points > 1 else ""
+        papers.setdefault(verdict.paper, []).append(name + band)
+    return "; ".join(f"{paper}: {', '.join(names)}" for paper, names in papers.items())
+
+
+def _plain(verdict: Verdict) -> Remedy:
+    return Remedy(f"{verdict.rung}: {verdict.reason}", "")
+
+
+def _line(*cells: str) -> str:
+    return "| " + " | ".join(" ".join(cell.split()).replace("|", "\\|") for cell in cells) + " |"
