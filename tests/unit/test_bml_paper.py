@@ -348,7 +348,9 @@ def test_without_launches_figures_say_so(tmp_path):
     wanted = chosen(bml_testbed=small_bench(tmp_path))
     tables.write(papers.compute("bml_bcube", "fig6", wanted, results), results / "tables" / "bml_bcube", "fig6")
     svg = Path(figures.write("bml_bcube", "fig6", wanted, results)[0]).read_text()
-    assert "measured: nothing of this model in this configuration" in svg
+    assert "Left out: measured: nothing of LeNet-5 in this configuration." in svg
+    assert "(right: 95 %)" not in svg  # no panel there
+    assert "emulated on this machine" not in svg
 
 
 # Broken inputs

@@ -9,7 +9,7 @@ import pytest
 
 from gradsync import papers, settings
 from gradsync.papers import declaration
-from gradsync.papers.declaration import Paper, Place, drawn, kept, made
+from gradsync.papers.declaration import Paper, Place, drawn, kept, made, trained
 from gradsync.papers.table import Table
 from gradsync.published import load
 from gradsync.render import figures
@@ -41,7 +41,7 @@ def test_every_table_and_figure_is_made_once_after_all_that_it_reads(configurati
         batches = declaration.tables(paper, declared, place)
         figures = declaration.figures(paper, declared, place)
         assert sorted(name for batch in batches for name in batch.names) == sorted(declared.tables)
-        assert sorted(name for batch in figures for name in batch.names) == sorted(declared.figures)
+        assert sorted(name for batch in figures for name in batch.names) == sorted(declared.shown(place))
         of = {name: batch for batch in batches for name in batch.names}
         written = {f"results/tables/{paper}/{name}.csv": name for name in declared.tables}
         for batch in batches:
@@ -64,7 +64,7 @@ def test_tables_of_the_same_files_are_made_together(tmp_path):
             "third": made(none, one, tables=("second",)),
             "none": made(none),
         },
-        figures={"both": drawn("first", "second"), "example": drawn(sources=(one,)), "fine": drawn("late")},
+        figures={"both": drawn("first", "second"), "example": drawn(sources=(one,)), "fine": drawn("late"), "empty": drawn("late", of=trained())},
     )
     place = Place("toy", settings.parse({"version": 1, "name": "tiny"}, "tiny"), Path("results"))
     assert [(batch.name, batch.names, batch.inputs) for batch in declaration.tables("toy", declared, place)] == [

@@ -128,8 +128,10 @@ def all_tables():
 
 
 def all_figures():
-    """Every figure of every paper, as (paper, id)."""
-    return [(key, id) for key, paper in PAPERS.items() for id in paper.figures]
+    """Every figure that this configuration has anything to show in, as (paper, id)."""
+    return [
+        (key, id) for key, paper in PAPERS.items() for id in paper.shown(PLACES[key])
+    ]
 
 
 def replayed(launch):

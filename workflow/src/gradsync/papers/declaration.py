@@ -46,15 +46,19 @@ def made(compute: Callable[[Settings, Path], Table], *sources: Source, tables: t
 
 @dataclass(frozen=True)
 class Drawn:
-    """A figure: the tables of its paper that it is drawn from, and other files."""
+    """A figure: the tables of its paper that it is drawn from, and other files.
+
+    `of`: launches; without any, the figure has nothing to show.
+    """
 
     tables: tuple[str, ...] = ()
     sources: tuple[Source, ...] = ()
+    of: Source | None = None
 
 
-def drawn(*tables: str, sources: tuple[Source, ...] = ()) -> Drawn:
+def drawn(*tables: str, sources: tuple[Source, ...] = (), of: Source | None = None) -> Drawn:
     """The declaration of a figure."""
-    return Drawn(tables, sources)
+    return Drawn(tables, sources, of)
 
 
 @dataclass(frozen=True)
@@ -76,6 +80,10 @@ class Paper:
         declared = self.tables[table]
         own = {str(path) for source in (*self.inputs, *declared.sources) for path in source(place)}
         return frozenset(own.union(*(self.leaves(other, place) for other in declared.tables)))
+
+    def shown(self, place: Place) -> list[str]:
+        """The figures that a configuration has anything to show in."""
+        return [name for name, figure in self.figures.items() if figure.of is None or [*figure.of(place)]]
 
 
 @dataclass(frozen=True)
@@ -105,18 +113,16 @@ def tables(paper: str, declared: Paper, place: Place) -> list[Batch]:
 
 
 def figures(paper: str, declared: Paper, place: Place) -> list[Batch]:
-    """Every figure of a paper, in batches."""
-    own = {
-        name: {str(path) for source in figure.sources for path in source(place)}
-        for name, figure in declared.figures.items()
-    }
+    """Every figure of a paper that has anything to show, in batches."""
+    shown = {name: declared.figures[name] for name in declared.shown(place)}
+    own = {name: {str(path) for source in each.sources for path in source(place)} for name, each in shown.items()}
     keys = {
-        name: frozenset(own[name].union(*(declared.leaves(table, place) for table in figure.tables)))
-        for name, figure in declared.figures.items()
+        name: frozenset(own[name].union(*(declared.leaves(table, place) for table in each.tables)))
+        for name, each in shown.items()
     }
     batches = []
     for names in _alike(keys):
-        read = {str(file(place.results, paper, table)) for name in names for table in declared.figures[name].tables}
+        read = {str(file(place.results, paper, table)) for name in names for table in shown[name].tables}
         batches.append(Batch(paper, tuple(names), tuple(sorted(read.union(*(own[name] for name in names))))))
     return batches
 

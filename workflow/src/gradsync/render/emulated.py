@@ -35,8 +35,10 @@ def emulated(paper: str, settings: Settings, results: Path) -> Drawn:
         axes.set_axis_off()
     for axes, (_, part) in zip(grid.flat, launches, strict=False):
         _launch(axes, part)
-    handles, labels = grid[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=3)
+    panels.legend(figure, ncols=3)
+    missing = frame[frame.iteration_seconds.isna()]
+    gone = missing[~missing.launch.isin(known.launch)].groupby("launch", sort=False).note.first()
+    panels.left_out(figure, (f"{launch}: {why}" for launch, why in gone.items()))
     return figure, frame
 
 

@@ -36,6 +36,7 @@ def training(paper: str, settings: Settings, results: Path) -> Drawn:
         width_ratios=widths,
         height_ratios=heights,
     )
+    unpredicted: list[str] = []
     for line, (launch, part) in zip(grid, jobs, strict=True):
         simulated = frame[(frame.rung == "simulated") & (frame.launch == launch)]
         y = dict(zip(part.scheme, np.arange(len(part))[::-1], strict=True))
@@ -44,11 +45,12 @@ def training(paper: str, settings: Settings, results: Path) -> Drawn:
             continue
         told = part.dropna(subset="predicted_over_measured")
         if told.empty:
-            panels.say(line[1], "not predicted: this launch is not profiled")
+            line[1].set_axis_off()
+            unpredicted.append(f"{titled(part)} is not predicted, since it is not profiled")
         else:
             _prediction_errors(line[1], told, y)
-    handles, labels = grid[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower left", ncols=2)
+    panels.legend(figure, ncols=2, loc="outside lower left")
+    panels.left_out(figure, unpredicted)
     return figure, frame
 
 
@@ -72,9 +74,9 @@ def _prediction_errors(axes: Axes, part: pd.DataFrame, y: dict[str, Any]) -> Non
     places = [y[scheme] for scheme in part.scheme]
     axes.axvspan(-10, 10, alpha=0.15, linewidth=0)
     axes.axvline(0, color="black", linewidth=0.8)
-    axes.barh(places, 100 * (part.predicted_over_measured - 1), height=0.6, label="with the slow-down")
+    axes.barh(places, 100 * (part.predicted_over_measured - 1), height=0.6)
     plain = 100 * (part.predicted_over_measured_without_interference - 1)
-    axes.plot(plain, places, "k|", label="without")
+    axes.plot(plain, places, "k|")
     axes.set_ylim(-0.6, len(y) - 0.4)
     axes.set_yticks([])
     axes.set_xlabel("predicted over measured - 1 [%]")

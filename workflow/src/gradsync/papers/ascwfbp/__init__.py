@@ -58,7 +58,7 @@ PAPER = Paper(
         "table4": drawn("table4"),
         "fig6": drawn("fig6"),
         "shared_link": drawn("shared_link"),
-        "emulated": drawn("emulated"),
-        "training": drawn("training"),
+        "emulated": drawn("emulated", of=emulated_runs),
+        "training": drawn("training", of=trained()),
     },
 )

@@ -31,7 +31,7 @@ PAPER = Paper(
         "fig5": drawn("fig5"),
         "fig6": drawn("fig6"),
         "fig7": drawn("fig7"),
-        "emulated": drawn("emulated"),
-        "training": drawn("training"),
+        "emulated": drawn("emulated", of=emulated_runs),
+        "training": drawn("training", of=trained()),
     },
 )

@@ -64,7 +64,7 @@ PAPER = Paper(
         "fig9a": drawn("fig9a"),
         "fig9b": drawn("fig9b"),
         "gap": drawn("gap"),
-        "emulated": drawn("emulated"),
-        "training": drawn("training"),
+        "emulated": drawn("emulated", of=emulated_runs),
+        "training": drawn("training", of=trained()),
     },
 )

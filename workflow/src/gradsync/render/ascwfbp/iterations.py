@@ -86,13 +86,21 @@ def fig6(settings: Settings, results: Path) -> Drawn:
     for axes, (title, part) in zip(grid.flat, shown.items(), strict=False):
         _bars(axes, part)
         axes.set_title(f"Fig. 6, {title}", loc="left")
-    handles = [
-        Patch(color=COMPUTATION, label="computation (forward and backward)"),
-        Patch(color=WAITING, label="waiting for other ranks"),
-        Patch(color=COMMUNICATION, label="exposed communication"),
-    ]
+    handles = [Patch(color=COMPUTATION, label="computation (forward and backward)")]
+    if any((part.waiting_seconds > 0).any() for part in shown.values()):
+        handles.append(Patch(color=WAITING, label="waiting for other ranks"))
+    handles.append(Patch(color=COMMUNICATION, label="exposed communication"))
     figure.legend(handles=handles, loc="outside lower center", ncols=3)
+    panels.left_out(
+        figure, (f"{rung}: {_why(frame, rung)}" for rung in ("emulated", "measured") if f"{rung} here" not in shown)
+    )
     return figure, frame
+
+
+def _why(frame: pd.DataFrame, rung: str) -> str:
+    """Why a rung has no bars: what its first row without a value says."""
+    notes = [note for note in frame.note[(frame.rung == rung) & frame.iteration_seconds.isna()] if note]
+    return notes[0] if notes else "none of the models in this configuration"
 
 
 def _bars(axes: Axes, part: pd.DataFrame) -> None:

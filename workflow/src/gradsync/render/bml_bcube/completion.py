@@ -39,7 +39,9 @@ def jobs(name: str, title: str, model: str) -> Callable[[Settings, Path], Drawn]
         testbed = bench(settings, model)
         centre = str(testbed.centre())
         simulated = frame[frame.rung == "simulated"]
-        figure, (left, middle, right) = plt.subplots(1, 3, figsize=(12.5, 4.3))
+        measured = frame[(frame.rung == "measured") & frame.iteration_seconds.notna()]
+        count = 2 if measured.empty else 3
+        figure, (left, middle, *right) = plt.subplots(1, count, figsize=(12.5 / 3 * count, 4.3))
         _times(left, simulated, centre)
         emulated = frame[(frame.rung == "emulated") & frame.iteration_seconds.notna()]
         _emulated(left, middle, emulated, sorted(simulated.batch.unique()))
@@ -48,10 +50,17 @@ def jobs(name: str, title: str, model: str) -> Callable[[Settings, Path], Drawn]
         left.set_title(f"{title} {NAMES[model]}, simulated\nbar: {centre}", loc="left")
         _reductions(middle, simulated, centre, PUBLISHED[model])
         middle.set_title("reduction by BML, simulated\nshade: band of assumptions", loc="left")
-        _measured(right, frame[(frame.rung == "measured") & frame.iteration_seconds.notna()])
+        for axes in right:
+            _measured(axes, measured)
         handles: list[Patch | Line2D] = [Patch(color=f"C{i}", label=label) for i, label in enumerate(SERIES.values())]
         handles += [
-            Line2D([], [], color="black", marker="_", label="whisker: band of assumptions (right: 95 %)"),
+            Line2D(
+                [],
+                [],
+                color="black",
+                marker="_",
+                label=f"whisker: band of assumptions{' (right: 95 %)' if right else ''}",
+            ),
             Line2D([], [], color="black", linestyle="--", label="top of the paper's axis, which no bar exceeds there"),
             Patch(color="#999999", alpha=0.3, label="range that the paper publishes"),
             Line2D([], [], color="black", linestyle=":", label="50 %, the most that half the transfer time can save"),
@@ -59,7 +68,9 @@ def jobs(name: str, title: str, model: str) -> Callable[[Settings, Path], Drawn]
         if not emulated.empty:
             mark: dict[str, Any] = {"marker": "^", "linestyle": "", "color": "white", "markeredgecolor": "black"}
             handles.append(Line2D([], [], label="emulated on this machine", **mark))
-        figure.legend(handles=handles, loc="outside lower center", ncols=4)
+        figure.legend(handles=handles, loc="outside lower center", ncols=4 if right else 3)
+        if not right:
+            panels.left_out(figure, [f"measured: nothing of {NAMES[model]} in this configuration"])
         return figure, frame
 
     return drawn
@@ -106,9 +117,6 @@ def _reductions(axes: Axes, simulated: pd.DataFrame, centre: str, published: tup
 
 
 def _measured(axes: Axes, measured: pd.DataFrame) -> None:
-    if measured.empty:
-        panels.say(axes, "measured: nothing of this model in this configuration")
-        return
     batches = sorted(measured.batch_here.unique())
     for number, scheme in enumerate(SERIES):
         at = measured[measured.scheme == scheme].set_index("batch_here")

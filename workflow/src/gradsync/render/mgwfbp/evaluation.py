@@ -62,18 +62,20 @@ def fig5b(settings: Settings, results: Path) -> tuple[Figure, pd.DataFrame]:
     """Seconds of an all-reduce against bytes: measured here on the left, the authors' logs on the right."""
     points = _table(results, "fig5b_points", allreduce_times.POINTS)
     fits = _table(results, "fig5b", allreduce_times.FITS)
-    figure, (here, logs) = plt.subplots(1, 2, figsize=(9, 4.0), sharex=True, sharey=True)
-    measured = points[points.rung == "measured"]
-    published = points[points.rung == "published"]
-    _times(here, measured)
-    here.set_title("measured: ranks on this machine, loopback", loc="left")
-    logs.tick_params(labelleft=True)
-    if published.empty:
-        panels.say(logs, fits.note[fits.source == allreduce_times.LAYER_LOG].iloc[0])
-    else:
-        _times(logs, published)
-        logs.set_title("published: the authors' logs, 10 GbE", loc="left")
-    here.set_ylabel("time of an all-reduce [s]")
+    titles = {
+        "measured": "measured: ranks on this machine, loopback",
+        "published": "published: the authors' logs, 10 GbE",
+    }
+    known = {rung: points[points.rung == rung] for rung in titles if rung in set(points.rung)}
+    figure, grid = plt.subplots(1, len(known), figsize=(4.5 * len(known), 4.0), sharex=True, sharey=True, squeeze=False)
+    for axes, (rung, part) in zip(grid[0], known.items(), strict=True):
+        _times(axes, part)
+        axes.set_title(titles[rung], loc="left")
+        axes.tick_params(labelleft=True)
+    grid[0, 0].set_ylabel("time of an all-reduce [s]")
+    if "published" not in known:
+        why = fits.note[fits.source == allreduce_times.LAYER_LOG].iloc[0]
+        panels.left_out(figure, [f"the authors' logs: {why}"])
     marks = [
         Line2D([], [], color="black", linestyle="-", label="fit by pieces"),
         Line2D([], [], color="black", linestyle=":", label="one line, least squares"),
@@ -143,34 +145,44 @@ def _speedup_panel(axes: Axes, frame: pd.DataFrame, settings: Settings) -> None:
     axes.set_yticks(nodes)
     axes.yaxis.set_major_formatter(ScalarFormatter())
     axes.set_ylabel("speed-up over one node (measured: one rank)")
+    axes.legend(handles=_handles(frame, settings), fontsize=7, loc="lower right")
+
+
+def _handles(frame: pd.DataFrame, settings: Settings) -> list[Artist]:
+    """Legend of the schemes and rungs that have a value."""
+    drawn = frame[frame.speedup.notna()]
+    seen = set(drawn.scheme[drawn.scheme.isin(SHOWN)])
+    rungs = set(drawn.rung[drawn.scheme.isin(SHOWN)])
     handles: list[Artist] = [
-        Patch(color=f"C{i}", label=panels.label(scheme, settings)) for i, scheme in enumerate(SHOWN)
+        Patch(color=f"C{i}", label=panels.label(scheme, settings)) for i, scheme in enumerate(SHOWN) if scheme in seen
     ]
-    handles += [
-        Line2D([], [], color="black", marker="x", linestyle="", markersize=7, label="published (authors' script)"),
-        Line2D([], [], color="black", label="simulated; shade: band"),
-        Line2D([], [], color="black", linestyle=":", label="linear"),
-    ]
-    if not frame[(frame.rung == "measured") & frame.speedup.notna()].empty:
-        handles.append(Line2D([], [], color="black", marker="o", linestyle="", label="measured here, 95 %"))
-    if not frame[(frame.rung == "emulated") & frame.speedup.notna()].empty:
-        colours = {"#bbbbbb": "emulated here", "white": "PyTorch DDP, emulated"}
-        for face, label in colours.items():
-            handles.append(Line2D([], [], label=label, color=face, **TRIANGLE))
-    axes.legend(handles=handles, fontsize=7, loc="lower right")
+    marks: dict[str, dict[str, Any]] = {
+        "published": {"marker": "x", "linestyle": "", "markersize": 7, "label": "published (authors' script)"},
+        "simulated": {"label": "simulated; shade: band"},
+        "measured": {"marker": "o", "linestyle": "", "label": "measured here, 95 %"},
+    }
+    handles += [Line2D([], [], color="black", **mark) for rung, mark in marks.items() if rung in rungs]
+    handles.append(Line2D([], [], color="black", linestyle=":", label="linear"))
+    if "emulated" in rungs:
+        handles.append(Line2D([], [], label="emulated here", color="#bbbbbb", **TRIANGLE))
+    if not _known(frame, "emulated", "ddp").empty:
+        handles.append(Line2D([], [], label="PyTorch DDP, emulated", color="white", **TRIANGLE))
+    return handles
 
 
 def _speedup_figure(name: str, title: str, settings: Settings, results: Path) -> tuple[Figure, pd.DataFrame]:
-    """Two panels: speed-up, and accuracy by epoch of the runs of this machine."""
+    """Speed-up, and beside it accuracy by epoch where runs of this machine have whole epochs."""
     frame = _table(results, name, speedups.COLUMNS)
     accuracy = _table(results, f"{name}b", convergence.COLUMNS)
     model = speedups.NAMES[frame.model.iloc[0]]
-    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 4.2))
+    panels_here = 1 if accuracy.empty else 2
+    figure, grid = plt.subplots(1, panels_here, figsize=(4.5 * panels_here, 4.2), squeeze=False)
+    left, right = grid[0, 0], grid[0, -1]
     _speedup_panel(left, frame, settings)
     centre = [point for point in simulated_testbed.CENTRES if point in set(frame.assumption)]
     left.set_title("\n".join([f"{title}(a) {model}", *(f"simulated line: {point}" for point in centre)]), loc="left")
     if accuracy.empty:
-        panels.say(right, f"{title}(b): no whole epoch of {model} in this configuration.")
+        panels.left_out(figure, [f"{title}(b), accuracy: no whole epoch of {model} in this configuration"])
         return figure, frame
     for (nodes, scheme), part in accuracy.groupby(["nodes", "scheme"], sort=False):
         chosen = SHOWN.index(str(scheme)) if scheme in SHOWN else 7
@@ -207,33 +219,36 @@ def fig8(settings: Settings, results: Path) -> tuple[Figure, pd.DataFrame]:
     figure, grid = plt.subplots(
         len(rungs), len(models), figsize=(4.3 * len(models), 0.7 + 2.2 * len(rungs)), squeeze=False
     )
+    reasons: list[str] = []
     for line, rung in zip(grid, rungs, strict=True):
         for axes, model in zip(line, models, strict=True):
             part = known[(known.rung == rung) & (known.model == model)]
+            reasons += _reasons(frame[(frame.rung == rung) & (frame.model == model)], part)
             if part.empty:
-                panels.say(axes, f"{speedups.NAMES[model]}, {rung}: {_reason(frame, rung, model)}")
+                axes.set_axis_off()
                 continue
-            _bars(axes, part, np.unique(frame.nodes[frame.model == model]))
+            _bars(axes, part, np.unique(part.nodes))
             axes.set_title(f"{speedups.NAMES[model]}, {rung}", loc="left")
-    handles = [
-        Patch(color=COMPUTATION, label="Comp. (forward and backward)"),
-        Patch(color=COMPUTATION, alpha=0.4, label="slowed by messages on the same cores"),
-        Patch(color=WAITING, label="waiting for other ranks"),
-        Patch(color=COMMUNICATION, label="Comm. (exposed); whisker: band of assumptions"),
-    ]
+    handles = [Patch(color=COMPUTATION, label="Comp. (forward and backward)")]
+    if (known.busy_computation_seconds > known.computation_seconds).any():
+        handles.append(Patch(color=COMPUTATION, alpha=0.4, label="slowed by messages on the same cores"))
+    if (known.waiting_seconds > 0).any():
+        handles.append(Patch(color=WAITING, label="waiting for other ranks"))
+    band = "; whisker: band of assumptions" if known.duplicated(["rung", "model", "nodes", "scheme"]).any() else ""
+    handles.append(Patch(color=COMMUNICATION, label=f"Comm. (exposed){band}"))
     figure.legend(handles=handles, loc="outside lower center", ncols=2)
+    panels.left_out(figure, reasons)
     return figure, frame
 
 
-def _reason(frame: pd.DataFrame, rung: str, model: str) -> str:
-    notes = frame.note[(frame.rung == rung) & (frame.model == model) & frame.iteration_seconds.isna()]
-    return notes.iloc[0] if len(notes) else "nothing in this configuration"
+def _reasons(rows: pd.DataFrame, drawn: pd.DataFrame) -> list[str]:
+    """Why the numbers of nodes of a rung and model that are not drawn have no value."""
+    left = rows[~rows.nodes.isin(drawn.nodes) & rows.exposed_communication_seconds.isna()]
+    return [f"{rung}: {note}" for rung, note in zip(left.rung, left.note, strict=True) if note]
 
 
 def _bars(axes: Axes, part: pd.DataFrame, nodes: np.ndarray) -> None:
     for place, n in enumerate(nodes):
-        if n not in set(part.nodes):
-            axes.text(place, 0, "not decidable here\n(reason: table)", ha="center", va="bottom", fontsize=6.5)
         for number, (scheme, short) in enumerate(SHORT.items()):
             at = part[(part.nodes == n) & (part.scheme == scheme)]
             if at.empty:

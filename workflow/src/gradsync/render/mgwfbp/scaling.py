@@ -57,12 +57,16 @@ def fig9(name: str, title: str) -> Callable[[Settings, Path], Drawn]:
 def gap(settings: Settings, results: Path) -> Drawn:
     """Iteration time over that of the exact optimum, a panel a model."""
     frame = read(file(results, "mgwfbp", "gap"))
-    figure, grid = plt.subplots(1, 2, figsize=(8.4, 3.7), sharey=True)
     shown = ("mgwfbp", "mgwfbp_as_printed", scaling.BEST_BUCKET, "fixed_buckets")
-    for axes, (model, part) in zip(grid, frame.groupby("model"), strict=True):
-        if part.over_optimal.isna().all():
-            panels.say(axes, f"{model}: {part.note.iloc[0]}")
-            continue
+    by_model = {str(model): part for model, part in frame.groupby("model")}
+    known = {model: part for model, part in by_model.items() if part.over_optimal.notna().any()}
+    reasons = [f"{model}: {part.note.iloc[0]}" for model, part in by_model.items() if model not in known]
+    if not known:
+        figure, axes = plt.subplots(figsize=(4.2, 3.7))
+        panels.say(axes, "; ".join(reasons))
+        return figure, frame
+    figure, grid = plt.subplots(1, len(known), figsize=(4.2 * len(known), 3.7), sharey=True, squeeze=False)
+    for axes, (model, part) in zip(grid[0], known.items(), strict=True):
         _lines(axes, part, "over_optimal", shown, settings)
         axes.axhline(1.0, color="black", linewidth=0.8, linestyle=":")
         panels.nodes_axis(axes, np.unique(part.nodes))
@@ -70,4 +74,5 @@ def gap(settings: Settings, results: Path) -> Drawn:
         axes.set_ylabel("iteration time / exact optimum")
         axes.tick_params(labelleft=True)
         axes.legend()
+    panels.left_out(figure, reasons)
     return figure, frame
