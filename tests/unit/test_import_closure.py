@@ -41,7 +41,8 @@ def test_packages_that_find_their_modules_bring_all_of_them():
         (["commands.measuring"], "papers"),
         (["papers.bml_bcube", "render.tables"], "papers.mgwfbp"),
         (["commands.emulating", "papers.mgwfbp.emulation"], "render"),
-        (["claims"], "papers"),
+        (["claims"], "render"),
+        (["claims", "papers.mgwfbp.coverage"], "papers.bml_bcube"),
     ],
 )
 def test_what_a_stage_does_not_use_reruns_nothing(entries, other):

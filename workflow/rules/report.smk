@@ -81,6 +81,6 @@ rule claims:
     threads: 1
     params:
         config=CONFIG,
-        code=code("claims"),
+        code=code("claims", *(f"papers.{key}.coverage" for key in PAPERS)),
     shell:
         "python -m gradsync claims --config {params.config:q} 2>&1 | tee {log:q}; exit ${{PIPESTATUS[0]}}"
