@@ -70,11 +70,6 @@ def test_tables_of_the_same_files_are_made_together(tmp_path):
             "fine": drawn("late"),
             "empty": drawn("late", of=trained()),
         },
-            "both": drawn("first", "second"),
-            "example": drawn(sources=(one,)),
-            "fine": drawn("late"),
-            "empty": drawn("late", of=trained()),
-        },
     )
     place = Place("toy", settings.parse({"version": 1, "name": "tiny"}, "tiny"), Path("results"))
     assert [(batch.name, batch.names, batch.inputs) for batch in declaration.tables("toy", declared, place)] == [

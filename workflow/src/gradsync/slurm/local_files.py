@@ -150,6 +150,8 @@ def slurm_conf(folder: Folder, shape: Shape, ports: list[int], user: str) -> str
 ClusterName=gradsync
 SlurmctldHost={host}(127.0.0.1)
 SlurmctldPort={ports[0]}
+# Daemons listen at the addresses above and below, which are this machine's own, and at no other.
+CommunicationParameters=NoInAddrAny,NoCtldInAddrAny
 SlurmUser={user}
 SlurmdUser={user}
 AuthType=auth/munge
