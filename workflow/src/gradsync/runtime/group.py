@@ -9,7 +9,9 @@ gone is noticed at once. On GPUs, gradients travel in groups of NCCL beside it.
 
 from __future__ import annotations
 
+import errno
 import os
+import socket
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -59,15 +61,15 @@ def _joined(timeout_seconds: float, device: str) -> Iterator[tuple[int, int]]:
         host = os.environ["MASTER_ADDR"]
     except (KeyError, ValueError) as error:
         raise InputError(f"rendezvous: {error}: ranks need {', '.join(VARIABLES)} in their environment") from None
-    listen = os.environ.get("GRADSYNC_LISTEN_FD") if rank == 0 else None
     try:
+        listen = _listener(host, port, ranks) if rank == 0 else None
         store = dist.TCPStore(
             host,
             port,
             ranks,
             is_master=rank == 0,
             timeout=timedelta(seconds=timeout_seconds),
-            master_listen_fd=int(listen) if listen else None,
+            master_listen_fd=listen,
         )
         dist.init_process_group(
             "gloo",
@@ -76,7 +78,7 @@ def _joined(timeout_seconds: float, device: str) -> Iterator[tuple[int, int]]:
             world_size=ranks,
             timeout=timedelta(seconds=CONTROL_SECONDS),
         )
-    except (RuntimeError, dist.DistError) as error:
+    except (RuntimeError, dist.DistError, OSError) as error:
         reason = str(error).splitlines()[0]
         if "EADDRINUSE" in reason or "address already in use" in reason.lower():
             raise RunError(
@@ -101,6 +103,24 @@ def _joined(timeout_seconds: float, device: str) -> Iterator[tuple[int, int]]:
         raise known from None
     finally:
         leave()
+
+
+def _listener(host: str, port: int, ranks: int) -> int | None:
+    """A socket that listens at the address that the ranks meet at, and at no other: the store's own would at all.
+
+    None where that address is not one of this machine, as behind a translation of addresses: then the store's own does.
+    """
+    if handed := os.environ.get("GRADSYNC_LISTEN_FD"):
+        return int(handed)
+    try:
+        family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        return socket.create_server(address[:2], family=family, backlog=max(ranks, 64)).detach()
+    except socket.gaierror:
+        return None
+    except OSError as error:
+        if error.errno == errno.EADDRNOTAVAIL:
+            return None
+        raise
 
 
 def _refuse_devices(kind: str) -> None:

@@ -16,7 +16,7 @@ def memory_each(nodes: int) -> int:
 
 
 def free_ports(count: int) -> list[int]:
-    """TCP ports of this machine that nobody listens on, below those that outgoing connections take.
+    """TCP ports at 127.0.0.1 that nobody listens on, below those that outgoing connections take.
 
     InputError where they are too few.
     """
@@ -27,7 +27,7 @@ def free_ports(count: int) -> list[int]:
             listener = socket.socket()
             held.append(listener)
             try:
-                listener.bind(("", PORTS_FROM + (first + step) % (PORTS_TO - PORTS_FROM)))
+                listener.bind(("127.0.0.1", PORTS_FROM + (first + step) % (PORTS_TO - PORTS_FROM)))
             except OSError:
                 held.pop().close()
             if len(held) == count:

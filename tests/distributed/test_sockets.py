@@ -1,0 +1,63 @@
+"""What ranks on this machine listen at: loopback alone."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sockets import Listener, listeners
+from waiting import HANGS_SECONDS, until
+
+TRAINED = ("--peer", "ddp", "--iterations", "4", "--block", "2")
+TOLD = {
+    "train": ("train", "--ranks", "2", "--batch", "4", *TRAINED),
+    "measure": ("measure", "allreduce", "--ranks", "2", "--largest", "4096"),
+}
+
+
+@pytest.mark.parametrize("command", TOLD)
+def test_ranks_of_a_launch_listen_on_loopback_only(tmp_path, command):
+    output = str(tmp_path / "out")
+    seen = while_it_runs([sys.executable, "-m", "gradsync", *TOLD[command], "--output", output], tmp_path)
+    assert len({each.pid for each in seen}) >= 2  # both ranks: of Gloo, and the store of the rendezvous
+    assert {each for each in seen if not each.loopback} == set()
+
+
+def test_ranks_that_others_start_listen_where_they_meet(tmp_path):
+    """As torchrun or srun do: no socket is handed to rank 0, which listens at MASTER_ADDR and not at every address."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    told = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "GLOO_SOCKET_IFNAME": "lo"}
+    command = [sys.executable, "-m", "gradsync", *TOLD["measure"], "--output", str(tmp_path / "out")]
+    other = subprocess.Popen(command, env={**os.environ, **told, "RANK": "1"})
+    try:
+        seen = while_it_runs(command, tmp_path, **told, RANK="0")
+        assert other.wait(HANGS_SECONDS) == 0
+    finally:
+        other.kill()
+        other.wait()
+    assert port in {each.port for each in seen}
+    assert {each for each in seen if not each.loopback} == set()
+
+
+def while_it_runs(command: list[str], folder: Path, **environment: str) -> set[Listener]:
+    """Every socket that processes of a command listened at, looked at all the time until it ended well."""
+    seen: set[Listener] = set()
+    told = {**os.environ, **environment, "SOCKETS_OF": str(folder)}  # which ranks inherit
+    with subprocess.Popen(command, env=told, stdout=subprocess.DEVNULL) as started:
+
+        def ended() -> bool:
+            seen.update(listeners(folder))
+            return started.poll() is not None
+
+        try:
+            until(ended)
+        finally:
+            started.kill()
+    assert started.returncode == 0
+    return seen
