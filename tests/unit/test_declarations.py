@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from gradsync import papers, settings
+from gradsync import names, papers, settings
 from gradsync.papers import declaration
 from gradsync.papers.declaration import Paper, Place, drawn, kept, made, trained
 from gradsync.papers.table import Table
@@ -22,7 +22,7 @@ def none(*_: object) -> Table:
     return Table(pd.DataFrame(), pd.DataFrame(), "")
 
 
-@pytest.mark.parametrize("paper", papers.names())
+@pytest.mark.parametrize("paper", names.papers())
 def test_every_figure_of_a_paper_can_be_drawn_and_every_claim_has_its_table(paper):
     declared = papers.declared(paper)
     assert set(declared.figures) == set(figures.of(paper))

@@ -31,6 +31,10 @@ MISTAKES = {
         "--ranks: must be a whole number, not 'two'",
     ),
     "no ranks": ([*PLAN, "--schedule", "wfbp", "--ranks", "0"], "--ranks 0: at least 1"),
+    "too many digits": (
+        [*PLAN, "--schedule", "wfbp", "--ranks", "9" * 3000],
+        "--ranks: a number of more than 20 digits: ",
+    ),
     "a misspelt schedule": ([*PLAN, "--schedule", "mgwfpb"], "did you mean mgwfbp?"),
     "a schedule in capitals": ([*PLAN, "--schedule", "WFBP"], "did you mean wfbp?"),
     "a misspelt collective": ([*PLAN, "--schedule", "wfbp", "--collective", "rng"], "did you mean ring?"),
@@ -38,6 +42,10 @@ MISTAKES = {
     "a misspelt schedule's option": (
         [*PLAN, "--schedule", "fixed_buckets", "--option", "bucket_byte=3"],
         "did you mean bucket_bytes?",
+    ),
+    "a base that is not there": (
+        ["image", "cpu", "--base", "nosuch.sif", "--output", "{out}.sif"],
+        "there is no such image",
     ),
     "a missing file": (["check", "nosuch.json"], "plan nosuch.json: can't be read: No such file"),
     "a file of another kind": (["check", COUNTER], "not a plan"),

@@ -29,9 +29,8 @@ def image(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--base",
         type=Path,
-        default=Path("containers/base.sif"),
         metavar="IMAGE.sif",
-        help="cpu, cuda: their base",
+        help="cpu, cuda: their base (default: containers/base.sif, which is built where it is missing)",
     )
     parser.add_argument(
         "--bootstrap",

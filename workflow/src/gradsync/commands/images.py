@@ -19,13 +19,14 @@ def image(options: argparse.Namespace) -> dict[str, Any]:
         return solve.check(options.kind)
     output = options.output or Path("containers") / f"{options.kind}.sif"
     log = options.log or output.with_suffix(".log")
+    base = options.base or Path("containers") / f"{BASE}.sif"
     source = build.Source(options.bootstrap, options.mirror, options.suite, options.registry_image)
-    for option, path in (("--base", options.base), ("--log", log), ("--output", output)):
+    for option, path in (("--base", base), ("--log", log), ("--output", output)):
         refuse_folder(path.parent, f"{option} {path}:")
         if not path.is_dir():
             refuse_target(path)
-    if options.base.is_dir():
-        raise InputError(f"--base {options.base}: is a folder: name an image, as containers/base.sif")
+    if base.is_dir():
+        raise InputError(f"--base {base}: is a folder: name an image, as containers/base.sif")
     if output.is_dir():
         raise InputError(f"--output {output}: is a folder: name a file, as {output / options.kind}.sif")
     if output.exists() and not options.force:
@@ -33,7 +34,12 @@ def image(options: argparse.Namespace) -> dict[str, Any]:
         if build.labels(output).get(label) == fingerprint(options.kind):
             return {"image": str(output), "built": False, "definitions": fingerprint(options.kind)}
         raise InputError(f"image {options.kind}: {output} was built from other definitions: --force replaces it")
-    if options.kind != BASE and not options.base.exists():
-        print(f"image {options.kind}: {options.base} is missing: building it first", file=sys.stderr)
-        build.build(BASE, options.base, options.base, source, options.base.with_suffix(".log"))
-    return build.build(options.kind, output, options.base, source, log)
+    if options.kind != BASE and options.base and not options.base.exists():
+        raise InputError(
+            f"--base {options.base}: there is no such image: gradsync image base --output {options.base} builds it; "
+            "without --base one is built"
+        )
+    if options.kind != BASE and not base.exists():
+        print(f"image {options.kind}: {base} is missing: building it first", file=sys.stderr)
+        build.build(BASE, base, base, source, base.with_suffix(".log"))
+    return build.build(options.kind, output, base, source, log)

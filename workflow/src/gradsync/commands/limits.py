@@ -96,9 +96,9 @@ def _refuse_value(option: str, key: str, value: Any) -> None:
     elif isinstance(value, int):
         least, most = WHOLE.get(key, (-MOST_COUNT, MOST_COUNT))
         if not least <= value <= most:
-            number = value if abs(value) < 1 << 70 else "of so many digits"
+            number = f" {value}" if abs(value) < 1 << 70 else ": a number of more than 20 digits"
             raise InputError(
-                f"{option} {number}: {'not negative' if not least else f'at least {least}'}, at most {most}"
+                f"{option}{number}: {'not negative' if not least else f'at least {least}'}, at most {most}"
             )
 
 

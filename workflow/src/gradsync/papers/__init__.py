@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import pkgutil
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -17,14 +16,9 @@ from gradsync.papers.table import Table
 from gradsync.settings import Emulation, Settings
 
 
-def names() -> list[str]:
-    """Every paper, sorted."""
-    return sorted(module.name for module in pkgutil.iter_modules(__path__) if module.ispkg)
-
-
 def refuse_unknown(paper: str) -> None:
     """Raises InputError for a paper that does not exist."""
-    names_of.refuse_unknown("paper", paper, names())
+    names_of.refuse_unknown("paper", paper, names_of.papers())
 
 
 def stand_in(job: Emulation, settings: Settings, results: Path) -> StandIn:
