@@ -49,6 +49,7 @@ MISTAKES = {
     ),
     "a missing file": (["check", "nosuch.json"], "plan nosuch.json: can't be read: No such file"),
     "a file of another kind": (["check", COUNTER], "not a plan"),
+    "a misspelt key of a plan": (["check", "{miskeyed}"], "did you mean tensors?"),
     "a workload of another plan": ([*SIMULATE, "--workload", "{other}"], "is not what plan 'wfbp' was made from"),
     "a workload of other sizes": ([*SIMULATE, "--workload", "{resized}"], "bytes there and"),
     "times for a trace": (
@@ -88,7 +89,7 @@ MISTAKES = {
 def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Files that are right, and such that are nearly so."""
     folder = tmp_path_factory.mktemp("files")
-    paths = {key: str(folder / key) for key in ("plan", "other", "resized", "trace", "escaping", "out")}
+    paths = {key: str(folder / key) for key in ("plan", "other", "resized", "trace", "escaping", "miskeyed", "out")}
     texts = {
         "key": "trainig: []",
         "unranked": "training: [{model: lenet5}]",
@@ -109,6 +110,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         content["layers"][0].pop("elements", None)
         Path(paths[key]).write_text(json.dumps(content))
     Path(paths["escaping"]).write_text(json.dumps({**json.loads(Path(paths["plan"]).read_text()), "name": "../../x"}))
+    Path(paths["miskeyed"]).write_text(Path(paths["plan"]).read_text().replace('"tensors"', '"tensor"', 1))
     return paths
 
 

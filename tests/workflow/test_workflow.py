@@ -373,7 +373,6 @@ def test_a_folder_without_the_logs_ends_with_a_clear_error(own_project):
 @pytest.mark.parametrize(
     ("target", "spoilt", "text", "wanted"),
     [
-        ("tables/mgwfbp/fig8.csv", "tables/mgwfbp/fig6.csv", "torn\n1\n", "fig6.csv: not this table: no column rung"),
         ("tables/mgwfbp/gap.csv", "profile/resnet50/workload.json", "{", "workload.json: not a workload: "),
         ("tables/mgwfbp/training.csv", "runs/train/lenet5-2/naive/result.json", "{", "result.json: not a result: "),
         (

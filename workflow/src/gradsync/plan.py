@@ -461,7 +461,7 @@ class Plan:
         try:
             plan = _ADAPTER.validate_json(text)
         except ValidationError as error:
-            raise InputError(f"{where}: not a plan: {first_problem(error)}") from None
+            raise InputError(f"{where}: not a plan: {first_problem(error, Plan)}") from None
         if plan.version != VERSION:
             raise InputError(f"{where}: plan version {plan.version}; this gradsync reads version {VERSION}: plan again")
         return plan

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from typing import Any, get_args
+from dataclasses import fields, is_dataclass
+from types import SimpleNamespace
+from typing import Any, get_args, get_type_hints
 
 from pydantic import ValidationError
 
@@ -20,6 +22,7 @@ WANTED = {
     "finite_number": "a finite number",
     "none_required": "null",
 }
+UNWANTED = ("extra_forbidden", "unexpected_keyword_argument")  # of models and of dataclasses
 # what pydantic says by a regular expression
 PATTERNS = {
     "^[a-z0-9_]*$": "of small letters, digits and '_' alone",
@@ -49,12 +52,12 @@ def first_problem(error: ValidationError, model: type | None = None) -> str:
     """
     found = [(_place(problem["loc"], model), problem) for problem in error.errors(include_url=False)]
     place, problem = found[0]
-    if problem["type"] in {"missing", "extra_forbidden"}:
+    if problem["type"] in {"missing", *UNWANTED}:
         # a misspelt key is often reported as two: what is missing, and what is there instead
-        place, problem = next((each for each in found if each[1]["type"] == "extra_forbidden"), found[0])
+        place, problem = next((each for each in found if each[1]["type"] in UNWANTED), found[0])
     reasons = dict.fromkeys(_reason(each, model) for at, each in found if at == place)
     wants = [reason for reason in reasons if reason.startswith("must be ")]
-    if problem["type"] not in {"missing", "extra_forbidden"} and len(wants) > 1:  # none of several forms
+    if problem["type"] not in {"missing", *UNWANTED} and len(wants) > 1:  # none of several forms
         forms = " or ".join(want.removeprefix("must be ").partition(", not ")[0] for want in wants)
         told = f"must be {forms}, not {_given(problem)}"
     else:
@@ -73,7 +76,7 @@ def _reason(problem: Any, model: type | None) -> str:
         return f"must be {BOUNDS[kind](told)}, not {_given(problem)}" + (f"; {guess}" if guess else "")
     if kind == "missing":
         return "is missing"
-    if kind in {"extra_forbidden", "unexpected_keyword_argument"}:
+    if kind in UNWANTED:
         keys = list(_keys(model, problem["loc"][:-1]))
         key = str(problem["loc"][-1])
         there = f"; {near(key, keys)}there are: {', '.join(keys)}" if keys else ""
@@ -128,6 +131,9 @@ def _keys(model: type | None, loc: tuple[int | str, ...]) -> Iterable[str]:
 
 
 def _fields(kind: Any) -> dict[Any, Any]:
+    if isinstance(kind, type) and is_dataclass(kind) and not hasattr(kind, "__pydantic_fields__"):  # as plans are
+        hints = get_type_hints(kind)
+        return {field.name: SimpleNamespace(annotation=hints[field.name]) for field in fields(kind)}
     return getattr(kind, "__pydantic_fields__", {})
 
 
