@@ -12,10 +12,10 @@ from slurm_here import needs_slurm
 
 from kills import subjects
 from kills.campaign import BAD, Campaign, kinds, lines
-from kills.jobs import SUBMITTER, Jobs
+from kills.jobs import STEP, SUBMITTER, Jobs
 
 pytestmark = needs_slurm
-IN_TURN = ["scancel", "slurmstepd", SUBMITTER]
+IN_TURN = [STEP, SUBMITTER]
 
 
 class AtTheFirstCheckpoint(random.Random):
@@ -39,6 +39,6 @@ def test_killed_jobs_go_on_and_leave_nothing(slurm, tmp_path):
     table = Campaign(subject, tmp_path, AtTheFirstCheckpoint(IN_TURN), said.append).run(len(IN_TURN), len(IN_TURN))
     print("\n".join(lines(table)))
     assert not {kind for kind in BAD if kinds(table)[kind]}, said
-    assert table["slurm", "scancel", "resumed"] == table["slurm", "slurmstepd", "resumed"] == 1
+    assert table["slurm", STEP, "resumed"] == 1
     # the same command is refused, by name, while the job lives; where it has ended just before, it is done again
     assert table["slurm", SUBMITTER, "lived on"] + table["slurm", SUBMITTER, "anew"] == 1

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from kills import victims
-from kills.jobs import FORGOTTEN, REFUSED, SUBMITTER, Jobs
+from kills.jobs import FORGOTTEN, REFUSED, STEP, SUBMITTER, Jobs
 from kills.subjects import DISK_BYTES, Subject, every
 from small_disk import fill, mounted
 
@@ -186,8 +186,10 @@ class Campaign:
     def _disturb(self, process: subprocess.Popen[bytes], log: Path, victim: str) -> str:
         """Kill at a random moment of the run, or fill its disk; gives what must not be, or nothing."""
         whole, share = self.chance.choice((True, False)), self.chance.random()
-        latest = self.subject.folder / "checkpoint" / "latest.json"
-        while not whole and not latest.exists() and process.poll() is None:  # half of the kills fall into training
+        whole = whole and victim != STEP  # before ranks have met, the others wait 120 s for one that Slurm misses too
+        known = self._checkpoint()
+        # half of the kills fall into training
+        while not whole and self._checkpoint() in (known, None) and process.poll() is None:
             if not self._left():
                 return "hung"
             time.sleep(0.005)
@@ -206,6 +208,13 @@ class Campaign:
         if victim == FORGOTTEN:
             self._forgotten(process)
         return self._ended(process)
+
+    def _checkpoint(self) -> int | None:
+        """When the last one was written."""
+        try:
+            return (self.subject.folder / "checkpoint" / "latest.json").stat().st_mtime_ns
+        except OSError:
+            return None
 
     def _strike(self, victim: str, launcher: int) -> bool:
         if self.subject.jobs and victim != SUBMITTER:

@@ -14,8 +14,8 @@ from gradsync.slurm import installed, local, machine, processes
 from gradsync.slurm.local_files import Folder, Shape
 from kills import victims
 
-SUBMITTER, FORGOTTEN = "submitter", "batch slurmstepd"
-VICTIMS = (SUBMITTER, "batch script", "launcher", "srun", "rank 0", "rank 1", "slurmstepd", FORGOTTEN, "scancel")
+SUBMITTER, STEP, FORGOTTEN = "submitter", "slurmstepd", "batch slurmstepd"
+VICTIMS = (SUBMITTER, "batch script", "launcher", "srun", "rank 0", "rank 1", STEP, FORGOTTEN, "scancel")
 REFUSED = "another run writes there"
 # waits as Snakemake's executor does, by asking the queue
 SUBMIT = """\
@@ -57,7 +57,7 @@ class Jobs:
         chosen = {
             "batch script": scripts,
             FORGOTTEN: [_parent(pid) for pid in scripts],
-            "slurmstepd": [_parent(each.pid) for each in run if each.rank == "0"],
+            STEP: [_parent(each.pid) for each in run if each.rank == "0"],
             "srun": [each.pid for each in run if _program(each) == "srun"],
             "launcher": [each.pid for each in run if _program(each).startswith("python") and not each.rank],
         }.get(victim) or [each.pid for each in run if f"rank {each.rank}" == victim]
