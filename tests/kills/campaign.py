@@ -59,8 +59,12 @@ class Campaign:
         with ExitStack() as disks:
             self._fresh(disks)
             process, log = self._start()
+            while process.poll() is None and self._checkpoint() is None:
+                time.sleep(0.05)
+            self.trains = time.monotonic()
             if process.wait(UNDISTURBED_SECONDS):
                 raise RuntimeError(f"{self.subject.name} fails undisturbed: {log.read_text()}")
+            self.trains = time.monotonic() - self.trains  # seconds after the first checkpoint
             return time.monotonic() - self.begun, self.subject.outcome()
 
     def _fresh(self, disks: ExitStack) -> None:
@@ -193,7 +197,7 @@ class Campaign:
             if not self._left():
                 return "hung"
             time.sleep(0.005)
-        moment = time.monotonic() + share * self.seconds / (1 if whole else 2)
+        moment = time.monotonic() + share * (self.seconds if whole else self.trains)
         while time.monotonic() < moment and process.poll() is None:
             time.sleep(0.005)
         if victim == "disk":
