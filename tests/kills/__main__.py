@@ -33,6 +33,8 @@ def main() -> int:
         wanted = not chosen.subject or "slurm" in chosen.subject
         slurm = meanwhile.enter_context(jobs.at_hand(Path(folder) / "s")) if wanted else None
         found = subjects.every(Path(folder), chosen.subject, slurm)
+        if not found:
+            parser.error(f"nothing of {', '.join(chosen.subject)} can be killed here")
         campaigns = []
         for subject in found:
             campaigns.append(Campaign(subject, Path(folder), random.Random(f"{chosen.seed} {subject.name}"), say))
