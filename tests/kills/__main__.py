@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import random
+import signal
 import sys
 import tempfile
 import time
@@ -35,7 +36,9 @@ def main() -> int:
         found = subjects.every(Path(folder), chosen.subject, slurm)
         if not found:
             parser.error(f"nothing of {', '.join(chosen.subject)} can be killed here")
-        campaigns = []
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # what runs is ended, and Slurm
+        campaigns: list[Campaign] = []
+        meanwhile.callback(lambda: [each.end() for each in campaigns])
         for subject in found:
             campaigns.append(Campaign(subject, Path(folder), random.Random(f"{chosen.seed} {subject.name}"), say))
             say(f"{subject.name}: undisturbed in {campaigns[-1].seconds:.1f} s")

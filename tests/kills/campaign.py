@@ -105,7 +105,7 @@ class Campaign:
                 kind = problem or (self._beside() if victim == SUBMITTER and process.returncode else "")
                 if kind in BAD:
                     self.say(f"{kind}: {self.subject.name}, {victim}, run {self.number}: {log.read_text()[-2000:]}")
-                    self._end_all()
+                    self.end()
                 if kind:
                     yield victim, kind
                     waiting = ""
@@ -155,13 +155,14 @@ class Campaign:
         try:
             process.wait(self._left())
         except subprocess.TimeoutExpired:
-            self._end_all()
+            self.end()
             process.wait()
             return False
         self.late = max(self.late, time.monotonic() - self.begun - self.seconds)
         return True
 
-    def _end_all(self) -> None:
+    def end(self) -> None:
+        """The latest run, with all that it has started."""
         victims.end_all(self.mark)
         if self.subject.jobs:
             self.subject.jobs.cancel()
