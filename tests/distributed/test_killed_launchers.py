@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from test_training import children, plan_file, result, start, trained
 
-from gradsync import lifeline
+from gradsync import leftovers, lifeline
+from kills import victims
 from waiting import HANGS_SECONDS, until
 
 
@@ -38,3 +41,29 @@ def test_ranks_end_with_their_launcher_and_the_same_command_goes_on(tmp_path, st
     names = {str(path.relative_to(folder)) for folder in (whole, killed) for path in folder.rglob("*")}
     assert {str(path.relative_to(killed)) for path in killed.rglob("*")} == names  # and nothing else is left
     assert json.loads((killed / "schemes.json").read_text()) == ["wfbp"]
+
+
+def test_a_killed_measurement_leaves_nothing_that_the_same_command_does_not_remove(tmp_path):
+    """Its ranks end with it; of its temporary folder the next one knows that it is nobody's."""
+    temporary, output = tmp_path / "temporary", tmp_path / "output"
+    temporary.mkdir()
+    environment = {**os.environ, "TMPDIR": str(temporary), victims.MARK: str(tmp_path)}
+    in_memory = set(victims.in_memory())
+
+    def start() -> subprocess.Popen[bytes]:
+        told = ["allreduce", "--ranks", "2", "--smallest", "64", "--largest", "4096"]
+        command = [sys.executable, "-m", "gradsync", "measure", *told, "--output", str(output / "points.csv")]
+        return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    process = start()
+    until(lambda: any(each.rank == "1" for each in victims.of(str(tmp_path))) or process.poll() is not None)
+    assert list(temporary.glob(f"{leftovers.PREFIX}*"))
+    process.kill()
+    process.wait(HANGS_SECONDS)
+    until(lambda: not victims.of(str(tmp_path)))
+    assert not list(output.glob("*"))  # nothing that is half written
+    assert start().wait(HANGS_SECONDS) == 0
+    until(lambda: not victims.of(str(tmp_path)))
+    assert not list(temporary.glob(f"{leftovers.PREFIX}*"))
+    assert set(victims.in_memory()) <= in_memory
+    assert [path.name for path in output.iterdir()] == ["points.csv"]

@@ -37,7 +37,6 @@ def test_the_campaign_sees_what_must_not_be(tmp_path, fault):
     faults = {"an orphan": ORPHAN, "a forgotten file": FORGOTTEN, "another number": OTHER}
     subject.command[2] = faults[fault].replace("FOLDER", str(subject.folder)) + program
     campaign.seconds = 0.5
-    if fault == "an orphan":  # which never ends
-        campaign.ends_seconds = 1.0
+    campaign.ends_seconds = 1.0  # an orphan never ends
     wanted = {"an orphan": "left behind", "a forgotten file": "left behind", "another number": "lost"}
     assert kinds(campaign.run(1))[wanted[fault]] == 1, said

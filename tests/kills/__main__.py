@@ -1,23 +1,25 @@
 """Kill small launches at random and start them again: `python tests/kills --kills 200 --seed 0 --table kills.csv`.
 
-Ranks, masters, launchers and Snakemake are killed, links cut and disks filled, where this machine can have them. Prints
-what became of each, and all that must not be; exits with 1 where there is any.
+Ranks, masters, launchers, Snakemake and parts of Slurm's jobs are killed, links cut and disks filled, where this
+machine can have them. Prints what became of each, and all that must not be; exits with 1 where there is any.
 """
 
 from __future__ import annotations
 
 import argparse
 import random
+import signal
 import sys
 import tempfile
 import time
 from collections import Counter
+from contextlib import ExitStack
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from kills import subjects
-from kills.campaign import BAD, CHAIN, SLOW_SECONDS, Campaign, Table, lines
+from kills import jobs, subjects
+from kills.campaign import BAD, CHAIN, HANGS_SECONDS, Campaign, Table, kinds, lines
 
 
 def main() -> int:
@@ -28,9 +30,15 @@ def main() -> int:
     parser.add_argument("--table", type=Path, help="CSV: what became of the kills of each victim")
     chosen = parser.parse_args()
     table: Table = Counter()
-    with tempfile.TemporaryDirectory(prefix="kills-") as folder:
-        found = subjects.every(Path(folder), chosen.subject)
-        campaigns = []
+    with tempfile.TemporaryDirectory(prefix="kills-") as folder, ExitStack() as meanwhile:
+        wanted = not chosen.subject or "slurm" in chosen.subject
+        slurm = meanwhile.enter_context(jobs.at_hand(Path(folder) / "s")) if wanted else None
+        found = subjects.every(Path(folder), chosen.subject, slurm)
+        if not found:
+            parser.error(f"nothing of {', '.join(chosen.subject)} can be killed here")
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # what runs is ended, and Slurm
+        campaigns: list[Campaign] = []
+        meanwhile.callback(lambda: [each.end() for each in campaigns])
         for subject in found:
             campaigns.append(Campaign(subject, Path(folder), random.Random(f"{chosen.seed} {subject.name}"), say))
             say(f"{subject.name}: undisturbed in {campaigns[-1].seconds:.1f} s")
@@ -44,8 +52,11 @@ def main() -> int:
     print("\n".join(lines(table)))
     wrong = sum(count for (_, _, kind), count in table.items() if kind in BAD)
     print(f"{sum(table.values())} kills: {wrong} lost, hung or left something behind")
-    slow = sum(campaign.slow for campaign in campaigns)
-    print(f"{slow} runs ended more than {SLOW_SECONDS:.0f} s later than an undisturbed run takes")
+    runs, late = sum(each.number for each in campaigns), max(each.late for each in campaigns)
+    print(
+        f"{kinds(table)['hung']} of {runs} runs hung ({HANGS_SECONDS:.0f} s beyond the time of an undisturbed one); "
+        f"the longest of the others took {late:.1f} s more than that one"
+    )
     return 1 if wrong else 0
 
 

@@ -1,10 +1,14 @@
-"""What is killed: small launches, alone, on a testbed, on a full disk and below Snakemake, each the same every time."""
+"""What is killed: small launches, each the same every time.
+
+Alone, on a testbed, on a full disk, below Snakemake, and as a job of Slurm.
+"""
 
 from __future__ import annotations
 
 import csv
 import json
 import os
+import shlex
 import shutil
 import sys
 from dataclasses import dataclass
@@ -13,8 +17,10 @@ from typing import Any
 
 from gradsync import schemes
 from gradsync.costs import Linear
+from gradsync.slurm.launch import Cluster
 from gradsync.testbed import privileges
 from gradsync.workload import Layer, Workload
+from kills.jobs import SUBMIT, VICTIMS, Jobs
 from project_copy import ROOT, Project
 from small_disk import small_disks
 
@@ -37,7 +43,10 @@ figure9: {nodes: [4], gap_nodes: [4, 8], forward_shares: [0.5], bucket_sweep: 2}
 
 @dataclass
 class Subject:
-    """A command, where it runs and writes, and what of it may be killed; `victims` are names of `victims.py`."""
+    """A command, where it runs and writes, and what of it may be killed.
+
+    `victims` are names of `victims.py`, or of `jobs.py`.
+    """
 
     name: str
     command: list[str]
@@ -45,6 +54,7 @@ class Subject:
     victims: tuple[str, ...]
     working: Path
     environment: dict[str, str]
+    jobs: Jobs | None = None  # where it is one of Slurm
 
     def clear(self) -> None:
         """As if it had never run."""
@@ -72,13 +82,15 @@ class Subject:
         return found
 
 
-def every(place: Path, names: list[str] | None = None) -> list[Subject]:
-    """Those that this machine can have, or these of them."""
+def every(place: Path, names: list[str] | None = None, jobs: Jobs | None = None) -> list[Subject]:
+    """Those that this machine can have, or these of them; `jobs`: of a Slurm that runs."""
     found = [training(place), master(place)]
     if small_disks():
         found.append(on_small_disk(place))
     if not privileges.impossible() and os.geteuid() == 0:
         found.append(on_testbed(place))
+    if jobs is not None:
+        found.append(on_slurm(place, jobs))
     if names is None or "workflow" in names:
         found.append(workflow(place))
     return [each for each in found if names is None or each.name in names]
@@ -104,6 +116,18 @@ def on_testbed(place: Path) -> Subject:
 def on_small_disk(place: Path) -> Subject:
     """A disk that is full from some moment on."""
     return _train(place, "disk", [_plan(place, "wfbp")], [], ("disk",))
+
+
+def on_slurm(place: Path, jobs: Jobs) -> Subject:
+    """A job of two nodes, whose launcher has srun start a rank on each."""
+    subject = _train(place, "slurm", [_plan(place, "wfbp")], [], VICTIMS)
+    path = f"export PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH"  # where srun finds Python
+    script = place / "slurm" / "job"
+    script.write_text(f"#!/bin/bash\n{path}\n{Cluster().exported()}\n{shlex.join(subject.command)}\n")
+    subject.command = ["sh", "-c", SUBMIT, "sh", str(script)]
+    subject.environment = jobs.environment | {"PYTHONPATH": subject.environment["PYTHONPATH"]}
+    subject.jobs = jobs
+    return subject
 
 
 def workflow(place: Path) -> Subject:

@@ -17,10 +17,11 @@ MARK = "GRADSYNC_KILLED_RUN"  # in the environment of all that a run starts
 
 
 class Process(NamedTuple):
-    """One of a run; `rank` is "" in what is none."""
+    """One of a run; `rank` is "" in what is none, `job` outside of Slurm's."""
 
     pid: int
     rank: str
+    job: str
     command: str
 
 
@@ -32,17 +33,22 @@ def of(mark: str) -> list[Process]:
             with suppress(OSError):
                 told = (entry / "environ").read_bytes().split(b"\0")
                 if f"{MARK}={mark}".encode() in told and lifeline.started(int(entry.name)) is not None:
-                    rank = next((each[5:].decode() for each in told if each.startswith(b"RANK=")), "")
+                    known = dict(each.decode(errors="replace").partition("=")[::2] for each in told)
                     command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-                    found.append(Process(int(entry.name), rank, command))
+                    found.append(Process(int(entry.name), _rank(known), known.get("SLURM_JOB_ID", ""), command))
     return sorted(found)
+
+
+def _rank(environment: dict[str, str]) -> str:
+    """Its own number, or that of a task of a step of Slurm."""
+    return environment.get("RANK") or (environment.get("SLURM_PROCID", "") if "SLURM_STEP_ID" in environment else "")
 
 
 def strike(victim: str, launcher: int, mark: str) -> bool:
     """Kill a part of a run, or cut its link; False while there is none."""
     if victim == "link":
         return _cut(launcher)
-    if victim == "launcher":
+    if victim in ("launcher", "submitter"):
         chosen = [launcher]
     elif victim in ("training", "shell"):
         trains = [each for each in of(mark) if "-m gradsync train" in each.command and not each.rank]

@@ -40,6 +40,11 @@ from gradsync import lifeline
 child = subprocess.Popen(sys.argv[1:], env=lifeline.led(os.environ))
 child.wait()
 """
+STEP = """
+import pathlib, subprocess, sys
+pathlib.Path("/proc/self/comm").write_text("slurmstepd")
+subprocess.Popen(sys.argv[1:]).wait()
+"""
 Launched = Callable[..., tuple[subprocess.Popen[str], int]]
 
 
@@ -49,9 +54,9 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> Iterator[Launched]:
     monkeypatch.delenv(lifeline.VARIABLE, raising=False)
     all_of_them: list[tuple[subprocess.Popen[str], int]] = []
 
-    def start(*command: str, **environment: str) -> tuple[subprocess.Popen[str], int]:
+    def start(*command: str, program: str = LAUNCHER, **environment: str) -> tuple[subprocess.Popen[str], int]:
         launcher = subprocess.Popen(
-            [sys.executable, "-c", LAUNCHER, *command], stdout=subprocess.PIPE, text=True, env=os.environ | environment
+            [sys.executable, "-c", program, *command], stdout=subprocess.PIPE, text=True, env=os.environ | environment
         )
         assert launcher.stdout is not None
         all_of_them.append((launcher, int(launcher.stdout.readline())))
@@ -80,6 +85,16 @@ def test_a_command_ends_with_who_started_it(launched, how, shell):
     launcher, pid = launched(*shell, sys.executable, "-c", FOLLOWER, how)
     assert not ended(pid)
     kill(launcher)
+    until(lambda: ended(pid))
+
+
+@pytest.mark.parametrize("how", ["at_once", "asked"])
+def test_what_a_job_of_slurm_runs_ends_with_its_step(launched, how):
+    """Nobody else would end it: srun waits for ever for a task that has lost its slurmstepd."""
+    told = ["sh", "-c", '"$@"; true', "sh", sys.executable, "-c", FOLLOWER, how]
+    step, pid = launched(*told, program=STEP, SLURM_JOB_ID="17")
+    assert not ended(pid)
+    kill(step)
     until(lambda: ended(pid))
 
 

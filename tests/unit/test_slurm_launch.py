@@ -7,7 +7,8 @@ import socket
 
 import pytest
 
-from gradsync.errors import InputError
+from gradsync.errors import InputError, RunError
+from gradsync.runtime import launch as runtime_launch
 from gradsync.slurm import rendezvous
 from gradsync.slurm.launch import Cluster, filled
 
@@ -66,7 +67,7 @@ def test_ranks_are_started_in_the_image_with_the_network_that_is_set():
     words = filled(cluster.srun("images/a b.sif", "--nv --bind '/d a:/d'"), 8, 2)
     before = ["env", "GLOO_SOCKET_IFNAME=ib0", "NCCL_SOCKET_IFNAME=ib0", "NCCL_IB_HCA=mlx5_0,mlx5_1"]
     step = ["srun", "--nodes=4", "--ntasks=8", "--ntasks-per-node=2", "--distribution=block"]
-    step += ["--kill-on-bad-exit=1", "--cpus-per-task=3", "--cpu-bind=cores"]
+    step += ["--kill-on-bad-exit=1", "--wait=120", "--cpus-per-task=3", "--cpu-bind=cores"]
     image = ["apptainer", "exec", "--nv", "--bind", "/d a:/d", "images/a b.sif"]
     assert words == [*before, *step, "--mpi=none", "-K", *image]
 
@@ -144,3 +145,13 @@ def test_ports_of_steps_lie_below_those_that_clients_get():
     assert len(ports) == 1600
     assert min(ports) >= 1024
     assert max(rendezvous.port(job, step) for job in range(3000) for step in range(16)) < 32768
+
+
+def test_a_launcher_ends_srun_that_still_waits_after_a_rank_has_failed(tmp_path, monkeypatch):
+    """It does for a rank whose slurmstepd was killed."""
+    stand_in = tmp_path / "srun"
+    stand_in.write_text("echo 'srun: error: n2: task 1: Exited with exit code 1' >&2; exec sleep 600 2>&1\n")
+    monkeypatch.setattr(runtime_launch, "GRACE_SECONDS", 0.1)
+    monkeypatch.setenv("GRADSYNC_LAUNCH", f"sh {stand_in}")
+    with pytest.raises(RunError, match="rank 1 on n2: Exited with exit code 1; the other ranks were ended"):
+        runtime_launch.launch(["train"], 2)

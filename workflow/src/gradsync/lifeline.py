@@ -6,7 +6,8 @@ moment; a launcher is asked first (SIGTERM), so that it ends its own ranks and r
 pipe would do as much, but what Snakemake starts keeps no file open that it doesn't know.
 
 Names hold where they were given: the machine since it started, its view of processes, and the Slurm job. A job that
-runs on a cluster is no child of who has submitted it, and lives on without him.
+runs on a cluster is no child of who has submitted it, and lives on without him. What a job runs ends with the
+slurmstepd above it: srun waits for ever for tasks that have lost theirs.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from typing import NamedTuple
 
 VARIABLE = "GRADSYNC_ENDS_WITH"
 GRACE_SECONDS = 60.0  # in which a launcher ends its ranks and removes its testbed
+STEP_MANAGER = "slurmstepd"  # Slurm's own process above each batch script and each task
 POLL_SECONDS = 0.5  # where the kernel doesn't tell of a process's end (before Linux 5.3)
 PR_SET_PDEATHSIG = 1  # prctl(2)
 
@@ -104,13 +106,33 @@ def _environment(pid: int) -> dict[str, str]:
 
 
 def follow(*, at_once: bool) -> None:
-    """End with whom the environment names: killed `at_once`, as a rank, or asked first and killed later."""
-    leader = Leader.of(os.environ)
-    if leader is None or leader.pid == os.getpid():
-        return
-    if at_once and os.getppid() == leader.pid:  # a stopped rank has no thread that could see it
+    """End with whom the environment names, and with the step of Slurm that this process belongs to.
+
+    Killed `at_once`, as a rank, or asked first and killed later.
+    """
+    leader, step = Leader.of(os.environ), _step()
+    if leader is not None and leader.pid == os.getpid():
+        leader = None
+    if leader is not None and at_once and os.getppid() == leader.pid:  # a stopped rank has no thread that could see it
         killed_with_parent(signal.SIGKILL)()
-    threading.Thread(target=_end_with, args=(leader, at_once), name="lifeline", daemon=True).start()
+    for each in (leader, step):
+        if each is None:
+            continue
+        threading.Thread(target=_end_with, args=(each, at_once), name="lifeline", daemon=True).start()
+
+
+def _step() -> Leader | None:
+    """The nearest slurmstepd above this process; None outside of Slurm's jobs."""
+    pid = os.getppid() if "SLURM_JOB_ID" in os.environ else 0
+    while pid > 1:
+        try:
+            name, _, fields = Path(f"/proc/{pid}/stat").read_text().partition("(")[2].rpartition(")")
+        except OSError:
+            return None
+        if name == STEP_MANAGER:
+            return Leader(_place(), pid, int(fields.split()[19]))
+        pid = int(fields.split()[1])
+    return None
 
 
 @cache

@@ -13,6 +13,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -94,6 +95,7 @@ def _by_command(arguments: list[str], ranks: int) -> None:
     """One process starts all ranks and ends them when one fails, as srun does with --kill-on-bad-exit."""
     told = filled(os.environ[LAUNCH], ranks, int(os.environ.get(RANKS_A_NODE, "1")))
     blamed = said = ""
+    insist: threading.Timer | None = None
     try:
         child = subprocess.Popen(
             [*told, "python", "-m", "gradsync", *arguments],
@@ -112,8 +114,15 @@ def _by_command(arguments: list[str], ranks: int) -> None:
             print(line, end="", file=sys.stderr, flush=True)
             blamed = blamed or _blamed(line)
             said = said or line.strip().partition("gradsync: ")[2]
+            if blamed and insist is None:
+                # srun ends the others by itself, but waits for ever for a task that has lost its slurmstepd
+                insist = threading.Timer(GRACE_SECONDS, child.terminate)
+                insist.daemon = True
+                insist.start()
         status = child.wait()
     finally:
+        if insist is not None:
+            insist.cancel()
         _end([child], STEP_GRACE_SECONDS)
     # where srun ends the others at once, its own status is theirs
     if status == BAD_INPUT or (status and blamed.endswith(f"Exited with exit code {BAD_INPUT}")):

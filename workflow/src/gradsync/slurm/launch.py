@@ -16,6 +16,7 @@ from gradsync.errors import InputError
 
 LAUNCH = "GRADSYNC_LAUNCH"  # a command; {ranks}, {nodes} and {together} (ranks of a node) stand for numbers
 RANKS_A_NODE = "GRADSYNC_RANKS_PER_NODE"
+LAST_SECONDS = 120  # that a rank may go on when the first one is through: it writes results
 PROFILE = "workflow/profiles/slurm/config.yaml"
 
 
@@ -92,7 +93,7 @@ class Cluster:
         told = [f"{name}={value}" for name, value in self.environment().items()]
         command = [*(["env", *told] if told else []), "srun", "--nodes={nodes}", "--ntasks={ranks}"]
         command += ["--ntasks-per-node={together}", "--distribution=block"]
-        command += ["--kill-on-bad-exit=1", f"--cpus-per-task={self.cpus_per_rank}"]
+        command += ["--kill-on-bad-exit=1", f"--wait={LAST_SECONDS}", f"--cpus-per-task={self.cpus_per_rank}"]
         command += [f"--cpu-bind={self.cpu_bind}"] if self.cpu_bind else []
         command += [f"--gpu-bind={self.gpu_bind}"] if self.gpu_bind else []
         command += shlex.split(self.srun_extra)
