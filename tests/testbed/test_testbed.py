@@ -124,7 +124,7 @@ def test_a_rank_a_host_is_told_by_rail_and_switch():
 
 
 def test_only_hosts_that_are_asked_for_are_wired():
-    assert len(wired("switch:16777216", 3)) == len(wired("bcube:4096,2", 3)) - 3 == 6
+    assert len(wired("switch:1048576", 3)) == len(wired("bcube:1024,2", 3)) - 3 == 6
 
 
 @pytest.mark.parametrize(

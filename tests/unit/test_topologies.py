@@ -210,7 +210,7 @@ def test_levels_that_are_filled_hold_the_ranks(name, data):
         ("bcube:3,0", None, "'bcube:3,0': K = 0"),
         ("bcube:2,25", None, "K = 25"),
         ("bcube:100,5", None, "10000000000 hosts: at most"),
-        ("bcube:2,24", None, "805306368 links: at most"),
+        ("bcube:2,24", None, "16777216 hosts: at most"),
         ("bcube:3,2", 10, "'bcube:3,2' holds 1 to 9 ranks, not 10"),
         ("bcube:3,2", 0, "not 0"),
         ("bcube:3", None, "'bcube:3': write bcube:N,K"),

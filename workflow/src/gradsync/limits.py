@@ -26,8 +26,7 @@ MOST_MEASURED_SECONDS = 1e9  # 30 years
 # Simulation
 LEAST_TURNS = 2  # a period lies between two
 MOST_TURNS = 10_000  # iterations: a trace holds every operation of each
-MOST_HOSTS = 1 << 24  # of a topology, whose links fit into memory, a few to each
-MOST_LINKS = 1 << 27  # of a topology
+MOST_HOSTS = 1 << 20  # of a topology: 16 times what a paper speaks of; their rounds take at most 2 GB, and minutes
 MOST_TRANSFERS = 10**10  # of a collective; alike rounds are timed once, so this many take seconds to minutes
 
 # Plans

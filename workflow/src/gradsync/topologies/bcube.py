@@ -13,7 +13,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from gradsync.errors import InputError
-from gradsync.limits import MOST_LINKS
 from gradsync.topologies import NO_LINK, Equipment, Topology, refuse_numbers
 
 
@@ -29,8 +28,6 @@ class BCube(Topology):
         if self.k < 1 or self.k > 24:
             raise InputError(f"topology {self.name!r}: K = {self.k}: 1 to 24 levels")
         refuse_numbers(self, 2, "n")
-        if (links := 2 * self.k * self.hosts) > MOST_LINKS:
-            raise InputError(f"topology {self.name!r}: {links} links: at most {MOST_LINKS}")
 
     @property
     def shape(self) -> tuple[int, ...]:
