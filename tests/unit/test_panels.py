@@ -153,3 +153,17 @@ def test_an_emulated_launch_that_was_not_possible_is_told_below_the_others(chose
     assert told(figure) == "Left out: googlenet-4: root is needed."
     assert labels(figure) == ["model bound, by all-reduces", "computation, replayed", "the rest of the iteration"]
     plt.close(figure)
+
+
+def test_curves_that_coincide_are_one_and_say_so():
+    def curve(scheme: str, nodes: int, *accuracy: float) -> list[dict[str, object]]:
+        return [
+            dict.fromkeys(("accuracy", "accuracy_least", "accuracy_most"), each)
+            | {"scheme": scheme, "nodes": nodes, "epoch": epoch}
+            for epoch, each in enumerate(accuracy, 1)
+        ]
+
+    same = [row for scheme in ("ddp", "mgwfbp", "wfbp", "naive") for row in curve(scheme, 2, 0.1, 0.5)]
+    frame = pd.DataFrame([*same, *curve("easgd", 2, 0.1, 0.4), *curve("wfbp", 4, 0.1, 0.5)])
+    labels = [label for label, _ in evaluation._curves(frame)]
+    assert labels == ["wfbp, mgwfbp, ddp and 1 more, 2 ranks: these coincide", "easgd, 2 ranks", "wfbp, 4 ranks"]

@@ -109,10 +109,14 @@ def _reductions(axes: Axes, simulated: pd.DataFrame, centre: str, published: tup
         band = bml.groupby("batch")[column].agg(["min", "max"]).loc[batches]
         places = np.arange(len(batches))
         axes.plot(places, 100 * middle, "-o", color=f"C{number}", label=label)
-        axes.fill_between(places, 100 * band["min"], 100 * band["max"], color=f"C{number}", alpha=0.15, linewidth=0)
+        axes.fill_between(places, 100 * band["min"], 100 * band["max"], color=f"C{number}", alpha=0.1, linewidth=0)
+        for edge in ("min", "max"):  # bands overlap: their edges tell whose is whose
+            axes.plot(places, 100 * band[edge], "--", color=f"C{number}", linewidth=0.9)
     axes.set_ylabel("reduction of the job completion time [%]")
     axes.set_ylim(-10, 100)
-    axes.legend(loc="lower left", bbox_to_anchor=(0, 0.02))
+    axes.legend(
+        loc="lower left", bbox_to_anchor=(0, 0.02), frameon=True, facecolor="white", framealpha=0.9, edgecolor="none"
+    )
     _sizes(axes, batches)
 
 

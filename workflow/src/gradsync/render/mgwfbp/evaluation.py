@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -184,23 +184,12 @@ def _speedup_figure(name: str, title: str, settings: Settings, results: Path) ->
     if accuracy.empty:
         panels.left_out(figure, [f"{title}(b), accuracy: no whole epoch of {model} in this configuration"])
         return figure, frame
-    for (nodes, scheme), part in accuracy.groupby(["nodes", "scheme"], sort=False):
-        chosen = SHOWN.index(str(scheme)) if scheme in SHOWN else 7
-        (line,) = right.plot(
-            part.epoch,
-            part.accuracy,
-            "-o" if nodes == accuracy.nodes.min() else "--s",
-            color=f"C{chosen}",
-            alpha=0.7,
-            linewidth=1.0,
-            label=f"{scheme}, {nodes} ranks" if scheme in SHOWN else f"others, {nodes} ranks",
-        )
+    for number, (label, part) in enumerate(_curves(accuracy)):
+        (line,) = right.plot(part.epoch, part.accuracy, "-o", color=f"C{number}", linewidth=1.0, label=label)
         right.fill_between(
             part.epoch, part.accuracy_least, part.accuracy_most, color=line.get_color(), alpha=0.1, linewidth=0
         )
-    handles, labels = right.get_legend_handles_labels()
-    unique = dict(zip(labels, handles, strict=True))
-    right.legend(unique.values(), unique.keys(), fontsize=7, loc="lower right")
+    right.legend(fontsize=7, loc="lower right")
     right.set_xlabel("epoch")
     right.xaxis.set_major_locator(MaxNLocator(integer=True))
     right.set_ylabel("test accuracy (mean and range over seeds)")
@@ -208,6 +197,21 @@ def _speedup_figure(name: str, title: str, settings: Settings, results: Path) ->
     data = ", ".join(accuracy["data"].unique())
     right.set_title(f"{title}(b) measured here on {data},\nsmall images, not ImageNet", loc="left")
     return figure, frame
+
+
+def _curves(accuracy: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
+    """Curves of accuracy with their labels; schemes whose curves coincide, as synchronous ones do, share one."""
+    for nodes, at in accuracy.groupby("nodes"):
+        alike: dict[bytes, list[str]] = {}
+        parts: dict[bytes, pd.DataFrame] = {}
+        for scheme, part in at.groupby("scheme", sort=False):
+            key = part[["epoch", "accuracy", "accuracy_least", "accuracy_most"]].to_numpy(float).tobytes()
+            alike.setdefault(key, []).append(str(scheme))
+            parts.setdefault(key, part)
+        for key, schemes in alike.items():
+            ranked = sorted(schemes, key=lambda scheme: SHOWN.index(scheme) if scheme in SHOWN else len(SHOWN))
+            label = ", ".join(ranked[:3]) + (f" and {len(ranked) - 3} more" if len(ranked) > 3 else "")
+            yield f"{label}, {nodes} ranks" + (": these coincide" if len(ranked) > 1 else ""), parts[key]
 
 
 def fig8(settings: Settings, results: Path) -> tuple[Figure, pd.DataFrame]:
