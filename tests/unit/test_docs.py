@@ -54,5 +54,5 @@ def test_commands_of_a_page_are_understood(page):
         try:
             cli._parser().parse_args(words)
         except InputError as error:
-            assert not whole, error
-            assert "needed, and not given" in str(error)
+            if whole or "needed, and not given" not in str(error):
+                pytest.fail(f"gradsync {' '.join(words)}: {error}")
