@@ -1,6 +1,6 @@
 # `make` sets everything up and runs the main job; `make test` sets everything up and runs the tests.
 .DEFAULT_GOAL := all
-.PHONY: all setup test check check-style estimate image benchmark format clean help
+.PHONY: all setup test check check-style estimate image benchmark docs format clean help
 
 PYTHON ?= $(firstword $(foreach name,python3 python3.13 python3.12 python3.11,$(shell $(name) -c 'import sys; sys.version_info < (3, 11) or print("$(name)")' 2>/dev/null)))
 CORES ?= $(shell nproc)
@@ -37,13 +37,16 @@ image: .venv/.ready ## build the image that jobs run in on CPUs (needs Apptainer
 benchmark: .venv/.ready ## speed of planning, training, collectives and emulated networks against their targets, into results/quick/benchmarks
 	snakemake --cores 1 benchmark
 
+docs: .venv/.docs ## build the pages of docs/ as a site: site/index.html; a link that leads nowhere ends it
+	mkdocs build --strict --quiet
+
 format: .venv/.checks ## write every file in the project's style
 	ruff check --fix .
 	ruff format .
 	snakefmt Snakefile workflow/rules
 
 clean: ## remove results and the environment
-	rm -rf results .venv .snakemake
+	rm -rf results site .venv .snakemake
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*## /\t/' | expand -t 12
@@ -59,4 +62,8 @@ help: ## this list
 
 .venv/.checks: .venv/.ready envs/checks.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r envs/checks.txt
+	@touch $@
+
+.venv/.docs: .venv/.ready envs/docs.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c envs/constraints.txt -r envs/docs.txt
 	@touch $@
