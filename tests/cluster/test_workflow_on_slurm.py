@@ -8,6 +8,8 @@ import re
 import pytest
 from slurm_here import Slurm, needs_slurm
 
+from batches import rules
+from gradsync import settings
 from gradsync.costs.interference import Interference, Slowdown
 from gradsync.plan import Plan
 from gradsync.runtime import models
@@ -78,7 +80,8 @@ def give_profile(copy: Project, folder: str, ranks: int) -> None:
 def on_slurm(slurm: Slurm, project: Project, name: str, *targets: str) -> tuple[int, str]:
     """Exit status and output of a run there."""
     environment = {**slurm.environment, "PYTHONPATH": str(project.folder / "workflow" / "src")}
-    allowed = ("--allowed-rules", "profile_job", "plan", "train", "table", "figure", "--")
+    made = rules(settings.load(project.folder / "config" / f"{name}.yaml"))
+    allowed = ("--allowed-rules", "profile_job", "plan", "train", *made, "--")
     command = ("--profile", "slurm", "--configfile", f"config/{name}.yaml", *allowed, *targets)
     run = Slurm(slurm.folder, environment).snakemake(project.folder, *command)
     status = run.wait(HANGS_SECONDS)

@@ -13,9 +13,9 @@ import pytest
 import yaml
 
 import toy_collective
+from batches import batches, rules
 from gradsync import papers, schedules, schemes, settings
 from gradsync.costs.interference import Interference, Slowdown
-from gradsync.papers import declaration
 from gradsync.papers.declaration import Batch
 from gradsync.papers.table import read
 from gradsync.results import Result
@@ -73,26 +73,14 @@ def jobs(ended: subprocess.CompletedProcess[str]) -> dict[str, int]:
     return found
 
 
-def batches(configuration: str) -> dict[str, list[Batch]]:
-    """Tables and figures of all papers of a configuration, as they are made together."""
-    chosen = settings.load(ROOT / "config" / f"{configuration}.yaml")
-    return made_together(chosen)
-
-
-def made_together(chosen: settings.Settings) -> dict[str, list[Batch]]:
-    found: dict[str, list[Batch]] = {"table": [], "figure": []}
-    for file in chosen.papers:
-        paper = Path(file).stem
-        place = declaration.Place(paper, chosen, Path("results") / chosen.name)
-        found["table"] += declaration.tables(paper, papers.declared(paper), place)
-        found["figure"] += declaration.figures(paper, papers.declared(paper), place)
-    return found
+def made(configuration: str) -> dict[str, list[Batch]]:
+    """Tables and figures of a configuration of the checkout, as they are made together."""
+    return batches(settings.load(ROOT / "config" / f"{configuration}.yaml"))
 
 
 def makes(*tables: str) -> list[str]:
-    """Rules that make tables of the MG-WFBP paper in the tiny configuration."""
-    tiny = settings.parse(yaml.safe_load(TINY), "tiny")
-    return [f"table_{batch.name}" for batch in made_together(tiny)["table"] if {*batch.names} & {*tables}]
+    """Rules that make tables in the tiny configuration."""
+    return [rule for rule in rules(settings.parse(yaml.safe_load(TINY), "tiny"), *tables) if rule.startswith("table_")]
 
 
 def planned(launch: dict[str, Any], device: str = "cpu") -> int:
@@ -136,8 +124,8 @@ def test_the_quick_configuration_makes_everything_once(project):
         "profile_contention": 1,
         "plan": sum(planned(launch) for launch in profiled),
         "train": len(quick["training"]),
-        "table": len(batches("quick")["table"]),
-        "figure": len(batches("quick")["figure"]),
+        "table": len(made("quick")["table"]),
+        "figure": len(made("quick")["figure"]),
         "claims": 1,
         "track": 1,
     }
@@ -162,7 +150,7 @@ def test_the_full_configuration_is_every_model_on_every_number_of_ranks(project,
     assert (found["train"], found["profile_job"]) == (len(launches), len(launches))
     assert found["plan"] == len(launches) * planned({"ranks": 4}, "cuda")
     assert (found["cluster_profile"], found["image"]) == (1, 1)
-    assert found["figure"] == len(batches("full")["figure"])
+    assert found["figure"] == len(made("full")["figure"])
     assert re.search(r"resources: .*mpi=srun, tasks=64, nodes=64, slurm_extra=--ntasks-per-node=1\n", ended.stdout)
     assert estimate["gpu_hours"] == pytest.approx(sum(one["gpu_hours"] for one in estimate["launches"]))
 
@@ -201,7 +189,7 @@ def test_the_emulated_configuration_adds_its_launches_and_trains_nothing(project
     launches = settings.load(ROOT / "config" / "emulated.yaml").emulated
     assert found["emulate"] == len(launches)
     assert {"train", "plan", "profile_job"}.isdisjoint(found)
-    assert found["table"] == len(batches("emulated")["table"])
+    assert found["table"] == len(made("emulated")["table"])
 
 
 def test_every_launch_of_simultaneous_messages_is_emulated(project):
@@ -209,8 +197,8 @@ def test_every_launch_of_simultaneous_messages_is_emulated(project):
     chosen = settings.load(ROOT / "config" / "simultaneous.yaml")
     assert len({launch.job for launch in chosen.emulated}) == found["emulate"] > 0
     assert {"train", "plan", "profile_job"}.isdisjoint(found)
-    made = batches("simultaneous")
-    assert (found["table"], found["figure"]) == (len(made["table"]), len(made["figure"]))
+    together = made("simultaneous")
+    assert (found["table"], found["figure"]) == (len(together["table"]), len(together["figure"]))
     known = schemes.load(ROOT / "config" / "schemes.yaml")
     assert all(any(known[name].lanes > 1 for name in launch.schemes) for launch in chosen.emulated)
 
@@ -240,7 +228,7 @@ def test_without_training_nothing_is_trained(project):
     project.write("config/none.yaml", TINY.replace(LAUNCHES, "training: []"))
     found = jobs(project.snakemake("-n", configuration="config/none.yaml"))
     assert {"train", "plan", "profile_job"}.isdisjoint(found)
-    assert found["table"] == len(made_together(settings.load(project.folder / "config" / "none.yaml"))["table"])
+    assert found["table"] == len(batches(settings.load(project.folder / "config" / "none.yaml"))["table"])
 
 
 @pytest.mark.parametrize(
