@@ -492,11 +492,12 @@ def test_figures_show_what_is_there_and_say_what_is_not(tmp_path, runs):
 # What is carried over
 
 
-def test_googlenet_on_the_published_layer_log_comes_out_near_the_published_ratios(tmp_path, monkeypatch):
+def test_googlenet_on_the_published_layer_log_comes_out_near_the_published_ratios(tmp_path):
     results = write_inputs(tmp_path / "tiny")
-    for name, file in REAL.items():
-        monkeypatch.setattr(carried, name, file)
-    found = make(results, chosen(), "fig5b", "fig6")
+    with pytest.MonkeyPatch.context() as patch:  # undone before `logged` is
+        for name, file in REAL.items():
+            patch.setattr(carried, name, file)
+        found = make(results, chosen(), "fig5b", "fig6")
     frame = found["fig6"]
     simulated = frame[(frame.rung == "simulated") & (frame.assumption == simulated_testbed.IN_TRAINING)]
     seconds = simulated.set_index(["scheme", "nodes"]).iteration_seconds
