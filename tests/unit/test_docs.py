@@ -10,23 +10,15 @@ import pytest
 
 from gradsync import cli
 from gradsync.errors import InputError
+from pages import PAGES, ROOT, called, lines, spans
 
-ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 TOP = ("config/", "workflow/", "tests/", "docs/", "envs/", "containers/")
 
 
 def commands(page: Path) -> list[tuple[list[str], bool]]:
     """Words of every `gradsync` command in a page; whether it is whole, as in a block, or only named in the text."""
-    text = page.read_text().replace("\\\n", " ")
-    blocks = [line for block in re.findall(r"```\w*\n(.*?)```", text, re.DOTALL) for line in block.splitlines()]
-    named = re.findall(r"`([^`\n]*gradsync [^`\n]+)`", text)
-    found = []
-    for line, whole in [*((line, True) for line in blocks), *((line, False) for line in named)]:
-        for command in re.findall(r"(?:^|[\s(/])gradsync ([a-z][^#|)]*)", line):
-            if "..." not in command:
-                found.append((shlex.split(command.strip().rstrip('"')), whole))
-    return found
+    blocks, texts = called("gradsync", lines(page)), called("gradsync", spans(page))
+    return [(shlex.split(words), words in blocks) for words in [*blocks, *texts] if words]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
