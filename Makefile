@@ -38,7 +38,7 @@ benchmark: .venv/.ready ## speed of planning, training, collectives and emulated
 	snakemake --cores 1 benchmark
 
 docs: .venv/.docs ## build the pages of docs/ as a site: site/index.html; a link that leads nowhere ends it
-	mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 mkdocs build --strict --quiet
 
 format: .venv/.checks ## write every file in the project's style
 	ruff check --fix .
