@@ -171,6 +171,13 @@ def test_where_no_configuration_has_it_the_launches_are_told_that_a_copy_would_n
     assert set(found.add) >= {"googlenet on 4 nodes", "googlenet on 8 nodes"}
 
 
+def test_a_copy_of_short_launches_would_need_longer_ones(checkout, papers):
+    found = told(checkout, papers, "table4-bert", "emulated", "no launch of bert_base on 8 nodes", paper="ascwfbp")
+    assert "a copy of `config/simultaneous.yaml` with" in found.remedy
+    assert found.add[-1] == "`iterations` of at least 6 blocks"  # those there have two
+    assert set(found.add[:-1]) >= {"bert_base on 8 nodes"}
+
+
 def test_more_ranks_than_cores_need_a_larger_machine(checkout, papers):
     found = told(
         checkout, papers, "fig5b-startup-8", "measured", "8 ranks share 2 cores: not decidable on this machine"

@@ -7,7 +7,7 @@ The command is one that was found: a configuration of this checkout makes the ro
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,9 +16,9 @@ from gradsync.claims.verdicts import COMPUTED, NOT_MADE, Verdict
 from gradsync.errors import InputError
 from gradsync.expressions import Key, Keys, Walk
 from gradsync.intervals import repeats_needed
-from gradsync.papers.coverage import Coverage, never
+from gradsync.papers.coverage import Coverage, enough, never
 from gradsync.published import Claim, Paper
-from gradsync.settings import Settings
+from gradsync.settings import Emulation, Settings, Training
 
 LOCAL, CLUSTER = "snakemake --cores {cores} --configfile {config}", "snakemake --profile slurm --configfile {config}"
 MINE = "config/mine.yaml"
@@ -98,6 +98,8 @@ class Remedies:
         config = self._nearest(verdict, asked)
         cores = self._coverage(config, verdict).most_cores(asked)
         add = _launches(self._lacking(config, verdict, asked), verdict.table, self._coverage(config, verdict))
+        if not all(enough(launch) for launch in self._of(config, verdict)):  # which the new ones would be copied from
+            add += (f"`iterations` of at least {repeats_needed()} blocks",)
         return Remedy(f"{reason}, nor in any other here", self._copied(config, cores, rung), add)
 
     def _coverage(self, config: str, verdict: Verdict) -> Coverage:
@@ -119,12 +121,15 @@ class Remedies:
         """The configuration that lacks the fewest of the rows, of those whose ranks can run such schemes."""
 
         def distance(config: str) -> tuple[int, bool]:
-            chosen = self.known[config]
-            launches = chosen.emulated_of(verdict.paper) if verdict.rung == "emulated" else chosen.of(verdict.paper)
-            return len(self._lacking(config, verdict, asked)), not launches
+            return len(self._lacking(config, verdict, asked)), not self._of(config, verdict)
 
         able = [config for config in self.known if self._coverage(config, verdict).able(asked)]
         return min(able or [self.config], key=distance)
+
+    def _of(self, config: str, verdict: Verdict) -> Sequence[Training | Emulation]:
+        """The launches that a configuration has for the paper on this rung."""
+        chosen = self.known[config]
+        return chosen.emulated_of(verdict.paper) if verdict.rung == "emulated" else chosen.of(verdict.paper)
 
     def _command(self, config: str, cores: int = 0, rung: str = "", file: str = "") -> str:
         """Of a configuration, or of a copy of it in another `file`."""
