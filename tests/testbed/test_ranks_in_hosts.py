@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 
 import numpy as np
 import pytest
@@ -23,6 +24,7 @@ from gradsync.runtime.timing import FIRST, PASSES
 from gradsync.testbed import namespaces
 from gradsync.testbed.wiring import cables
 from gradsync.topologies import NO_LINK
+from sockets import listeners
 from waiting import HANGS_SECONDS, until
 
 MEASURE = ["measure", "allreduce", "--json", "--smallest", "500000", "--largest", "1000000"]
@@ -104,6 +106,28 @@ def test_a_hierarchical_message_loads_the_link_of_a_node_as_its_topology_says(tm
     (load,) = set(expected[topology.link_kind() == topology.kinds.index("between")] / 4)
     for each in sent:  # in packets, whose headers take 5 % at most
         assert messages * load * size < each < 1.05 * messages * load * size + 50_000
+
+
+@real
+def test_ranks_listen_at_addresses_of_their_launch_alone(tmp_path):
+    """All of them on the control network, and on their rail while a group is made; on no other address of a host."""
+    over, command = threading.Event(), ["measure", "allreduce", "--smallest", "4096", "--largest", "8192"]
+    seen = set()
+
+    def look() -> None:
+        while not over.wait(0.1):
+            seen.update(listeners(tmp_path))
+
+    looking = threading.Thread(target=look)
+    with made_of(cables(topologies.parse("switch:2")), 1e9) as made:
+        control, rail = ({made.address(host, which) for host in (0, 1)} for which in (None, 0))
+        looking.start()
+        try:
+            launch([*command, "--output", str(tmp_path / "found.json")], 2, made)
+        finally:
+            over.set()
+            looking.join()
+    assert control <= {each.address for each in seen} <= control | rail, seen
 
 
 @real

@@ -101,6 +101,13 @@ def test_a_name_that_resolves_is_where_ranks_meet():
     assert environment["MASTER_ADDR"] == socket.gethostname()
 
 
+def test_ranks_of_one_node_meet_where_no_other_reaches_them():
+    environment = {**STEP, "SLURM_STEP_NODELIST": socket.gethostname(), "SLURM_STEP_NUM_NODES": "1"}
+    rendezvous.adopt(environment)
+    assert environment["MASTER_ADDR"] == "127.0.0.1"
+    assert {environment[name] for name in rendezvous.INTERFACES} == {"lo"}
+
+
 @pytest.mark.parametrize(
     "changed",
     [{"SLURM_STEP_NUM_TASKS": "1"}, {"SLURM_STEP_ID": None}, {"SLURM_STEP_NUM_TASKS": None}, {"RANK": "0"}],

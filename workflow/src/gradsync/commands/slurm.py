@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import socket
 import sys
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,14 @@ def _start(options: argparse.Namespace) -> dict[str, Any] | None:
         f"\nTo end it: gradsync slurm stop --folder {options.folder}",
         file=sys.stderr,
     )
+    address = machine.address()
+    if not machine.is_loopback(address):
+        print(
+            f"Note: other machines reach its ports on {address or 'all addresses of this one'}; its munge key guards"
+            f" them. Slurm listens where the host's own name leads: for loopback alone, let /etc/hosts say"
+            f" `{machine.LOOPBACK} {socket.gethostname()}` first, and start it again.",
+            file=sys.stderr,
+        )
     return None
 
 

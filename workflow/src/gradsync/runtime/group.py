@@ -9,9 +9,7 @@ gone is noticed at once. On GPUs, gradients travel in groups of NCCL beside it.
 
 from __future__ import annotations
 
-import errno
 import os
-import socket
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -26,7 +24,7 @@ from gradsync.collectives import NATIVE
 from gradsync.errors import InputError, RunError
 from gradsync.lowering import rails, shape_of
 from gradsync.plan import Collective, Plan, Recv, RecvAny, Reply, Send
-from gradsync.runtime import devices
+from gradsync.runtime import devices, listening
 from gradsync.runtime.devices import Device
 from gradsync.runtime.fabric import fabric
 from gradsync.runtime.failures import leave_at_once, told
@@ -61,15 +59,16 @@ def _joined(timeout_seconds: float, device: str) -> Iterator[tuple[int, int]]:
         host = os.environ["MASTER_ADDR"]
     except (KeyError, ValueError) as error:
         raise InputError(f"rendezvous: {error}: ranks need {', '.join(VARIABLES)} in their environment") from None
+    # torchrun itself holds the store, as it says so
+    listens = rank == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
     try:
-        listen = _listener(host, port, ranks) if rank == 0 else None
         store = dist.TCPStore(
             host,
             port,
             ranks,
-            is_master=rank == 0,
+            is_master=listens,
             timeout=timedelta(seconds=timeout_seconds),
-            master_listen_fd=listen,
+            master_listen_fd=_listening(host, port) if listens else None,
         )
         dist.init_process_group(
             "gloo",
@@ -105,22 +104,12 @@ def _joined(timeout_seconds: float, device: str) -> Iterator[tuple[int, int]]:
         leave()
 
 
-def _listener(host: str, port: int, ranks: int) -> int | None:
-    """A socket that listens at the address that the ranks meet at, and at no other: the store's own would at all.
-
-    None where that address is not one of this machine, as behind a translation of addresses: then the store's own does.
-    """
+def _listening(host: str, port: int) -> int | None:
+    """The socket at which rank 0 listens: the launcher's, or one of its own. None: torch makes one."""
     if handed := os.environ.get("GRADSYNC_LISTEN_FD"):
         return int(handed)
-    try:
-        family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        return socket.create_server(address[:2], family=family, backlog=max(ranks, 64)).detach()
-    except socket.gaierror:
-        return None
-    except OSError as error:
-        if error.errno == errno.EADDRNOTAVAIL:
-            return None
-        raise
+    own = listening.at(host, port)
+    return own.detach() if own else None
 
 
 def _refuse_devices(kind: str) -> None:

@@ -23,6 +23,7 @@ from gradsync import lifeline
 from gradsync.errors import InputError, RunError
 from gradsync.runtime import fabric, links
 from gradsync.slurm.launch import LAUNCH, RANKS_A_NODE, filled
+from gradsync.slurm.rendezvous import INTERFACES
 from gradsync.testbed.namespaces import Testbed
 from gradsync.testbed.wiring import CONTROL
 
@@ -152,8 +153,8 @@ def _here(arguments: list[str], ranks: int) -> None:
         # a workflow may have set either for one process; ranks that take more than their share starve each other
         **dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(max(1, cores() // ranks))),
     }
-    # Gloo resolves the host's own name by default, which on many machines leads nowhere
-    environment.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    # By default Gloo listens where the host's own name leads, on many machines nowhere, and NCCL where others reach it.
+    environment |= dict.fromkeys(INTERFACES, "lo")
     command = [sys.executable, "-m", "gradsync", *arguments]
     children: list[subprocess.Popen[bytes]] = []
     try:

@@ -57,7 +57,7 @@ def start(folder: Path = FOLDER, shape: Shape | None = None) -> Running:
             shutil.rmtree(old, ignore_errors=True)
         ports = machine.free_ports(1 + shape.nodes)
         clients = {name: path for name in local_files.CLIENTS if (path := installed.found(name))}
-        local_files.write(place, shape, ports, getpass.getuser(), clients)
+        local_files.write(place, shape, ports, getpass.getuser(), clients, machine.address())
         try:
             return _start(place, shape, programs)
         except BaseException:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from gradsync.errors import InputError
 from gradsync.slurm.installed import OWN_CLIENT
+from gradsync.slurm.machine import LOOPBACK
 
 # Slurm puts sockets named FOLDER/spool/NODE/NODE_JOB.STEP below the folder; a socket's path has 107 characters.
 LONGEST_FOLDER = 70
@@ -107,8 +108,13 @@ def refuse_others(folder: Folder) -> None:
         raise InputError(f"{folder.path} holds other things than a local Slurm: give an empty folder with --folder")
 
 
-def write(folder: Folder, shape: Shape, ports: list[int], user: str, clients: dict[str, str]) -> None:
-    """All files; `ports`: the controller's, then one a node; `clients`: where Slurm's own lie. A key is kept."""
+def write(
+    folder: Folder, shape: Shape, ports: list[int], user: str, clients: dict[str, str], address: str | None
+) -> None:
+    """All files; `ports`: the controller's, then one a node; `clients`: where Slurm's own lie. A key is kept.
+
+    `address`: see `slurm_conf`.
+    """
     for place in (
         folder.clients,
         folder.path / "log",
@@ -121,7 +127,7 @@ def write(folder: Folder, shape: Shape, ports: list[int], user: str, clients: di
     if not folder.key.exists():
         folder.key.touch(mode=0o600)
         folder.key.write_bytes(secrets.token_bytes(128))
-    folder.configuration.write_text(slurm_conf(folder, shape, ports, user))
+    folder.configuration.write_text(slurm_conf(folder, shape, ports, user, address))
     for name, program in clients.items():
         script = folder.clients / name
         script.write_text(f'{OWN_CLIENT}SLURM_CONF="${{SLURM_CONF:-{folder.configuration}}}" exec {program} "$@"\n')
@@ -135,12 +141,14 @@ def write(folder: Folder, shape: Shape, ports: list[int], user: str, clients: di
     (folder.path / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")
 
 
-def slurm_conf(folder: Folder, shape: Shape, ports: list[int], user: str) -> str:
-    """The text of slurm.conf."""
+def slurm_conf(folder: Folder, shape: Shape, ports: list[int], user: str, address: str | None) -> str:
+    """The text of slurm.conf. Daemons and srun listen on `address`, which is `machine.address()`; None: on all."""
+    bound = "CommunicationParameters=NoInAddrAny,NoCtldInAddrAny\n" if address else ""
+    address = address or LOOPBACK
     host = socket.gethostname().split(".")[0]
     gpus = f" Gres=gpu:{shape.gpus}" if shape.gpus else ""
     nodes = "\n".join(
-        f"NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs={shape.cpus}"
+        f"NodeName={name} NodeHostname={host} NodeAddr={address} Port={port} CPUs={shape.cpus}"
         f" RealMemory={shape.memory}{gpus} State=UNKNOWN"
         for name, port in zip(shape.names, ports[1:], strict=True)
     )
@@ -148,11 +156,9 @@ def slurm_conf(folder: Folder, shape: Shape, ports: list[int], user: str) -> str
     gres_types = "GresTypes=gpu\n" if shape.gpus else ""
     return f"""# Written by `gradsync slurm start`, and anew by the next one.
 ClusterName=gradsync
-SlurmctldHost={host}(127.0.0.1)
+SlurmctldHost={host}({address})
 SlurmctldPort={ports[0]}
-# Daemons listen at the addresses above and below, which are this machine's own, and at no other.
-CommunicationParameters=NoInAddrAny,NoCtldInAddrAny
-SlurmUser={user}
+{bound}SlurmUser={user}
 SlurmdUser={user}
 AuthType=auth/munge
 AuthInfo=socket={folder.socket}

@@ -1,12 +1,14 @@
-"""What this machine can give to a local Slurm: TCP ports that nobody uses, shares of its memory."""
+"""What this machine can give to a local Slurm: TCP ports that nobody uses, an address, shares of its memory."""
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import socket
 
 from gradsync.errors import InputError
 
+LOOPBACK = "127.0.0.1"
 PORTS_FROM, PORTS_TO = 20000, 32000  # below those that outgoing connections take
 
 
@@ -15,8 +17,29 @@ def memory_each(nodes: int) -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20 // nodes
 
 
+def address() -> str | None:
+    """The only one that Slurm can be bound to: what this host's name means. None where it can't.
+
+    `NoInAddrAny` of slurm.conf(5) knows neither NodeAddr nor SlurmctldHost. A step is told to find its srun at the
+    address that srun came from, so the two must be the same: they aren't for 127.0.1.1, which some systems call their
+    own name, nor for a name that means another machine.
+    """
+    try:
+        found = socket.getaddrinfo(socket.gethostname(), None, socket.AF_INET, socket.SOCK_STREAM)[0][4][0]
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:  # sends nothing
+            asked.connect((found, 1))
+            return str(found) if asked.getsockname()[0] == found else None
+    except OSError:
+        return None
+
+
+def is_loopback(address: str | None) -> bool:
+    """True where nobody but this machine reaches it; None stands for all addresses."""
+    return address is not None and ipaddress.ip_address(address).is_loopback
+
+
 def free_ports(count: int) -> list[int]:
-    """TCP ports at 127.0.0.1 that nobody listens on, below those that outgoing connections take.
+    """TCP ports of this machine that nobody listens on, below those that outgoing connections take.
 
     InputError where they are too few.
     """
@@ -27,7 +50,7 @@ def free_ports(count: int) -> list[int]:
             listener = socket.socket()
             held.append(listener)
             try:
-                listener.bind(("127.0.0.1", PORTS_FROM + (first + step) % (PORTS_TO - PORTS_FROM)))
+                listener.bind(("", PORTS_FROM + (first + step) % (PORTS_TO - PORTS_FROM)))
             except OSError:
                 held.pop().close()
             if len(held) == count:

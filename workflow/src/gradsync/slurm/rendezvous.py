@@ -16,6 +16,7 @@ from gradsync.errors import InputError
 FIRST_PORT = 10240
 STEPS = 16
 JOBS = 600
+INTERFACES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")  # where ranks listen for each other
 
 
 def is_task(environment: MutableMapping[str, str] = os.environ) -> bool:
@@ -44,13 +45,15 @@ def adopt(environment: MutableMapping[str, str] = os.environ) -> None:
         raise InputError(f"Slurm step: {error}: start the ranks with srun, one rank a task") from None
     environment["RANK"] = str(rank)
     environment["WORLD_SIZE"] = environment["SLURM_STEP_NUM_TASKS"]
-    environment.setdefault("MASTER_ADDR", _address(first_node(nodes), environment))
+    alone = environment.get("SLURM_STEP_NUM_NODES") == "1"  # nobody comes from elsewhere
+    environment.setdefault("MASTER_ADDR", "127.0.0.1" if alone else _address(first_node(nodes), environment))
     environment.setdefault("MASTER_PORT", str(port(job, step)))
     share = environment.get("SLURM_CPUS_PER_TASK", "1")
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         environment[name] = share
     if environment["MASTER_ADDR"].startswith("127."):
-        environment.setdefault("GLOO_SOCKET_IFNAME", "lo")
+        for name in INTERFACES:
+            environment.setdefault(name, "lo")
 
 
 def port(job: int, step: int) -> int:

@@ -1,0 +1,40 @@
+"""Where rank 0 listens for the others: at the address that they are given, and at no other one of its host.
+
+torch's store alone would listen on all of them.
+"""
+
+from __future__ import annotations
+
+import errno
+import ipaddress
+import socket
+
+MOST_AT_ONCE = 2048  # ranks that knock before they are let in
+
+
+def at(host: str, port: int) -> socket.socket | None:
+    """A listening socket at the one address that `host` is here; None where only all addresses are sure to be right.
+
+    That is so for a name that other hosts may take for another address (several addresses, or loopback, as some
+    systems call themselves) and for one that leads here by a detour and is no address of this host.
+
+    Raises OSError where the port is taken.
+    """
+    try:
+        told = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except OSError:
+        return None  # whoever connects says so
+    addresses = {str(where[0]): family for family, *_, where in told}
+    if host == "localhost":
+        addresses = {"127.0.0.1": socket.AF_INET}
+    if len(addresses) > 1:
+        return None
+    [(address, family)] = addresses.items()
+    if ipaddress.ip_address(address.partition("%")[0]).is_loopback and host not in ("localhost", address):
+        return None
+    try:
+        return socket.create_server((address, port), family=family, backlog=MOST_AT_ONCE)
+    except OSError as error:
+        if error.errno == errno.EADDRNOTAVAIL:
+            return None
+        raise
