@@ -8,10 +8,15 @@ Servers of this project run in a folder of their own, so that it tells them from
 from __future__ import annotations
 
 import ipaddress
+import os
+import subprocess
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
+
+from waiting import until
 
 LISTENS = "0A"  # state of a socket in /proc/net/tcp
 
@@ -39,6 +44,24 @@ def listeners(folder: str | Path) -> list[Listener]:
             if str(folder).encode() in told and process.name != str(Path("/proc/self").resolve().name):
                 found += _of(process)
     return sorted(found)
+
+
+def while_it_runs(command: list[str], folder: str | Path, environment: Mapping[str, str] = os.environ) -> set[Listener]:
+    """Those of all processes of a command, looked at all the time until it ends; fails if it fails."""
+    seen: set[Listener] = set()
+    told = {**environment, "SOCKETS_OF": str(folder)}  # which ranks inherit
+    with subprocess.Popen(command, env=told, stdout=subprocess.DEVNULL) as started:
+
+        def ended() -> bool:
+            seen.update(listeners(folder))
+            return started.poll() is not None
+
+        try:
+            until(ended)
+        finally:
+            started.kill()
+    assert started.returncode == 0
+    return seen
 
 
 def _of(process: Path) -> list[Listener]:

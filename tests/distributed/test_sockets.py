@@ -8,13 +8,12 @@ import socket
 import subprocess
 import sys
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
 
 from gradsync.runtime.links import IFF_RUNNING, _flags
-from sockets import Listener, listeners
-from waiting import HANGS_SECONDS, until
+from sockets import while_it_runs
+from waiting import HANGS_SECONDS
 
 SIOCGIFADDR = 0x8915  # of linux/sockios.h
 TRAINED = ("--peer", "ddp", "--iterations", "4", "--block", "2")
@@ -42,7 +41,7 @@ def test_ranks_of_a_launch_listen_on_loopback_only(tmp_path, command):
     seen = while_it_runs(
         [sys.executable, "-m", "gradsync", *TOLD[command], "--output", output],
         tmp_path,
-        GLOO_SOCKET_IFNAME=other_interface(),
+        {**os.environ, "GLOO_SOCKET_IFNAME": other_interface()},
     )
     assert len({each.pid for each in seen}) >= 2  # both ranks: of Gloo, and the store of the rendezvous
     assert {each for each in seen if not each.loopback} == set()
@@ -56,28 +55,10 @@ def test_ranks_that_others_start_listen_where_they_meet(tmp_path):
     command = [sys.executable, "-m", "gradsync", *TOLD["measure"], "--output", str(tmp_path / "out")]
     other = subprocess.Popen(command, env={**os.environ, **told, "RANK": "1"})
     try:
-        seen = while_it_runs(command, tmp_path, **told, RANK="0")
+        seen = while_it_runs(command, tmp_path, {**os.environ, **told, "RANK": "0"})
         assert other.wait(HANGS_SECONDS) == 0
     finally:
         other.kill()
         other.wait()
     assert port in {each.port for each in seen}
     assert {each for each in seen if not each.loopback} == set()
-
-
-def while_it_runs(command: list[str], folder: Path, **environment: str) -> set[Listener]:
-    """Every socket that processes of a command listened at, looked at all the time until it ended well."""
-    seen: set[Listener] = set()
-    told = {**os.environ, **environment, "SOCKETS_OF": str(folder)}  # which ranks inherit
-    with subprocess.Popen(command, env=told, stdout=subprocess.DEVNULL) as started:
-
-        def ended() -> bool:
-            seen.update(listeners(folder))
-            return started.poll() is not None
-
-        try:
-            until(ended)
-        finally:
-            started.kill()
-    assert started.returncode == 0
-    return seen

@@ -19,6 +19,7 @@ from gradsync.papers.mgwfbp import allreduce_times, convergence, simulated_testb
 from gradsync.render import figures, tables
 from gradsync.results import Result
 from gradsync.workload import Layer, Workload
+from made_up_logs import made_up_logs
 from made_up_repeats import repeated
 
 ROOT = Path(__file__).parents[2]
@@ -97,18 +98,8 @@ def write_run(results: Path, model: str, ranks: int, *, cores: int) -> None:
 
 @pytest.fixture(autouse=True)
 def logged(tmp_path_factory):
-    """Made-up tables in place of those carried over: closed forms are known."""
-    folder = tmp_path_factory.mktemp("logged")
-    layers = [f"{elements + 64},{microseconds},{1200 + 4e6 * 3.8e-9 * elements}\n" for elements, microseconds in LAYERS]
-    (folder / "layers.csv").write_text(",".join(carried.LAYER_COLUMNS) + "\n" + "".join(layers))
-    sizes = (4, 1024, 12288, 65536, 262144, 1048576)
-    points = [
-        f"{n},{size},{1e6 * (a + b * size)}\n" for n, a, b in ((2, 1e-4, 1.7e-9), (8, 7e-4, 3.0e-9)) for size in sizes
-    ]
-    (folder / "allreduces.csv").write_text(",".join(carried.ALLREDUCE_COLUMNS) + "\n" + "".join(points))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(carried, "LAYERS", folder / "layers.csv")
-        patch.setattr(carried, "ALLREDUCES", folder / "allreduces.csv")
+    layers = [(elements + 64, microseconds, 1200 + 4e6 * 3.8e-9 * elements) for elements, microseconds in LAYERS]
+    with made_up_logs(tmp_path_factory.mktemp("logged"), layers, {2: (1e-4, 1.7e-9), 8: (7e-4, 3.0e-9)}):
         yield
 
 

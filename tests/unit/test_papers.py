@@ -18,6 +18,7 @@ from gradsync.papers.mgwfbp import scaling
 from gradsync.papers.table import read
 from gradsync.render import figures, style, tables
 from gradsync.workload import Layer, Workload
+from made_up_logs import made_up_logs
 
 ROOT = Path(__file__).parents[2]
 REAL = {"LAYERS": carried.LAYERS, "ALLREDUCES": carried.ALLREDUCES}
@@ -52,18 +53,8 @@ def resnet50_profile() -> Workload:
 
 @pytest.fixture(scope="module", autouse=True)
 def logged(tmp_path_factory):
-    """Made-up tables in place of those carried over: closed forms are known."""
-    folder = tmp_path_factory.mktemp("logged")
-    layers = [f"{elements + 64},{microseconds},2\n" for elements, microseconds in LAYERS]
-    (folder / "layers.csv").write_text(",".join(carried.LAYER_COLUMNS) + "\n" + "".join(layers))
-    sizes = (4, 1024, 12288, 65536, 262144, 1048576)
-    points = [
-        f"{n},{size},{1e6 * (a + b * size)}\n" for n, a, b in ((2, 1e-3, SLOPE), (8, 1e-3, SLOPE)) for size in sizes
-    ]
-    (folder / "allreduces.csv").write_text(",".join(carried.ALLREDUCE_COLUMNS) + "\n" + "".join(points))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(carried, "LAYERS", folder / "layers.csv")
-        patch.setattr(carried, "ALLREDUCES", folder / "allreduces.csv")
+    layers = [(elements + 64, microseconds, 2.0) for elements, microseconds in LAYERS]
+    with made_up_logs(tmp_path_factory.mktemp("logged"), layers, {2: (1e-3, SLOPE), 8: (1e-3, SLOPE)}):
         yield
 
 
