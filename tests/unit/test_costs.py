@@ -347,6 +347,7 @@ def test_factors_lie_between_those_of_the_nearest_sizes():
     assert FACTORS.factors(1000) == pytest.approx((1.5, 3.0))  # half way on a logarithmic scale
     assert FACTORS.factors(1) == (1.0, 4.0)
     assert FACTORS.factors(1e9) == (2.0, 2.0)
+    assert FACTORS.factors(10**30) == (2.0, 2.0)  # beyond 64 bits
 
 
 def test_a_measured_factor_below_one_is_noise():
@@ -382,6 +383,7 @@ def test_factors_survive_their_file_and_belong_to_their_ranks(tmp_path):
             ' {"bytes": 2, "computation": 1, "communication": 1}]}',
             "ascending",
         ),
+        (f'{{"points": [{{"bytes": {10**30}, "computation": 1, "communication": 1}}]}}', "68719476736"),
     ],
 )
 def test_a_bad_interference_is_refused(tmp_path, content, message):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from math import inf
 from typing import Any
 
 import pytest
@@ -64,6 +65,25 @@ def test_without_a_clock_nothing_takes_time_and_everything_happens(name, loop):
         turns = 0 if role.until_stopped else 3
         expected = {(rank, turn, i) for rank in role.ranks for turn in range(turns) for i in range(len(role.flat))}
         assert expected <= done
+
+
+@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize("loop", [Progress, InterferingProgress])
+def test_a_run_that_paused_is_as_one_that_did_not(name, loop):
+    plan = EVERY[name]
+    names = sorted({op.name for role in plan.roles for op in role.flat})
+    clock = Timed({name: 1.0 + 0.37 * i for i, name in enumerate(names)}, handover=0.01, latency=0.2)
+    run = loop(plan, 9, clock)
+    paused = [run.run_until_through(turns) for turns in (1, 2, 4)]
+    assert paused == sorted(set(paused))
+    so_far = run.so_far()
+    ended, once = run.run(), loop(plan, 4, clock).run()
+    assert ended.stuck == once.stuck == []
+    assert ended.events == once.events
+    before = {event[:4] for event in once.events if event.start < paused[-1]}
+    assert {event[:4] for event in so_far if event.start < paused[-1]} == before
+    assert {event for event in so_far if event.end < inf} <= set(ended.events)
+    assert max(event.turn for event in so_far if not plan.role_of[event.rank].until_stopped) == 3
 
 
 @pytest.mark.parametrize("loop", [Progress, InterferingProgress])

@@ -14,10 +14,13 @@ from typing import Any
 import pytest
 import yaml
 
-from gradsync import clusters, names, peers, published, reading, schemes, settings
+from fuzz.guard import guarded
+from gradsync import cli, clusters, names, peers, published, reading, schemes, settings
+from gradsync.clusters import parts
 from gradsync.errors import InputError
 from gradsync.runtime import data, models
 from hostile import FOLDER, HOSTILE, MARK, at, changed, positions
+from made_up_cluster import four
 from project_copy import ROOT, Project
 
 CONFIGURATIONS = ["quick", "measured", "full", "emulated", "modern", "simultaneous"]
@@ -117,6 +120,7 @@ LOADERS = {
     "config/schemes.yaml": schemes.load,
     "config/peers.yaml": peers.load,
 }
+PLANNED = ["plan", "--workload=net", "--schedule=single", "--ranks=4", "--nodes=2", "--output=plan.json"]
 EACH = 1  # hostile values at every position of a file
 
 
@@ -159,6 +163,31 @@ def test_every_text_of_a_described_cluster_stays_text(file, monkeypatch):
             holder[place[-1]] = value
             assert refused(clusters.load, file)
         holder[place[-1]] = kept
+
+
+def test_every_text_of_a_measured_cluster_is_refused_in_one_line_or_shown(tmp_path, monkeypatch):
+    """Whoever plans on a cluster that others have measured runs nothing of what its file says, and reads no other."""
+    monkeypatch.chdir(tmp_path)
+    profile = tmp_path / "cluster.yaml"
+    parts.assemble("four", four(), profile)
+    content = yaml.safe_load(profile.read_text())
+    accepted = unplanned = 0
+    chance = random.Random(0)
+    for place in [place for place in positions(content) if isinstance(at(content, place), str)]:
+        for value in chance.sample(HOSTILE, 2):
+            profile.write_text(yaml.safe_dump(changed(content, place, value)))
+            if refused(clusters.load, profile):
+                continue
+            accepted += 1
+            assert place not in [("name",), ("profile",)], value
+            with guarded():
+                assert cli.main(["cluster", "show", str(profile)]) == 0
+                planned = cli.main([*PLANNED, "--cluster", str(profile)])
+            assert planned == 0 or (planned == 2 and place[-1] in ("file", "model")), (place, value)
+            unplanned += planned == 2
+    assert accepted > 30
+    assert unplanned  # the layers that the plan is for, too
+    assert not marks(tmp_path)
 
 
 @pytest.fixture(scope="module")

@@ -141,16 +141,49 @@ class Progress(Sharing):
         self.groups: dict[Hashable, list[Phase]] = {}
         self.hosts: dict[int, Side] = defaultdict(Side)  # the cores of each rank that start its messages
         self.starting: dict[tuple[int, ...], list[Use]] = {}
+        self.begun = False
+        # what a turn too many waits for: (rank, turn, operation, what follows it in the next turn, when it was over)
+        self.held: list[tuple[int, int, int, list[int], float]] = []
 
     def run(self) -> Outcome:
-        """The whole run. A plan that is stuck returns with what never finished."""
+        """The whole run, or what is left of it. A plan that is stuck returns with what never finished."""
+        self._begin_turns()
+        self._run()
+        return Outcome(self.events, self._stuck())
+
+    def run_until_through(self, turns: int) -> float:
+        """Go on until a rank could begin turn `turns`, which is more than before; when that is.
+
+        All is then as in a run of any more turns. `run` ends it as one of `turns` turns.
+        """
+        self.turns = turns
+        self._begin_turns()
+        held, self.held = self.held, []
+        for rank, turn, done, following, now in held:
+            self._release(rank, turn, done, [], following, now)
+        now = held[-1][-1] if held else 0.0
+        while not self.held and self.heap:
+            now = self._next()
+        return now
+
+    def so_far(self) -> list[Event]:
+        """Finished operations, and those that have started: these end at infinity."""
+        finished = {event[:3] for event in self.events}
+        return self.events + [
+            Event(*operation, start, inf, None)
+            for operation, start in self.started.items()
+            if operation not in finished
+        ]
+
+    def _begin_turns(self) -> None:
+        if self.begun:
+            return
+        self.begun = True
         for rank in self.ranks:
             # of what waits for nothing from the first: what waits no more meanwhile is started by what it waited for
             for index, waits in enumerate(list(self._turn(rank, 0))):
                 if waits == 0:
                     self._start(rank, 0, index, 0.0)
-        self._run()
-        return Outcome(self.events, self._stuck())
 
     def _stuck(self) -> list[tuple[int, int, int]]:
         closed = [rank for rank in self.ranks if not self.open_ended[rank]]
@@ -180,7 +213,9 @@ class Progress(Sharing):
             waits[index] -= 1
             if waits[index] == 0:
                 self._hand_over(rank, done, turn, index, now)
-        if following and (turn + 1 < self.turns or self.open_ended[rank]):
+        if following and turn + 1 >= self.turns and not self.open_ended[rank]:
+            self.held.append((rank, turn, done, following, now))
+        elif following:
             waits = self._turn(rank, turn + 1)
             for index in following:
                 waits[index] -= 1

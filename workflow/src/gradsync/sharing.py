@@ -68,8 +68,13 @@ class Sharing:
     def _run(self) -> None:
         """All events, until there is none."""
         while self.heap:
-            now, _, action = heapq.heappop(self.heap)
-            action(now)
+            self._next()
+
+    def _next(self) -> float:
+        """The next event; when that is."""
+        now, _, action = heapq.heappop(self.heap)
+        action(now)
+        return now
 
     def _at(self, time: float, action: Callable[[float], None]) -> None:
         self.sequence += 1

@@ -22,13 +22,14 @@ from gradsync.interfering import InterferingProgress
 from gradsync.lowering import lowered
 from gradsync.plan import Plan
 from gradsync.progress import Event, Progress
-from gradsync.steady import steady
+from gradsync.steady import Steady, steady
 from gradsync.topologies import Speeds, Topology
 from gradsync.trace import Span, Trace
 from gradsync.waiting import stamps, waited, with_waits
 from gradsync.workload import Workload
 
-MOST_TURNS = 48
+TURNS = (3, 4, 6, 8, 12, 16, 24, 32, 48)  # after which it is looked whether they repeat themselves
+MOST_TURNS = TURNS[-1]
 MOST_EVENTS = 100_000  # of loops that are longer, a quarter of the turns: seconds, not minutes
 
 
@@ -64,18 +65,32 @@ def simulate(
     costs = plan, workloads, network, add_seconds_per_byte, interference
     clock = LinksClock(*costs, topology, speeds) if topology and speeds else NetworkClock(*costs)
     ranks = (0,) if plan.symmetric and same else None
-    count = turns or 3
-    while True:
-        progress = Progress if interference is None else InterferingProgress
-        outcome = progress(plan, count, clock, ranks).run()
-        if outcome.stuck:
-            raise InputError(f"simulate {plan.name!r}: the plan is stuck: check it first")
-        trace = _trace(plan, outcome.events, count)
-        found = steady(outcome.events, trace.turn_starts(plan.pace), _first_through(plan, outcome.events))
-        long = count >= MOST_TURNS // 4 and len(outcome.events) > MOST_EVENTS
-        if turns or found.reached or count >= MOST_TURNS or long:
-            return dataclasses.replace(trace, steady=found.reached, period=found.period, end_turn=found.end)
-        count = min(2 * count, MOST_TURNS)
+    progress = (Progress if interference is None else InterferingProgress)(plan, turns or MOST_TURNS, clock, ranks)
+    found = None if turns else _until_steady(progress)
+    outcome = progress.run()
+    if outcome.stuck:
+        raise InputError(f"simulate {plan.name!r}: the plan is stuck: check it first")
+    if found is None or not found.reached:
+        found = steady(outcome.events, _turn_starts(plan, outcome.events), _first_through(plan, outcome.events))
+    trace = _trace(plan, outcome.events, progress.turns)
+    return dataclasses.replace(trace, steady=found.reached, period=found.period, end_turn=found.end)
+
+
+def _until_steady(progress: Progress) -> Steady:
+    """Go on until it repeats itself, or for as many turns as it may take."""
+    for turns in TURNS:
+        now = progress.run_until_through(turns)
+        events = progress.so_far()
+        found = steady(events, _turn_starts(progress.plan, events), now)
+        if found.reached or (turns >= MOST_TURNS // 4 and len(events) > MOST_EVENTS):
+            break
+    return found
+
+
+def _turn_starts(plan: Plan, events: list[Event]) -> list[float]:
+    """When each turn of the rank begins that sets the pace."""
+    own = [event for event in events if event.rank == plan.pace]
+    return Trace(plan.name, "simulated", 0, tuple(_spans(plan, own))).turn_starts(plan.pace)
 
 
 def _first_through(plan: Plan, events: list[Event]) -> float:
@@ -87,16 +102,22 @@ def _first_through(plan: Plan, events: list[Event]) -> float:
 
 
 def _trace(plan: Plan, events: list[Event], turns: int) -> Trace:
+    spans = _with_waits(plan, _spans(plan, events), turns)
+    return Trace(plan.name, "simulated", turns, spans, plan.provenance)
+
+
+def _spans(plan: Plan, events: list[Event]) -> list[Span]:
+    ranks = {event.rank for event in events}
     described = {
         role.name: [(op.name, op.verb, op.lane, plan.bytes_of(op.writes or op.reads)) for op in role.flat]
-        for role in plan.roles
+        for role in {plan.role_of[rank].name: plan.role_of[rank] for rank in ranks}.values()
     }
-    rows = {rank: described[role.name] for rank, role in plan.role_of.items()}
+    rows = {rank: described[plan.role_of[rank].name] for rank in ranks}
     spans = []
     for rank, turn, index, start, end, source in events:
         name, verb, lane, size = rows[rank][index]
         spans.append(Span(rank, turn, name, verb, lane, start, end, size, source))
-    return Trace(plan.name, "simulated", turns, _with_waits(plan, spans, turns), plan.provenance)
+    return spans
 
 
 def _with_waits(plan: Plan, spans: list[Span], turns: int) -> tuple[Span, ...]:

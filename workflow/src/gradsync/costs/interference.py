@@ -11,6 +11,7 @@ size; a message smaller or larger than all of them has the factors of the neares
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from gradsync import reading
 from gradsync.errors import InputError
+from gradsync.limits import MOST_MESSAGE
 from gradsync.problems import first_problem
 
 VERSION = 1
@@ -39,7 +41,7 @@ class Slowdown(BaseModel):
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
-    bytes: int = Field(gt=0)
+    bytes: int = Field(gt=0, le=MOST_MESSAGE)
     computation: float = Field(ge=1, allow_inf_nan=False)
     communication: float = Field(ge=1, allow_inf_nan=False)
     computation_interval: tuple[float, float] | None = None
@@ -79,8 +81,8 @@ class Interference(BaseModel):
 
     def factors(self, size: float) -> tuple[float, float]:
         """(of computation, of communication) while a message of `size` bytes is in flight."""
-        sizes = np.log([point.bytes for point in self.points])
-        at = np.log(max(size, 1.0))
+        sizes = [math.log(point.bytes) for point in self.points]
+        at = math.log(max(size, 1.0))  # of integers beyond 64 bits too: a plan may say so
         return (
             float(np.interp(at, sizes, [point.computation for point in self.points])),
             float(np.interp(at, sizes, [point.communication for point in self.points])),

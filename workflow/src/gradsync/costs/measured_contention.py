@@ -17,7 +17,7 @@ from gradsync import reading
 from gradsync.costs import contention_fit
 from gradsync.costs.contention_fit import Fit
 from gradsync.errors import InputError
-from gradsync.limits import LEAST_MEASURED_SECONDS, MOST_MEASURED_LANES, MOST_MEASURED_SECONDS
+from gradsync.limits import LEAST_MEASURED_SECONDS, MOST_MEASURED_LANES, MOST_MEASURED_SECONDS, MOST_MESSAGE
 from gradsync.problems import first_problem
 
 VERSION = 1
@@ -28,7 +28,7 @@ class Point(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     lanes: int = Field(ge=1, le=MOST_MEASURED_LANES)
-    bytes: int = Field(gt=0)
+    bytes: int = Field(gt=0, le=MOST_MESSAGE)
     seconds: tuple[float, ...] = Field(min_length=1)
 
     @field_validator("seconds")
