@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+import subprocess
 import sys
 from contextlib import contextmanager
 from itertools import pairwise
@@ -18,6 +19,7 @@ from gradsync.oracle import evaluate
 from gradsync.runtime.group import process_group
 from gradsync.runtime.launch import _watch as watch
 from gradsync.runtime.launch import launch
+from gradsync.slurm.machine import free_ports
 from rank_programs import HAMMER_TURNS, TINY_TURNS, pull_of, tiny_cases
 from waiting import HANGS_SECONDS
 
@@ -227,6 +229,28 @@ def test_a_late_rank_is_waited_for_at_meetings_and_not_in_messages(on_ranks):
     assert waited > 2
     assert re.search(r"rank 0, turn 0, collective 'message0', lane 'network': .*[Tt]imed out", said)
     assert other  # it finds rank 0 gone
+
+
+LEAVES = """
+import os, time
+from gradsync.runtime.group import process_group
+with process_group(60.0) as (rank, _):
+    if rank == 0:
+        time.sleep(0.5)
+        os._exit(9)
+"""
+
+
+def test_a_rank_that_is_through_learns_that_another_one_died(tmp_path):
+    """Whoever has started it must not wait for the dead one: srun would, for one without its slurmstepd."""
+    told = dict(os.environ) | {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_ports(1)[0])}
+    started = [
+        subprocess.Popen([sys.executable, "-c", LEAVES], env=told | {"RANK": rank}, stderr=subprocess.PIPE, text=True)
+        for rank in "01"
+    ]
+    (_, _), (_, said) = (each.communicate(timeout=60) for each in started)
+    assert [each.returncode for each in started] == [9, 1]
+    assert "rank 1: another rank is gone" in said
 
 
 def test_a_refused_port_is_an_error_that_names_rank_and_address(monkeypatch):

@@ -67,7 +67,7 @@ def test_ranks_are_started_in_the_image_with_the_network_that_is_set():
     words = filled(cluster.srun("images/a b.sif", "--nv --bind '/d a:/d'"), 8, 2)
     before = ["env", "GLOO_SOCKET_IFNAME=ib0", "NCCL_SOCKET_IFNAME=ib0", "NCCL_IB_HCA=mlx5_0,mlx5_1"]
     step = ["srun", "--nodes=4", "--ntasks=8", "--ntasks-per-node=2", "--distribution=block"]
-    step += ["--kill-on-bad-exit=1", "--wait=120", "--cpus-per-task=3", "--cpu-bind=cores"]
+    step += ["--kill-on-bad-exit=1", "--wait=20", "--cpus-per-task=3", "--cpu-bind=cores"]
     image = ["apptainer", "exec", "--nv", "--bind", "/d a:/d", "images/a b.sif"]
     assert words == [*before, *step, "--mpi=none", "-K", *image]
 

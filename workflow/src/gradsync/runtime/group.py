@@ -40,7 +40,7 @@ CONTROL_SECONDS = 6 * 3600.0  # for what one rank does for all: oracle, test sam
 
 @contextmanager
 def process_group(timeout_seconds: float = RENDEZVOUS_SECONDS, device: str = devices.CPU) -> Iterator[tuple[int, int]]:
-    """Join the others over Gloo, each with a device of its own; gives (rank, ranks) and leaves the group at the end.
+    """Join the others over Gloo, each with a device of its own; gives (rank, ranks). All leave the group together.
 
     `timeout_seconds` is for the rendezvous. In the default group, over which ranks agree and meet, a rank waits
     `CONTROL_SECONDS` at most; it carries no gradients, which go over groups of `own_group`.
@@ -92,6 +92,7 @@ def _joined(timeout_seconds: float, device: str) -> Iterator[tuple[int, int]]:
             _refuse_devices(device)
             on_gpus = True
         yield rank, ranks
+        dist.barrier()  # ranks leave together: one that left early would not learn that another one died meanwhile
     except BaseException as error:
         if on_gpus:
             # NCCL closes a group together with the other ranks, which may be gone or in another message

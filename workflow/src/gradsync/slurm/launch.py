@@ -16,7 +16,7 @@ from gradsync.errors import InputError
 
 LAUNCH = "GRADSYNC_LAUNCH"  # a command; {ranks}, {nodes} and {together} (ranks of a node) stand for numbers
 RANKS_A_NODE = "GRADSYNC_RANKS_PER_NODE"
-LAST_SECONDS = 120  # that a rank may go on when the first one is through: it writes results
+LAST_SECONDS = 20  # that a rank may go on when the first one is through: they leave their group together
 PROFILE = "workflow/profiles/slurm/config.yaml"
 
 
