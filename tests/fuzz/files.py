@@ -69,6 +69,7 @@ def prepare(folder: Path) -> None:
     for name in ("config", "reports", "containers", "envs"):
         (folder / name).symlink_to(ROOT / name)
     (folder / CHANGED).mkdir()
+    (folder / "results").mkdir()
     (folder / "workload.json").write_text((ROOT / "config/workloads/counterexample.json").read_text())
     points = [(size, 1e-3 + size * 1e-9) for size in (2, 4, 8, 16, 64, 1 << 12, 1 << 20)]
     (folder / "points.csv").write_text(_csv([["bytes", "seconds", "ranks"], *([*each, 2] for each in points)]))

@@ -81,6 +81,8 @@ MISTAKES = {
         ["claims", "--config", "{word}", "--results", "{out}"],
         "must be a list or 'native', not 'wfbp'",
     ),
+    "claims of no results": (["claims", "--results", "{out}"], "first, or name another one with --results"),
+    "runs of no results": (["track", "--results", "{out}"], "first, or name another one with --results"),
     "a tab in YAML": (["claims", "--config", "{tab}", "--results", "{out}"], "not YAML"),
 }
 

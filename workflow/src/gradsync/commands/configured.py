@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gradsync import leftovers, names
-from gradsync.commands.configuration import configured
+from gradsync.commands.configuration import configured, with_results
 from gradsync.errors import RunError
 
 OPERATIONS_A_SECOND = 1e12  # of a model that is no launch: papers scale its times to what their testbeds compute
@@ -95,7 +95,7 @@ def claims(options: argparse.Namespace) -> dict[str, Any]:
     from gradsync import published
     from gradsync.results import write_whole
 
-    loaded, results = configured(options)
+    loaded, results = with_results(options)
     verdicts = [verdict for paper in loaded.papers for verdict in ledger.evaluate(Path(paper), results / "tables")]
     remedies = ledger.Remedies.of(options.config, loaded, map(published.load, loaded.papers), CONFIGURATIONS)
     write_whole(results / "claims.json", ledger.ledger_json(verdicts))
@@ -108,7 +108,7 @@ def track(options: argparse.Namespace) -> dict[str, Any]:
     """Import all results into MLflow; what is there already stays as it is."""
     from gradsync.record.tracking import import_results
 
-    loaded, results = configured(options)
+    loaded, results = with_results(options)
     return import_results(loaded.mlflow, results)
 
 
