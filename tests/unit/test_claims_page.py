@@ -57,8 +57,8 @@ def test_a_claim_is_one_line_with_all_its_rungs_and_counts_once() -> None:
     assert text.split("\n\n")[0].splitlines() == [
         "3 claims of the paper.",
         "2 are decided here: confirmed 1, refuted 1.",
-        "1 are decided on no rung here: last table of the page.",
-        "1 are decided on several rungs, which disagree on 1 (b).",
+        "1 is decided on no rung here: last table of the page.",
+        "1 is decided on several rungs, which disagree on 1 (b).",
     ]
     assert "| claim | place | what the paper says | simulated | emulated | values and reason |" in text  # no measured
     a, b = rows(text, "p: decided")
@@ -169,6 +169,13 @@ def test_where_no_configuration_has_it_the_launches_are_told_that_a_copy_would_n
     found = told(checkout, papers, "fig6-ps", "measured", "no training of googlenet on 4 ranks")
     assert found.remedy.startswith("on 8 cores: `snakemake --cores 8 --configfile config/mine.yaml`")
     assert set(found.add) >= {"googlenet on 4 nodes", "googlenet on 8 nodes"}
+
+
+def test_a_launch_has_the_model_and_the_servers_of_its_table_though_no_claim_says_so(checkout, papers):
+    claim = next(each.id for each in papers["bml_bcube"].claims if each.table == "fig7" and "batch" in each.check)
+    found = told(checkout, papers, claim, "emulated", "no launch", paper="bml_bcube")
+    assert found.add
+    assert all("vgg19 on 9 nodes, batch" in each for each in found.add), found
 
 
 def test_a_copy_of_short_launches_would_need_longer_ones(checkout, papers):

@@ -46,14 +46,18 @@ def headline(claims: Sequence[Judged]) -> list[str]:
     undecided = found.pop(UNDECIDED)
     kinds = ", ".join(f"{kind} {times}" for kind, times in found.items() if times)
     many = len({claim.paper for claim in claims}) > 1
-    lines = [f"{len(claims)} claims of the paper{'s' if many else ''}."]
-    lines.append(f"{len(claims) - undecided} are decided here{': ' if kinds else ''}{kinds}.")
-    lines.append(f"{undecided} are decided on no rung here: last table of the page.")
+    lines = [f"{len(claims)} claim{'' if len(claims) == 1 else 's'} of the paper{'s' if many else ''}."]
+    lines.append(f"{_are(len(claims) - undecided)} decided here{': ' if kinds else ''}{kinds}.")
+    lines.append(f"{_are(undecided)} decided on no rung here: last table of the page.")
     if several := [claim for claim in claims if len(claim.decided) > 1]:
         apart = [claim.verdicts[0].claim for claim in several if claim.disagree]
         named = f" ({', '.join(apart)})" if apart else ""
-        lines.append(f"{len(several)} are decided on several rungs, which disagree on {len(apart)}{named}.")
+        lines.append(f"{_are(len(several))} decided on several rungs, which disagree on {len(apart)}{named}.")
     return lines
+
+
+def _are(number: int) -> str:
+    return f"{number} {'is' if number == 1 else 'are'}"
 
 
 def _counted(papers: dict[str, list[Judged]]) -> list[str]:

@@ -163,7 +163,7 @@ def _launches(lacking: list[Keys], table: str, there: Coverage) -> tuple[str, ..
     """What the rows are of, each once: whole launches, or a scheme of one that is there; nodes are the paper's."""
     found: dict[str, None] = {}
     for keys in lacking:
-        launch = _launch(keys)
+        launch = there.of | _launch(keys)
         if "model" in keys and "model" not in launch:
             continue  # of all models together: it comes with the last of them
         of = f"{launch['model']}" if "model" in launch else f"`{table}`"

@@ -1,7 +1,8 @@
 """Which timed rows of a paper's tables a configuration makes, by the keys that claims single rows out with.
 
 A paper has them in `coverage.py` of its package: `rows(table, rung, settings)`, and `NEVER`, by table and rung, why no
-configuration makes such that decide a claim. They are known without running anything.
+configuration makes such that decide a claim; a paper whose tables are of one model also `of(table, settings)`: the keys
+that all rows have. They are known without running anything.
 """
 
 from __future__ import annotations
@@ -43,6 +44,12 @@ class Coverage:
         """Every row; of a paper that tells nothing of it, none."""
         module = _module(self.paper)
         return tuple(module.rows(self.table, self.rung, self.settings)) if module else ()
+
+    @cached_property
+    def of(self) -> Keys:
+        """What all rows have that claims need not say."""
+        module = _module(self.paper)
+        return module.of(self.table, self.settings) if hasattr(module, "of") else {}  # type: ignore[union-attr]
 
     def lacking(self, asked: Iterable[Keys]) -> list[Keys]:
         """Those of the rows that are asked for which it does not make."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradsync.papers.bml_bcube.testbed import bench
-from gradsync.papers.coverage import Row, enough
+from gradsync.papers.coverage import Keys, Row, enough
 from gradsync.settings import Settings
 
 MODELS = {"fig6": "lenet5", "fig7": "vgg19"}
@@ -15,13 +15,19 @@ NEVER = {
 }
 
 
+def of(table: str, settings: Settings) -> Keys:
+    """What all rows of a table have, though claims don't say it: a table is of one model, on one number of servers."""
+    model = MODELS.get(table)
+    return {"model": model, "nodes": bench(settings, model).servers} if model else {}
+
+
 def rows(table: str, rung: str, settings: Settings) -> Iterator[Row]:
     """Rows of this rung that have values and an interval of them; a scheme is a row, on a network of its own."""
-    model = MODELS.get(table)
-    if model is None or rung != "emulated":
+    every = of(table, settings)
+    if not every or rung != "emulated":
         return
-    servers = bench(settings, model).servers
     for launch in filter(enough, settings.emulated_of("bml_bcube")):
-        if launch.batch is not None and (launch.model, launch.ranks, launch.flow_share) == (model, servers, None):
+        same = {"model": launch.model, "nodes": launch.ranks} == every
+        if launch.batch is not None and launch.flow_share is None and same:
             for scheme in launch.schemes:
-                yield Row({"model": model, "nodes": servers, "batch": launch.batch, "scheme": scheme})
+                yield Row({**every, "batch": launch.batch, "scheme": scheme})
