@@ -148,6 +148,8 @@ def told(
         ("ascwfbp", "table4-resnet152-over-wfbp", "emulated", "--configfile config/mine.yaml"),
         ("ascwfbp", "table4-fastest", "measured", "snakemake --profile slurm --configfile config/full.yaml"),
         ("ascwfbp", "fig4a-affine", "measured", "snakemake --profile slurm --configfile config/full.yaml"),
+        ("mgwfbp", "fig6-order", "measured", "snakemake --profile slurm --configfile config/full.yaml"),
+        ("mgwfbp", "fig7-order", "measured", "snakemake --profile slurm --configfile config/full.yaml"),
         ("mgwfbp", "fig8-very-small", "measured", "snakemake --profile slurm --configfile config/full.yaml"),
         ("bml_bcube", "fig6-range", "measured", "no configuration does"),
         ("ascwfbp", "table5-mean", "measured", "no configuration does"),
@@ -160,14 +162,9 @@ def test_the_command_is_of_a_configuration_that_has_what_the_claim_asks_for(
 
 
 def test_where_no_configuration_has_it_the_launches_are_told_that_a_copy_would_need(checkout, papers):
-    found = told(checkout, papers, "fig6-order", "measured", "no training of googlenet on 4 ranks")
-    assert (
-        found.remedy == "`snakemake --profile slurm --configfile config/mine.yaml`, a copy of `config/full.yaml` with"
-    )
-    assert found.add == ("googlenet on 2 nodes",)
-    # NCCL has no parameter server: ranks on CPUs alone can run it
+    """NCCL has no parameter server: ranks on CPUs alone can run it."""
     found = told(checkout, papers, "fig6-ps", "measured", "no training of googlenet on 4 ranks")
-    assert found.remedy.startswith("on 8 cores: `snakemake --cores 8 --configfile config/mine.yaml`")
+    assert found.remedy.startswith("on 8 cores: `snakemake --cores 8 --configfile config/mine.yaml`, a copy of")
     assert set(found.add) >= {"googlenet on 4 nodes", "googlenet on 8 nodes"}
 
 

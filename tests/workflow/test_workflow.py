@@ -145,10 +145,12 @@ def test_the_full_configuration_is_every_model_on_every_number_of_ranks(project,
     with capsys.disabled():
         print(f"\nfull configuration: {found['total']} jobs, about {estimate['gpu_hours']:.0f} GPU hours")
     full = [name for name, model in models.MODELS.items() if not model.reduced]
-    launches = [f"{model}-{ranks}" for model in full for ranks in (4, 8, 16, 32, 64)]
+    sizes = [(model, ranks) for model in full for ranks in (4, 8, 16, 32, 64)]
+    sizes += [("resnet50", 2), ("googlenet", 2)]  # as in Fig. 6 and 7 of the MG-WFBP paper
+    launches = [f"{model}-{ranks}" for model, ranks in sizes]
     assert sorted(one["job"] for one in estimate["launches"]) == sorted(launches)
     assert (found["train"], found["profile_job"]) == (len(launches), len(launches))
-    assert found["plan"] == len(launches) * planned({"ranks": 4}, "cuda")
+    assert found["plan"] == sum(planned({"ranks": ranks}, "cuda") for _, ranks in sizes)
     assert (found["cluster_profile"], found["image"]) == (1, 1)
     assert found["figure"] == len(made("full")["figure"])
     assert re.search(r"resources: .*mpi=srun, tasks=64, nodes=64, slurm_extra=--ntasks-per-node=1\n", ended.stdout)
