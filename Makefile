@@ -1,6 +1,6 @@
 # `make` sets everything up and runs the main job; `make test` sets everything up and runs the tests.
 .DEFAULT_GOAL := all
-.PHONY: all setup test check check-style estimate image benchmark docs format clean help
+.PHONY: all setup test test-deep check check-style estimate image benchmark docs format clean help
 
 PYTHON ?= $(firstword $(foreach name,python3 python3.13 python3.12 python3.11,$(shell $(name) -c 'import sys; sys.version_info < (3, 11) or print("$(name)")' 2>/dev/null)))
 CORES ?= $(shell nproc)
@@ -14,10 +14,13 @@ all: .venv/.ready ## set up, then run the quick configuration (or CONFIG=FILE): 
 
 setup: .venv/.ready ## only set up
 
-test: .venv/.checks ## set up, then run all tests (or TESTS="FILE FOLDER ...")
-	python -m pytest -q $(TESTS)
+test: .venv/.checks ## set up, then run the tests (or all of TESTS="FILE FOLDER ...")
+	python -m pytest -q $(or $(TESTS),--numprocesses 2 --dist worksteal)
 
-check: check-style test ## every check: style, workflow, types, import contract, tests
+test-deep: .venv/.checks ## set up, then run the deep tests: kills, long conformance, Slurm, images, emulated networks
+	python -m pytest -q --deep
+
+check: check-style test test-deep ## every check: style, workflow, types, import contract, all tests
 
 check-style: .venv/.checks ## the checks without the tests
 	ruff check .

@@ -22,7 +22,12 @@ hypothesis.settings.register_profile("search", print_blob=True, **UNTIMED)
 hypothesis.settings.load_profile("same")
 
 
+# Of Slurm, images, emulated networks and GPUs: deep, whether or not the machine has them.
+DEEP_FOLDERS = ("cluster", "containers", "testbed", "cuda")
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--deep", action="store_true", help="run the deep tests and no others: what takes long, or root")
     parser.addoption(
         "--list-skipped",
         metavar="FILE",
@@ -31,9 +36,25 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if file := config.getoption("--list-skipped"):
+    config.addinivalue_line("markers", "deep: takes long; `make test-deep` runs it, `make test` does not")
+    # of tests that run two at a time, each process tells this one what it skipped
+    if (file := config.getoption("--list-skipped")) and not hasattr(config, "workerinput"):
         Path(file).write_text("")
         config.pluginmanager.register(ListsSkipped(Path(file)))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the deep tests, or the others; all that is named on the command line runs."""
+    if config.args_source is not pytest.Config.ArgsSource.TESTPATHS:
+        return
+    tests = Path(__file__).parent
+    sides: tuple[list[pytest.Item], list[pytest.Item]] = ([], [])
+    for item in items:
+        folder = item.path.relative_to(tests).parts[0]
+        sides[folder in DEEP_FOLDERS or item.get_closest_marker("deep") is not None].append(item)
+    chosen = bool(config.getoption("--deep"))
+    items[:] = sides[chosen]
+    config.hook.pytest_deselected(items=sides[not chosen])
 
 
 class ListsSkipped:

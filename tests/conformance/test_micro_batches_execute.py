@@ -23,6 +23,7 @@ def reference(number: int, whole_batch: bool) -> np.ndarray:
     return np.concatenate([found[tensor.name].reshape(-1) for tensor in small_model.plan("wfbp", RANKS).tensors])
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("number", range(len(MICRO_BATCHES)))
 @pytest.mark.parametrize("how", HOW)
 def test_executed_equals_plain_torch_and_one_big_batch(on_ranks, how, number):

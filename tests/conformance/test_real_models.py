@@ -38,6 +38,7 @@ def farthest(found, wanted):
     return max(np.abs(found[key] - wanted[key]).max() for key in wanted)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("ranks", [2, 4])
 @pytest.mark.parametrize("kind", ["float64", "float32"])
 @pytest.mark.parametrize("schedule", schedules.names())
@@ -61,6 +62,7 @@ def test_stock_ddp_with_an_exported_plan_trains_alike_in_the_plans_buckets(on_ra
         assert result[name, "ddp", "buckets"] == wanted
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("schedule", real.AT_ONCE)
 @pytest.mark.parametrize("name", real.QUARTERS)
 def test_a_quarter_of_a_large_model_equals_oracle_plain_torch_and_stock_ddp(on_ranks, name, schedule):

@@ -36,6 +36,7 @@ def test_plans_in_order_run_as_the_oracle_says(name, pools):
     check(PLANS[name])
 
 
+@pytest.mark.deep
 def test_changed_plans_are_refused_or_the_same_on_real_ranks(pools):
     verdicts: Counter[str] = Counter()
     kinds: set[str] = set()

@@ -207,6 +207,7 @@ def test_clocks_of_other_nodes_are_told_and_waiting_for_a_straggler_is_no_commun
         assert sum(part(0, (low, high)) for part in parts) <= (high - low) * (1 + 1e-9)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_a_lost_bias_does_not_pass_for_rounding(on_ranks, dtype):
     """Of one rank or all, of parameters, momentum or statistics: each tensor is held to its own change."""
@@ -223,6 +224,7 @@ def test_a_lost_bias_does_not_pass_for_rounding(on_ranks, dtype):
         assert f"{where} differs from the oracle's by" in found[dtype, fault], fault
 
 
+@pytest.mark.deep
 def test_a_late_rank_is_waited_for_at_meetings_and_not_in_messages(on_ranks):
     """Messages have a limit of a second there, and rank 1 is three seconds late for both."""
     (waited, said), (_, other) = on_ranks("limits", 2)

@@ -22,6 +22,7 @@ def arguments(folder: Path) -> list[str]:
     return [*told, "--conformance", "0", "--no-references", "--checkpoint-seconds", "0"]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("stopped", [False, True], ids=["running", "stopped"])
 def test_ranks_end_with_their_launcher_and_the_same_command_goes_on(tmp_path, stopped):
     whole, killed = tmp_path / "whole", tmp_path / "killed"
@@ -43,6 +44,7 @@ def test_ranks_end_with_their_launcher_and_the_same_command_goes_on(tmp_path, st
     assert json.loads((killed / "schemes.json").read_text()) == ["wfbp"]
 
 
+@pytest.mark.deep
 def test_a_killed_measurement_leaves_nothing_that_the_same_command_does_not_remove(tmp_path):
     """Its ranks end with it; of its temporary folder the next one knows that it is nobody's."""
     temporary, output = tmp_path / "temporary", tmp_path / "output"

@@ -21,10 +21,12 @@ FORGOTTEN = 'mktemp -p "$TMPDIR" >&2; '
 OTHER = "mkdir -p FOLDER; touch FOLDER/another; "
 
 
+@pytest.mark.deep
 def test_killed_launches_go_on_and_leave_nothing(tmp_path):
     killed(tmp_path, ["training"], KILLS, SEED)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("fault", ["an orphan", "a forgotten file", "another number"])
 def test_the_campaign_sees_what_must_not_be(tmp_path, fault):
     """A command that leaves somebody or something behind, or ends with something else."""

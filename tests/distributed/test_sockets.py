@@ -34,6 +34,7 @@ def other_interface() -> str:
     return "lo"
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("command", TOLD)
 def test_ranks_of_a_launch_listen_on_loopback_only(tmp_path, command):
     """Also where the environment tells other jobs to take another interface."""

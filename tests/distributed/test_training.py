@@ -76,6 +76,7 @@ def gone(pid: int) -> bool:
         return True
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("steps", [{}, {"accumulate": 2, "clip_norm": 0.5}], ids=["steps", "micro_batches"])
 def test_a_killed_run_names_the_rank_ends_the_others_and_goes_on_to_the_same_parameters(tmp_path, steps):
     plans = [part for name in ("wfbp", "mgwfbp") for part in ("--plan", plan_file(tmp_path, name, **steps))]
@@ -119,6 +120,7 @@ def test_a_killed_run_names_the_rank_ends_the_others_and_goes_on_to_the_same_par
     assert not (killed / "checkpoint").exists()  # it is complete
 
 
+@pytest.mark.deep
 def test_a_checkpoint_of_another_run_is_not_taken(tmp_path):
     folder = tmp_path / "run"
     arguments = ["--plan", plan_file(tmp_path, "wfbp"), "--iterations", "8", "--block", "4", "--conformance", "0"]
@@ -127,6 +129,7 @@ def test_a_checkpoint_of_another_run_is_not_taken(tmp_path):
     assert "of another run" in trained(folder, *arguments)
 
 
+@pytest.mark.deep
 def test_a_corrupt_checkpoint_is_named(tmp_path):
     folder = tmp_path / "run"
     arguments = ["--plan", plan_file(tmp_path, "wfbp"), "--iterations", "4000", "--checkpoint-seconds", "0"]
@@ -147,6 +150,7 @@ def test_a_corrupt_checkpoint_is_named(tmp_path):
     assert "Traceback" not in said
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("contender", ["plan", "peer"])
 def test_a_loss_that_is_not_finite_is_named_with_step_and_rank(tmp_path, contender):
     if contender == "plan":
@@ -180,6 +184,7 @@ def test_a_port_in_use_is_said(tmp_path):
     assert "Traceback" not in said
 
 
+@pytest.mark.deep
 def test_narrow_messages_and_mixed_precision(tmp_path):
     plans = [
         plan_file(tmp_path, "wide", schedule="mgwfbp", loss_scaling=True),
@@ -202,6 +207,7 @@ def test_narrow_messages_and_mixed_precision(tmp_path):
 
 
 # what rounding grows to in so many steps: 2e-7 and 6e-5 were seen, and 2e-3 for PowerSGD, which does something else
+@pytest.mark.deep
 @pytest.mark.parametrize(("precision", "enough"), [("float32", 1e-6), ("float16", 3e-4)])
 def test_micro_batches_and_clipping_are_those_of_stock_ddp(tmp_path, precision, enough):
     how = {"accumulate": 4, "clip_norm": 0.5, "loss_scaling": precision == "float16"}
@@ -221,6 +227,7 @@ def test_micro_batches_and_clipping_are_those_of_stock_ddp(tmp_path, precision, 
     assert float(rows[-1].split(",")[4]) < float(rows[1].split(",")[4])  # it learns
 
 
+@pytest.mark.deep
 def test_accuracy_is_looked_at_without_the_other_ranks(tmp_path):
     """Batch normalisation: DDP's own forward pass would wait for them."""
     arguments = ["--model", "resnet18", "--size", "8", "--batch", "120", "--epochs", "1", "--block", "5"]

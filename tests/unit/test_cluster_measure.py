@@ -215,6 +215,7 @@ def test_repeats_of_a_cluster_are_its_sweeps_not_the_messages_of_one():
     assert (point.seconds, point.seconds_low, point.seconds_high, point.repeats) == (1.25, 1.0, 1.6, 6000)
 
 
+@pytest.mark.deep
 def test_parts_of_the_ranks_all_reduce_while_the_others_wait(on_ranks):
     by_rank = on_ranks("cluster_teams", 4)
     layouts = [layout for layout, _ in by_rank[0]]
@@ -261,6 +262,7 @@ def test_messages_range_from_the_smallest_gradient_to_the_largest_model():
 TINY = ["--models", "lenet5:batch=2", "--iterations", "2", "--smallest", "400", "--largest", "40000"]
 
 
+@pytest.mark.deep
 def test_one_command_measures_this_machine_and_goes_on_where_it_was(tmp_path, capfd):
     """Two real ranks: the profile, plans from it, and a second run that measures nothing but what is missing."""
     output = tmp_path / "here.yaml"

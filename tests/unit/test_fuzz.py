@@ -45,6 +45,7 @@ def test_what_once_failed_does_not(campaign):
     assert {name: ending for name, ending in ended.items() if ending.how not in ("refused", "accepted")} == {}
 
 
+@pytest.mark.deep
 def test_no_input_is_accepted_wrongly_or_ends_in_a_traceback_or_not_at_all(campaign):
     """Hypothesis draws the same ones in every run; `python tests/fuzz --seed` draws others."""
     campaign.run(INPUTS, SEED)

@@ -166,6 +166,7 @@ def test_a_lane_that_fails_ends_the_others(alone, monkeypatch):
         side.seconds(2, 64, 3)
 
 
+@pytest.mark.deep
 def test_two_ranks_are_measured_and_planned_with(tmp_path, capfd):
     path, load = tmp_path / "contention.json", tmp_path / "workload.json"
     asked = ["--ranks", "2", "--lanes", "2", "--smallest", "64", "--largest", "65536"]

@@ -165,6 +165,7 @@ def test_every_text_of_a_described_cluster_stays_text(file, monkeypatch):
         holder[place[-1]] = kept
 
 
+@pytest.mark.deep
 def test_every_text_of_a_measured_cluster_is_refused_in_one_line_or_shown(tmp_path, monkeypatch):
     """Whoever plans on a cluster that others have measured runs nothing of what its file says, and reads no other."""
     monkeypatch.chdir(tmp_path)
@@ -242,6 +243,7 @@ def test_no_command_of_a_dry_run_runs_what_a_configuration_says(project, tmp_pat
     assert f"--data-folder={FOLDER}" in said
 
 
+@pytest.mark.deep
 def test_a_real_rule_takes_its_files_from_a_hostile_folder(project):
     target = "results/hostile/plans/lenet5-2-counted/wfbp.json"
     ended = project.snakemake(target, configuration=f"{FOLDER}/config.yaml")

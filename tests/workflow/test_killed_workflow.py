@@ -77,6 +77,7 @@ def below(pid: int) -> list[int]:
     return [*direct, *(each for child in direct for each in below(child))]
 
 
+@pytest.mark.deep
 def test_after_a_kill_its_jobs_end_and_the_same_command_goes_on(project, started):
     run = started(TARGET)
     jobs = below(run.pid)
@@ -99,6 +100,7 @@ def test_after_a_kill_its_jobs_end_and_the_same_command_goes_on(project, started
     assert not (project.folder / ".snakemake" / "locks").exists()
 
 
+@pytest.mark.deep
 def test_one_that_makes_something_else_may_live_beside(project, started):
     run = started(TARGET)
     beside = project.snakemake("results/tiny/external/status.json", GRADSYNC_EXTERNAL_DATA="no such folder")
