@@ -133,6 +133,7 @@ def test_the_quick_configuration_makes_everything_once(project):
     assert not (project.folder / "results").exists()
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("apptainer", [False, pytest.param(True, marks=needs_apptainer)], ids=["without", "apptainer"])
 def test_the_full_configuration_is_every_model_on_every_number_of_ranks(project, capsys, tmp_path, apptainer):
     """What `snakemake --profile slurm` would submit, and what it will cost; told where nothing could be run, too."""
@@ -294,6 +295,7 @@ def test_a_target_after_the_configuration_is_told_where_it_belongs(project):
 # Real runs
 
 
+@pytest.mark.deep
 def test_what_is_done_stays_done_until_something_changes(own_project):
     first = own_project.snakemake(*QUICK_TARGETS)
     assert first.returncode == 0, first.stdout
@@ -337,6 +339,13 @@ def test_a_launch_is_planned_trained_and_in_the_table(own_project):
     target = f"{RESULTS}/tables/mgwfbp/training.md"
     ended = own_project.snakemake(*allowed, target)
     assert ended.returncode == 0, ended.stdout
+    # the screen has a line for what starts and one for what ends; what Snakemake says of jobs is in its log file
+    assert re.search(r"^\d\d:\d\d:\d\d  train lenet5-2$", ended.stdout, re.MULTILINE)
+    assert re.search(r"^\d\d:\d\d:\d\d  train lenet5-2: done in \d+ s; \d of 4\b", ended.stdout, re.MULTILINE)
+    assert "tables of mgwfbp: training: done in" in ended.stdout
+    assert "jobid" not in ended.stdout
+    (log,) = (own_project.folder / ".snakemake" / "log").glob("*.snakemake.log")
+    assert "rule train:" in log.read_text()
     folder = own_project.folder / RESULTS / "runs" / "train" / "lenet5-2"
     names = json.loads((folder / "schemes.json").read_text())
     assert names == ["wfbp", "mgwfbp", "ddp_mgwfbp", "no_communication", "one_rank"]
@@ -439,6 +448,7 @@ def test_a_new_collective_is_a_scheme_that_can_be_planned(with_pairs, project):
     assert answer["allreduce"].startswith("T(m) = 8 s + 0.333333 s/B m (toy of 3 on switch:3")
 
 
+@pytest.mark.deep
 def test_a_new_schedule_or_collective_is_held_to_the_conformance_tests(with_pairs):
     pytest = ("pytest", "-q", "-p", "no:cacheprovider", "tests/conformance", "-k")
     every = with_pairs.run(*pytest, "pairs", "--collect-only")

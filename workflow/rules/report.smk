@@ -19,6 +19,8 @@ for paper, declared in PAPERS.items():
                 ),
             log:
                 f"{RESULTS}/logs/table/{batch.name}.log",
+            message:
+                f"tables of {paper}: {', '.join(batch.names)}"
             localrule: True
             threads: 1
             params:
@@ -51,6 +53,8 @@ for paper, declared in PAPERS.items():
                 ),
             log:
                 f"{RESULTS}/logs/figure/{batch.name}.log",
+            message:
+                f"figures of {paper}: {', '.join(batch.names)}"
             localrule: True
             threads: 1
             params:

@@ -1,0 +1,75 @@
+"""What a run of the workflow shows: a line for each job that starts, one for each that ends, and the time that is left.
+
+Snakemake's own log file holds all that it says.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any
+
+
+class Screen:
+    """Turns what Snakemake says of jobs into lines; knows how long jobs of each rule took in this run."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        """`clock` gives seconds."""
+        self.clock = clock
+        self.began: dict[Any, tuple[str, str, float]] = {}  # jobs that run: rule, name, since when
+        self.waiting = Counter[str]()  # jobs of each rule that have not ended
+        self.took: dict[str, list[float]] = {}  # seconds of those that have
+        self.first = clock()
+        self.total = 0
+
+    def planned(self, stats: Mapping[str, Any]) -> str:
+        """The jobs of the run are known; `stats` counts them by rule, and has their `total`."""
+        self.waiting = Counter({rule: int(count) for rule, count in stats.items() if rule != "total"})
+        self.total = sum(self.waiting.values())
+        self.first = self.clock()
+        return f"{self.total} job{'s' if self.total != 1 else ''}"
+
+    def started(self, job: Any, rule: str, name: str) -> str:
+        """A job of a rule starts."""
+        self.began[job] = (rule, name, self.clock())
+        return name
+
+    def ended(self, job: Any) -> str | None:
+        """A job is through; None for one that never started here."""
+        if job not in self.began:
+            return None
+        rule, name, since = self.began.pop(job)
+        now = self.clock()
+        self.took.setdefault(rule, []).append(now - since)
+        self.waiting[rule] -= 1
+        done = self.total - sum(self.waiting.values())
+        left = self.left()
+        more = f", about {duration(left)} left" if left is not None and done < self.total else ""
+        return f"{name}: done in {duration(now - since)}; {done} of {self.total}{more}"
+
+    def left(self) -> float | None:
+        """Seconds until the run ends, if jobs of a rule take alike and as many run at once as so far; None: not known.
+
+        Jobs of a rule of which none has ended count as the mean of all that have.
+        """
+        ended = [seconds for each in self.took.values() for seconds in each]
+        elapsed = self.clock() - self.first
+        if len(ended) < 3 or elapsed <= 0:
+            return None
+        mean = sum(ended) / len(ended)
+        means = {rule: sum(each) / len(each) for rule, each in self.took.items()}
+        ahead = sum(count * means.get(rule, mean) for rule, count in self.waiting.items())
+        now = self.clock()
+        under_way = sum(min(now - since, means.get(rule, mean)) for rule, _, since in self.began.values())
+        at_once = max(1.0, (sum(ended) + sum(now - since for _, _, since in self.began.values())) / elapsed)
+        return max(0.0, ahead - under_way) / at_once
+
+
+def duration(seconds: float) -> str:
+    """Seconds, as a person reads them."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    if seconds < 5400:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h"

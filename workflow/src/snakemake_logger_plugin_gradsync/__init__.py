@@ -1,0 +1,94 @@
+"""Snakemake's screen while the workflow runs, as `gradsync.screen` words it; `profiles/default` chooses it.
+
+What is no job's start or end, warnings and errors too, is shown as Snakemake words it, and so is all of a dry run and
+of a run with `--verbose` or `--printshellcmds`.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+
+from snakemake.logging import ColorizingTextHandler
+from snakemake_interface_logger_plugins.base import LogHandlerBase
+from snakemake_interface_logger_plugins.common import LogEvent
+
+from gradsync.screen import Screen
+
+SILENT = {LogEvent.WORKFLOW_STARTED, LogEvent.RESOURCES_INFO, LogEvent.JOB_STARTED, LogEvent.PROGRESS}
+# What Snakemake tells beside events, and no reader needs: it is in its log file.
+BOILERPLATE = (
+    *("host: ", "Building DAG of jobs", "Using shell: ", "Assuming unrestricted shared filesystem", "Select jobs"),
+    *("Using workflow specific profile", "Using profile", "Singularity containers: ignored", "Execute "),
+)
+
+
+class LogHandler(LogHandlerBase):
+    """Shows a run of the workflow."""
+
+    def __post_init__(self) -> None:
+        settings = self.common_settings
+        self.whole = bool(settings.dryrun or settings.verbose or settings.printshellcmds or settings.debug_dag)
+        self.screen = Screen()
+        self.stream = sys.stdout if settings.stdout else sys.stderr
+        self.own = ColorizingTextHandler(nocolor=settings.nocolor, stream=self.stream)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Show a record, or leave it to the log file."""
+        try:
+            if self.whole or record.levelno >= logging.WARNING:
+                self._as_snakemake(record)
+            else:
+                self._show(record)
+        except Exception:
+            self.handleError(record)
+
+    def _show(self, record: logging.LogRecord) -> None:
+        event = getattr(record, "event", None)
+        line: str | None = None
+        if event == LogEvent.RUN_INFO:
+            line = self.screen.planned(record.stats)  # type: ignore[attr-defined]
+        elif event == LogEvent.JOB_INFO:
+            line = self.screen.started(record.jobid, record.rule_name, _named(record))  # type: ignore[attr-defined]
+        elif event == LogEvent.JOB_FINISHED:
+            line = self.screen.ended(record.job_id)  # type: ignore[attr-defined]
+        elif event not in SILENT and not record.getMessage().startswith(BOILERPLATE):
+            self._as_snakemake(record)
+        if line is not None:
+            print(f"{time.strftime('%H:%M:%S')}  {line}", file=self.stream, flush=True)
+
+    def _as_snakemake(self, record: logging.LogRecord) -> None:
+        self.own.setFormatter(self.formatter)
+        self.own.emit(record)
+
+    @property
+    def writes_to_stream(self) -> bool:
+        """It is the screen."""
+        return True
+
+    @property
+    def writes_to_file(self) -> bool:
+        """Snakemake writes its own log file."""
+        return False
+
+    @property
+    def has_filter(self) -> bool:
+        """Snakemake's own, which knows `--quiet`."""
+        return False
+
+    @property
+    def has_formatter(self) -> bool:
+        """Snakemake's own, for what is shown as it words it."""
+        return False
+
+    @property
+    def needs_rulegraph(self) -> bool:
+        """It draws none."""
+        return False
+
+
+def _named(record: logging.LogRecord) -> str:
+    """What a job makes: the message of its rule, or the rule and its wildcards."""
+    words = [str(value) for value in record.wildcards.values()]  # type: ignore[attr-defined]
+    return str(record.rule_msg or " ".join([record.rule_name, *words]))  # type: ignore[attr-defined]
