@@ -15,6 +15,7 @@ import real_models as real
 from gradsync import schedules
 from gradsync.check import check
 
+pytestmark = pytest.mark.deep
 ENOUGH = {"float64": 1e-9, "float32": 1e-6}
 
 
@@ -38,7 +39,6 @@ def farthest(found, wanted):
     return max(np.abs(found[key] - wanted[key]).max() for key in wanted)
 
 
-@pytest.mark.deep
 @pytest.mark.parametrize("ranks", [2, 4])
 @pytest.mark.parametrize("kind", ["float64", "float32"])
 @pytest.mark.parametrize("schedule", schedules.names())
@@ -62,7 +62,6 @@ def test_stock_ddp_with_an_exported_plan_trains_alike_in_the_plans_buckets(on_ra
         assert result[name, "ddp", "buckets"] == wanted
 
 
-@pytest.mark.deep
 @pytest.mark.parametrize("schedule", real.AT_ONCE)
 @pytest.mark.parametrize("name", real.QUARTERS)
 def test_a_quarter_of_a_large_model_equals_oracle_plain_torch_and_stock_ddp(on_ranks, name, schedule):

@@ -19,7 +19,7 @@ def test_every_collective_sums_messages_of_any_size(on_ranks, ranks):
             assert error < ACCURACY[dtype], (name, dtype, rank)
 
 
-@pytest.mark.parametrize("ranks", [4, 9])
+@pytest.mark.parametrize("ranks", [4, pytest.param(9, marks=pytest.mark.deep)])
 def test_a_collective_is_one_operation_of_its_lane(on_ranks, ranks):
     for (name, _), (_, trace) in on_ranks("all_collectives", ranks)[1].items():
         for turn in range(trace.turns):

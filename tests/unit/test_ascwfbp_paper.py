@@ -15,11 +15,12 @@ from gradsync import claims, papers, schedules, settings
 from gradsync.costs import Linear
 from gradsync.costs.measured_contention import Contention
 from gradsync.costs.measured_contention import Point as Measured
+from gradsync.drawing import style
 from gradsync.errors import InputError
+from gradsync.papers import figures, tables
 from gradsync.papers.ascwfbp import examples, iterations, own_gap, own_model, runs_here, testbed
 from gradsync.papers.table import file, read
 from gradsync.published import load
-from gradsync.render import figures, style, tables
 from gradsync.results import TIMED, Result
 from gradsync.schedules import Message, ascwfbp
 from gradsync.workload import Layer, Workload

@@ -13,11 +13,12 @@ import pytest
 import yaml
 
 from gradsync import claims, papers, settings
+from gradsync.drawing import style
 from gradsync.errors import InputError
+from gradsync.papers import figures, tables
 from gradsync.papers.bml_bcube import completion, equipment, states, synchronisation, testbed
 from gradsync.papers.table import file, read
 from gradsync.published import load
-from gradsync.render import figures, style, tables
 from gradsync.results import Result
 from gradsync.workload import Layer, Workload
 from made_up_repeats import repeated

@@ -8,11 +8,10 @@ import pandas as pd
 import pytest
 
 from gradsync import names, papers, settings
-from gradsync.papers import declaration
+from gradsync.papers import declaration, figures
 from gradsync.papers.declaration import Paper, Place, drawn, kept, made, trained
 from gradsync.papers.table import Table
 from gradsync.published import load
-from gradsync.render import figures
 
 ROOT = Path(__file__).parents[2]
 CONFIGURATIONS = sorted(path.stem for path in (ROOT / "config").glob("*.yaml") if "training:" in path.read_text())

@@ -264,7 +264,7 @@ def runs(folder: Path, precision: str) -> dict[str, Result]:
 
 
 @pytest.mark.usefixtures("alone")
-@pytest.mark.parametrize("precision", ["float32", "float16"])
+@pytest.mark.parametrize("precision", ["float32", pytest.param("float16", marks=pytest.mark.deep)])
 def test_training_on_a_device_that_queues_ends_alike(tmp_path, monkeypatch, precision):
     plain = runs(tmp_path / "plain", precision)
     monkeypatch.setattr(devices, "pick", lambda kind: QueuedProcessor())

@@ -16,9 +16,9 @@ from gradsync.commands import emulating
 from gradsync.costs import Linear
 from gradsync.errors import InputError, RunError
 from gradsync.measure.allreduce import point, to_csv
+from gradsync.papers import figures, tables
 from gradsync.papers.emulation import StandIn
 from gradsync.papers.table import file, read
-from gradsync.render import figures, tables
 from gradsync.results import Result
 from gradsync.testbed import description, privileges
 from gradsync.testbed.description import Description

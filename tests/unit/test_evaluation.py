@@ -15,8 +15,8 @@ from gradsync.costs import alpha_beta
 from gradsync.costs.fitted import fit
 from gradsync.errors import InputError
 from gradsync.measure import carried
+from gradsync.papers import figures, tables
 from gradsync.papers.mgwfbp import allreduce_times, convergence, simulated_testbed, speedups, testbed
-from gradsync.render import figures, tables
 from gradsync.results import Result
 from gradsync.workload import Layer, Workload
 from made_up_logs import made_up_logs

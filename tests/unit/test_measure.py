@@ -297,6 +297,7 @@ def test_interference_is_measured_from_the_smallest_gradient_to_all(alone, cross
     assert found.provenance["model"] == crossed
 
 
+@pytest.mark.deep
 def test_interference_of_six_rounds_has_intervals(alone, crossed, monkeypatch):
     monkeypatch.setattr(interference, "ROUNDS", (6, 6))
     monkeypatch.setattr(interference, "SEGMENT_SECONDS", 0.002)
@@ -346,6 +347,7 @@ def test_what_can_t_be_measured_is_refused_first(arguments, wanted, tmp_path, mo
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.deep
 def test_two_ranks_are_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     load, csv = tmp_path / "workload.json", tmp_path / "points.csv"
     arguments = ["--ranks", "2", "--model", "resnet18", "--size", "16", "--batch", "2", "--iterations", "2"]

@@ -54,6 +54,7 @@ def test_a_seed_gives_the_same_parameters_again_and_another_seed_others(name):
     assert any(not torch.equal(value, again[key]) for key, value in other.items())
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("name", NAMES)
 def test_two_images_of_the_smallest_size_train(name):
     loss, gradients = step(name, models.get(name).smallest, batch=2)
@@ -62,12 +63,14 @@ def test_two_images_of_the_smallest_size_train(name):
     assert sum(bool(gradient.any()) for gradient in gradients) > len(gradients) / 2
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("name", NAMES)
 def test_one_image_of_the_smallest_size_for_it_trains(name):
     loss, _ = step(name, models.get(name).smallest_alone, batch=1)
     assert torch.isfinite(loss)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("name", OTHERS)
 def test_the_smallest_size_is_the_smallest(name):
     spec = models.get(name)

@@ -12,10 +12,11 @@ import pytest
 from matplotlib import pyplot as plt
 
 from gradsync import settings
+from gradsync.drawing import panels, style
+from gradsync.papers import drawn_emulated, figures
 from gradsync.papers.mgwfbp import convergence, scaling, speedups
+from gradsync.papers.mgwfbp.drawing import evaluation
 from gradsync.papers.mgwfbp.simulated_testbed import CENTRES
-from gradsync.render import emulated, figures, panels, style
-from gradsync.render.mgwfbp import evaluation
 from gradsync.settings import Settings
 
 ROOT = Path(__file__).parents[2]
@@ -148,7 +149,7 @@ def test_an_emulated_launch_that_was_not_possible_is_told_below_the_others(chose
     row |= {"model_bound_seconds": 0.35}
     gone = row | {"launch": "googlenet-4", "nodes": 4, "iteration_seconds": None, "note": "root is needed"}
     written(tmp_path, "emulated", pd.DataFrame([row, gone]))
-    figure, _ = emulated.emulated("mgwfbp", chosen, tmp_path)
+    figure, _ = drawn_emulated.emulated("mgwfbp", chosen, tmp_path)
     assert len(figure.axes) == 1
     assert told(figure) == "Left out: googlenet-4: root is needed."
     assert labels(figure) == ["model bound, by all-reduces", "computation, replayed", "the rest of the iteration"]

@@ -12,11 +12,12 @@ import pandas as pd
 import pytest
 
 from gradsync import claims, papers, settings
+from gradsync.drawing import style
 from gradsync.errors import InputError
 from gradsync.measure import carried
+from gradsync.papers import figures, tables
 from gradsync.papers.mgwfbp import scaling
 from gradsync.papers.table import read
-from gradsync.render import figures, style, tables
 from gradsync.workload import Layer, Workload
 from made_up_logs import made_up_logs
 

@@ -9,7 +9,7 @@ import pytest
 from gradsync import papers, settings
 from gradsync.costs.interference import Interference, Slowdown
 from gradsync.errors import InputError
-from gradsync.render import tables
+from gradsync.papers import tables
 
 ROOT = Path(__file__).parents[2]
 JOB = {"model": "lenet5", "ranks": 2}

@@ -10,8 +10,8 @@ import pytest
 
 from gradsync import papers, settings
 from gradsync.errors import InputError
+from gradsync.papers import figures, tables
 from gradsync.papers.table import read
-from gradsync.render import figures, tables
 from gradsync.results import Result
 
 ROOT = Path(__file__).parents[2]

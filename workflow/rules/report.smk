@@ -29,7 +29,7 @@ for paper, declared in PAPERS.items():
                 ids=batch.names,
                 settings=[getattr(SETTINGS, key) for key in declared.keys],
                 code=lambda wildcards, paper=paper: code(
-                    f"papers.{paper}", "render.tables"
+                    f"papers.{paper}", "papers.tables"
                 ),
             shell:
                 "python -m gradsync table {params.paper:q} {params.ids:q} --config {params.config:q}"
@@ -62,7 +62,7 @@ for paper, declared in PAPERS.items():
                 paper=paper,
                 ids=batch.names,
                 code=lambda wildcards, paper=paper: code(
-                    f"render.{paper}", "render.figures"
+                    f"papers.{paper}.drawing", "papers.figures"
                 ),
             shell:
                 "python -m gradsync figure {params.paper:q} {params.ids:q} --config {params.config:q}"

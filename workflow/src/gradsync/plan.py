@@ -1,7 +1,7 @@
 """A plan: the body of a training loop as plain, frozen, serialisable data.
 
 A scheme never runs anything: it plans. The same plan is checked (`check/`), timed (`simulate.py`),
-evaluated (`oracle.py`), executed (`runtime/execute.py`) and drawn (`render/timeline.py`).
+evaluated (`oracle.py`), executed (`runtime/execute.py`) and drawn (`drawing/timeline.py`).
 
 A plan lists, once a *role*, the operations of one turn of the loop in their launch order. Operations of one
 *lane* run in that order; lanes overlap. An operation also waits for those it names in `after` (this turn) and

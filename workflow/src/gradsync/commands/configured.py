@@ -67,8 +67,7 @@ def count(options: argparse.Namespace) -> dict[str, Any]:
 
 def table(options: argparse.Namespace) -> dict[str, Any]:
     """Compute tables of a paper and write each as CSV, Markdown and LaTeX."""
-    from gradsync.papers import compute, refuse_unknown_tables
-    from gradsync.render import tables
+    from gradsync.papers import compute, refuse_unknown_tables, tables
 
     loaded, results = configured(options)
     refuse_unknown_tables(options.paper, options.id)
@@ -82,7 +81,7 @@ def table(options: argparse.Namespace) -> dict[str, Any]:
 
 def figure(options: argparse.Namespace) -> dict[str, Any]:
     """Draw figures of a paper from its tables, each as SVG, PDF and PNG, with its data as CSV."""
-    from gradsync.render import figures
+    from gradsync.papers import figures
 
     loaded, results = configured(options)
     figures.refuse_unknown(options.paper, options.id)

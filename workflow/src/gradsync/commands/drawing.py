@@ -33,7 +33,7 @@ def _times_of(options: argparse.Namespace, text: str) -> Any:
 
 def draw(options: argparse.Namespace) -> dict[str, Any]:
     """Draw a plan or a trace as a timeline."""
-    from gradsync.render import timeline
+    from gradsync.drawing import timeline
 
     text = read(options.input, "input")
     cost = _times_of(options, text) if options.workload or options.allreduce else None

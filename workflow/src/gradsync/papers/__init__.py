@@ -1,4 +1,7 @@
-"""The papers' own experiments: what each table and figure needs, computed. One package a paper, with `PAPER`."""
+"""The papers' own experiments: what each table and figure needs, computed, and drawn. One package a paper.
+
+It has `PAPER`, its declaration, and in `drawing` its `FIGURES`.
+"""
 
 from __future__ import annotations
 

@@ -11,9 +11,9 @@ import pandas as pd
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 
+from gradsync.drawing.style import Drawn
 from gradsync.papers.ascwfbp.communication import FIG4A, FIG4B, FIG5, POINTS
 from gradsync.papers.table import file, read
-from gradsync.render.style import Drawn
 from gradsync.results import TIMED
 from gradsync.settings import Settings
 

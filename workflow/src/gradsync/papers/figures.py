@@ -1,7 +1,7 @@
 """Figures of the papers, drawn from tables and traces; each with its data as CSV.
 
-A paper is one package here with `FIGURES`: what draws each, from the settings and the results of a configuration. A
-figure whose data is missing says what is missing.
+The `drawing` of a paper has `FIGURES`: what draws each, from the settings and the results of a configuration. A figure
+whose data is missing says what is missing.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from pathlib import Path
 from matplotlib import pyplot as plt
 
 from gradsync import papers
+from gradsync.drawing import style
+from gradsync.drawing.style import Drawn
 from gradsync.errors import InputError
 from gradsync.names import near
-from gradsync.render import style
-from gradsync.render.style import Drawn
 from gradsync.results import write_whole
 from gradsync.settings import Settings
 
@@ -24,7 +24,9 @@ from gradsync.settings import Settings
 def of(paper: str) -> dict[str, Callable[[Settings, Path], Drawn]]:
     """The figures of a paper by name; raises InputError that lists the known papers."""
     papers.refuse_unknown(paper)
-    drawn: dict[str, Callable[[Settings, Path], Drawn]] = importlib.import_module(f"gradsync.render.{paper}").FIGURES
+    drawn: dict[str, Callable[[Settings, Path], Drawn]] = importlib.import_module(
+        f"gradsync.papers.{paper}.drawing"
+    ).FIGURES
     return drawn
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from matplotlib import pyplot as plt
 from matplotlib.lines import Line2D
 
+from gradsync.drawing.style import Drawn
 from gradsync.papers.bml_bcube.synchronisation import DRAWN
 from gradsync.papers.table import file, read
-from gradsync.render.style import Drawn
 from gradsync.settings import Settings
 
 SERIES = {

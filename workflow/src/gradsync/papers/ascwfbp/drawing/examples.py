@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from gradsync.drawing import examples as shared
+from gradsync.drawing.style import Drawn
 from gradsync.papers.ascwfbp import examples
-from gradsync.render import drawn_examples
-from gradsync.render.style import Drawn
 from gradsync.settings import Settings
 
 
@@ -15,8 +15,6 @@ def timelines(figure_name: str, titles: Mapping[str, str]) -> Callable[[Settings
     """A panel a schedule of a drawn example, under these titles."""
 
     def drawn(settings: Settings, results: Path) -> Drawn:
-        return drawn_examples.timelines(
-            {title: examples.example(figure_name, name)[1:] for name, title in titles.items()}
-        )
+        return shared.timelines({title: examples.example(figure_name, name)[1:] for name, title in titles.items()})
 
     return drawn

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 import pandas as pd
 from matplotlib import pyplot as plt
 
+from gradsync.drawing import timeline
+from gradsync.drawing.style import Drawn
 from gradsync.plan import Plan
-from gradsync.render import timeline
-from gradsync.render.style import Drawn
 from gradsync.trace import Trace
 
 

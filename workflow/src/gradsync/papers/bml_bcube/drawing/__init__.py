@@ -6,12 +6,12 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from gradsync.render.bml_bcube.completion import jobs
-from gradsync.render.bml_bcube.states import fig4
-from gradsync.render.bml_bcube.synchronisation import fig5
-from gradsync.render.emulated import emulated
-from gradsync.render.style import Drawn
-from gradsync.render.training import training
+from gradsync.drawing.style import Drawn
+from gradsync.papers.bml_bcube.drawing.completion import jobs
+from gradsync.papers.bml_bcube.drawing.states import fig4
+from gradsync.papers.bml_bcube.drawing.synchronisation import fig5
+from gradsync.papers.drawn_emulated import emulated
+from gradsync.papers.drawn_training import training
 from gradsync.settings import Settings
 
 FIGURES: dict[str, Callable[[Settings, Path], Drawn]] = {

@@ -16,9 +16,9 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator, ScalarFormatter
 
+from gradsync.drawing import panels
 from gradsync.papers.mgwfbp import allreduce_times, convergence, gradient_sizes, simulated_testbed, speedups
 from gradsync.papers.table import file, read
-from gradsync.render import panels
 from gradsync.settings import Settings
 
 SHOWN = ("wfbp", "single", "mgwfbp", "optimal", "tf_ps")

@@ -12,11 +12,11 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
+from gradsync.drawing import panels
+from gradsync.drawing.style import Drawn
 from gradsync.papers.ascwfbp import iterations
 from gradsync.papers.ascwfbp.testbed import MODELS, SCHEMES
 from gradsync.papers.table import file, read
-from gradsync.render import panels
-from gradsync.render.style import Drawn
 from gradsync.settings import Settings
 
 WIDTH = 0.27

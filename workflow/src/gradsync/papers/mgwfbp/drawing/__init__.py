@@ -6,12 +6,12 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from gradsync.render.emulated import emulated
-from gradsync.render.mgwfbp import evaluation
-from gradsync.render.mgwfbp.examples import timelines
-from gradsync.render.mgwfbp.scaling import fig9, gap
-from gradsync.render.style import Drawn
-from gradsync.render.training import training
+from gradsync.drawing.style import Drawn
+from gradsync.papers.drawn_emulated import emulated
+from gradsync.papers.drawn_training import training
+from gradsync.papers.mgwfbp.drawing import evaluation
+from gradsync.papers.mgwfbp.drawing.examples import timelines
+from gradsync.papers.mgwfbp.drawing.scaling import fig9, gap
 from gradsync.settings import Settings
 
 FIGURES: dict[str, Callable[[Settings, Path], Drawn]] = {

@@ -12,9 +12,9 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import FancyBboxPatch
 
+from gradsync.drawing.style import Drawn
 from gradsync.papers.bml_bcube import states
 from gradsync.papers.table import file, read
-from gradsync.render.style import Drawn
 from gradsync.settings import Settings
 
 THREADS = ("#0072B2", "#D55E00")

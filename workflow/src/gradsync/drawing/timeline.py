@@ -13,10 +13,10 @@ from matplotlib.patches import Patch
 from gradsync import reading
 from gradsync.check import check
 from gradsync.costs import Linear, MessageCost, alpha_beta
+from gradsync.drawing import style
 from gradsync.errors import InputError
 from gradsync.kernels import KERNELS
 from gradsync.plan import Plan
-from gradsync.render import style
 from gradsync.simulate import simulate
 from gradsync.trace import Trace
 from gradsync.workload import Layer, Workload

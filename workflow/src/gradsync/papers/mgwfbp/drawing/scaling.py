@@ -11,10 +11,10 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.ticker import ScalarFormatter
 
+from gradsync.drawing import panels
+from gradsync.drawing.style import Drawn
 from gradsync.papers.mgwfbp import scaling
 from gradsync.papers.table import file, read
-from gradsync.render import panels
-from gradsync.render.style import Drawn
 from gradsync.settings import Settings
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from gradsync.drawing import examples as shared
+from gradsync.drawing.style import Drawn
 from gradsync.papers.mgwfbp import examples
-from gradsync.render import drawn_examples
-from gradsync.render.style import Drawn
 from gradsync.settings import Settings
 
 
@@ -15,6 +15,6 @@ def timelines(*cases: tuple[str, str, str]) -> Callable[[Settings, Path], Drawn]
     """Panels (title, case, scheme) of four-layer examples."""
 
     def drawn(settings: Settings, results: Path) -> Drawn:
-        return drawn_examples.timelines({title: examples.example(case, name)[1:] for title, case, name in cases})
+        return shared.timelines({title: examples.example(case, name)[1:] for title, case, name in cases})
 
     return drawn

@@ -1,1 +1,0 @@
-"""Tables, figures. The only user of matplotlib."""
