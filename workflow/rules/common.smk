@@ -105,6 +105,11 @@ def benchmarked():
     return found
 
 
+def told(message):
+    """What the screen says of a job; in a dry run that is its files, as of every job."""
+    return None if workflow.output_settings.dryrun else message
+
+
 def table_file(paper, id):
     return f"{RESULTS}/tables/{paper}/{id}.csv"
 

@@ -20,7 +20,7 @@ for paper, declared in PAPERS.items():
             log:
                 f"{RESULTS}/logs/table/{batch.name}.log",
             message:
-                f"tables of {paper}: {', '.join(batch.names)}"
+                told(f"tables of {paper}: {', '.join(batch.names)}")
             localrule: True
             threads: 1
             params:
@@ -54,7 +54,7 @@ for paper, declared in PAPERS.items():
             log:
                 f"{RESULTS}/logs/figure/{batch.name}.log",
             message:
-                f"figures of {paper}: {', '.join(batch.names)}"
+                told(f"figures of {paper}: {', '.join(batch.names)}")
             localrule: True
             threads: 1
             params:
