@@ -19,8 +19,6 @@ for paper, declared in PAPERS.items():
                 ),
             log:
                 f"{RESULTS}/logs/table/{batch.name}.log",
-            message:
-                told(f"tables of {paper}: {', '.join(batch.names)}")
             localrule: True
             threads: 1
             params:
@@ -31,6 +29,8 @@ for paper, declared in PAPERS.items():
                 code=lambda wildcards, paper=paper: code(
                     f"papers.{paper}", "papers.tables"
                 ),
+            message:
+                told(f"tables of {paper}: {', '.join(batch.names)}")
             shell:
                 "python -m gradsync table {params.paper:q} {params.ids:q} --config {params.config:q}"
                 " >{log:q} 2>&1 || {{ cat {log:q} >&2; exit 1; }}"
@@ -53,8 +53,6 @@ for paper, declared in PAPERS.items():
                 ),
             log:
                 f"{RESULTS}/logs/figure/{batch.name}.log",
-            message:
-                told(f"figures of {paper}: {', '.join(batch.names)}")
             localrule: True
             threads: 1
             params:
@@ -64,6 +62,8 @@ for paper, declared in PAPERS.items():
                 code=lambda wildcards, paper=paper: code(
                     f"papers.{paper}.drawing", "papers.figures"
                 ),
+            message:
+                told(f"figures of {paper}: {', '.join(batch.names)}")
             shell:
                 "python -m gradsync figure {params.paper:q} {params.ids:q} --config {params.config:q}"
                 " >{log:q} 2>&1 || {{ cat {log:q} >&2; exit 1; }}"
