@@ -42,10 +42,14 @@ onsuccess:
     if Path(f"{RESULTS}/claims.md").is_file():
         # how many claims, and what was decided of them
         print(Path(f"{RESULTS}/claims.md").read_text().split("\n\n")[0])
-    print(
-        f"Verdicts: {RESULTS}/claims.md   tables: {RESULTS}/tables   figures: {RESULTS}/figures",
-        flush=True,
-    )
+    made = {
+        "Verdicts": f"{RESULTS}/claims.md",
+        "tables": f"{RESULTS}/tables",
+        "figures": f"{RESULTS}/figures",
+    }
+    there = [f"{what}: {path}" for what, path in made.items() if Path(path).exists()]
+    if there:
+        print("   ".join(there), flush=True)
 
 
 rule all:

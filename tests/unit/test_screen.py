@@ -49,15 +49,29 @@ def test_the_time_left_is_that_of_jobs_alike(screen: Screen, clock: Clock) -> No
     assert screen.left() == pytest.approx(130)
 
 
-def test_jobs_that_run_at_once_halve_the_time_left(screen: Screen, clock: Clock) -> None:
+def test_jobs_that_run_at_once_halve_the_time_left(clock: Clock) -> None:
+    screen = Screen(clock)
+    screen.planned({"train": 8})
     for job in (1, 2, 3, 4):
         screen.started(job, "train", str(job))
         if job % 2 == 0:
             clock.now += 40
             assert screen.ended(job - 1)
             assert screen.ended(job)
-    # two tables, of which none has ended: as the mean of all that have
-    assert screen.left() == pytest.approx(2 * 40 / 2)
+    assert screen.left() == pytest.approx(4 * 40 / 2)
+
+
+def test_of_rules_that_nobody_has_seen_end_nothing_is_told(clock: Clock) -> None:
+    screen = Screen(clock)
+    screen.planned({"plan": 10, "train": 2, "table_a": 1, "table_b": 4, "claims": 1})
+    for job in range(9):
+        assert run(screen, clock, job, "plan", 1) == f"plan {job}: done in 1 s; {job + 1} of 18"
+    run(screen, clock, 20, "table_a", 2)
+    assert screen.left() is None  # trainings are ahead, and may take hours
+    line = run(screen, clock, 21, "train", 100)
+    # a plan of 1 s, a training of 100 s, four tables of 2 s, and claims, of which none has ended, as the mean of all
+    assert screen.left() == pytest.approx(1 + 100 + 4 * 2 + (9 + 2 + 100) / 11)
+    assert line == "train 21: done in 2 min; 11 of 18, about 2 min left"
 
 
 def test_of_a_job_that_runs_its_past_is_not_ahead(screen: Screen, clock: Clock) -> None:

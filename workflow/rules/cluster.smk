@@ -33,6 +33,6 @@ if SETTINGS.cluster_profile:
                 else [f"--ranks={SETTINGS.cluster_profile.ranks}"]
             ),
         shell:
-            "{params.start}python -m gradsync cluster measure {params.name:q} {params.ranks:q} --device {params.device:q}"
+            ": >{log:q}; {params.start}python -m gradsync cluster measure {params.name:q} {params.ranks:q} --device {params.device:q}"
             " --models {params.models:q} --iterations {params.iterations:q} --parts {params.parts:q} --output {output.file:q}"
-            " 2>&1 | tee {log:q}; exit ${{PIPESTATUS[0]}}"
+            " 2>&1 >>{log:q} | tee -a {log:q}; exit ${{PIPESTATUS[0]}}"

@@ -21,6 +21,6 @@ rule emulate:
         ),
     run:
         shell(
-            "python -m gradsync emulate {wildcards.launch:q} --config {params.config:q}"
-            " 2>&1 | tee {log:q}; exit ${{PIPESTATUS[0]}}"
+            ": >{log:q}; python -m gradsync emulate {wildcards.launch:q} --config {params.config:q}"
+            " 2>&1 >>{log:q} | tee -a {log:q}; exit ${{PIPESTATUS[0]}}"
         )

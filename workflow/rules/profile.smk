@@ -77,8 +77,8 @@ rule profile_network:
         ranks=SETTINGS.network.ranks,
         code=code("commands.measuring"),
     shell:
-        "{params.launch}python -m gradsync measure allreduce --device {params.device:q} --ranks {params.ranks:q} {params.sizes:q}"
-        " --output {output:q} 2>&1 | tee {log:q}; exit ${{PIPESTATUS[0]}}"
+        ": >{log:q}; {params.launch}python -m gradsync measure allreduce --device {params.device:q} --ranks {params.ranks:q} {params.sizes:q}"
+        " --output {output:q} 2>&1 >>{log:q} | tee -a {log:q}; exit ${{PIPESTATUS[0]}}"
 
 
 rule profile_contention:
@@ -103,5 +103,5 @@ rule profile_contention:
         sizes=flags(SETTINGS.contention, "lanes", "smallest", "largest"),
         code=code("commands.measuring"),
     shell:
-        "{params.launch}python -m gradsync measure contention --device {params.device:q} --ranks {resources.tasks}"
-        " {params.sizes:q} --output {output:q} 2>&1 | tee {log:q}; exit ${{PIPESTATUS[0]}}"
+        ": >{log:q}; {params.launch}python -m gradsync measure contention --device {params.device:q} --ranks {resources.tasks}"
+        " {params.sizes:q} --output {output:q} 2>&1 >>{log:q} | tee -a {log:q}; exit ${{PIPESTATUS[0]}}"

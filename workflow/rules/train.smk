@@ -40,6 +40,6 @@ rule train:
         folder=lambda wildcards, output: Path(output[0]).parent,
         code=code("commands.training"),
     shell:
-        "{params.launch}python -m gradsync train --device {params.device:q} {params.training:q} --seed {params.seeds:q} --ranks {resources.tasks} {params.references:q}"
+        ": >{log:q}; {params.launch}python -m gradsync train --device {params.device:q} {params.training:q} --seed {params.seeds:q} --ranks {resources.tasks} {params.references:q}"
         " {params.plans:q} --peers {input.peers:q} {params.stock:q} --output {params.folder:q}"
-        " 2>&1 | tee {log:q}; exit ${{PIPESTATUS[0]}}"
+        " 2>&1 >>{log:q} | tee -a {log:q}; exit ${{PIPESTATUS[0]}}"

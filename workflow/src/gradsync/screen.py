@@ -10,6 +10,10 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
+UNKNOWN = 0.15
+"""The time that is left is told if at most this share of the jobs ahead are of rules of which none has ended."""
+MANY = ("table", "figure")  # rules of which there is one for each batch
+
 
 class Screen:
     """Turns what Snakemake says of jobs into lines; knows how long jobs of each rule took in this run."""
@@ -25,14 +29,17 @@ class Screen:
 
     def planned(self, stats: Mapping[str, Any]) -> str:
         """The jobs of the run are known; `stats` counts them by rule, and has their `total`."""
-        self.waiting = Counter({rule: int(count) for rule, count in stats.items() if rule != "total"})
+        self.waiting = Counter[str]()
+        for rule, count in stats.items():
+            if rule != "total":
+                self.waiting[_kind(rule)] += int(count)
         self.total = sum(self.waiting.values())
         self.first = self.clock()
         return f"{self.total} job{'s' if self.total != 1 else ''}"
 
     def started(self, job: Any, rule: str, name: str) -> str:
         """A job of a rule starts."""
-        self.began[job] = (rule, name, self.clock())
+        self.began[job] = (_kind(rule), name, self.clock())
         return name
 
     def ended(self, job: Any) -> str | None:
@@ -49,13 +56,15 @@ class Screen:
         return f"{name}: done in {duration(now - since)}; {done} of {self.total}{more}"
 
     def left(self) -> float | None:
-        """Seconds until the run ends, if jobs of a rule take alike and as many run at once as so far; None: not known.
+        """Seconds until the run ends, if jobs of a rule take alike and as many run at once as so far.
 
-        Jobs of a rule of which none has ended count as the mean of all that have.
+        None: not known, since too many of the jobs that are ahead are of rules of which none has ended; the few others
+        count as the mean of all jobs that have.
         """
         ended = [seconds for each in self.took.values() for seconds in each]
         elapsed = self.clock() - self.first
-        if len(ended) < 3 or elapsed <= 0:
+        ahead_of_unknown = sum(count for rule, count in self.waiting.items() if rule not in self.took)
+        if not ended or elapsed <= 0 or ahead_of_unknown > UNKNOWN * sum(self.waiting.values()):
             return None
         mean = sum(ended) / len(ended)
         means = {rule: sum(each) / len(each) for rule, each in self.took.items()}
@@ -64,6 +73,12 @@ class Screen:
         under_way = sum(min(now - since, means.get(rule, mean)) for rule, _, since in self.began.values())
         at_once = max(1.0, (sum(ended) + sum(now - since for _, _, since in self.began.values())) / elapsed)
         return max(0.0, ahead - under_way) / at_once
+
+
+def _kind(rule: str) -> str:
+    """Rules whose jobs are alike are one kind."""
+    kind = rule.partition("_")[0]
+    return kind if kind in MANY else rule
 
 
 def duration(seconds: float) -> str:
