@@ -47,7 +47,9 @@ onsuccess:
         "tables": f"{RESULTS}/tables",
         "figures": f"{RESULTS}/figures",
     }
-    there = [f"{what}: {path}" for what, path in made.items() if Path(path).exists()]
+    there = [
+        f"{what}: {path}" for what, path in made.items() if Path(path).exists()
+    ]
     if there:
         print("   ".join(there), flush=True)
 
