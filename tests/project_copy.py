@@ -74,6 +74,10 @@ class Project:
     ) -> subprocess.CompletedProcess[str]:
         return self.run("snakemake", "--configfile", configuration, "--cores", "2", *arguments, **environment)
 
+    def log(self) -> str:
+        """All that Snakemake said of its last run, which its screen leaves out."""
+        return max((self.folder / ".snakemake" / "log").glob("*.snakemake.log")).read_text()
+
     def write(self, path: str, text: str) -> Path:
         target = self.folder / path
         target.parent.mkdir(parents=True, exist_ok=True)

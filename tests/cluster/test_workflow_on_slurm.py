@@ -142,7 +142,7 @@ def test_without_slurm_jobs_run_in_the_image_on_this_machine(project):
     target = "results/small/profile/network/allreduce.csv"
     ended = project.run("snakemake", *give, "--", target)
     assert ended.returncode == 0, ended.stdout
-    assert f"input: {IMAGE}" in ended.stdout
+    assert f"input: {IMAGE}" in project.log()
     assert f'image: "{IMAGE.name}"' in project.read(target)
 
 
@@ -150,8 +150,9 @@ def test_jobs_in_the_image_on_four_nodes_give_what_this_machine_gives_without(sl
     launches = [f"results/small/runs/train/lenet5-{ranks}" for ranks in (2, 4)]
     status, output = on_slurm(slurm, project, "small", "results/small/figures/mgwfbp/training.svg")
     assert status == 0, output
-    assert "rule profile_job" in output
-    assert re.search(r"mpi=srun, tasks=4, nodes=4", output)
+    assert "train lenet5-4: done in" in output
+    assert "rule profile_job" in project.log()
+    assert re.search(r"mpi=srun, tasks=4, nodes=4", project.log())
     for folder, ranks in zip(launches, (2, 4), strict=True):
         plans = [f"results/small/plans/lenet5-{ranks}/{scheme}.json" for scheme in ("wfbp", "single")]
         options = ["--model", "lenet5", "--batch", "8", "--iterations", "8", "--block", "4", "--conformance", "1"]
@@ -186,6 +187,6 @@ def test_a_cancelled_job_is_reported_and_the_same_command_goes_on(slurm, project
     run = Slurm(slurm.folder, environment).snakemake(project.folder, *command, target)
     assert run.wait(HANGS_SECONDS) == 0, project.read("run.log")
     assert "going on from the checkpoint at iteration" in project.read("results/long/logs/train/lenet5-2.log")
-    assert "plan" not in re.findall(r"^(\w+) +\d+$", project.read("run.log"), re.MULTILINE)
+    assert re.findall(r"^(\w+) +\d+$", project.log(), re.MULTILINE) == ["train", "total"]
     assert Plan.from_json(project.read("results/long/plans/lenet5-2/wfbp.json"), "plan").ranks == 2
     assert not (folder / "checkpoint").exists()

@@ -344,8 +344,7 @@ def test_a_launch_is_planned_trained_and_in_the_table(own_project):
     assert re.search(r"^\d\d:\d\d:\d\d  train lenet5-2: done in \d+ s; \d of 4\b", ended.stdout, re.MULTILINE)
     assert "tables of mgwfbp: training: done in" in ended.stdout
     assert "jobid" not in ended.stdout
-    (log,) = (own_project.folder / ".snakemake" / "log").glob("*.snakemake.log")
-    assert "rule train:" in log.read_text()
+    assert "rule train:" in own_project.log()
     folder = own_project.folder / RESULTS / "runs" / "train" / "lenet5-2"
     names = json.loads((folder / "schemes.json").read_text())
     assert names == ["wfbp", "mgwfbp", "ddp_mgwfbp", "no_communication", "one_rank"]
