@@ -20,7 +20,7 @@ SILENT = {LogEvent.WORKFLOW_STARTED, LogEvent.RESOURCES_INFO, LogEvent.JOB_START
 # What Snakemake tells beside events, and no reader needs: it is in its log file.
 BOILERPLATE = (
     *("host: ", "Building DAG of jobs", "Using shell: ", "Assuming unrestricted shared filesystem", "Select jobs"),
-    *("Using workflow specific profile", "Using profile", "Singularity containers: ignored", "Execute "),
+    "Singularity containers: ignored",
 )
 
 
