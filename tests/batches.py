@@ -13,8 +13,7 @@ from gradsync.settings import Settings
 def batches(chosen: Settings) -> dict[str, list[Batch]]:
     """By kind, `table` or `figure`: all that one job makes."""
     found: dict[str, list[Batch]] = {"table": [], "figure": []}
-    for file in chosen.papers:
-        paper = Path(file).stem
+    for paper in chosen.papers:
         declared, place = papers.declared(paper), declaration.Place(paper, chosen, Path("results") / chosen.name)
         found["table"] += declaration.tables(paper, declared, place)
         found["figure"] += declaration.figures(paper, declared, place)

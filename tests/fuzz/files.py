@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import csv
 import io
+import itertools
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -70,7 +71,7 @@ def prepare(folder: Path) -> None:
         (folder / name).symlink_to(ROOT / name)
     (folder / CHANGED).mkdir()
     (folder / "results").mkdir()
-    (folder / "workload.json").write_text((ROOT / "config/workloads/counterexample.json").read_text())
+    (folder / "workload.json").write_text((ROOT / "config/papers/mgwfbp/examples/counterexample.json").read_text())
     points = [(size, 1e-3 + size * 1e-9) for size in (2, 4, 8, 16, 64, 1 << 12, 1 << 20)]
     (folder / "points.csv").write_text(_csv([["bytes", "seconds", "ranks"], *([*each, 2] for each in points)]))
     sweeps = [Point(lanes=k, bytes=m, seconds=(1 + k * m, 1.1 + k * m)) for k in (1, 2) for m in (2, 8, 64)]
@@ -88,19 +89,20 @@ def prepare(folder: Path) -> None:
     lenet = [each for each in whole["training"] if each["model"] == "lenet5"][:1]
     launch = {"model": "googlenet", "ranks": 2, "dilation": 40, "schemes": ["wfbp"]}
     small = whole | {"training": lenet, "emulated": [launch]}
-    for file, _ in TESTBEDS.values():
-        held = yaml.safe_load((ROOT / file).read_text())
-        (folder / f"few-{Path(file).name}").write_text(
+    for paper in SIMULATED:
+        held = yaml.safe_load((ROOT / f"config/papers/{paper}/testbed.yaml").read_text())
+        (folder / f"few-{paper}-testbed.yaml").write_text(
             yaml.safe_dump(held | {key: _few(held[key]) for key in BANDS & held.keys()})
         )
     (folder / "config.yaml").write_text(yaml.safe_dump(small))
-    for key, files in (*NAMED.items(), *((key, (file,)) for key, (file, _) in TESTBEDS.items())):
-        for file in files:
-            named = f"{CHANGED}/{Path(file).name}"
-            papers = [each for each in small["papers"] if Path(each).name != Path(file).name] + [named]
-            few = {"nodes": [4], "gap_nodes": [4], "forward_shares": [0.5], "bucket_sweep": 2}
-            other = small | {"figure9": few, key: papers if key == "papers" else named}
-            (folder / f"with-{Path(file).stem}.yaml").write_text(yaml.safe_dump(other))
+    few = {"nodes": [4], "gap_nodes": [4], "forward_shares": [0.5], "bucket_sweep": 2}
+    papers = {paper: few if paper == "mgwfbp" else {} for paper in SIMULATED}
+    for key in NAMED:
+        other = small | {"papers": papers, key: f"{CHANGED}/{key}.yaml"}
+        (folder / f"with-{key}.yaml").write_text(yaml.safe_dump(other))
+    for paper, key in itertools.product(SIMULATED, ("published", "testbed")):
+        changed = papers | {paper: papers[paper] | {key: f"{CHANGED}/{paper}-{key}.yaml"}}
+        (folder / f"with-{paper}-{key}.yaml").write_text(yaml.safe_dump(small | {"papers": changed}))
     line, links = (["--workload", "workload.json", "--allreduce", each] for each in ("a=1,b=1", "alpha=1,bandwidth=9"))
     with contextlib.redirect_stdout(io.StringIO()):
         for told in (
@@ -127,18 +129,8 @@ def prepare(folder: Path) -> None:
         (folder / f"workload-{name}.json").write_text(free.to_json())
 
 
-# key of a configuration: files that it names, each of which is read by `claims` or `estimate`
-NAMED = {
-    "schemes": ("config/schemes.yaml",),
-    "peers": ("config/peers.yaml",),
-    "papers": ("config/papers/mgwfbp.yaml", "config/papers/bml_bcube.yaml", "config/papers/ascwfbp.yaml"),
-}
-# the same, of testbeds: the table that is computed from each
-TESTBEDS = {
-    "cluster": ("config/clusters/k80-10gbe.yaml", ("mgwfbp", "gap")),
-    "bml_testbed": ("config/clusters/k40-40gbe.yaml", ("bml_bcube", "fig6")),
-    "asc_testbed": ("config/clusters/2080ti-10gbe.yaml", ("ascwfbp", "constants")),
-}
+NAMED = ("schemes", "peers")  # keys of a configuration: files that it names, which `estimate` reads
+SIMULATED = {"mgwfbp": "gap", "bml_bcube": "fig6", "ascwfbp": "constants"}  # by paper: a table that reads its testbed
 BANDS = {"share_of_peak", "share_of_link_rate", "alpha_seconds", "sub_minibatches"}  # every combination is simulated
 
 
@@ -168,10 +160,11 @@ def kinds(folder: Path) -> dict[str, Kind]:
     line = ("--workload", "workload.json", "--allreduce", "a=1,b=1")
     for name in CONFIGURATIONS:
         add(f"{name}.yaml", ROOT / f"config/{name}.yaml", "estimate", "--config", "{}", "--json")
-    for key, files in NAMED.items():
-        for file in files:
-            read = "claims" if key == "papers" else "estimate"
-            add(Path(file).name, ROOT / file, read, "--config", f"with-{Path(file).stem}.yaml", "--json")
+    for key in NAMED:
+        add(f"{key}.yaml", ROOT / f"config/{key}.yaml", "estimate", "--config", f"with-{key}.yaml", "--json")
+    for paper in SIMULATED:
+        name, of = f"{paper}-published.yaml", ROOT / f"config/papers/{paper}/published.yaml"
+        add(name, of, "claims", "--config", f"with-{name}", "--json")
     add(
         "table.yaml",
         folder / "config.yaml",
@@ -184,16 +177,9 @@ def kinds(folder: Path) -> dict[str, Kind]:
         "results",
         "--json",
     )
-    for file, table in TESTBEDS.values():
-        add(
-            Path(file).name,
-            folder / f"few-{Path(file).name}",
-            "table",
-            *table,
-            "--config",
-            f"with-{Path(file).stem}.yaml",
-            "--json",
-        )
+    for paper, table in SIMULATED.items():
+        name = f"{paper}-testbed.yaml"
+        add(name, folder / f"few-{name}", "table", paper, table, "--config", f"with-{name}", "--json")
     add(
         "cluster.yaml",
         folder / "cluster.yaml",

@@ -37,7 +37,7 @@ training:
      profile_iterations: 0, checkpoint_seconds: 0}
 profiles: {resnet50: {batch: 2, size: 64, iterations: 2}, googlenet: {batch: 2, size: 64, iterations: 2}}
 network: {ranks: [2], smallest: 64, largest: 4096}
-figure9: {nodes: [4], gap_nodes: [4, 8], forward_shares: [0.5], bucket_sweep: 2}
+papers: {mgwfbp: {nodes: [4], gap_nodes: [4, 8], forward_shares: [0.5], bucket_sweep: 2}}
 """
 
 

@@ -16,7 +16,7 @@ from project_copy import Project
 SMALL = """\
 version: 1
 name: tiny
-papers: [config/papers/mgwfbp.yaml, config/papers/bml_bcube.yaml]
+papers: {mgwfbp: {}, bml_bcube: {}}
 emulated:
   - &cube {paper: bml_bcube, model: lenet5, ranks: 4, batch: 1024, topology: "bcube:2,2", dilation: 8, schemes: [bml],
            iterations: 4, block: 2}

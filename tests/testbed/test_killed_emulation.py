@@ -17,7 +17,7 @@ from waiting import HANGS_SECONDS, until
 SMALL = """\
 version: 1
 name: tiny
-papers: [config/papers/bml_bcube.yaml]
+papers: {bml_bcube: {}}
 emulated:
   - {paper: bml_bcube, model: lenet5, ranks: 2, batch: 1024, topology: switch, dilation: 4, schemes: [wfbp],
      iterations: 4, block: 2}

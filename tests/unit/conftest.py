@@ -11,7 +11,7 @@ import pytest
 
 from gradsync import papers
 from gradsync.papers.declaration import Place
-from gradsync.papers.table import file
+from gradsync.papers.table import Table, file
 
 ROOT = Path(__file__).parents[2]
 opened: list[str] | None = None  # files that were opened for reading; None: nobody wants to know
@@ -30,7 +30,7 @@ def tables_read_what_they_declare() -> Iterator[None]:
     """Each table that a test computes: a job of the workflow would not wait for, or see changes of, any other file."""
     compute = papers.compute
 
-    def watched(paper: str, table: str, settings: Any, results: Path) -> papers.Table:
+    def watched(paper: str, table: str, settings: Any, results: Path) -> Table:
         global opened
         opened, before = [], opened
         try:

@@ -27,8 +27,8 @@ from gradsync.workload import Layer, Workload
 from made_up_repeats import MOMENTS, repeated
 
 ROOT = Path(__file__).parents[2]
-PAPER = ROOT / "config" / "papers" / "ascwfbp.yaml"
-BENCH = ROOT / "config" / "clusters" / "2080ti-10gbe.yaml"
+PAPER = ROOT / "config/papers/ascwfbp/published.yaml"
+BENCH = ROOT / "config/papers/ascwfbp/testbed.yaml"
 LAUNCH = {"paper": "ascwfbp", "model": "densenet201", "ranks": 2, "batch": 4, "schemes": ["wfbp", "ascwfbp"]}
 # elements of each gradient in backward order, and operations of its backward; few, but so large that the stated
 # start-up makes WFBP slower than published, as with the real models
@@ -48,8 +48,8 @@ def in_the_project(monkeypatch):
 
 
 def chosen(**changes: Any) -> settings.Settings:
-    paper_files = [f"config/papers/{name}.yaml" for name in ("mgwfbp", "ascwfbp")]
-    return settings.parse({"version": 1, "name": "tiny", "papers": paper_files, **changes}, "test")
+    shown = {"mgwfbp": {}, "ascwfbp": {}}
+    return settings.parse({"version": 1, "name": "tiny", "papers": shown, **changes}, "test")
 
 
 def net(*layers: tuple[int, float], forward: float = 0.0) -> Workload:
@@ -572,7 +572,7 @@ def test_a_broken_testbed_is_named(tmp_path, changes, wanted):
     broken = tmp_path / "bench.yaml"
     broken.write_text(yaml.safe_dump(yaml.safe_load(BENCH.read_text()) | changes))
     with pytest.raises(InputError, match=wanted) as refused:
-        papers.compute("ascwfbp", "table4", chosen(asc_testbed=str(broken)), results)
+        papers.compute("ascwfbp", "table4", chosen(papers={"ascwfbp": {"testbed": str(broken)}}), results)
     assert "\n" not in str(refused.value)
 
 
@@ -584,4 +584,4 @@ def test_missing_inputs_are_named(tmp_path):
     with pytest.raises(InputError, match=r"table4\.csv: can't be read.*make that table first"):
         papers.compute("ascwfbp", "own_model", chosen(), tmp_path)
     with pytest.raises(InputError, match=r"asc.yaml does not exist"):
-        chosen(asc_testbed="config/clusters/asc.yaml")
+        chosen(papers={"ascwfbp": {"testbed": "config/clusters/asc.yaml"}})

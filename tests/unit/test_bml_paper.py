@@ -24,8 +24,8 @@ from gradsync.workload import Layer, Workload
 from made_up_repeats import repeated
 
 ROOT = Path(__file__).parents[2]
-PAPER = ROOT / "config" / "papers" / "bml_bcube.yaml"
-BENCH = ROOT / "config" / "clusters" / "k40-40gbe.yaml"
+PAPER = ROOT / "config/papers/bml_bcube/published.yaml"
+BENCH = ROOT / "config/papers/bml_bcube/testbed.yaml"
 NINE = {"paper": "bml_bcube", "ranks": 9, "schemes": ["ps_p2p", "tf_ps", "bml"]}
 LAUNCHES = [
     {**NINE, "model": "lenet5", "name": "batch4", "batch": 4},
@@ -44,8 +44,8 @@ def in_the_project(monkeypatch):
 
 
 def chosen(**changes: Any) -> settings.Settings:
-    paper_files = [f"config/papers/{name}.yaml" for name in ("mgwfbp", "bml_bcube")]
-    return settings.parse({"version": 1, "name": "tiny", "papers": paper_files, **changes}, "test")
+    shown = {"mgwfbp": {}, "bml_bcube": {}}
+    return settings.parse({"version": 1, "name": "tiny", "papers": shown, **changes}, "test")
 
 
 def small_bench(folder: Path, **changes: Any) -> str:
@@ -96,7 +96,7 @@ def made(tmp_path_factory) -> tuple[settings.Settings, Path]:
     results = write_inputs(folder / "results")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(ROOT)
-        wanted = chosen(training=LAUNCHES, bml_testbed=small_bench(folder))
+        wanted = chosen(training=LAUNCHES, papers={"bml_bcube": {"testbed": small_bench(folder)}})
         for name in ("fig4", "fig4_steps", "fig5", "switches", "fig6", "fig7", "emulated", "training"):
             tables.write(papers.compute("bml_bcube", name, wanted, results), results / "tables" / "bml_bcube", name)
     return wanted, results
@@ -249,7 +249,7 @@ def test_a_launch_of_the_papers_own_size_is_shown_and_decides_nothing(tmp_path, 
     content = yaml.safe_load(BENCH.read_text())
     bands = {"share_of_link_rate": {"value": [1.0]}, "alpha_seconds": {"value": [0.0]}}
     (tmp_path / "bench.yaml").write_text(yaml.safe_dump(content | bands))
-    wanted = chosen(training=LAUNCHES[:2], bml_testbed=str(tmp_path / "bench.yaml"))
+    wanted = chosen(training=LAUNCHES[:2], papers={"bml_bcube": {"testbed": str(tmp_path / "bench.yaml")}})
     found = papers.compute("bml_bcube", "fig6", wanted, results)
     shown = found.display[found.display.rung == "measured"]
     assert shown["sub-minibatch"].tolist() == [128, 16]
@@ -310,7 +310,7 @@ def test_every_claim_can_be_read_and_published_numbers_are_those_of_the_testbed(
 
 def test_the_ledger_of_several_papers_names_them(made):
     verdicts = claims.evaluate(PAPER, made[1] / "tables")
-    other = claims.evaluate(ROOT / "config" / "papers" / "mgwfbp.yaml", made[1] / "tables")
+    other = claims.evaluate(ROOT / "config/papers/mgwfbp/published.yaml", made[1] / "tables")
     text = claims.page([*other, *verdicts])
     assert (
         text.index("## bml_bcube")
@@ -346,7 +346,7 @@ def test_figures_are_written_and_say_what_differs(made):
 
 def test_without_launches_figures_say_so(tmp_path):
     results = write_inputs(tmp_path / "results")
-    wanted = chosen(bml_testbed=small_bench(tmp_path))
+    wanted = chosen(papers={"bml_bcube": {"testbed": small_bench(tmp_path)}})
     tables.write(papers.compute("bml_bcube", "fig6", wanted, results), results / "tables" / "bml_bcube", "fig6")
     svg = Path(figures.write("bml_bcube", "fig6", wanted, results)[0]).read_text()
     assert "Left out: measured: nothing of LeNet-5 in this configuration." in svg
@@ -369,8 +369,9 @@ def test_without_launches_figures_say_so(tmp_path):
 )
 def test_a_broken_testbed_is_named(tmp_path, changes, wanted):
     results = write_inputs(tmp_path / "results")
+    own = {"testbed": small_bench(tmp_path, **changes)}
     with pytest.raises(InputError, match=wanted) as refused:
-        papers.compute("bml_bcube", "fig6", chosen(bml_testbed=small_bench(tmp_path, **changes)), results)
+        papers.compute("bml_bcube", "fig6", chosen(papers={"bml_bcube": own}), results)
     assert "\n" not in str(refused.value)
 
 

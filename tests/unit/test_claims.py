@@ -21,7 +21,7 @@ from gradsync.papers.repeats import cells
 from gradsync.published import load
 from made_up_repeats import MOMENTS
 
-PAPER = Path(__file__).parents[2] / "config" / "papers" / "mgwfbp.yaml"
+PAPER = Path(__file__).parents[2] / "config/papers/mgwfbp/published.yaml"
 COLUMNS = ("rung", "model", "nodes", "scheme", "assumption", "iteration_seconds", "efficiency", "note")
 MEASURED = (*COLUMNS, "launch", "repeats", *(f"iteration_seconds{end}" for end in ("_low", "_high", "_samples")))
 SCHEMES = {"wfbp": "wfbp", "synceasgd": "single", "tf_ps": None}
@@ -254,7 +254,7 @@ def test_published_ratios_agree_with_the_claims() -> None:
 
 
 def test_startups_are_those_of_the_cluster_file() -> None:
-    cluster = yaml.safe_load((PAPER.parents[1] / "clusters" / "k80-10gbe.yaml").read_text())
+    cluster = yaml.safe_load(PAPER.with_name("testbed.yaml").read_text())
     startups = cluster["allreduce_startup_seconds"]["value"]
     for entry in load(PAPER).published:
         if entry.table == "fig5b":
@@ -549,7 +549,7 @@ def asked_for(paper_file: Path, rung: str) -> dict[str, dict[tuple, dict]]:
 @pytest.mark.parametrize("name", ["mgwfbp", "bml_bcube", "ascwfbp"])
 @pytest.mark.parametrize("moments", [(), (1.0, 1.01), (1.0, 1.01, 0.99, 1.0, 1.0), (1.0, 1.01, 0.99, 1.0, 1.0, 1.0)])
 def test_no_claim_of_any_paper_is_decided_without_an_interval(tmp_path: Path, name: str, moments: tuple) -> None:
-    paper_file = PAPER.with_name(f"{name}.yaml")
+    paper_file = PAPER.parents[1] / name / "published.yaml"
     for table_name, by_keys in asked_for(paper_file, "emulated").items():
         rows = []
         for row in by_keys.values():

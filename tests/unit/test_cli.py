@@ -355,7 +355,7 @@ BAD_FILES = {
     "scheme.yaml": QUICK + "training: [{model: lenet5, ranks: 2, schemes: [nosuch]}]\n",
     "rank.yaml": QUICK + "training: [{model: lenet5, ranks: 0}]\n",
     "version.yaml": "version: 7\nname: tiny\n",
-    "paper.yaml": QUICK + "papers: [config/papers/nosuch.yaml]\n",
+    "paper.yaml": QUICK + "papers: {mgwfbp: {published: nosuch.yaml}}\n",
     "folder.yaml": QUICK + "external_data: nosuch-folder\n",
     "trace.json": '{"name": "t", "rung": "simulated", "turns": 2, "spans": [[0, 0, "forward"]], "version": 3}',
     "no-spans.json": '{"name": "t", "rung": "simulated", "turns": 2, "spans": [], "version": 3}',
@@ -534,7 +534,7 @@ BAD = {
             ("unknown scheme", "scheme.yaml", "training.0.schemes: scheme 'nosuch' does not exist"),
             ("no ranks", "rank.yaml", "training.0.ranks"),
             ("newer configuration", "version.yaml", "version 7"),
-            ("missing paper", "paper.yaml", "config/papers/nosuch.yaml does not exist"),
+            ("missing paper", "paper.yaml", "nosuch.yaml does not exist"),
             ("missing logs", "folder.yaml", "folder nosuch-folder does not exist"),
         )
     },

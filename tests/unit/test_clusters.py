@@ -175,7 +175,7 @@ def test_what_is_no_profile_is_refused(tmp_path, content, told):
 
 def test_the_described_testbed_of_a_paper_is_no_measured_cluster():
     with pytest.raises(InputError, match="described testbed"):
-        clusters.load(Path(__file__).parents[2] / "config" / "clusters" / "k80-10gbe.yaml")
+        clusters.load(Path(__file__).parents[2] / "config/papers/mgwfbp/testbed.yaml")
 
 
 # What plans take of it

@@ -26,7 +26,7 @@ def test_every_figure_of_a_paper_can_be_drawn_and_every_claim_has_its_table(pape
     declared = papers.declared(paper)
     assert set(declared.figures) == set(figures.of(paper))
     assert {table for figure in declared.figures.values() for table in figure.tables} <= set(declared.tables)
-    published = load(ROOT / "config" / "papers" / f"{paper}.yaml")
+    published = load(ROOT / "config" / "papers" / paper / "published.yaml")
     assert published.meta.key == paper
     assert {claim.table for claim in published.claims} <= set(declared.tables)
 
@@ -34,8 +34,7 @@ def test_every_figure_of_a_paper_can_be_drawn_and_every_claim_has_its_table(pape
 @pytest.mark.parametrize("configuration", CONFIGURATIONS)
 def test_every_table_and_figure_is_made_once_after_all_that_it_reads(configuration):
     chosen = settings.load(ROOT / "config" / f"{configuration}.yaml")
-    for file in chosen.papers:
-        paper = Path(file).stem
+    for paper in chosen.papers:
         declared, place = papers.declared(paper), Place(paper, chosen, Path("results"))
         batches = declaration.tables(paper, declared, place)
         figures = declaration.figures(paper, declared, place)

@@ -27,14 +27,14 @@ from gradsync.workload import Layer, Workload
 from made_up_repeats import repeated
 
 ROOT = Path(__file__).parents[2]
-PAPERS = [f"config/papers/{name}.yaml" for name in ("mgwfbp", "bml_bcube")]
+PAPERS: dict[str, Any] = {"mgwfbp": {}, "bml_bcube": {}}
 SLOWER = 4.0
 GOOGLENET = {"model": "googlenet", "ranks": 2, "dilation": SLOWER, "schemes": ["wfbp", "mgwfbp"], "peers": ["ddp"]}
 NINE = {"paper": "bml_bcube", "model": "lenet5", "ranks": 9, "batch": 128, "dilation": SLOWER}
 BML = {**NINE, "name": "bml", "topology": "bcube:3,2", "schemes": ["bml"]}
 PS = {**NINE, "name": "ps", "schemes": ["ps_p2p", "tf_ps"]}
 RESNET = {"paper": "ascwfbp", "model": "resnet152", "ranks": 4, "dilation": SLOWER, "schemes": ["wfbp", "kway"]}
-ASC = ["config/papers/ascwfbp.yaml"]
+ASC: dict[str, Any] = {"ascwfbp": {}}
 
 
 @pytest.fixture(autouse=True)
@@ -86,7 +86,7 @@ def test_a_server_of_the_bml_paper_computes_at_the_point_that_is_drawn(tmp_path)
     write_counted(tmp_path, "lenet5")
     used = chosen(BML, PS)
     cube, switch = (papers.stand_in(launch, used, tmp_path) for launch in used.emulated)
-    bench = yaml.safe_load((ROOT / "config" / "clusters" / "k40-40gbe.yaml").read_text())
+    bench = yaml.safe_load((ROOT / "config/papers/bml_bcube/testbed.yaml").read_text())
     rate = 2 * bench["gpu_operations_per_second"]["value"] * 0.2
     assert cube.workload.forward_seconds == pytest.approx(0.5 * 128 * 1e12 / rate)
     assert cube.bits_per_second == switch.bits_per_second == pytest.approx(0.3 * 4e10)
@@ -100,7 +100,7 @@ def test_a_node_of_the_asc_wfbp_paper_computes_at_the_middle_of_the_band(tmp_pat
     write_counted(tmp_path, "resnet152")
     used = chosen(RESNET, papers=ASC)
     stands = papers.stand_in(used.emulated[0], used, tmp_path)
-    bench = yaml.safe_load((ROOT / "config" / "clusters" / "2080ti-10gbe.yaml").read_text())
+    bench = yaml.safe_load((ROOT / "config/papers/ascwfbp/testbed.yaml").read_text())
     computed = bench["computation_seconds"]["value"]["resnet152"]
     least, middle, most = bench["forward_share"]["resnet152"]
     assert least <= middle <= most
@@ -129,7 +129,7 @@ def test_a_connection_gets_the_share_of_the_link_that_the_launch_says(tmp_path, 
     write_counted(tmp_path, launch["model"])
     shares = (None, 0.75, 1)
     launches = [{**launch, "name": f"n{number}", "flow_share": share} for number, share in enumerate(shares)]
-    used = chosen(*launches, papers=[*PAPERS, *ASC])
+    used = chosen(*launches, papers={**PAPERS, **ASC})
     for job, share in zip(used.emulated, shares, strict=True):
         stands = papers.stand_in(job, used, tmp_path)
         testbed = stands.testbed(job)
@@ -145,7 +145,7 @@ def test_with_a_share_of_the_link_links_are_as_fast_as_the_connections_of_the_pa
 
 
 def test_a_paper_without_a_testbed_has_nothing_to_emulate(monkeypatch, tmp_path):
-    monkeypatch.setattr(papers, "MODULE", "nosuch")
+    monkeypatch.setattr(papers, "EMULATION", "nosuch")
     used = chosen(GOOGLENET)
     with pytest.raises(InputError, match="paper 'mgwfbp' has nothing that is emulated"):
         papers.stand_in(used.emulated[0], used, tmp_path)
@@ -390,7 +390,7 @@ def test_two_blocks_have_no_interval_and_decide_nothing(tmp_path):
     assert emulated.frame.filter(regex="_(low|high)$").isna().all(axis=None)
     assert emulated.display["iteration ms"].str.endswith("(no interval)").all()
     tables.write(papers.compute("mgwfbp", "fig6", used, tmp_path), tmp_path / "tables" / "mgwfbp", "fig6")
-    found = claims.evaluate(ROOT / "config" / "papers" / "mgwfbp.yaml", tmp_path / "tables")
+    found = claims.evaluate(ROOT / "config/papers/mgwfbp/published.yaml", tmp_path / "tables")
     verdicts = {each.claim: each for each in found if each.rung == "emulated" and each.table == "fig6"}
     assert {each.verdict for each in verdicts.values()} == {claims.UNDECIDED}
     assert "2 repeats, 6 are needed" in verdicts["fig6-order"].reason
@@ -473,7 +473,7 @@ def test_claims_are_decided_on_emulated_launches(tmp_path):
     used = chosen({**GOOGLENET, "ranks": [2, 4, 8], "schemes": ["wfbp", "single", "mgwfbp"], "peers": []})
     table = papers.compute("mgwfbp", "fig6", used, tmp_path)
     tables.write(table, tmp_path / "tables" / "mgwfbp", "fig6")
-    found = claims.evaluate(ROOT / "config" / "papers" / "mgwfbp.yaml", tmp_path / "tables")
+    found = claims.evaluate(ROOT / "config/papers/mgwfbp/published.yaml", tmp_path / "tables")
     verdicts = {each.claim: each.verdict for each in found if each.rung == "emulated"}
     assert verdicts["fig6-order"] == claims.CONFIRMED
     assert verdicts["fig6-over-synceasgd"] == claims.CONFIRMED  # 12 / 9 = 1.33 of 1.36 within 15 %

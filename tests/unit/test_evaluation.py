@@ -24,12 +24,12 @@ from made_up_repeats import repeated
 
 ROOT = Path(__file__).parents[2]
 REAL = {"LAYERS": carried.LAYERS, "ALLREDUCES": carried.ALLREDUCES}
-ALPHA, BETA = 45.26e-6, 8 / 1e10  # config/clusters/k80-10gbe.yaml
+ALPHA, BETA = 45.26e-6, 8 / 1e10  # config/papers/mgwfbp/testbed.yaml
 GOOGLENET_ALONE, RESNET50_ALONE = 64 / 163.36, 32 / 76.85  # seconds an iteration of one node
 LAYERS = [(9408, 15000.0), (110592, 20000.0), (331776, 9000.0), (884736, 8000.0), (1024000, 500.0)]
 TABLES = ("fig5a", "fig5a_tensors", "fig5b", "fig5b_points", "fig6", "fig6b", "fig7", "fig7b", "fig8")
 FIGURES = ("fig5a", "fig5b", "fig6", "fig7", "fig8")
-PAPER = ROOT / "config" / "papers" / "mgwfbp.yaml"
+PAPER = ROOT / "config/papers/mgwfbp/published.yaml"
 RUN = {"model": "googlenet", "ranks": 2}
 
 
@@ -394,7 +394,7 @@ def test_fig8_holds_both_models_at_every_point(tmp_path):
     for claim in ("fig8-smallest", "fig8-very-small", "fig8-synceasgd-grows"):
         decided = verdict(results, claim, "simulated")
         assert decided.points == 9
-        # by construction on a line, or counted only with its first values (config/papers/mgwfbp.yaml)
+        # by construction on a line, or counted only with its first values (config/papers/mgwfbp/published.yaml)
         assert decided.counted == (claim == "fig8-very-small")
 
 
@@ -442,15 +442,15 @@ def test_a_broken_input_is_named(tmp_path, file, content, table, wanted):
 
 
 def test_a_testbed_without_throughputs_is_named(tmp_path):
-    text = (ROOT / "config" / "clusters" / "k80-10gbe.yaml").read_text()
+    text = (ROOT / "config/papers/mgwfbp/testbed.yaml").read_text()
     path = tmp_path / "cluster.yaml"
     path.write_text(text.replace("one_node: 163.36", "one_node: fast"))
     results = write_inputs(tmp_path / "tiny")
     with pytest.raises(InputError, match=r"cluster\.yaml: drawn_throughput\.googlenet\.one_node: needs a number"):
-        papers.compute("mgwfbp", "fig6", chosen(cluster=str(path)), results)
+        papers.compute("mgwfbp", "fig6", chosen(papers={"mgwfbp": {"testbed": str(path)}}), results)
     path.write_text(text.replace("one_node: 163.36", "one_node: 16336"))
     with pytest.raises(InputError, match=r"less than the 0\.0525 s of the logged backward pass"):
-        papers.compute("mgwfbp", "fig6", chosen(cluster=str(path)), results)
+        papers.compute("mgwfbp", "fig6", chosen(papers={"mgwfbp": {"testbed": str(path)}}), results)
 
 
 # Figures

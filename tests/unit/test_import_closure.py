@@ -15,7 +15,7 @@ from gradsync import collectives, import_closure, schedules
 
 ROOT = Path(__file__).parents[2]
 RULES = ROOT / "workflow" / "rules"
-WORKLOAD = "config/workloads/counterexample.json"
+WORKLOAD = "config/papers/mgwfbp/examples/counterexample.json"
 LOADED = """\
 import json, sys
 from gradsync import cli
@@ -39,7 +39,7 @@ def test_packages_that_find_their_modules_bring_all_of_them():
         (["commands.training"], "drawing"),
         (["commands.planning"], "runtime"),
         (["commands.measuring"], "papers"),
-        (["papers.bml_bcube", "papers.tables"], "papers.mgwfbp"),
+        (["papers.bml_bcube.declaration", "papers.tables"], "papers.mgwfbp"),
         (["commands.emulating", "papers.mgwfbp.emulation"], "drawing"),
         (["claims"], "drawing"),
         (["claims", "papers.mgwfbp.coverage"], "papers.bml_bcube"),
@@ -57,7 +57,7 @@ def test_a_stage_loads_nothing_but_the_code_behind_it(tmp_path):
     words = {
         "commands.planning": ["plan", "--workload", WORKLOAD, *line, "--output", plan, "--prediction", f"{plan}.csv"],
         "commands.measuring": ["measure", "operations", "--model", "lenet5", "--batch", "1", "--output", counted],
-        "papers.mgwfbp papers.tables": ["table", "mgwfbp", "timelines", "--results", str(tmp_path)],
+        "papers.mgwfbp.declaration papers.tables": ["table", "mgwfbp", "timelines", "--results", str(tmp_path)],
     }
     for entries, each in words.items():
         record = tmp_path / "loaded.json"

@@ -13,7 +13,8 @@ from gradsync.cli import main
 from gradsync.commands.limits import WHOLE
 from gradsync.errors import InputError
 
-PLAN = ["plan", "--workload", "config/workloads/counterexample.json", "--allreduce", "a=1,b=1", "--schedule", "wfbp"]
+COUNTER = "config/papers/mgwfbp/examples/counterexample.json"
+PLAN = ["plan", "--workload", COUNTER, "--allreduce", "a=1,b=1", "--schedule", "wfbp"]
 COLLECTIVE = ["collective", "--bytes", "9", "--alpha", "1", "--bandwidth", "9"]
 REFUSED = [
     ([*PLAN, "--momentum", "2"], "--momentum 2.0: must be at least 0 and less than 1"),

@@ -15,7 +15,7 @@ from gradsync.plan import Collective, Plan
 from gradsync.workload import Workload
 
 ROOT = Path(__file__).parents[2]
-COUNTER = "config/workloads/counterexample.json"
+COUNTER = "config/papers/mgwfbp/examples/counterexample.json"
 PLAN = ["plan", "--workload", COUNTER, "--allreduce", "a=1,b=1"]
 SIMULATE = ["simulate", "--plan", "{plan}", "--allreduce", "a=1,b=1"]
 MISTAKES = {

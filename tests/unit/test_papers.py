@@ -17,13 +17,13 @@ from gradsync.errors import InputError
 from gradsync.measure import carried
 from gradsync.papers import figures, tables
 from gradsync.papers.mgwfbp import scaling
-from gradsync.papers.table import read
+from gradsync.papers.table import Table, read
 from gradsync.workload import Layer, Workload
 from made_up_logs import made_up_logs
 
 ROOT = Path(__file__).parents[2]
 REAL = {"LAYERS": carried.LAYERS, "ALLREDUCES": carried.ALLREDUCES}
-ALPHA = 45.26e-6  # seconds; config/clusters/k80-10gbe.yaml
+ALPHA = 45.26e-6  # seconds; config/papers/mgwfbp/testbed.yaml
 LINE_RATE = 8 / 1e10  # seconds a byte
 FIGURE9 = {"nodes": [4], "gap_nodes": [4, 8], "forward_shares": [0.0, 0.5], "bucket_sweep": 3}
 FROM_TABLES = ("fig9a", "fig9b", "gap")
@@ -32,8 +32,8 @@ LAYERS = [(9408, 15000.0), (110592, 20000.0), (331776, 9000.0), (884736, 8000.0)
 SLOPE = 2.0e-9  # seconds a byte of the synthetic 8-node log
 
 
-def tiny(**changes: Any) -> settings.Settings:
-    return settings.parse({"version": 1, "name": "tiny", "figure9": FIGURE9, **changes}, "test")
+def tiny(**own: Any) -> settings.Settings:
+    return settings.parse({"version": 1, "name": "tiny", "papers": {"mgwfbp": {**FIGURE9, **own}}}, "test")
 
 
 @pytest.fixture(autouse=True)
@@ -65,7 +65,7 @@ def write_inputs(results: Path) -> Path:
     return results
 
 
-def make(results: Path, *ids: str) -> dict[str, papers.Table]:
+def make(results: Path, *ids: str) -> dict[str, Table]:
     """The tables of these ids, written as the command line writes them."""
     made = {}
     for name in ids:
@@ -237,7 +237,7 @@ def test_a_finer_sweep_of_buckets_is_no_worse(tmp_path):
     results = write_inputs(tmp_path / "tiny")
     best = []
     for sweep in (2, 3, 9):  # each holds the sizes of the one before
-        chosen = tiny(figure9={**FIGURE9, "gap_nodes": [4], "bucket_sweep": sweep})
+        chosen = tiny(gap_nodes=[4], bucket_sweep=sweep)
         frame = papers.compute("mgwfbp", "gap", chosen, results).frame
         found = frame[(frame.scheme == scaling.BEST_BUCKET) & (frame.model == "resnet50")]
         best.append(found.iteration_seconds.to_numpy())
@@ -261,7 +261,7 @@ def test_tables_are_written_for_programs_and_for_people(computed):
 
 def test_claims_are_decided_or_say_what_is_missing(computed):
     results, _ = computed
-    verdicts = claims.evaluate(ROOT / "config" / "papers" / "mgwfbp.yaml", results / "tables")
+    verdicts = claims.evaluate(ROOT / "config/papers/mgwfbp/published.yaml", results / "tables")
     theorem = {verdict.claim: verdict for verdict in verdicts if verdict.claim.startswith("theorem1-google")}
     (verdict,) = theorem.values()
     assert verdict.verdict == claims.UNDECIDED  # not all the nodes are there
@@ -347,14 +347,14 @@ def test_a_broken_gap_is_named_by_what_reads_it(tmp_path, content):
         ("alpha_seconds: 3\n", r"alpha_seconds\.value: needs a number"),
         ("alpha_seconds: {value: fast}\n", r"alpha_seconds\.value: needs a number"),
         ("alpha_seconds: {value: 1.0e-5}\n", r"link_bits_per_second\.value: needs a number"),
-        ("a: [", "cluster .*parsing"),
+        ("a: [", "testbed .*parsing"),
     ],
 )
 def test_a_broken_cluster_is_named(tmp_path, content, wanted):
     path = tmp_path / "cluster.yaml"
     path.write_text(content)
     with pytest.raises(InputError, match=wanted) as refused:
-        papers.compute("mgwfbp", "table2", tiny(cluster=str(path)), tmp_path)
+        papers.compute("mgwfbp", "table2", tiny(testbed=str(path)), tmp_path)
     assert str(path) in str(refused.value)
 
 

@@ -105,7 +105,7 @@ def set_in(content: dict[str, Any], path: str, value: object) -> dict[str, Any]:
     return content
 
 
-@pytest.mark.parametrize("place", ["", "training.0.", "profiles.resnet50.", "network.", "figure9.", "mlflow."])
+@pytest.mark.parametrize("place", ["", "training.0.", "profiles.resnet50.", "network.", "papers.mgwfbp.", "mlflow."])
 def test_an_unknown_key_is_named_wherever_it_is(place):
     with pytest.raises(InputError, match=rf"configuration test\.yaml: {place}colour: no such key"):
         settings.parse(set_in(quick(), f"{place}colour", 1), "test.yaml")
@@ -147,14 +147,22 @@ def test_an_unknown_key_is_named_wherever_it_is(place):
         ("profiles", {"resnet50": {"batch": 1}}, r"profiles: needs googlenet, which Fig\. 5\(a\) is drawn from"),
         ("profiles", {"googlenet": {"batch": 1}}, r"profiles: needs resnet50, which Fig\. 9\(b\) is simulated from"),
         ("profiles.resnet50.iterations", 1, r"profiles\.resnet50\.iterations: "),
-        ("figure9.nodes", [], r"figure9\.nodes: "),
-        ("figure9.nodes", [4, 6], r"figure9: .*gap_nodes must hold every one of nodes \(not there: \[6\]\)"),
-        ("figure9.gap_nodes", [1, 4, 8, 16, 32, 64], "each at least 2"),
-        ("figure9.forward_shares", [0.0, 1.0], r"forward_shares must hold 0\.5"),
-        ("figure9.forward_shares", [-0.5, 0.5], "nothing below 0"),
-        ("figure9.bucket_sweep", 1, r"figure9\.bucket_sweep: "),
-        ("papers", ["config/papers/nosuch.yaml"], r"config/papers/nosuch\.yaml does not exist"),
-        ("cluster", "config/clusters/nosuch.yaml", r"config/clusters/nosuch\.yaml does not exist"),
+        ("papers.mgwfbp.nodes", [], r"papers\.mgwfbp\.nodes: "),
+        (
+            "papers.mgwfbp.nodes",
+            [4, 6],
+            r"papers\.mgwfbp: .*gap_nodes must hold every one of nodes \(not there: \[6\]\)",
+        ),
+        ("papers.mgwfbp.gap_nodes", [1, 4, 8, 16, 32, 64], "each at least 2"),
+        ("papers.mgwfbp.forward_shares", [0.0, 1.0], r"forward_shares must hold 0\.5"),
+        ("papers.mgwfbp.forward_shares", [-0.5, 0.5], "nothing below 0"),
+        ("papers.mgwfbp.bucket_sweep", 1, r"papers\.mgwfbp\.bucket_sweep: "),
+        ("papers", ["mgwfbp"], r"papers: must be the names of papers, each with its settings \(`mgwfbp: {}`\), not "),
+        ("papers.mgwfb", {}, r"papers: paper 'mgwfb' does not exist; did you mean mgwfbp\? "),
+        ("papers.mgwfbp", "all", r"papers\.mgwfbp: must be keys with their values, not 'all'"),
+        ("papers.bml_bcube.nodes", [4], r"papers\.bml_bcube\.nodes: no such key"),
+        ("papers.mgwfbp.published", "config/nosuch.yaml", r"config/nosuch\.yaml does not exist"),
+        ("papers.ascwfbp.testbed", "config/nosuch.yaml", r"config/nosuch\.yaml does not exist"),
         ("schemes", "config/nosuch.yaml", r"config/nosuch\.yaml: can't be read"),
         ("external_data", "nosuch", "external_data: folder nosuch does not exist"),
     ],

@@ -10,6 +10,7 @@ from gradsync import papers, settings
 from gradsync.costs.interference import Interference, Slowdown
 from gradsync.errors import InputError
 from gradsync.papers import tables
+from gradsync.papers.table import Table
 
 ROOT = Path(__file__).parents[2]
 JOB = {"model": "lenet5", "ranks": 2}
@@ -21,7 +22,7 @@ def in_the_project(monkeypatch):
     monkeypatch.chdir(ROOT)
 
 
-def compute(results: Path, *jobs: dict[str, object]) -> papers.Table:
+def compute(results: Path, *jobs: dict[str, object]) -> Table:
     chosen = settings.parse({"version": 1, "name": "tiny", "training": list(jobs)}, "test")
     return papers.compute("mgwfbp", "slowdown", chosen, results)
 

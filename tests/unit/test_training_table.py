@@ -11,7 +11,7 @@ import pytest
 from gradsync import papers, settings
 from gradsync.errors import InputError
 from gradsync.papers import figures, tables
-from gradsync.papers.table import read
+from gradsync.papers.table import Table, read
 from gradsync.results import Result
 
 ROOT = Path(__file__).parents[2]
@@ -32,7 +32,7 @@ def in_the_project(monkeypatch):
     monkeypatch.chdir(ROOT)
 
 
-def compute(results: Path, *jobs: dict[str, Any]) -> papers.Table:
+def compute(results: Path, *jobs: dict[str, Any]) -> Table:
     return papers.compute("mgwfbp", "training", configured(*jobs), results)
 
 
@@ -94,7 +94,7 @@ def write_job(
     (folder / "schemes.json").write_text(json.dumps(names))
 
 
-def measured(table: papers.Table, model: str = "lenet5") -> Any:
+def measured(table: Table, model: str = "lenet5") -> Any:
     frame = table.frame
     return frame[(frame.rung == "measured") & (frame.model == model)].set_index("scheme")
 

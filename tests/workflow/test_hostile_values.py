@@ -26,7 +26,7 @@ from project_copy import ROOT, Project
 CONFIGURATIONS = ["quick", "measured", "full", "emulated", "modern", "simultaneous"]
 # words that reach no command and are shown as they are, or files, of which every name may be given
 FREE = {"label", "place", "paper", "experiment", "tracking_uri"}
-FILES = {"data_folder", "external_data", "schemes", "peers", "cluster", "bml_testbed", "asc_testbed", "container"}
+FILES = {"data_folder", "external_data", "schemes", "peers", "published", "testbed", "container"}
 RECORDER = """\
 #!{python}
 import json, sys
@@ -38,8 +38,7 @@ version: 1
 name: hostile
 schemes: {folder}/schemes.yaml
 peers: {folder}/peers.yaml
-papers: [{folder}/mgwfbp.yaml]
-cluster: {folder}/k80-10gbe.yaml
+papers: {mgwfbp: {published: {folder}/published.yaml, testbed: {folder}/testbed.yaml}}
 external_data: {folder}
 training:
 - {model: lenet5, ranks: 2, data: mnist, data_folder: {folder}, schemes: [wfbp, hostile], peers: [ddp]}
@@ -115,7 +114,7 @@ def test_every_name_and_text_of_schemes_and_peers_is_refused_or_shown(monkeypatc
 
 # what reads each file beside config/
 LOADERS = {
-    **{f"config/papers/{path.name}": published.load for path in (ROOT / "config" / "papers").glob("*.yaml")},
+    **{str(path.relative_to(ROOT)): published.load for path in (ROOT / "config/papers").glob("*/published.yaml")},
     **{f"config/{path.name}": settings.load for path in (ROOT / "config").glob("*.yaml")},
     "config/schemes.yaml": schemes.load,
     "config/peers.yaml": peers.load,
@@ -152,7 +151,7 @@ def test_every_position_of_every_file_is_refused_in_one_line_or_stays_text(monke
     assert not marks(ROOT)
 
 
-@pytest.mark.parametrize("file", sorted((ROOT / "config" / "clusters").glob("*.yaml")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("file", sorted((ROOT / "config/papers").glob("*/testbed.yaml")), ids=str)
 def test_every_text_of_a_described_cluster_stays_text(file, monkeypatch):
     """A described testbed is refused where a measured cluster is wanted, whatever its texts are."""
     content = yaml.safe_load(file.read_text())
@@ -197,7 +196,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     copy = Project(tmp_path_factory.mktemp("a project"))
     folder = copy.folder / FOLDER
     folder.mkdir()
-    for file in ("schemes.yaml", "peers.yaml", "papers/mgwfbp.yaml", "clusters/k80-10gbe.yaml"):
+    for file in ("schemes.yaml", "peers.yaml", "papers/mgwfbp/published.yaml", "papers/mgwfbp/testbed.yaml"):
         shutil.copy(copy.folder / "config" / file, folder)
     with open(folder / "schemes.yaml", "a") as file:
         file.write(f"\nhostile: {{schedule: wfbp, label: {yaml_text(FOLDER)}, place: {yaml_text(HOSTILE[0])}}}\n")
@@ -210,7 +209,7 @@ def yaml_text(text: str) -> str:
 
 
 def configuration() -> str:
-    named = r"(?<=[ \[])\{folder\}(/[a-z0-9.-]+)?"
+    named = r"(?<= )\{folder\}(/[a-z0-9.-]+)?"
     return re.sub(named, lambda found: yaml_text(FOLDER + (found[1] or "")), CONFIGURATION)
 
 

@@ -22,7 +22,7 @@ name: tiny
 training: [{model: lenet5, ranks: 2, batch: 8, iterations: 8, block: 4, conformance: 1}]
 profiles: {resnet50: {batch: 2, size: 64, iterations: 2}, googlenet: {batch: 2, size: 64, iterations: 2}}
 network: {ranks: [2], smallest: 64, largest: 4096}
-figure9: {nodes: [4], gap_nodes: [4, 8], forward_shares: [0.5], bucket_sweep: 2}
+papers: {mgwfbp: {nodes: [4], gap_nodes: [4, 8], forward_shares: [0.5], bucket_sweep: 2}}
 """
 Started = Callable[..., "subprocess.Popen[str]"]
 

@@ -30,7 +30,7 @@ name: tiny
 training: [{model: lenet5, ranks: 2, batch: 8, iterations: 8, block: 4, peers: [ddp], conformance: 1}]
 profiles: {resnet50: {batch: 2, size: 64, iterations: 2}, googlenet: {batch: 2, size: 64, iterations: 2}}
 network: {ranks: [2], smallest: 64, largest: 4096}
-figure9: {nodes: [4], gap_nodes: [4, 8], forward_shares: [0.5], bucket_sweep: 2}
+papers: {mgwfbp: {nodes: [4], gap_nodes: [4, 8], forward_shares: [0.5], bucket_sweep: 2}}
 """
 TESTBEDS = privileges.impossible()
 LAUNCHES = TINY.splitlines()[2]
@@ -416,7 +416,7 @@ def with_pairs(tmp_path_factory: pytest.TempPathFactory) -> Project:
 
 PLAN = [
     *("gradsync", "plan", "--json", "--schedule", "pairs", "--allreduce", "a=1,b=1"),
-    *("--workload", "config/workloads/counterexample.json"),
+    *("--workload", "config/papers/mgwfbp/examples/counterexample.json"),
 ]
 
 

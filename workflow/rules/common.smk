@@ -123,7 +123,7 @@ CONTENTION = f"{RESULTS}/profile/network/contention.json"
 
 
 # What each paper of the configuration declares, and whose files it means.
-PAPERS = {Path(file).stem: papers.declared(Path(file).stem) for file in SETTINGS.papers}
+PAPERS = {paper: papers.declared(paper) for paper in SETTINGS.papers}
 PLACES = {paper: declaration.Place(paper, SETTINGS, Path(RESULTS)) for paper in PAPERS}
 
 
@@ -208,7 +208,7 @@ wildcard_constraints:
     launch="|".join(EMULATED) or "none",
     job="|".join(JOBS) or "none",
     model="|".join(SETTINGS.profiles) or "none",
-    paper="|".join(Path(file).stem for file in SETTINGS.papers) or "none",
+    paper="|".join(SETTINGS.papers) or "none",
     id="[a-z0-9_]+",
 
 

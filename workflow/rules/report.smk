@@ -25,9 +25,9 @@ for paper, declared in PAPERS.items():
                 config=CONFIG,
                 paper=paper,
                 ids=batch.names,
-                settings=[getattr(SETTINGS, key) for key in declared.keys],
+                settings=SETTINGS.papers[paper],
                 code=lambda wildcards, paper=paper: code(
-                    f"papers.{paper}", "papers.tables"
+                    f"papers.{paper}.declaration", "papers.tables"
                 ),
             message:
                 told(f"tables of {paper}: {', '.join(batch.names)}")
@@ -73,7 +73,7 @@ rule claims:
     input:
         IMAGE_INPUT,
         [table_file(*table) for table in all_tables()],
-        SETTINGS.papers,
+        [paper.published for paper in SETTINGS.papers.values()],
         # other configurations: what they would decide is told
         sorted({str(file) for file in Path("config").glob("*.yaml")} - {CONFIG}),
     output:

@@ -45,10 +45,11 @@ BOUNDS: dict[str, Callable[[dict[str, Any]], str]] = {
 FORM = re.compile(r"[a-z-]*\[.*\]|int|float|str|bool|constrained-\w+|lax-or-strict\W*.*|json-or-python\W*.*")
 
 
-def first_problem(error: ValidationError, model: type | None = None) -> str:
+def first_problem(error: ValidationError, model: type | None = None, below: str = "") -> str:
     """The first problem that pydantic found, in one line: place and reason.
 
     `model`: what the file was to hold, so that a misspelt key gets the keys that it may have meant.
+    `below`: where in the file it lies.
     """
     found = [(_place(problem["loc"], model), problem) for problem in error.errors(include_url=False)]
     place, problem = found[0]
@@ -63,7 +64,8 @@ def first_problem(error: ValidationError, model: type | None = None) -> str:
     else:
         told = _reason(problem, model)
     others = len({at for at, _ in found}) - 1
-    return f"{'.'.join(map(_part, place)) or 'top level'}: {told}" + (f" (and {others} more)" if others else "")
+    where = ".".join([below] * bool(below) + [*map(_part, place)])
+    return f"{where or 'top level'}: {told}" + (f" (and {others} more)" if others else "")
 
 
 def _reason(problem: Any, model: type | None) -> str:

@@ -167,6 +167,14 @@ def load(paper_file: str | Path) -> Paper:
     return paper
 
 
+def of_paper(name: str, paper_file: str | Path) -> Paper:
+    """As `load`; raises InputError where the file is of another paper."""
+    paper = load(paper_file)
+    if paper.meta.key != name:
+        raise InputError(f"paper file {paper_file}: meta.key: must be {name}, not {paper.meta.key!r}")
+    return paper
+
+
 @contextmanager
 def naming(paper_file: str | Path, claim: Claim) -> Iterator[None]:
     """Whatever InputError comes from the check of a claim then names the file and the claim."""

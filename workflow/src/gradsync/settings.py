@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import importlib
 import re
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from types import NoneType
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SerializeAsAny, ValidationError, field_validator
 
 from gradsync import limits, names, peers, reading, schemes, topologies
 from gradsync.errors import InputError
 from gradsync.problems import first_problem
 
 VERSION = 1
-PROFILED = {"resnet50": "Fig. 9(b) is simulated from", "googlenet": "Fig. 5(a) is drawn from"}
 
 
 def _path(text: str) -> str:
@@ -182,24 +184,12 @@ class Estimate(_Closed):
     startup_seconds: float = Field(default=120.0, ge=0, description="of a job, before its first iteration")
 
 
-class Figure9(_Closed):
-    """The simulated clusters of the MG-WFBP paper, and the sizes beyond for the gap to the optimum."""
+class PaperSettings(_Closed):
+    """What a configuration sets of a paper; a paper with more of them has its `Own` in `papers/PAPER/settings.py`."""
 
-    nodes: list[Ranks] = Field(default=[4, 8, 16, 32, 64], min_length=1)
-    gap_nodes: list[Ranks] = [4, 8, 16, 32, 64, 128, 256]
-    forward_shares: list[float] = Field(default=[0.0, 0.5, 1.0], description="t_f as shares of t_b")
-    bucket_sweep: Count = Field(
-        default=24, ge=2, description="constant bucket sizes tried between 64 KiB and the model"
-    )
-
-    @model_validator(mode="after")
-    def _within(self) -> Figure9:
-        beyond = sorted(set(self.nodes) - set(self.gap_nodes))
-        if beyond or min(self.gap_nodes, default=0) < 2:
-            raise ValueError(f"gap_nodes must hold every one of nodes (not there: {beyond}), each at least 2")
-        if 0.5 not in self.forward_shares or min(self.forward_shares) < 0:
-            raise ValueError("forward_shares must hold 0.5, the point that is drawn as a line, and nothing below 0")
-        return self
+    published: FilePath = Field(description="published numbers and claims")
+    testbed: FilePath = Field(description="the testbed that the paper simulates")
+    needs_profiles: ClassVar[Mapping[str, str]] = {}  # by model: what is made from the profile
 
 
 class MLflow(_Closed):
@@ -216,10 +206,9 @@ class Settings(_Closed):
     name: str = Field(pattern=r"^[a-z0-9_][a-z0-9_-]*$", max_length=100)
     schemes: FilePath = "config/schemes.yaml"
     peers: FilePath = "config/peers.yaml"
-    papers: list[FilePath] = ["config/papers/mgwfbp.yaml"]
-    cluster: FilePath = Field(default="config/clusters/k80-10gbe.yaml", description="the MG-WFBP paper's testbed")
-    bml_testbed: FilePath = Field(default="config/clusters/k40-40gbe.yaml", description="the BML paper's")
-    asc_testbed: FilePath = Field(default="config/clusters/2080ti-10gbe.yaml", description="the ASC-WFBP paper's")
+    papers: dict[str, SerializeAsAny[PaperSettings]] = Field(
+        default={}, description="config/papers/PAPER: published numbers, claims, testbed; a paper's own settings"
+    )
     external_data: FilePath | None = Field(default=None, description="folder with third-party logs")
     device: Literal["cpu", "cuda"] = "cpu"
     container: ImagePath | None = Field(
@@ -232,8 +221,13 @@ class Settings(_Closed):
     profiles: dict[str, Profile] = {"resnet50": Profile(batch=4), "googlenet": Profile(batch=4)}
     network: NetworkProfile = NetworkProfile()
     contention: ContentionProfile = ContentionProfile()
-    figure9: Figure9 = Figure9()
     mlflow: MLflow = MLflow()
+
+    def of_paper(self, name: str) -> PaperSettings:
+        """What is set of a paper; raises InputError where the configuration does not show it."""
+        if name not in self.papers:
+            raise InputError(f"configuration {self.name}: paper {name} is not under `papers`: add `{name}: {{}}` there")
+        return self.papers[name]
 
     def of(self, paper: str) -> list[Training]:
         """The launches that a paper shows."""
@@ -269,13 +263,15 @@ def load(path: str | Path) -> Settings:
 
 def parse(content: object, where: str) -> Settings:
     """Validate what a YAML file held, and everything that it names; raises InputError with file and key."""
+    if isinstance(content, dict):
+        content = {**content, "papers": _papers(content.get("papers", {"mgwfbp": {}}), where)}
     try:
         settings = Settings.model_validate(content)
     except ValidationError as error:
         raise InputError(f"configuration {where}: {first_problem(error, Settings)}") from None
     if settings.version != VERSION:
         raise InputError(f"configuration {where}: version {settings.version}; this gradsync reads version {VERSION}")
-    for file in (*settings.papers, settings.cluster, settings.bml_testbed, settings.asc_testbed):
+    for file in (file for paper in settings.papers.values() for file in (paper.published, paper.testbed)):
         if not Path(file).is_file():
             raise InputError(
                 f"configuration {where}: {file} does not exist below {Path.cwd()}: run in the project's folder, or "
@@ -284,7 +280,7 @@ def parse(content: object, where: str) -> Settings:
     _refuse_names(settings, where)
     known, stock = schemes.load(settings.schemes), peers.load(settings.peers)
     jobs: set[str] = set()
-    shown = [Path(file).stem for file in settings.papers]
+    shown = list(settings.papers)
     for i, training in enumerate(settings.training):
         place = f"configuration {where}: training.{i}"
         if training.job in jobs:
@@ -310,22 +306,47 @@ def parse(content: object, where: str) -> Settings:
             raise InputError(f"{place}: {launch.job} is there already: one entry each, or a `name`")
         jobs.add(launch.job)
         _refuse_emulation(launch, known, stock, shown, place)
-    for model, why in PROFILED.items():
-        if model not in settings.profiles:
-            raise InputError(f"configuration {where}: profiles: needs {model}, which {why}")
+    for paper in settings.papers.values():
+        for model, why in paper.needs_profiles.items():
+            if model not in settings.profiles:
+                raise InputError(f"configuration {where}: profiles: needs {model}, which {why}")
     if settings.external_data is not None and not Path(settings.external_data).is_dir():
         raise InputError(f"configuration {where}: external_data: folder {settings.external_data} does not exist")
     return settings
 
 
+def _papers(entries: object, where: str) -> dict[str, PaperSettings]:
+    """What is set of each paper, in its own type; raises InputError with file and key."""
+    place = f"configuration {where}: papers"
+    if not isinstance(entries, dict):
+        raise InputError(
+            f"{place}: must be the names of papers, each with its settings (`mgwfbp: {{}}`), not {names.shown(entries)}"
+        )
+    typed = {}
+    for name, entry in entries.items():
+        names.refuse_unknown("paper", name, names.papers(), place)
+        if not isinstance(entry, dict | NoneType):
+            raise InputError(f"{place}.{name}: must be keys with their values, not {names.shown(entry)}")
+        folder, kind = f"config/papers/{name}", _kind(name)
+        defaults = {"published": f"{folder}/published.yaml", "testbed": f"{folder}/testbed.yaml"}
+        try:
+            typed[name] = kind.model_validate({**defaults, **(entry or {})})
+        except ValidationError as error:
+            raise InputError(f"configuration {where}: {first_problem(error, kind, f'papers.{name}')}") from None
+    return typed
+
+
+def _kind(paper: str) -> type[PaperSettings]:
+    """The type of a paper's own settings, which its folder has where there are any."""
+    if not (Path(__file__).parent / "papers" / paper / "settings.py").is_file():
+        return PaperSettings
+    kind: type[PaperSettings] = importlib.import_module(f"{__package__}.papers.{paper}.settings").Own
+    return kind
+
+
 def _refuse_names(settings: Settings, where: str) -> None:
     """Models, data sets and papers that there are none of: a job would fail for it long afterwards."""
     place = f"configuration {where}"
-    stems = [Path(file).stem for file in settings.papers]
-    for i, stem in enumerate(stems):
-        names.refuse_unknown("paper", stem, names.papers(), f"{place}: papers.{i}")
-        if stem in stems[:i]:
-            raise InputError(f"{place}: papers.{i}: {stem} is there already")
     for i, training in enumerate(settings.training):
         names.refuse_unknown("model", training.model, names.MODELS, f"{place}: training.{i}.model")
         names.refuse_unknown("data set", training.data, names.DATA, f"{place}: training.{i}.data")

@@ -110,7 +110,7 @@ class Remedies:
 
     def _lacking(self, config: str, verdict: Verdict, asked: list[Keys]) -> list[Keys]:
         """All that is asked for where the configuration doesn't show the paper, or its testbed can't be read."""
-        if verdict.paper not in {Path(file).stem for file in self.known[config].papers}:
+        if verdict.paper not in self.known[config].papers:
             return asked
         try:
             return self._coverage(config, verdict).lacking(asked)

@@ -95,8 +95,10 @@ def claims(options: argparse.Namespace) -> dict[str, Any]:
     from gradsync.results import write_whole
 
     loaded, results = with_results(options)
-    verdicts = [verdict for paper in loaded.papers for verdict in ledger.evaluate(Path(paper), results / "tables")]
-    remedies = ledger.Remedies.of(options.config, loaded, map(published.load, loaded.papers), CONFIGURATIONS)
+    files = {name: Path(paper.published) for name, paper in loaded.papers.items()}
+    papers = [published.of_paper(name, file) for name, file in files.items()]
+    verdicts = [verdict for file in files.values() for verdict in ledger.evaluate(file, results / "tables")]
+    remedies = ledger.Remedies.of(options.config, loaded, papers, CONFIGURATIONS)
     write_whole(results / "claims.json", ledger.ledger_json(verdicts))
     write_whole(results / "claims.md", ledger.page(verdicts, remedies.remedy))
     judged = ledger.by_claim(verdicts)

@@ -17,8 +17,8 @@ from gradsync import reading
 from gradsync.errors import InputError
 from gradsync.workload import Layer, Workload
 
-LAYERS = Path("config/papers/mgwfbp_layers.csv")
-ALLREDUCES = Path("config/papers/mgwfbp_allreduces.csv")
+LAYERS = Path("config/papers/mgwfbp/layers.csv")
+ALLREDUCES = Path("config/papers/mgwfbp/allreduces.csv")
 LAYER_COLUMNS = ("elements", "backward_microseconds", "allreduce_microseconds")
 ALLREDUCE_COLUMNS = ("nodes", "bytes", "microseconds")
 

@@ -1,6 +1,7 @@
 """The papers' own experiments: what each table and figure needs, computed, and drawn. One package a paper.
 
-It has `PAPER`, its declaration, and in `drawing` its `FIGURES`.
+It has `PAPER` in `declaration`, `FIGURES` in `drawing` and, if a configuration can set more of it than its files, `Own`
+in `settings`. What computes is imported with a declaration alone: it takes longer than to read a configuration.
 """
 
 from __future__ import annotations
@@ -9,14 +10,19 @@ import importlib
 import importlib.util
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gradsync import names as names_of
 from gradsync.errors import InputError
 from gradsync.names import near
-from gradsync.papers.declaration import Paper
-from gradsync.papers.emulation import MODULE, StandIn
-from gradsync.papers.table import Table
-from gradsync.settings import Emulation, Settings
+
+if TYPE_CHECKING:
+    from gradsync.papers.declaration import Paper
+    from gradsync.papers.emulation import StandIn
+    from gradsync.papers.table import Table
+    from gradsync.settings import Emulation, Settings
+
+EMULATION = "emulation"  # the module that tells what a paper's emulated launches stand for
 
 
 def refuse_unknown(paper: str) -> None:
@@ -31,16 +37,16 @@ def stand_in(job: Emulation, settings: Settings, results: Path) -> StandIn:
     """
     refuse_unknown(job.paper)
     package = f"{__name__}.{job.paper}"
-    if importlib.util.find_spec(f"{package}.{MODULE}") is None:
+    if importlib.util.find_spec(f"{package}.{EMULATION}") is None:
         raise InputError(f"paper {job.paper!r} has nothing that is emulated")
-    found: StandIn = importlib.import_module(f"{package}.{MODULE}").stand_in(job, settings, results)
+    found: StandIn = importlib.import_module(f"{package}.{EMULATION}").stand_in(job, settings, results)
     return found
 
 
 def declared(paper: str) -> Paper:
     """The tables and figures of a paper; raises InputError, with the papers that there are, for one that is none."""
     refuse_unknown(paper)
-    found: Paper = importlib.import_module(f"{__name__}.{paper}").PAPER
+    found: Paper = importlib.import_module(f"{__name__}.{paper}.declaration").PAPER
     return found
 
 

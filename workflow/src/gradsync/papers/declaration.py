@@ -65,15 +65,13 @@ def drawn(*tables: str, sources: tuple[Source, ...] = (), of: Source | None = No
 class Paper:
     """All tables and figures of a paper.
 
-    `inputs` are the files that every table reads, `replayed` those that emulated launches are made from, and `keys` are
-    of the configuration: tables depend on their values.
+    `inputs` are the files that every table reads, `replayed` those that emulated launches are made from.
     """
 
     tables: Mapping[str, Made]
     figures: Mapping[str, Drawn]
     inputs: tuple[Source, ...] = ()
     replayed: tuple[Source, ...] = ()
-    keys: tuple[str, ...] = ()
 
     def leaves(self, table: str, place: Place) -> frozenset[str]:
         """Every file that a table comes from, through other tables too; these themselves are none."""
@@ -190,9 +188,9 @@ def contention(place: Place) -> Iterable[Path]:
     return [place.results / "profile" / "network" / "contention.json"]
 
 
-def configured(key: str) -> Source:
-    """The file that a key of the configuration names."""
-    return lambda place: [Path(getattr(place.settings, key))]
+def testbed(place: Place) -> Iterable[Path]:
+    """The paper's testbed, as the configuration names it."""
+    return [Path(place.settings.of_paper(place.paper).testbed)]
 
 
 def kept(*paths: Path) -> Source:

@@ -9,8 +9,6 @@ from gradsync.settings import Emulation
 from gradsync.testbed.description import Description
 from gradsync.workload import Layer, Workload
 
-MODULE = "emulation"  # of a paper's package, with `stand_in(job, settings, results)`
-
 
 @dataclasses.dataclass(frozen=True)
 class StandIn:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gradsync.papers import Table
+from gradsync.papers.table import Table
 from gradsync.results import write_whole
 
 

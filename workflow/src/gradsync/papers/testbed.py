@@ -1,4 +1,4 @@
-"""Files of the papers' testbeds (`config/clusters/`): numbers, each with its source."""
+"""Files of the papers' testbeds (`config/papers/PAPER/testbed.yaml`): numbers, each with its source."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Testbed:
     def __init__(self, path: str) -> None:
         """Read it; raises InputError where it can't be."""
         self.path = path
-        self.content = reading.yaml_of(path, "cluster")
+        self.content = reading.yaml_of(path, "testbed")
 
     def number(self, *keys: str | int) -> float:
         """A number; raises InputError with file and key where there is none."""
@@ -49,7 +49,7 @@ class Testbed:
             except (KeyError, TypeError, IndexError):
                 found = None
         if not fits(found):
-            raise InputError(f"cluster {self.path}: {'.'.join(map(str, keys))}: needs {wanted}")
+            raise InputError(f"testbed {self.path}: {'.'.join(map(str, keys))}: needs {wanted}")
         return found
 
 

@@ -105,7 +105,7 @@ class Bench(NamedTuple):
 
 def bench(settings: Settings) -> Bench:
     """What the file of the testbed says; raises InputError with file and key where it lacks something."""
-    file = Testbed(settings.asc_testbed)
+    file = Testbed(settings.of_paper("ascwfbp").testbed)
 
     def number(key: str) -> float:
         return file.number(key, "value")

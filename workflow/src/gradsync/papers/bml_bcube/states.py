@@ -21,7 +21,7 @@ from gradsync.topologies.bcube import BCube
 
 N, K = 3, 2
 CUBE = BCube(N, K)
-PRINTED = Path("config/papers/bml_bcube_fig4.csv")  # the texts in the figure
+PRINTED = Path("config/papers/bml_bcube/fig4.csv")  # the texts in the figure
 STATES = {
     "a": "initial state",
     "b": "after aggregation step 1",

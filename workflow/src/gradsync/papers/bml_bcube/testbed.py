@@ -102,7 +102,7 @@ class Bench(NamedTuple):
 
 def bench(settings: Settings, model: str) -> Bench:
     """What the file of the testbed says of a model; raises InputError with file and key where it lacks something."""
-    file = Testbed(settings.bml_testbed)
+    file = Testbed(settings.of_paper("bml_bcube").testbed)
     servers = int(file.number("servers", "value"))
     return Bench(
         servers,

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from gradsync.papers.emulation import StandIn
 from gradsync.papers.mgwfbp import simulated_testbed
+from gradsync.papers.mgwfbp.settings import own
 from gradsync.papers.testbed import Testbed
 from gradsync.settings import Emulation, Settings
 
@@ -25,7 +26,7 @@ def stand_in(job: Emulation, settings: Settings, results: Path) -> StandIn:
     prefix = simulated_testbed.CENTRES[1].removesuffix(simulated_testbed.IN_TRAINING) if "" not in found else ""
     workload = found[prefix]
     cost = simulated_testbed.in_training(job.ranks)
-    file = Testbed(settings.cluster)
+    file = Testbed(own(settings).testbed)
     return StandIn(
         workload,
         file.number("link_bits_per_second", "value"),

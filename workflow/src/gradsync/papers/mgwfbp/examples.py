@@ -21,14 +21,14 @@ from gradsync.trace import Trace
 from gradsync.workload import Workload
 
 LARGEST = 64  # nodes of Table II
-# The drawn examples: workload in config/workloads and cost, in units of the drawing.
+# The drawn examples: workload in config/papers/mgwfbp/examples and cost, in units of the drawing.
 CASES = {
     "case1": ("four-layers-case1", Linear(1.2, 0.1, "drawn")),
     "case2": ("four-layers-case2", Linear(1.2, 0.1, "drawn")),
     "case3": ("four-layers-case3", Linear(1.2, 0.1, "drawn")),
     "counterexample": ("counterexample", Linear(8.0, 1.0, "drawn")),
 }
-FILES = [Path("config/workloads") / f"{workload}.json" for workload, _ in CASES.values()]
+FILES = [Path("config/papers/mgwfbp/examples") / f"{workload}.json" for workload, _ in CASES.values()]
 
 
 def table2(settings: Settings, results: Path) -> Table:
@@ -124,6 +124,6 @@ TIMELINES = (
 def example(case: str, scheme: str) -> tuple[Workload, Plan, Trace]:
     """A drawn example under a scheme."""
     name, cost = CASES[case]
-    workload = Workload.load(f"config/workloads/{name}.json")
+    workload = Workload.load(f"config/papers/mgwfbp/examples/{name}.json")
     plan = schemes.plan(schemes.Scheme(name=scheme), workload, cost, 2)
     return workload, plan, simulate(plan, workload, alpha_beta.around(cost, 2))

@@ -20,6 +20,7 @@ from gradsync.costs import Linear, alpha_beta
 from gradsync.costs.fitted import fit
 from gradsync.measure import carried
 from gradsync.papers.mgwfbp import testbed
+from gradsync.papers.mgwfbp.settings import own
 from gradsync.papers.simulated import BOUNDS, Simulated, timed, unsteady
 from gradsync.papers.table import Table, file, read
 from gradsync.papers.testbed import Testbed
@@ -62,7 +63,7 @@ def fig9b(settings: Settings, results: Path) -> Table:
 
 def _fig9(model: str, settings: Settings, results: Path, published: str) -> Table:
     frame = read(file(results, "mgwfbp", "gap"))
-    frame = frame[(frame.model == model) & frame.nodes.isin(settings.figure9.nodes)].drop(columns="over_optimal")
+    frame = frame[(frame.model == model) & frame.nodes.isin(own(settings).nodes)].drop(columns="over_optimal")
     rows = []
     for scheme, part in frame.groupby("scheme", sort=False):
         row = {"scheme": scheme}
@@ -71,7 +72,7 @@ def _fig9(model: str, settings: Settings, results: Path, published: str) -> Tabl
             row[f"N={n}"] = f"{centre.iloc[0]:.1f} ({at.speedup.min():.1f} .. {at.speedup.max():.1f})"
         rows.append(row)
     slope, _ = _measured_slope()
-    shares = settings.figure9.forward_shares
+    shares = own(settings).forward_shares
     assumed = (
         f"b from line rate to {slope:.2g} s/B at 8 nodes (the authors' 8-node log above 12 KiB), scaled as a ring; "
         f"t_f from {min(shares):g} to {max(shares):g} t_b" + (RESNET50_ASSUMED if model == "resnet50" else "")
@@ -87,7 +88,7 @@ def gap(settings: Settings, results: Path) -> Table:
     """How far MG-WFBP, its printed form, constant buckets and the rest are from the exact optimum."""
     frames = []
     for model in testbed.MODELS:
-        frames.append(_sweep(model, settings, results, settings.figure9.gap_nodes))
+        frames.append(_sweep(model, settings, results, own(settings).gap_nodes))
     frame = pd.concat(frames, ignore_index=True)
     keys = ["model", "nodes", "assumption"]
     optimum = frame[frame.scheme == "optimal"].set_index(keys).iteration_seconds
@@ -146,7 +147,7 @@ def _iterations(
 
     for scheme in known:
         yield scheme.name, of(scheme)
-    sizes = np.geomspace(64 * 1024, workload.bytes, settings.figure9.bucket_sweep)
+    sizes = np.geomspace(64 * 1024, workload.bytes, own(settings).bucket_sweep)
     swept = [
         of(
             schemes.Scheme(
@@ -173,11 +174,11 @@ def _assumptions(model: str, settings: Settings, results: Path) -> list[Assumpti
     one = 2 * (LOG_NODES - 1) / LOG_NODES
     slopes = {"b=line rate": ring(line), "b=measured": ring(measured / one, None if low is None else low / one)}
     band = []
-    for share in settings.figure9.forward_shares:
+    for share in own(settings).forward_shares:
         if model == "googlenet":
             found = {"": carried.layer_log(forward_share=share)}
         else:
-            found = _resnet50(Testbed(settings.cluster), results, share)
+            found = _resnet50(Testbed(own(settings).testbed), results, share)
         for slope, per_byte in slopes.items():
             for unit, workload in found.items():
                 label = f"t_f={share:g} t_b, {slope}" + (f", {unit}" if unit else "")

@@ -27,6 +27,7 @@ from gradsync.errors import InputError
 from gradsync.lowering import lowered
 from gradsync.measure import carried
 from gradsync.papers.mgwfbp import testbed
+from gradsync.papers.mgwfbp.settings import own
 from gradsync.papers.simulated import timed
 from gradsync.settings import Settings
 from gradsync.workload import Workload
@@ -117,13 +118,13 @@ def workloads(model: str, settings: Settings, results: Path) -> Iterator[tuple[s
         t_b = logged.backward_seconds
         if t_b > alone:
             raise InputError(
-                f"cluster {settings.cluster}: drawn_throughput.{model}.one_node: {alone:.4g} s an iteration are less "
-                f"than the {t_b:.4g} s of the logged backward pass: correct it"
+                f"testbed {own(settings).testbed}: drawn_throughput.{model}.one_node: {alone:.4g} s per iteration "
+                f"are less than the {t_b:.4g} s of the logged backward pass: correct it"
             )
         yield "", logged.scaled(forward_seconds=alone - t_b, backward_seconds=t_b, update_seconds=0.0, note=note)
         return
     measured = Workload.load(results / "profile" / model / "workload.json")
-    for share in settings.figure9.forward_shares:
+    for share in own(settings).forward_shares:
         yield (
             f"t_f={share:g} t_b, ",
             measured.scaled(

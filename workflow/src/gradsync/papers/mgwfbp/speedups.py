@@ -17,6 +17,7 @@ from gradsync.errors import InputError
 from gradsync.papers.emulated import NONE_HERE, runs
 from gradsync.papers.mgwfbp import simulated_testbed, testbed
 from gradsync.papers.mgwfbp.emulation import as_on_its_testbed
+from gradsync.papers.mgwfbp.settings import own
 from gradsync.papers.mgwfbp.simulated_testbed import PARAMETER_SERVER
 from gradsync.papers.repeats import HIGH, LAUNCH, LOW, REPEATS, SAMPLES, cells, text
 from gradsync.papers.simulated import BOUNDS, unsteady
@@ -54,7 +55,7 @@ def fig6(settings: Settings, results: Path) -> Table:
 
 def fig7(settings: Settings, results: Path) -> Table:
     """Fig. 7(a): ResNet-50."""
-    shares = settings.figure9.forward_shares
+    shares = own(settings).forward_shares
     assumed = (
         "layer shares as measured on this machine's processor, t_f + t_b from the published throughput of one node, "
         f"t_f from {min(shares):g} to {max(shares):g} t_b, the all-reduce as in the benchmark logs (above 1 MiB "

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from gradsync.bounds import Links
+from gradsync.papers.mgwfbp.settings import own
 from gradsync.papers.testbed import Testbed
 from gradsync.settings import Settings
 
@@ -32,7 +33,7 @@ class Throughput(NamedTuple):
 
 def cluster(settings: Settings) -> dict[str, Any]:
     """Its numbers; raises InputError with file and key where one that is needed is not there."""
-    file = Testbed(settings.cluster)
+    file = Testbed(own(settings).testbed)
     for key in ("alpha_seconds", "link_bits_per_second", "slope_hint_seconds_per_byte"):
         file.positive(key, "value")
     found: dict[str, Any] = file.content
@@ -46,13 +47,13 @@ def links(settings: Settings) -> Links:
 
 def startups(settings: Settings) -> dict[int, float]:
     """The published start-up a in seconds at each number of nodes; raises InputError where it is not there."""
-    file = Testbed(settings.cluster)
+    file = Testbed(own(settings).testbed)
     return {n: file.number("allreduce_startup_seconds", "value", n) for n in NODES}
 
 
 def throughput(settings: Settings, model: str) -> Throughput:
     """What the paper's figures of a model are drawn from; raises InputError where it is not there."""
-    file = Testbed(settings.cluster)
+    file = Testbed(own(settings).testbed)
 
     def number(*keys: str | int) -> float:
         return file.number("drawn_throughput", model, *keys)
