@@ -187,6 +187,17 @@ def test_benchmarks_are_made_on_demand_only(project, tmp_path, testbeds):
     assert ("no benchmark of the testbed: the command 'ip' is missing" in ended.stdout) is not testbeds
 
 
+@pytest.mark.parametrize("configuration", ["quick", "emulated", "full"])
+def test_whatever_a_job_is_given_is_recorded_so_that_another_value_reruns_it(project, configuration):
+    ended = project.run(
+        "unrecorded_params", f"config/{configuration}.yaml", PYTHONPATH=f"{project.folder}/workflow/src:{ROOT}/tests"
+    )
+    assert ended.returncode == 0, ended.stdout
+    last = ended.stdout[ended.stdout.rindex("This was a dry-run") :].splitlines()[1:]
+    assert re.fullmatch(r"\d+ jobs", last[0])
+    assert last[1:] == []
+
+
 def test_the_emulated_configuration_adds_its_launches_and_trains_nothing(project):
     found = jobs(project.run("snakemake", "-n", "--configfile", "config/emulated.yaml"))
     launches = settings.load(ROOT / "config" / "emulated.yaml").emulated

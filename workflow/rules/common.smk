@@ -13,7 +13,7 @@ from gradsync.errors import InputError
 from gradsync.images.binding import bound
 from gradsync.import_closure import digest as code
 from gradsync.measure import carried
-from gradsync.papers import declaration
+from gradsync.papers import coverage, declaration
 from gradsync.slurm import patience, preflight, states
 from gradsync.slurm.launch import PROFILE, Cluster
 from gradsync.testbed import privileges

@@ -14,7 +14,7 @@ rule emulate:
     threads: cores_a_rank()  # a measurement has the machine to itself
     params:
         config=CONFIG,
-        launch=lambda wildcards: EMULATED[wildcards.launch],
+        launch=lambda wildcards: EMULATED[wildcards.launch].model_dump(),
         code=lambda wildcards: code(
             "commands.emulating",
             f"papers.{EMULATED[wildcards.launch].paper}.emulation",

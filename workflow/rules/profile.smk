@@ -22,7 +22,7 @@ rule profile_job:
         device=SETTINGS.device,
         iterations=lambda wildcards: JOBS[wildcards.job].profile_iterations,
         collectives=lambda wildcards: collectives_of(JOBS[wildcards.job]),
-        folder=lambda wildcards, output: Path(output.workload).parent,
+        folder=lambda wildcards, output: str(Path(output.workload).parent),
         code=code("commands.measuring"),
     shell:
         "{params.launch}python -m gradsync measure launch {params.model:q} --device {params.device:q} --ranks {resources.tasks}"

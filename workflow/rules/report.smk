@@ -25,7 +25,7 @@ for paper, declared in PAPERS.items():
                 config=CONFIG,
                 paper=paper,
                 ids=batch.names,
-                settings=SETTINGS.papers[paper],
+                settings=SETTINGS.papers[paper].model_dump(),
                 code=lambda wildcards, paper=paper: code(
                     f"papers.{paper}.declaration", "papers.tables"
                 ),
@@ -85,6 +85,6 @@ rule claims:
     threads: 1
     params:
         config=CONFIG,
-        code=code("claims", *(f"papers.{key}.coverage" for key in PAPERS)),
+        code=code("claims", *coverage.modules(PAPERS)),
     shell:
         "python -m gradsync claims --config {params.config:q} 2>&1 | tee {log:q}; exit ${{PIPESTATUS[0]}}"

@@ -13,7 +13,7 @@ rule track:
     threads: 1
     params:
         config=CONFIG,
-        mlflow=SETTINGS.mlflow,
+        mlflow=SETTINGS.mlflow.model_dump(),
         code=code("record.tracking"),
     shell:
         "python -m gradsync track --config {params.config:q} --json >{output:q} 2>{log:q} || {{ cat {log:q} >&2; exit 1; }}"

@@ -37,7 +37,7 @@ rule train:
         stock=lambda wildcards: [
             f"--peer={name}" for name in beside(JOBS[wildcards.job])
         ],
-        folder=lambda wildcards, output: Path(output[0]).parent,
+        folder=lambda wildcards, output: str(Path(output[0]).parent),
         code=code("commands.training"),
     shell:
         ": >{log:q}; {params.launch}python -m gradsync train --device {params.device:q} {params.training:q} --seed {params.seeds:q} --ranks {resources.tasks} {params.references:q}"

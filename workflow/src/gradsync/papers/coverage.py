@@ -30,6 +30,11 @@ class Row(NamedTuple):
     cores: int = 0
 
 
+def modules(papers: Iterable[str]) -> list[str]:
+    """Those of the papers that tell, below the package: the code behind the commands in `claims.md`."""
+    return [f"papers.{paper}.coverage" for paper in papers if _module(paper)]
+
+
 @dataclass(frozen=True)
 class Coverage:
     """What one configuration makes of one rung of one table."""

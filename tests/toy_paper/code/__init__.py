@@ -1,0 +1,1 @@
+"""Toy: Nobody, "Toy: One Message over One Link", nowhere."""

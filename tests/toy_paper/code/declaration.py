@@ -1,0 +1,11 @@
+"""The toy paper: its table and figure, and what they are made from."""
+
+from gradsync.papers.toy.transfer import transfer
+
+from gradsync.papers.declaration import Paper, drawn, made, testbed
+
+PAPER = Paper(
+    inputs=(testbed,),
+    tables={"transfer": made(transfer)},
+    figures={"transfer": drawn("transfer")},
+)
