@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gradsync import papers, settings
+from gradsync import papers, quiet, settings
 from gradsync.errors import InputError
 from gradsync.papers import figures, tables
 from gradsync.papers.table import Table, read
@@ -97,6 +98,29 @@ def write_job(
 def measured(table: Table, model: str = "lenet5") -> Any:
     frame = table.frame
     return frame[(frame.rung == "measured") & (frame.model == model)].set_index("scheme")
+
+
+def add_note(file: Path, key: str, note: str) -> None:
+    content = json.loads(file.read_text())
+    file.write_text(json.dumps({**content, key: [*content[key], note]}))
+
+
+@pytest.mark.parametrize("under_load", ["result", "prediction"])
+def test_times_taken_under_load_are_told_and_no_prediction_is_held_against_them(tmp_path, under_load):
+    write_job(tmp_path, LENET)
+    quiet_ = measured(compute(tmp_path, LENET))
+    assert not quiet_.disturbed.any()
+    (note,) = quiet.told({quiet.KEY: 0.3}, "launch")
+    if under_load == "result":
+        add_note(tmp_path / "runs/train/lenet5-2/mgwfbp/result.json", "notes", note)
+    else:
+        add_note(tmp_path / "plans/lenet5-2/mgwfbp.prediction.json", "warnings", note)
+    table = compute(tmp_path, LENET)
+    found = measured(table)
+    assert found.index[found.disturbed].tolist() == ["mgwfbp"]
+    assert math.isnan(found.predicted_over_measured["mgwfbp"])
+    assert found.predicted_over_measured["wfbp"] == quiet_.predicted_over_measured["wfbp"]
+    assert "Of lenet5 on 2 ranks, times here or those that predictions come from were timed while" in table.caption
 
 
 def test_every_contender_has_a_row_and_every_prediction_another(tmp_path):

@@ -98,11 +98,24 @@ def costs(options: argparse.Namespace, ranks: int, scheme: Any) -> tuple[Any, Co
     With --capacity or --contention, of several messages at once too.
     """
     workload, known = _costs_alone(options, ranks, scheme)
-    return workload, _at_once(options, ranks, scheme, known)
+    known = _at_once(options, ranks, scheme, known)
+    return workload, known._replace(warnings=[*known.warnings, *_under_load(options, workload)])
+
+
+def _under_load(options: argparse.Namespace, workload: Any) -> list[str]:
+    """What was timed while the machine had other work."""
+    from gradsync import quiet, reading
+
+    found = quiet.told(workload.provenance, f"workload {options.workload}")
+    if options.allreduce and Path(options.allreduce).is_file():  # a pipe has been read to its end
+        points = reading.text(options.allreduce, "--allreduce")
+        found += quiet.told_of_points(points, f"all-reduce times {options.allreduce}")
+    return found
 
 
 def _at_once(options: argparse.Namespace, ranks: int, scheme: Any, known: Costs) -> Costs:
     """The same, where --capacity or --contention says what several messages at once do; else as it is."""
+    from gradsync import quiet
     from gradsync.collectives import NATIVE
     from gradsync.costs import Network
     from gradsync.costs.contention import Contended, largest_capacity
@@ -117,8 +130,10 @@ def _at_once(options: argparse.Namespace, ranks: int, scheme: Any, known: Costs)
                 f"--contention: all-reduces of the backend's own were measured, none of {scheme.collective!r}: "
                 "give --capacity"
             )
-        fit = Contention.load(options.contention, ranks).fit()
+        measured = Contention.load(options.contention, ranks)
+        fit = measured.fit()
         cost, notes = fit.contended(alone), [f"contention {options.contention}: {note}" for note in fit.notes]
+        notes += quiet.told(measured.provenance, f"contention {options.contention}")
     else:
         return known
     network = Network({**known.network.costs, "all_reduce": cost})

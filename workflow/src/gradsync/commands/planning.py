@@ -81,6 +81,7 @@ def _interference(options: argparse.Namespace, ranks: int) -> Any:
 
 
 def _predicted(plan: Any, workload: Any, known: Costs, interference: Any = None) -> dict[str, Any]:
+    from gradsync import quiet
     from gradsync.costs.fitted import Fitted
     from gradsync.simulate import simulate
 
@@ -110,6 +111,7 @@ def _predicted(plan: Any, workload: Any, known: Costs, interference: Any = None)
         "warnings": [note for note in dict.fromkeys((trace.note, plain.note)) if note],
     }
     if interference:
+        answer["warnings"] += quiet.told(interference.provenance, "slow-down")
         answer["interference"] = [
             {"bytes": point.bytes, "computation": point.computation, "communication": point.communication}
             for point in interference.points

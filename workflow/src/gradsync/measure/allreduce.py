@@ -19,6 +19,7 @@ from gradsync.costs import fitted
 from gradsync.intervals import median_interval
 from gradsync.runtime.devices import PROCESSOR, Device
 from gradsync.runtime.hosts import machines
+from gradsync.runtime.other_work import OtherWork
 from gradsync.runtime.timing import all_reduce_seconds, collective_seconds
 from gradsync.schemes import Scheme
 
@@ -86,6 +87,7 @@ def measure(
 
     `largest_of_our_own`: of collectives that are not the backend's; None: as large. Collective over the running ranks.
     """
+    others = OtherWork()
     ranks = dist.get_world_size() if dist.is_initialized() else 1
     seconds: dict[str, dict[int, list[float]]] = {}
     for scheme in map(collective, chosen):
@@ -102,6 +104,7 @@ def measure(
             "threads": torch.get_num_threads(),
             "torch": torch.__version__,
             **machines(),
+            **others.share(),
             **device.provenance(),
         },
     }

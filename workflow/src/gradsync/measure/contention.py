@@ -28,6 +28,7 @@ from gradsync.measure.allreduce import sizes
 from gradsync.runtime.devices import PROCESSOR, Device
 from gradsync.runtime.group import Groups, settle
 from gradsync.runtime.hosts import machines
+from gradsync.runtime.other_work import OtherWork
 from gradsync.schedules import DEFAULT_LANE
 
 SWEEPS = 7
@@ -49,6 +50,7 @@ def measure(smallest: int, largest: int, lanes: int, device: Device = PROCESSOR)
 
     Raises RunError where the backend gives no connections for a lane.
     """
+    others = OtherWork()
     groups, ranks = Groups(device), dist.get_world_size()
     names = [f"{DEFAULT_LANE}{number}" for number in range(lanes)]
     everyone = tuple(range(ranks))
@@ -93,6 +95,7 @@ def measure(smallest: int, largest: int, lanes: int, device: Device = PROCESSOR)
             "threads": torch.get_num_threads(),
             "torch": torch.__version__,
             **machines(),
+            **others.share(),
             **device.provenance(),
         },
     )

@@ -24,6 +24,7 @@ from gradsync.measure.passes import Pass
 from gradsync.runtime.devices import PROCESSOR, Device
 from gradsync.runtime.group import own_group
 from gradsync.runtime.hosts import machines
+from gradsync.runtime.other_work import OtherWork
 from gradsync.workload import Workload
 
 SIZES = (5, 3, 2)  # from the smallest gradient to all of them; between them the factors are interpolated
@@ -63,6 +64,7 @@ def measure(
     A factor is a ratio of mean seconds, an iteration or a message, slowest rank, both against alone in one round; the
     median of the rounds counts.
     """
+    others = OtherWork()
     one = Pass(name, size, batch, seed, device)
     group = own_group(device)
     side: Threads | Queues = Queues(device) if device.queued else Threads()
@@ -122,6 +124,7 @@ def measure(
             "threads": torch.get_num_threads(),
             "torch": torch.__version__,
             **machines(),
+            **others.share(),
             **device.provenance(),
         },
     )

@@ -17,6 +17,7 @@ from gradsync.measure.passes import Marks, Pass
 from gradsync.runtime.devices import PROCESSOR, Device
 from gradsync.runtime.group import own_group, settle
 from gradsync.runtime.hosts import machines
+from gradsync.runtime.other_work import OtherWork
 from gradsync.workload import Layer, Workload
 
 WARM_UP = 3
@@ -30,6 +31,7 @@ def measure(
     Gradients that autograd never produces come last, with no backward time of their own. On a GPU times are those of
     its queue, in which an iteration follows the one before without waiting for the host.
     """
+    others = OtherWork()
     ranks = dist.get_world_size()
     one = Pass(name, size, batch, seed, device)
     found = [one.times(marks) for marks in _iterate(one, iterations + WARM_UP, ranks)[WARM_UP:]]
@@ -69,6 +71,7 @@ def measure(
             "threads": torch.get_num_threads(),
             "torch": torch.__version__,
             **machines(),
+            **others.share(),
             "device": device.kind,
             **device.provenance(),
         },

@@ -46,7 +46,8 @@ def training(paper: str, settings: Settings, results: Path) -> Drawn:
         told = part.dropna(subset="predicted_over_measured")
         if told.empty:
             line[1].set_axis_off()
-            unpredicted.append(f"{titled(part)} is not predicted, since it is not profiled")
+            why = "some of its times were taken under load" if part.disturbed.any() else "it is not profiled"
+            unpredicted.append(f"{titled(part)} is not predicted, since {why}")
         else:
             _prediction_errors(line[1], told, y)
     panels.legend(figure, ncols=2, loc="outside lower left")

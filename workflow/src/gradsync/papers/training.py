@@ -14,6 +14,7 @@ from gradsync.intervals import repeats_needed
 from gradsync.papers.repeats import REPEATS, cells, text
 from gradsync.papers.simulated import BOUNDS
 from gradsync.papers.table import BY_SCHEME, Table
+from gradsync.quiet import QUIET, UNDER_LOAD
 from gradsync.results import Result
 from gradsync.settings import Settings, Training
 
@@ -54,12 +55,15 @@ def _rows(job: Training, results: Path) -> list[dict[str, Any]]:
         row["slowdown"] = row["busy_computation_seconds"] / row["computation_seconds"]
         row |= {key: result.conformance.get(key) for key in ("oracle_difference", "difference_to_first")}
         row |= {"parameters_sha256": result.conformance.get("parameters_sha256"), "note": "; ".join(result.notes)}
+        row["disturbed"] = any(UNDER_LOAD in note for note in result.notes)
         path = results / "plans" / job.job / f"{name}.prediction.json"
         if path.is_file():
             prediction = _prediction(path)
             without = prediction["iteration_seconds_without_interference"]
-            row["predicted_over_measured"] = prediction["iteration_seconds"] / row["iteration_seconds"]
-            row["predicted_over_measured_without_interference"] = without / row["iteration_seconds"]
+            row["disturbed"] |= any(UNDER_LOAD in note for note in prediction["warnings"])
+            if not row["disturbed"]:
+                row["predicted_over_measured"] = prediction["iteration_seconds"] / row["iteration_seconds"]
+                row["predicted_over_measured_without_interference"] = without / row["iteration_seconds"]
             simulated = {
                 "rung": "simulated",
                 **base,
@@ -129,6 +133,12 @@ def _caption(measured: pd.DataFrame) -> str:
         "Conformance: parameters after some float64 steps against the oracle's (- where the configuration takes none), "
         "and at the end of the run against the first contender's."
     )
+    if measured.disturbed.any():
+        launches = [titled(part) for _, part in measured[measured.disturbed].groupby("launch", sort=False)]
+        caption += (
+            f" Of {', '.join(launches)}, times here or those that predictions come from were {UNDER_LOAD} more than "
+            f"{QUIET:.0%} of the cores: the two are not held against each other."
+        )
     if "predicted_over_measured" not in measured or measured.predicted_over_measured.isna().all():
         return caption
     caption += (

@@ -22,6 +22,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
+from gradsync import quiet
 from gradsync.errors import RunError
 from gradsync.intervals import median_interval
 from gradsync.peers import Peer
@@ -45,6 +46,7 @@ from gradsync.runtime.ddp import StockDDP, best_bucket_mib
 from gradsync.runtime.execute import Pool
 from gradsync.runtime.group import Groups
 from gradsync.runtime.hosts import machines, misplaced, nodes
+from gradsync.runtime.other_work import OtherWork
 from gradsync.runtime.repeats import repeats
 from gradsync.trace import Trace
 
@@ -122,6 +124,7 @@ class _Launch:
         self.details: dict[str, dict[str, Any]] = {}
 
     def run(self) -> None:
+        others = OtherWork()
         loaded = self.checkpoints.load()
         if loaded is not None:
             self.progress = _restored(loaded[0]["progress"])
@@ -137,6 +140,8 @@ class _Launch:
             self.progress.done = 0
         self.groups.close()
         host = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024.0
+        self.machines |= others.share()
+        self._say("; ".join(quiet.told(self.machines, "warning: launch")))
         memory = torch.tensor([host, self.device.peak_bytes() or 0.0], dtype=torch.float64)
         dist.all_reduce(memory, op=dist.ReduceOp.MAX)
         if self.rank == 0:
@@ -404,7 +409,7 @@ class _Launch:
             summary=summary,
             samples=samples,
             conformance=self.progress.conformance[name],
-            notes=[*self._computed(cores), *self.misplaced.get(name, [])],
+            notes=[*self._computed(cores), *self.misplaced.get(name, []), *quiet.told(self.machines, "launch")],
         )
 
     def _computed(self, cores: int) -> list[str]:
