@@ -55,7 +55,7 @@ def refuse_undeclared(paper: str, table: str, settings: Any, results: Path, read
     own = {Path(path) for source in declared.tables[table].sources for path in source(place)}
     own |= {Path(path) for source in declared.inputs for path in source(place)}
     own |= {file(results, paper, other) for other in declared.tables[table].tables}
-    known = {path.resolve() for path in (*own, Path(settings.schemes))}
+    known = {path.resolve() for path in (*own, Path(settings.schemes), Path(settings.peers))}
     launches = [path.parent for path in known if path.name in ("schemes.json", "status.json")]
     folders = [Path(*launch.parts[-2:]) for launch in launches]
     launches += [

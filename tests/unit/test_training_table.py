@@ -7,11 +7,14 @@ import math
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from gradsync import papers, quiet, settings
 from gradsync.errors import InputError
 from gradsync.papers import figures, tables
+from gradsync.papers.ranking import ALIKE, SLOWER, UNKNOWN, over_fastest, ranked
+from gradsync.papers.repeats import cells
 from gradsync.papers.table import Table, read
 from gradsync.results import Result
 
@@ -154,11 +157,36 @@ def test_what_a_contender_does_not_have_stays_empty(tmp_path):
             assert found[column].isna()[name], (name, column)
     for name in ("no_communication", "one_rank"):
         assert found.speedup.isna()[name]
-    shown = table.display.set_index("contender")
-    assert shown.loc["ddp", "predicted/measured"] == shown.loc["one_rank", "speed-up"] == "-"
-    assert shown.loc["mgwfbp", "iteration ms"] == "250.0 (187.5 .. 312.5)"
-    assert shown.loc["mgwfbp", "computation slowed"] == "1.25"
-    assert not any("nan" in str(cell) for cell in table.display.to_numpy().ravel())
+    shown, more = table.display.set_index("contender"), table.more[0][1].set_index("contender")
+    assert more.loc["PyTorch DDP", "predicted/measured"] == shown.loc["one rank alone", "speed-up"] == "-"
+    assert shown.loc["MG-WFBP", "iteration ms"] == "250.0 (187.5 .. 312.5)"
+    assert more.loc["MG-WFBP", "computation slowed"] == "1.25"
+    assert not any("nan" in str(cell) for frame in (shown, more) for cell in frame.to_numpy().ravel())
+
+
+def test_contenders_are_ranked_and_what_differs_from_the_fastest_is_told(tmp_path):
+    write_job(tmp_path, LENET)
+    shown = compute(tmp_path, LENET).display
+    order = ["MG-WFBP", "PyTorch DDP", "WFBP", "no communication", "one rank alone"]
+    assert shown.contender.tolist() == order
+    assert shown["which is"].tolist() == ["fastest", "slower", "slower", "-", "-"]
+    assert shown["over the fastest"].tolist() == ["1", "1.200 (1.200 .. 1.200)", "2.000 (2.000 .. 2.000)", "-", "-"]
+
+
+@pytest.mark.parametrize(
+    ("ratios", "word"),
+    [((1.1, 1.2, 1.1, 1.3, 1.1, 1.2), SLOWER), ((0.9, 1.2, 1.1, 1.3, 1.1, 1.2), ALIKE), ((1.1, 1.2, 1.1), UNKNOWN)],
+)
+def test_blocks_are_compared_in_pairs(ratios, word):
+    rows = [("mgwfbp", [1.0] * len(ratios)), ("wfbp", ratios)]
+    launch = pd.DataFrame(
+        [
+            {"scheme": name, "launch": "lenet5-2", **cells("iteration_seconds", samples)}
+            for name, samples in reversed(rows)
+        ]
+    )
+    assert ranked(launch).scheme.tolist() == ["mgwfbp", "wfbp"]
+    assert over_fastest(launch.iloc[0], launch)[1] == word
 
 
 def test_several_launches_stand_one_after_the_other_each_with_its_error(tmp_path):
@@ -181,7 +209,7 @@ def test_without_predictions_no_error_is_told(tmp_path):
     table = compute(tmp_path, RESNET)
     assert set(table.frame.rung) == {"measured"}
     assert "Mean error" not in table.caption
-    assert set(table.display["predicted/measured"]) == {"-"}
+    assert set(table.more[0][1]["predicted/measured"]) == {"-"}
     write_job(tmp_path, LENET)  # beside one that has predictions, only that one is in the caption
     both = compute(tmp_path, RESNET, LENET)
     assert "lenet5 on 2 ranks 20%" in both.caption

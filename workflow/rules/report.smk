@@ -11,6 +11,7 @@ for paper, declared in PAPERS.items():
                 IMAGE_INPUT,
                 batch.inputs,
                 SETTINGS.schemes,
+                SETTINGS.peers,
             output:
                 expand(
                     f"{RESULTS}/tables/{paper}/{{id}}.{{ending}}",
@@ -44,6 +45,7 @@ for paper, declared in PAPERS.items():
                 IMAGE_INPUT,
                 batch.inputs,
                 schemes=SETTINGS.schemes,
+                peers=SETTINGS.peers,
                 style="reports/gradsync.mplstyle",
             output:
                 expand(

@@ -65,13 +65,15 @@ def drawn(*tables: str, sources: tuple[Source, ...] = (), of: Source | None = No
 class Paper:
     """All tables and figures of a paper.
 
-    `inputs` are the files that every table reads, `replayed` those that emulated launches are made from.
+    `inputs` are the files that every table reads, `replayed` those that emulated launches are made from. Jobs of the
+    paper in the quick configuration may take `quick_seconds` on two idle cores, one after the other.
     """
 
     tables: Mapping[str, Made]
     figures: Mapping[str, Drawn]
     inputs: tuple[Source, ...] = ()
     replayed: tuple[Source, ...] = ()
+    quick_seconds: float = 60.0
 
     def leaves(self, table: str, place: Place) -> frozenset[str]:
         """Every file that a table comes from, through other tables too; these themselves are none."""

@@ -12,6 +12,7 @@ from matplotlib.axes import Axes
 
 from gradsync.drawing import panels
 from gradsync.drawing.style import Drawn
+from gradsync.papers.ranking import ALIKE, FASTEST, names, over_fastest, ranked
 from gradsync.papers.table import file, read
 from gradsync.papers.training import titled
 from gradsync.settings import Settings
@@ -38,9 +39,10 @@ def training(paper: str, settings: Settings, results: Path) -> Drawn:
     )
     unpredicted: list[str] = []
     for line, (launch, part) in zip(grid, jobs, strict=True):
+        part = ranked(part)
         simulated = frame[(frame.rung == "simulated") & (frame.launch == launch)]
         y = dict(zip(part.scheme, np.arange(len(part))[::-1], strict=True))
-        _times(line[0], part, simulated, y)
+        _times(line[0], part, simulated, y, names(settings))
         if not predicted:
             continue
         told = part.dropna(subset="predicted_over_measured")
@@ -55,7 +57,7 @@ def training(paper: str, settings: Settings, results: Path) -> Drawn:
     return figure, frame
 
 
-def _times(axes: Axes, part: pd.DataFrame, simulated: pd.DataFrame, y: dict[str, Any]) -> None:
+def _times(axes: Axes, part: pd.DataFrame, simulated: pd.DataFrame, y: dict[str, Any], called: dict[str, str]) -> None:
     middle = part.iteration_seconds
     error = [middle - part.iteration_seconds_low, part.iteration_seconds_high - middle]
     places = list(y.values())
@@ -63,7 +65,9 @@ def _times(axes: Axes, part: pd.DataFrame, simulated: pd.DataFrame, y: dict[str,
     if not simulated.empty:
         predicted = [y[scheme] for scheme in simulated.scheme]
         axes.plot(1e3 * simulated.iteration_seconds, predicted, "D", label="predicted from other runs")
-    axes.set_yticks(places, list(y))
+    words = [over_fastest(row, part)[1] for _, row in part.iterrows()]
+    marks = [f" ({word})" if word in (FASTEST, ALIKE) else "" for word in words]
+    axes.set_yticks(places, [called.get(name, name) + mark for name, mark in zip(part.scheme, marks, strict=True)])
     axes.set_ylim(-0.6, len(y) - 0.4)
     axes.set_xlim(left=0)
     axes.set_xlabel("iteration [ms]")

@@ -17,11 +17,15 @@ BY_SCHEME = ["rung", "model", "scheme", "assumption", "note", "nodes", "iteratio
 
 
 class Table(NamedTuple):
-    """`frame` is every row (long form, read by claims and figures), `display` what people read, under `caption`."""
+    """`frame` is every row (long form, read by claims and figures), `display` what people read, under `caption`.
+
+    `more`: what stands below it, where one table would be too wide, each under a caption of its own.
+    """
 
     frame: pd.DataFrame
     display: pd.DataFrame
     caption: str
+    more: tuple[tuple[str, pd.DataFrame], ...] = ()
 
 
 def file(results: Path, paper: str, name: str) -> Path:

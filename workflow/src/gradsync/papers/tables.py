@@ -4,28 +4,31 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pandas as pd
+
 from gradsync.papers.table import Table
 from gradsync.results import write_whole
 
 
 def write(table: Table, folder: Path, name: str) -> list[str]:
     """`folder/name.{csv,md,tex}`; gives their paths."""
+    parts = [(table.caption, table.display), *table.more]
     texts = {
         "csv": table.frame.to_csv(index=False),
-        "md": f"{table.caption}\n\n{table.display.to_markdown(index=False)}\n",
-        "tex": _latex(table),
+        "md": "\n".join(f"{caption}\n\n{display.to_markdown(index=False)}\n" for caption, display in parts),
+        "tex": "\n".join(_latex(caption, display) for caption, display in parts),
     }
     for ending, text in texts.items():
         write_whole(folder / f"{name}.{ending}", text)
     return [str(folder / f"{name}.{ending}") for ending in texts]
 
 
-def _latex(table: Table) -> str:
-    caption = table.caption.replace("_", r"\_").replace("%", r"\%")
-    escaped = table.display.rename(columns=str)
-    return (
-        escaped.style.hide(axis="index")
+def _latex(caption: str, display: pd.DataFrame) -> str:
+    made: str = (
+        display.rename(columns=str)
+        .style.hide(axis="index")
         .format(escape="latex")
         .format_index(escape="latex", axis=1)
-        .to_latex(hrules=True, caption=caption)
+        .to_latex(hrules=True, caption=caption.replace("_", r"\_").replace("%", r"\%"))
     )
+    return made

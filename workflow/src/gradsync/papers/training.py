@@ -11,6 +11,7 @@ import pandas as pd
 
 from gradsync.errors import InputError
 from gradsync.intervals import repeats_needed
+from gradsync.papers.ranking import names, over_fastest, ranked
 from gradsync.papers.repeats import REPEATS, cells, text
 from gradsync.papers.simulated import BOUNDS
 from gradsync.papers.table import BY_SCHEME, Table
@@ -29,6 +30,15 @@ PREDICTED = (
 )
 
 
+DETAILS = (
+    "Of the same runs, where the time goes and whether they compute the same. Exposed: seconds in which messages are "
+    "under way and nothing is computed; waiting: in which rank 0 is in a message that another rank has not come to. DDP "
+    "does not tell when its messages travel. Computation slowed: seconds in which a rank computes, against the same "
+    "without any communication; messages use the same cores. Conformance: parameters after some float64 steps against "
+    "the oracle's (- if the configuration takes none), and at the end of the run against the first contender's."
+)
+
+
 def training(paper: str, settings: Settings, results: Path) -> Table:
     """The real runs of a paper: iteration time, ratio to WFBP, prediction, slow-down, accuracy, conformance."""
     rows = [row for job in settings.of(paper) for row in _rows(job, results)]
@@ -37,8 +47,12 @@ def training(paper: str, settings: Settings, results: Path) -> Table:
         return Table(pd.DataFrame(columns=BY_SCHEME), pd.DataFrame({"model": [nothing]}), f"Real training: {nothing}.")
     frame = pd.DataFrame(rows)
     measured = frame[frame.rung == "measured"]
-    display = pd.DataFrame([_display(row) for _, row in measured.iterrows()]).fillna("-")
-    return Table(frame, display, _caption(measured))
+    called = names(settings)
+    launches = [ranked(launch) for _, launch in measured.groupby("launch", sort=False)]
+    every = [(row, launch) for launch in launches for _, row in launch.iterrows()]
+    times = pd.DataFrame([_who(row, called) | _times(row, launch) for row, launch in every]).fillna("-")
+    details = pd.DataFrame([_who(row, called) | _details(row) for row, _ in every]).fillna("-")
+    return Table(frame, times, _caption(measured), ((DETAILS, details),))
 
 
 def _rows(job: Training, results: Path) -> list[dict[str, Any]]:
@@ -95,43 +109,45 @@ def _ratio(result: Result) -> dict[str, Any]:
     return {"reference": "", "ratio": np.nan, "ratio_low": np.nan, "ratio_high": np.nan}
 
 
-def _display(row: Any) -> dict[str, Any]:
-    def interval(key: str, scale: float, digits: int) -> str:
-        return text(row, key, f".{digits}f", scale)
+def _who(row: Any, called: dict[str, str]) -> dict[str, Any]:
+    return {"model": row.model, "ranks": row.nodes, "contender": called.get(row.scheme, row.scheme)}
 
-    def number(value: Any, form: str) -> str:
-        return "-" if value is None or pd.isna(value) else format(value, form)
 
+def _times(row: Any, launch: pd.DataFrame) -> dict[str, Any]:
+    ratio, word = over_fastest(row, launch)
     return {
-        "model": row.model,
-        "ranks": row.nodes,
-        "batch": number(row.batch, ".0f"),
-        "contender": row.scheme,
-        "messages": number(row.messages, ".0f"),
-        "iteration ms": interval("iteration_seconds", 1e3, 1),
-        **({f"over {row.reference}": interval("ratio", 1, 3)} if row.reference else {}),
-        "speed-up": interval("speedup", 1, 2),
-        "exposed ms": number(1e3 * row.exposed_communication_seconds, ".1f"),
-        "waiting ms": number(1e3 * row.waiting_seconds, ".1f"),
-        "computation slowed": number(row.slowdown, ".2f"),
-        "predicted/measured": number(row.get("predicted_over_measured"), ".2f"),
-        "accuracy": number(row.accuracy, ".3f"),
-        "off the oracle by": number(row.oracle_difference, ".0e"),
-        "off the first by": number(row.difference_to_first, ".0e"),
+        "batch": _number(row.batch, ".0f"),
+        "messages": _number(row.messages, ".0f"),
+        "iteration ms": text(row, "iteration_seconds", ".1f", 1e3),
+        "over the fastest": ratio,
+        "which is": word,
+        **({f"over {row.reference}": text(row, "ratio", ".3f")} if row.reference else {}),
+        "speed-up": text(row, "speedup", ".2f"),
     }
+
+
+def _details(row: Any) -> dict[str, Any]:
+    return {
+        "exposed ms": _number(1e3 * row.exposed_communication_seconds, ".1f"),
+        "waiting ms": _number(1e3 * row.waiting_seconds, ".1f"),
+        "computation slowed": _number(row.slowdown, ".2f"),
+        "predicted/measured": _number(row.get("predicted_over_measured"), ".2f"),
+        "accuracy": _number(row.accuracy, ".3f"),
+        "off the oracle by": _number(row.oracle_difference, ".0e"),
+        "off the first by": _number(row.difference_to_first, ".0e"),
+    }
+
+
+def _number(value: Any, form: str) -> str:
+    return "-" if value is None or pd.isna(value) else format(value, form)
 
 
 def _caption(measured: pd.DataFrame) -> str:
     caption = (
         "Real training on this machine: all contenders of a model and number of ranks in turn in one launch. Ratios "
         "are medians over pairs of neighbouring blocks, in brackets the 95 % interval of the median, which fewer than "
-        f"{repeats_needed()} blocks have not. Speed-up: over "
-        "one rank alone with as many threads. Computation slowed: seconds in which a rank computes, against the same "
-        "without any communication; messages use the same cores. Exposed: seconds in which messages are under way and "
-        "nothing is computed; waiting: in which rank 0 is in a message that another rank has not come to yet. DDP does "
-        "not tell when its messages travel. "
-        "Conformance: parameters after some float64 steps against the oracle's (- where the configuration takes none), "
-        "and at the end of the run against the first contender's."
+        f"{repeats_needed()} blocks have not. The fastest contender of a launch stands first; another is slower if the "
+        "interval of its ratio to that one is above 1. Speed-up: over one rank alone with as many threads."
     )
     if measured.disturbed.any():
         launches = [titled(part) for _, part in measured[measured.disturbed].groupby("launch", sort=False)]

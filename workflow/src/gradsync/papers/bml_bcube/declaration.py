@@ -14,6 +14,7 @@ from gradsync.papers.emulated import emulated
 from gradsync.papers.training import training
 
 PAPER = Paper(
+    quick_seconds=40,
     inputs=(testbed,),
     replayed=(testbed, counted("lenet5", "vgg19")),
     tables={

@@ -32,6 +32,7 @@ EXAMPLES = kept(*examples.FILES)
 LOGGED = kept(carried.LAYERS, carried.ALLREDUCES)
 
 PAPER = Paper(
+    quick_seconds=300,
     inputs=(testbed,),
     replayed=(testbed, LOGGED, profile("resnet50")),
     tables={
