@@ -31,7 +31,7 @@ from gradsync.papers.training import training
 MODELS = counted("resnet152", "densenet201", "inceptionv4", "bert_base")
 
 PAPER = Paper(
-    quick_seconds=180,
+    quick_seconds=130,
     inputs=(testbed,),
     replayed=(testbed, MODELS),
     tables={

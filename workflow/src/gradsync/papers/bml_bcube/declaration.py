@@ -14,7 +14,7 @@ from gradsync.papers.emulated import emulated
 from gradsync.papers.training import training
 
 PAPER = Paper(
-    quick_seconds=40,
+    quick_seconds=60,
     inputs=(testbed,),
     replayed=(testbed, counted("lenet5", "vgg19")),
     tables={
