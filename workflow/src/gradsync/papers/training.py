@@ -33,9 +33,9 @@ PREDICTED = (
 DETAILS = (
     "Of the same runs, where the time goes and whether they compute the same. Exposed: seconds in which messages are "
     "under way and nothing is computed; waiting: in which rank 0 is in a message that another rank has not come to. "
-    "DDP does not tell when its messages travel. Computation slowed: seconds in which a rank computes, against the same "
-    "without any communication; messages use the same cores. Conformance: parameters after some float64 steps against "
-    "the oracle's (- if the configuration takes none), and at the end of the run against the first contender's."
+    "DDP does not tell when its messages travel. Computation slowed: seconds in which a rank computes, against the "
+    "same without any communication; messages use the same cores. Conformance: parameters after some float64 steps "
+    "against the oracle's (- if the configuration takes none), and at the end of the run against the first contender's."
 )
 
 
