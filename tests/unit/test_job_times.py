@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import job_times
-from gradsync import names, papers
+from gradsync import names, papers, quiet
 
 ROOT = Path(__file__).parents[2]
 JOBS = [  # rule, log below results/quick/logs, seconds
@@ -39,7 +39,7 @@ def in_the_project(monkeypatch):
 
 def test_every_job_counts_once_for_its_paper(tmp_path, capsys):
     write(tmp_path, [("train", "train/lenet5-2.log", 1e4)], "other")
-    assert job_times.main("config/quick.yaml", write(tmp_path, JOBS)) == 0
+    assert job_times.main("config/quick.yaml", write(tmp_path, JOBS), tmp_path) == 0
     lines = capsys.readouterr().out.splitlines()
     assert {line.partition(":")[0]: int(line.split(": ")[1].split()[0]) for line in lines} == WANTED
     assert lines[0].endswith("the longest train (lenet5-2), 100 s")
@@ -49,8 +49,21 @@ def test_every_job_counts_once_for_its_paper(tmp_path, capsys):
 def test_a_paper_over_its_budget_is_an_error(tmp_path, times, status):
     long = times * papers.declared("bml_bcube").quick_seconds
     assert (
-        job_times.main("config/quick.yaml", write(tmp_path, [("train", "train/lenet5-9-batch4.log", long)])) == status
+        job_times.main("config/quick.yaml", write(tmp_path, [("train", "train/lenet5-9-batch4.log", long)]), tmp_path)
+        == status
     )
+
+
+def test_a_busy_machine_is_over_no_budget(tmp_path, capsys):
+    records, results = tmp_path / "records", tmp_path / "results"
+    records.mkdir()
+    write(records, [("train", "train/lenet5-9-batch4.log", 1e4)])
+    result = results / "runs" / "train" / "lenet5-2" / "wfbp" / "result.json"
+    result.parent.mkdir(parents=True)
+    for share, status in ((0.05, 1), (0.4, 0)):
+        result.write_text(json.dumps({"provenance": {quiet.KEY: share}}))
+        assert job_times.main("config/quick.yaml", records, results) == status
+    assert capsys.readouterr().out.endswith("other work took up to 40% of the cores: run again on a quiet machine\n")
 
 
 def test_without_a_run_that_is_said(tmp_path, capsys):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,8 @@ from gradsync.papers.ranking import ALIKE, FASTEST, names, over_fastest, ranked
 from gradsync.papers.table import file, read
 from gradsync.papers.training import titled
 from gradsync.settings import Settings
+
+TITLE = 60  # characters of a line
 
 
 def training(paper: str, settings: Settings, results: Path) -> Drawn:
@@ -71,8 +74,10 @@ def _times(axes: Axes, part: pd.DataFrame, simulated: pd.DataFrame, y: dict[str,
     axes.set_ylim(-0.6, len(y) - 0.4)
     axes.set_xlim(left=0)
     axes.set_xlabel("iteration [ms]")
-    shared = f" ({part.note.iloc[0]})" if part.note.iloc[0] else ""
-    axes.set_title(f"{titled(part)} of this machine{shared}", loc="left")
+    notes = [part.note.iloc[0]] if part.note.iloc[0] else []
+    # a line of its own: a longer title would leave the axes no room
+    title = [f"{titled(part)} of this machine", *(fill(note, TITLE) for note in notes)]
+    axes.set_title("\n".join(title), loc="left")
 
 
 def _prediction_errors(axes: Axes, part: pd.DataFrame, y: dict[str, Any]) -> None:
