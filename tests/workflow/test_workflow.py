@@ -16,8 +16,8 @@ import toy_collective
 from batches import batches, rules
 from gradsync import papers, schedules, schemes, settings
 from gradsync.costs.interference import Interference, Slowdown
-from gradsync.papers import ranking
 from gradsync.papers.declaration import Batch
+from gradsync.papers.labels import labels
 from gradsync.papers.table import read
 from gradsync.results import Result
 from gradsync.runtime import models
@@ -360,12 +360,12 @@ def test_a_launch_is_planned_trained_and_in_the_table(own_project):
     folder = own_project.folder / RESULTS / "runs" / "train" / "lenet5-2"
     names = json.loads((folder / "schemes.json").read_text())
     assert names == ["wfbp", "mgwfbp", "ddp_mgwfbp", "no_communication", "one_rank"]
-    called = ranking.names(settings.load(ROOT / "config/quick.yaml"))
+    called = labels(settings.load(ROOT / "config/quick.yaml"))
     wanted = {"batch": 8, "iterations": 8, "block": 4, "seeds": [3, 4], "statistics": False, "conformance": 1}
     for name in names:
         result = Result.load(folder / name / "result.json")
         assert wanted.items() <= result.settings.items()
-        assert f"| {called[name]} " in own_project.read(target)
+        assert f"| {called(name)} " in own_project.read(target)
     assert Result.load(folder / "mgwfbp" / "result.json").conformance["oracle_difference"] < 1e-9
     table = read(own_project.folder / RESULTS / "tables" / "mgwfbp" / "training.csv")
     assert set(table[table.rung == "simulated"].scheme) == {"wfbp", "mgwfbp"}

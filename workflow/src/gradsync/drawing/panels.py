@@ -13,9 +13,6 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import ScalarFormatter
 
-from gradsync import schemes
-from gradsync.settings import Settings
-
 CHARACTERS = 17  # of a caption on an inch
 
 
@@ -69,9 +66,3 @@ def nodes_axis(axes: Axes, nodes: Collection[float]) -> None:
     axes.set_xticks(list(nodes))
     axes.xaxis.set_major_formatter(ScalarFormatter())
     axes.set_xlabel("nodes")
-
-
-def label(scheme: str, settings: Settings) -> str:
-    """What a scheme is called in figures."""
-    known = schemes.load(settings.schemes)
-    return known[scheme].label if scheme in known else scheme.replace("_", " ")

@@ -13,7 +13,8 @@ from matplotlib.axes import Axes
 
 from gradsync.drawing import panels
 from gradsync.drawing.style import Drawn
-from gradsync.papers.ranking import ALIKE, FASTEST, names, over_fastest, ranked
+from gradsync.papers.labels import Labels, labels
+from gradsync.papers.ranking import ALIKE, FASTEST, over_fastest, ranked
 from gradsync.papers.table import file, read
 from gradsync.papers.training import titled
 from gradsync.settings import Settings
@@ -45,13 +46,13 @@ def training(paper: str, settings: Settings, results: Path) -> Drawn:
         part = ranked(part)
         simulated = frame[(frame.rung == "simulated") & (frame.launch == launch)]
         y = dict(zip(part.scheme, np.arange(len(part))[::-1], strict=True))
-        _times(line[0], part, simulated, y, names(settings))
+        _times(line[0], part, simulated, y, labels(settings))
         if not predicted:
             continue
         told = part.dropna(subset="predicted_over_measured")
         if told.empty:
             line[1].set_axis_off()
-            why = "some of its times were taken under load" if part.disturbed.any() else "it is not profiled"
+            why = "it is not profiled" if simulated.empty else "some of its times were taken under load"
             unpredicted.append(f"{titled(part)} is not predicted, since {why}")
         else:
             _prediction_errors(line[1], told, y)
@@ -60,7 +61,7 @@ def training(paper: str, settings: Settings, results: Path) -> Drawn:
     return figure, frame
 
 
-def _times(axes: Axes, part: pd.DataFrame, simulated: pd.DataFrame, y: dict[str, Any], called: dict[str, str]) -> None:
+def _times(axes: Axes, part: pd.DataFrame, simulated: pd.DataFrame, y: dict[str, Any], called: Labels) -> None:
     middle = part.iteration_seconds
     error = [middle - part.iteration_seconds_low, part.iteration_seconds_high - middle]
     places = list(y.values())
@@ -70,7 +71,7 @@ def _times(axes: Axes, part: pd.DataFrame, simulated: pd.DataFrame, y: dict[str,
         axes.plot(1e3 * simulated.iteration_seconds, predicted, "D", label="predicted from other runs")
     words = [over_fastest(row, part)[1] for _, row in part.iterrows()]
     marks = [f" ({word})" if word in (FASTEST, ALIKE) else "" for word in words]
-    axes.set_yticks(places, [called.get(name, name) + mark for name, mark in zip(part.scheme, marks, strict=True)])
+    axes.set_yticks(places, [called(name) + mark for name, mark in zip(part.scheme, marks, strict=True)])
     axes.set_ylim(-0.6, len(y) - 0.4)
     axes.set_xlim(left=0)
     axes.set_xlabel("iteration [ms]")

@@ -1,4 +1,4 @@
-"""Contenders of one launch as a reader compares them: the fastest first, by the papers' names."""
+"""Contenders of one launch as a reader compares them: the fastest first, and what differs from it."""
 
 from __future__ import annotations
 
@@ -7,20 +7,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from gradsync import peers, schemes
 from gradsync.intervals import median_interval, shown
+from gradsync.papers.labels import REFERENCES
 from gradsync.papers.repeats import paired
-from gradsync.settings import Settings
 
-# contenders that are no way to train in parallel, but what ways are compared with
-REFERENCES = {"no_communication": "no communication", "one_rank": "one rank alone"}
 FASTEST, SLOWER, ALIKE, UNKNOWN = "fastest", "slower", "not told apart", "too few repeats"
-
-
-def names(settings: Settings) -> dict[str, str]:
-    """What schemes, peers and references are called."""
-    of_schemes = {name: each.label for name, each in schemes.load(settings.schemes).items()}
-    return of_schemes | {name: each.label for name, each in peers.load(settings.peers).items()} | REFERENCES
 
 
 def ranked(launch: pd.DataFrame) -> pd.DataFrame:

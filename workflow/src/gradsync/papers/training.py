@@ -11,7 +11,8 @@ import pandas as pd
 
 from gradsync.errors import InputError
 from gradsync.intervals import repeats_needed
-from gradsync.papers.ranking import names, over_fastest, ranked
+from gradsync.papers.labels import Labels, labels
+from gradsync.papers.ranking import over_fastest, ranked
 from gradsync.papers.repeats import REPEATS, cells, text
 from gradsync.papers.simulated import BOUNDS
 from gradsync.papers.table import BY_SCHEME, Table
@@ -47,7 +48,7 @@ def training(paper: str, settings: Settings, results: Path) -> Table:
         return Table(pd.DataFrame(columns=BY_SCHEME), pd.DataFrame({"model": [nothing]}), f"Real training: {nothing}.")
     frame = pd.DataFrame(rows)
     measured = frame[frame.rung == "measured"]
-    called = names(settings)
+    called = labels(settings)
     launches = [ranked(launch) for _, launch in measured.groupby("launch", sort=False)]
     every = [(row, launch) for launch in launches for _, row in launch.iterrows()]
     times = pd.DataFrame([_who(row, called) | _times(row, launch) for row, launch in every]).fillna("-")
@@ -109,8 +110,8 @@ def _ratio(result: Result) -> dict[str, Any]:
     return {"reference": "", "ratio": np.nan, "ratio_low": np.nan, "ratio_high": np.nan}
 
 
-def _who(row: Any, called: dict[str, str]) -> dict[str, Any]:
-    return {"model": row.model, "ranks": row.nodes, "contender": called.get(row.scheme, row.scheme)}
+def _who(row: Any, called: Labels) -> dict[str, Any]:
+    return {"model": row.model, "ranks": row.nodes, "contender": called(row.scheme)}
 
 
 def _times(row: Any, launch: pd.DataFrame) -> dict[str, Any]:

@@ -1,1 +1,5 @@
-"""ASC-WFBP: Shi, Chu and Li, "Exploiting Simultaneous Communications to Accelerate [...] Training", INFOCOM 2021."""
+"""ASC-WFBP, INFOCOM 2021.
+
+Shaohuai Shi, Xiaowen Chu and Bo Li: "Exploiting Simultaneous Communications to Accelerate Data Parallel Distributed
+Deep Learning".
+"""

@@ -12,13 +12,13 @@ import pandas as pd
 from gradsync.errors import InputError
 from gradsync.papers.ascwfbp.testbed import MODELS, SCHEMES, Bench
 from gradsync.papers.emulated import NONE_HERE, runs
+from gradsync.papers.labels import REFERENCES
 from gradsync.papers.repeats import cells
 from gradsync.papers.training import repeated
 from gradsync.results import Result
 from gradsync.settings import Settings
 
 PAPER = "ascwfbp"
-REFERENCES = ("no_communication", "one_rank")  # contenders that are no scheme
 SECONDS = ("iteration_seconds", "computation_seconds", "exposed_communication_seconds", "waiting_seconds")
 
 

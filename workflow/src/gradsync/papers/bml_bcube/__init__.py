@@ -1,1 +1,4 @@
-"""BML: Wang et al., "BML: A high-performance, low-cost gradient synchronization algorithm", NeurIPS 2018."""
+"""BML, NeurIPS 2018.
+
+Songtao Wang et al.: "BML: A High-performance, Low-cost Gradient Synchronization Algorithm for DML Training".
+"""

@@ -1,1 +1,4 @@
-"""MG-WFBP: Shi, Chu and Li, "Efficient Data Communication for Distributed Synchronous SGD Algorithms", INFOCOM 2019."""
+"""MG-WFBP, INFOCOM 2019.
+
+Shaohuai Shi, Xiaowen Chu and Bo Li: "MG-WFBP: Efficient Data Communication for Distributed Synchronous SGD Algorithms".
+"""

@@ -15,6 +15,7 @@ import pandas as pd
 
 from gradsync.errors import InputError
 from gradsync.papers.emulated import NONE_HERE, runs
+from gradsync.papers.labels import REFERENCES
 from gradsync.papers.mgwfbp import simulated_testbed, testbed
 from gradsync.papers.mgwfbp.emulation import as_on_its_testbed
 from gradsync.papers.mgwfbp.settings import own
@@ -33,7 +34,6 @@ TIMES = (
     "speedup",
     "efficiency",
 )  # what is repeated
-REFERENCES = ("no_communication", "one_rank")  # contenders that are no scheme: what the others are compared with
 COLUMNS = [
     *("rung", "model", "nodes", "scheme", "assumption", LAUNCH, REPEATS),
     *("iteration_seconds", "computation_seconds", "busy_computation_seconds"),

@@ -16,6 +16,7 @@ from gradsync.drawing import panels
 from gradsync.drawing.style import Drawn
 from gradsync.papers.ascwfbp import iterations
 from gradsync.papers.ascwfbp.testbed import MODELS, SCHEMES
+from gradsync.papers.labels import labels
 from gradsync.papers.table import file, read
 from gradsync.settings import Settings
 
@@ -54,7 +55,7 @@ def table4(settings: Settings, results: Path) -> Drawn:
         axes.tick_params(labelleft=True)
         axes.set_title(f"Table IV: bars published, marks simulated; a {startup}", loc="left")
     handles: list[Patch | Line2D] = [
-        Patch(color=f"C{i}", alpha=0.45, label=panels.label(scheme, settings)) for i, scheme in enumerate(SCHEMES)
+        Patch(color=f"C{i}", alpha=0.45, label=labels(settings)(scheme)) for i, scheme in enumerate(SCHEMES)
     ]
     mark: dict[str, Any] = {"linestyle": "", "color": "#bbbbbb", "markeredgecolor": "black"}
     handles += [Line2D([], [], marker=MARKS[kind], label=label, **mark) for kind, label in CONTENTION.items()]
@@ -151,6 +152,6 @@ def shared_link(settings: Settings, results: Path) -> Drawn:
         axes.set_ylabel("iteration / model bound")
         axes.tick_params(labelleft=True)
         axes.set_title(f"simulated, a stated: {CONTENTION[kind]}", loc="left")
-    handles = [Patch(color=f"C{i}", label=panels.label(scheme, settings)) for i, scheme in enumerate(schemes)]
+    handles = [Patch(color=f"C{i}", label=labels(settings)(scheme)) for i, scheme in enumerate(schemes)]
     figure.legend(handles=handles, loc="outside lower center", ncols=4)
     return figure, frame

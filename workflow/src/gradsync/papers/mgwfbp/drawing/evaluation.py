@@ -17,6 +17,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator, ScalarFormatter
 
 from gradsync.drawing import panels
+from gradsync.papers.labels import labels
 from gradsync.papers.mgwfbp import allreduce_times, convergence, gradient_sizes, simulated_testbed, speedups
 from gradsync.papers.table import file, read
 from gradsync.settings import Settings
@@ -154,7 +155,7 @@ def _handles(frame: pd.DataFrame, settings: Settings) -> list[Artist]:
     seen = set(drawn.scheme[drawn.scheme.isin(SHOWN)])
     rungs = set(drawn.rung[drawn.scheme.isin(SHOWN)])
     handles: list[Artist] = [
-        Patch(color=f"C{i}", label=panels.label(scheme, settings)) for i, scheme in enumerate(SHOWN) if scheme in seen
+        Patch(color=f"C{i}", label=labels(settings)(scheme)) for i, scheme in enumerate(SHOWN) if scheme in seen
     ]
     marks: dict[str, dict[str, Any]] = {
         "published": {"marker": "x", "linestyle": "", "markersize": 7, "label": "published (authors' script)"},

@@ -13,6 +13,7 @@ from matplotlib.ticker import ScalarFormatter
 
 from gradsync.drawing import panels
 from gradsync.drawing.style import Drawn
+from gradsync.papers.labels import labels
 from gradsync.papers.mgwfbp import scaling
 from gradsync.papers.table import file, read
 from gradsync.settings import Settings
@@ -25,9 +26,7 @@ def _lines(axes: Axes, frame: pd.DataFrame, value: str, shown: tuple[str, ...], 
         middle = part[part.assumption.str.startswith(scaling.CENTRE)].groupby("nodes")[value].first()
         band = part.groupby("nodes")[value].agg(["min", "max"])
         # the optimum often lies on top of another line: dashed, so that both are seen
-        (line,) = axes.plot(
-            middle.index, middle, "--o" if name == "optimal" else "-o", label=panels.label(name, settings)
-        )
+        (line,) = axes.plot(middle.index, middle, "--o" if name == "optimal" else "-o", label=labels(settings)(name))
         axes.fill_between(band.index, band["min"], band["max"], color=line.get_color(), alpha=0.15, linewidth=0)
 
 

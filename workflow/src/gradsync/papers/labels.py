@@ -1,0 +1,19 @@
+"""What contenders are called in tables and figures: as the papers call them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from gradsync import peers, schemes
+from gradsync.settings import Settings
+
+Labels = Callable[[str], str]
+# contenders that are no way to train in parallel, but what ways are compared with
+REFERENCES = {"no_communication": "no communication", "one_rank": "one rank alone"}
+
+
+def labels(settings: Settings) -> Labels:
+    """The label of a scheme, a peer or a reference by its name; of another name, that itself in words."""
+    known = {name: each.label for name, each in schemes.load(settings.schemes).items()}
+    known |= {name: each.label for name, each in peers.load(settings.peers).items()} | REFERENCES
+    return lambda name: known.get(name, name.replace("_", " "))
