@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from gradsync import papers
+from gradsync.configuration.settings import Settings
 from gradsync.papers import declaration
 from gradsync.papers.declaration import Batch
-from gradsync.settings import Settings
 
 
 def batches(chosen: Settings) -> dict[str, list[Batch]]:

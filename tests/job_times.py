@@ -13,8 +13,10 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-from gradsync import papers, quiet, settings
-from gradsync.settings import Settings
+from gradsync import papers
+from gradsync.configuration import settings
+from gradsync.configuration.settings import Settings
+from gradsync.statistics import quiet
 
 RECORDS = Path(".snakemake/metadata")
 SHARED = "all papers"  # network profiles, counted operations, claims, the import into MLflow

@@ -9,7 +9,7 @@ import numpy as np
 from gradsync import clusters
 from gradsync.clusters import nodes, parts
 from gradsync.costs import line
-from gradsync.workload import Workload
+from gradsync.plan.workload import Workload
 from tiny_workloads import workload
 
 A, B = 2e-4, 1e-9  # seconds, seconds per byte

@@ -22,14 +22,16 @@ import real_models as real
 import small_model
 import tiny_plans as tiny
 from changed_plans import bases
-from gradsync import collectives, schedules, schemes
+from gradsync import collectives, schedules
 from gradsync.collectives import NATIVE
+from gradsync.configuration import schemes
+from gradsync.configuration.peers import Peer
+from gradsync.engine.oracle import evaluate
 from gradsync.errors import InputError, RunError
-from gradsync.lowering import lowered
 from gradsync.measure import collectives_speed
-from gradsync.oracle import evaluate
-from gradsync.peers import Peer
 from gradsync.plan import PASSING, Buffer, Collective, Plan, Ref, Role
+from gradsync.plan.trace import Trace
+from gradsync.rounds.lowering import lowered
 from gradsync.runtime import conformance, data, group, models, transfers
 from gradsync.runtime.alignment import offsets
 from gradsync.runtime.compute import Forward, ModelCompute, bind, bind_statistics, oracle_gradient, statistics
@@ -43,7 +45,6 @@ from gradsync.runtime.replay import Replayed
 from gradsync.runtime.step import Step
 from gradsync.runtime.timing import all_reduce_seconds
 from gradsync.schedules import Message
-from gradsync.trace import Trace
 from queued_device import QueuedProcessor
 from tiny_workloads import workload
 

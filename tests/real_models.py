@@ -16,11 +16,11 @@ from gradsync import schedules
 from gradsync.costs import Linear, MessageCost
 from gradsync.costs.contention import Contended
 from gradsync.plan import Plan
+from gradsync.plan.workload import Layer, Workload
 from gradsync.runtime import data, models
 from gradsync.runtime.compute import Forward, statistics
 from gradsync.runtime.torchvision_operators import torchvision
 from gradsync.updates import ssgd
-from gradsync.workload import Layer, Workload
 
 NAMES = ("lenet5", "resnet8")
 TURNS = 20

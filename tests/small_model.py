@@ -9,13 +9,14 @@ import numpy as np
 import torch
 from torch import nn
 
-from gradsync import schedules, schemes
+from gradsync import schedules
 from gradsync.collectives import NATIVE
+from gradsync.configuration import schemes
 from gradsync.costs import Linear
 from gradsync.plan import Plan
+from gradsync.plan.workload import Workload
 from gradsync.runtime.compute import Forward
 from gradsync.updates import ssgd
-from gradsync.workload import Workload
 from tiny_workloads import workload
 
 TURNS = 20

@@ -15,7 +15,6 @@ import numpy as np
 from gradsync import collectives, topologies
 from gradsync.collectives import NATIVE
 from gradsync.errors import InputError
-from gradsync.lowering import lowered
 from gradsync.plan import (
     KEYED,
     Buffer,
@@ -36,6 +35,7 @@ from gradsync.plan import (
     SharedRead,
     Tensor,
 )
+from gradsync.rounds.lowering import lowered
 from gradsync.schedules import Message
 from gradsync.updates import ssgd
 from tiny_workloads import workload

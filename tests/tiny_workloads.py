@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gradsync.costs import Linear
 from gradsync.kernels import KERNELS
-from gradsync.workload import Layer, Workload
+from gradsync.plan.workload import Layer, Workload
 
 FREE = dict.fromkeys(KERNELS, 0.0)  # kernels that are told to take no time
 

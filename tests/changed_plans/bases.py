@@ -6,13 +6,13 @@ import dataclasses
 from collections.abc import Callable
 
 from changed_plans.families import families
+from gradsync.configuration.schemes import Scheme, plan
 from gradsync.costs import Linear
 from gradsync.costs.contention import Contended
 from gradsync.errors import InputError
-from gradsync.lowering import lowered
 from gradsync.plan import Buffer, Local, Need, Operation, Plan, Recv, RecvAny, Ref, Repeat, Reply, Role, Send, Tensor
-from gradsync.schemes import Scheme, plan
-from gradsync.workload import Workload
+from gradsync.plan.workload import Workload
+from gradsync.rounds.lowering import lowered
 from tiny_plans import (
     SIZES,
     async_server,

@@ -19,14 +19,14 @@ import torch.distributed as dist
 import tiny_plans as tiny
 from gradsync.check import PlanError, check
 from gradsync.costs import Linear, Network
+from gradsync.engine.oracle import evaluate
+from gradsync.engine.simulate import simulate
 from gradsync.errors import InputError
-from gradsync.lowering import lowered
-from gradsync.oracle import evaluate
 from gradsync.plan import Local, Plan, Recv, RecvAny, SharedAdd
+from gradsync.rounds.lowering import lowered
 from gradsync.runtime.execute import Executor
 from gradsync.runtime.group import Groups
 from gradsync.runtime.step import Step
-from gradsync.simulate import simulate
 from tiny_workloads import workload
 from waiting import HANGS_SECONDS
 

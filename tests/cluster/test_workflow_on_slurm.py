@@ -9,11 +9,11 @@ import pytest
 from slurm_here import Slurm, needs_slurm
 
 from batches import rules
-from gradsync import settings
+from gradsync.configuration import settings
 from gradsync.costs.interference import Interference, Slowdown
 from gradsync.plan import Plan
+from gradsync.plan.workload import Layer, Workload
 from gradsync.runtime import models
-from gradsync.workload import Layer, Workload
 from project_copy import ROOT, Project
 from waiting import HANGS_SECONDS, until
 

@@ -7,7 +7,7 @@ import pytest
 
 import real_models as real
 import small_model
-from gradsync.oracle import evaluate
+from gradsync.engine.oracle import evaluate
 from gradsync.runtime.compute import oracle_gradient
 from rank_programs import MICRO_BATCHES
 

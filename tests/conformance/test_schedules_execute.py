@@ -13,7 +13,7 @@ import small_model
 from gradsync import schedules
 from gradsync.check import PlanError, check
 from gradsync.collectives import NATIVE
-from gradsync.oracle import evaluate
+from gradsync.engine.oracle import evaluate
 from gradsync.plan import Plan
 from gradsync.runtime.compute import oracle_gradient
 from rank_programs import COMPOSED_RANKS, swapped, without_message

@@ -20,17 +20,18 @@ import torch.distributed as dist
 
 import real_models as real
 import small_model
-from gradsync import schedules, schemes
+from gradsync import schedules
+from gradsync.configuration import schemes
 from gradsync.costs import Linear
 from gradsync.plan import Plan
+from gradsync.plan.trace import Trace
+from gradsync.plan.workload import Layer, Workload
 from gradsync.runtime import models
 from gradsync.runtime.compute import ModelCompute, bind, bind_statistics
 from gradsync.runtime.devices import Device, pick
 from gradsync.runtime.enqueue import Enqueuer, prepare
 from gradsync.runtime.group import Groups
 from gradsync.runtime.launch import VARIABLES
-from gradsync.trace import Trace
-from gradsync.workload import Layer, Workload
 from waiting import HANGS_SECONDS, until
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no GPU here")

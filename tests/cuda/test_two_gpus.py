@@ -16,12 +16,13 @@ import torch
 from test_one_gpu import gradsync, plan_file, ranks_of, until_it_trains
 
 import small_model
-from gradsync import peers, schedules
+from gradsync import schedules
+from gradsync.configuration import peers
 from gradsync.costs.fitted import load_points
 from gradsync.costs.interference import Interference
-from gradsync.oracle import evaluate
+from gradsync.engine.oracle import evaluate
+from gradsync.plan.workload import Workload
 from gradsync.runtime.compute import oracle_gradient
-from gradsync.workload import Workload
 from waiting import HANGS_SECONDS
 
 FOUND = torch.cuda.device_count() if torch.cuda.is_available() else 0

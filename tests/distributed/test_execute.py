@@ -14,8 +14,8 @@ import pytest
 
 import real_ranks
 import tiny_plans as tiny
+from gradsync.engine.oracle import evaluate
 from gradsync.errors import InputError, RunError
-from gradsync.oracle import evaluate
 from gradsync.runtime.group import process_group
 from gradsync.runtime.launch import _watch as watch
 from gradsync.runtime.launch import launch

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from test_training import children, plan_file, result, start, trained
 
-from gradsync import leftovers, lifeline
+from gradsync.lifetimes import leftovers, lifeline
 from kills import victims
 from waiting import HANGS_SECONDS, until
 

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from gradsync import schemes
+from gradsync.configuration import schemes
 from gradsync.costs import Linear
+from gradsync.plan.workload import Layer, Workload
 from gradsync.runtime.launch import VARIABLES
-from gradsync.workload import Layer, Workload
 from waiting import HANGS_SECONDS
 
 ROOT = Path(__file__).parents[2]

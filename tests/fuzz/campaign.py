@@ -28,7 +28,8 @@ from fuzz import judge
 from fuzz.commands import BASES, BEGINS, base, lines
 from fuzz.files import CHANGED, Kind, kinds, prepare, texts
 from fuzz.guard import EndlessError, StartedError, guarded
-from gradsync import cli, leftovers
+from gradsync import cli
+from gradsync.lifetimes import leftovers
 
 CORPUS = Path(__file__).parents[1] / "corpus"
 SLOW_SECONDS = 2.0  # of this process's processor time, to be refused

@@ -21,7 +21,7 @@ from gradsync.clusters import parts
 from gradsync.costs.interference import Interference, Slowdown
 from gradsync.costs.measured_contention import Contention, Point
 from gradsync.plan import DTYPE_BYTES
-from gradsync.workload import Layer, Workload
+from gradsync.plan.workload import Layer, Workload
 from hostile import changed, positions
 from made_up_cluster import four, timed
 from tiny_workloads import FREE

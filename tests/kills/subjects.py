@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gradsync import schemes
+from gradsync.configuration import schemes
 from gradsync.costs import Linear
+from gradsync.plan.workload import Layer, Workload
 from gradsync.slurm.launch import Cluster
 from gradsync.testbed import privileges
-from gradsync.workload import Layer, Workload
 from kills.jobs import SUBMIT, VICTIMS, Jobs
 from project_copy import ROOT, Project
 from small_disk import small_disks

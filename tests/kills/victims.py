@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from gradsync import leftovers, lifeline
+from gradsync.lifetimes import leftovers, lifeline
 from gradsync.testbed import namespaces
 
 MARK = "GRADSYNC_KILLED_RUN"  # in the environment of all that a run starts

@@ -18,9 +18,10 @@ from pathlib import Path
 
 import pytest
 
-from gradsync import lifeline, topologies
+from gradsync import topologies
 from gradsync.cli import main
 from gradsync.errors import InputError, RunError
+from gradsync.lifetimes import lifeline
 from gradsync.testbed import check, namespaces
 from gradsync.testbed.namespaces import testbed as made_of
 from gradsync.testbed.wiring import CONTROL, MOST_LANES, cables

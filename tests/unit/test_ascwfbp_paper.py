@@ -11,19 +11,20 @@ import pandas as pd
 import pytest
 import yaml
 
-from gradsync import claims, papers, schedules, settings
+from gradsync import claims, papers, schedules
+from gradsync.claims.published import load
+from gradsync.configuration import settings
 from gradsync.costs import Linear
 from gradsync.costs.measured_contention import Contention
 from gradsync.costs.measured_contention import Point as Measured
 from gradsync.drawing import style
 from gradsync.errors import InputError
+from gradsync.files.results import TIMED, Result
 from gradsync.papers import figures, tables
 from gradsync.papers.ascwfbp import examples, iterations, own_gap, own_model, runs_here, testbed
 from gradsync.papers.table import file, read
-from gradsync.published import load
-from gradsync.results import TIMED, Result
+from gradsync.plan.workload import Layer, Workload
 from gradsync.schedules import Message, ascwfbp
-from gradsync.workload import Layer, Workload
 from made_up_repeats import MOMENTS, repeated
 
 ROOT = Path(__file__).parents[2]

@@ -12,15 +12,16 @@ import pandas as pd
 import pytest
 import yaml
 
-from gradsync import claims, papers, settings
+from gradsync import claims, papers
+from gradsync.claims.published import load
+from gradsync.configuration import settings
 from gradsync.drawing import style
 from gradsync.errors import InputError
+from gradsync.files.results import Result
 from gradsync.papers import figures, tables
 from gradsync.papers.bml_bcube import completion, equipment, states, synchronisation, testbed
 from gradsync.papers.table import file, read
-from gradsync.published import load
-from gradsync.results import Result
-from gradsync.workload import Layer, Workload
+from gradsync.plan.workload import Layer, Workload
 from made_up_repeats import repeated
 
 ROOT = Path(__file__).parents[2]

@@ -11,24 +11,27 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tiny_plans as tiny
-from gradsync import bounds, cli, collectives, flow_level, schemes
-from gradsync.bounds import Demand, Links, cuts, hard_bound_seconds, links_bound_seconds, model_bound_seconds
+from gradsync import cli, collectives
+from gradsync.configuration import schemes
 from gradsync.costs import Linear, Network, alpha_beta, contention_fit
 from gradsync.costs.contention import Contended, largest_capacity
 from gradsync.costs.fitted import fit
+from gradsync.engine import bounds
+from gradsync.engine.bounds import Demand, Links, cuts, hard_bound_seconds, links_bound_seconds, model_bound_seconds
+from gradsync.engine.needs import in_step, needs
+from gradsync.engine.simulate import simulate
 from gradsync.errors import InputError, RunError
+from gradsync.files.results import Result
 from gradsync.measure.emulated_bounds import hard_bound
-from gradsync.needs import in_step, needs
 from gradsync.papers.simulated import timed
 from gradsync.plan import Buffer, Need, Plan, Ready, Recv, Ref, Role, Send, Tensor
-from gradsync.results import Result
+from gradsync.plan.workload import Workload
+from gradsync.rounds import flow_level
 from gradsync.schedules import Message
-from gradsync.simulate import simulate
 from gradsync.testbed import framing
 from gradsync.testbed.description import Description
 from gradsync.topologies import Speeds, parse
 from gradsync.updates import ssgd
-from gradsync.workload import Workload
 from tiny_workloads import workload, workloads
 
 LOAD = workload([800, 400], [1.0, 3.0], forward=2.0, update=0.5)

@@ -7,7 +7,6 @@ import pytest
 import tiny_plans as tiny
 from changed_plans import bases
 from gradsync.check import PlanError, check, grid
-from gradsync.lowering import lowered
 from gradsync.plan import (
     Buffer,
     Collective,
@@ -24,6 +23,7 @@ from gradsync.plan import (
     SharedAdd,
     Tensor,
 )
+from gradsync.rounds.lowering import lowered
 from plan_edits import (
     appended,
     changed,

@@ -11,10 +11,10 @@ import pytest
 import tiny_plans as tiny
 from changed_plans import bases, families
 from gradsync.check import PlanError, check
+from gradsync.engine.progress import DEEPEST, Clock, Progress
 from gradsync.errors import InputError
-from gradsync.lowering import lowered
 from gradsync.plan import Buffer, Collective, Local, Need, Plan, Ready, Recv, Ref, Repeat, Role, Send
-from gradsync.progress import DEEPEST, Clock, Progress
+from gradsync.rounds.lowering import lowered
 from plan_edits import appended, changed, index_of, inside, setting, setting_inside, with_buffers, without
 
 PLAN = tiny.synchronous(2)

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import torch
 
-from gradsync import disk
 from gradsync.errors import InputError
+from gradsync.files import disk
 from gradsync.runtime import checkpoint
 from gradsync.runtime.checkpoint import Checkpoints
 from gradsync.runtime.contenders import Record

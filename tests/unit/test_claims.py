@@ -15,10 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gradsync import claims
+from gradsync.claims.expressions import Missing, Span, Walk
+from gradsync.claims.published import load
 from gradsync.errors import InputError
-from gradsync.expressions import Missing, Span, Walk
 from gradsync.papers.repeats import cells
-from gradsync.published import load
 from made_up_repeats import MOMENTS
 
 PAPER = Path(__file__).parents[2] / "config/papers/mgwfbp/published.yaml"

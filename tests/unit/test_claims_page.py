@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from gradsync import claims, published, settings
-from gradsync.claims import CONFIRMED, CONSTRUCTED, REFUTED, UNDECIDED, Remedies, Remedy, Verdict
+from gradsync import claims
+from gradsync.claims import CONFIRMED, CONSTRUCTED, REFUTED, UNDECIDED, Remedies, Remedy, Verdict, published
+from gradsync.configuration import settings
+from gradsync.configuration.settings import Settings
 from gradsync.papers import coverage
 from gradsync.papers.ascwfbp import runs_here
 from gradsync.papers.ascwfbp import testbed as asc_testbed
@@ -16,7 +18,6 @@ from gradsync.papers.bml_bcube import completion
 from gradsync.papers.bml_bcube import testbed as bml_testbed
 from gradsync.papers.emulated import NONE_HERE
 from gradsync.papers.mgwfbp import speedups
-from gradsync.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 CONFIGURATIONS = ("quick", "emulated", "simultaneous", "full")

@@ -9,15 +9,16 @@ import numpy as np
 import pytest
 
 import tiny_plans as tiny
-from gradsync import schedules, schemes
+from gradsync import schedules
 from gradsync.check import check
+from gradsync.configuration import schemes
 from gradsync.costs import Linear, alpha_beta
-from gradsync.oracle import evaluate
+from gradsync.engine.oracle import evaluate
+from gradsync.engine.simulate import simulate
 from gradsync.plan import COMPUTE, Plan
+from gradsync.plan.trace import Span, Trace
 from gradsync.runtime.contenders import NO_COMMUNICATION, Record, silent
 from gradsync.runtime.repeats import repeats
-from gradsync.simulate import simulate
-from gradsync.trace import Span, Trace
 from tiny_workloads import workload
 
 LR, TURNS = 0.1, 3

@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gradsync.bounds import links_bound_seconds, model_bound_seconds
 from gradsync.costs import Linear, Network
 from gradsync.costs.contention import Contended, capacity, host_seconds
 from gradsync.costs.interference import Interference, Slowdown
+from gradsync.engine.bounds import links_bound_seconds, model_bound_seconds
+from gradsync.engine.simulate import simulate
 from gradsync.errors import InputError
-from gradsync.lowering import lowered
+from gradsync.rounds.lowering import lowered
 from gradsync.schedules import Message
-from gradsync.simulate import simulate
 from gradsync.topologies import Speeds, parse
 from gradsync.updates import ssgd
 from tiny_workloads import costs, workload, workloads

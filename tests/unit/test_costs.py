@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 
-from gradsync import collectives, flow_level
+from gradsync import collectives
 from gradsync.costs import Linear, alpha_beta, line
 from gradsync.costs.fitted import fit, load_points, straight_line
 from gradsync.costs.interference import Interference, Slowdown
 from gradsync.errors import InputError
+from gradsync.rounds import flow_level
 from gradsync.topologies import Speeds
 from gradsync.topologies.switch import Switch
 

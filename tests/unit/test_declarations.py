@@ -7,11 +7,12 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from gradsync import names, papers, settings
+from gradsync import names, papers
+from gradsync.claims.published import load
+from gradsync.configuration import settings
 from gradsync.papers import declaration, figures
 from gradsync.papers.declaration import Paper, Place, drawn, kept, made, trained
 from gradsync.papers.table import Table
-from gradsync.published import load
 
 ROOT = Path(__file__).parents[2]
 CONFIGURATIONS = sorted(path.stem for path in (ROOT / "config").glob("*.yaml") if "training:" in path.read_text())

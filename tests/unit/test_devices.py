@@ -14,16 +14,16 @@ import torch.distributed as dist
 
 import queued_device
 import small_model
-from gradsync import schemes
 from gradsync.cli import main
+from gradsync.configuration import schemes
+from gradsync.configuration.peers import Peer
 from gradsync.costs import Linear
 from gradsync.errors import InputError
+from gradsync.files.results import Result
 from gradsync.measure import beside, interference, layers
-from gradsync.peers import Peer
-from gradsync.results import Result
+from gradsync.plan.workload import Layer, Workload
 from gradsync.runtime import devices, failures, train
 from gradsync.runtime.launch import VARIABLES
-from gradsync.workload import Layer, Workload
 from queued_device import QueuedProcessor
 from tiny_workloads import workload
 from waiting import HANGS_SECONDS

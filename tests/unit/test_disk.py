@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from gradsync import disk, run_lock
 from gradsync.cli import main
 from gradsync.errors import InputError
-from gradsync.results import write_whole
+from gradsync.files import disk
+from gradsync.files.results import write_whole
+from gradsync.lifetimes import run_lock
 from small_disk import fill, mounted
 
 ROOT = Path(__file__).parents[2]

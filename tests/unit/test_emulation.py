@@ -11,19 +11,20 @@ import pandas as pd
 import pytest
 import yaml
 
-from gradsync import claims, papers, schemes, settings
+from gradsync import claims, papers
 from gradsync.commands import emulating
+from gradsync.configuration import schemes, settings
 from gradsync.costs import Linear
 from gradsync.errors import InputError, RunError
+from gradsync.files.results import Result
 from gradsync.measure.allreduce import point, to_csv
 from gradsync.papers import figures, tables
 from gradsync.papers.emulation import StandIn
 from gradsync.papers.table import file, read
-from gradsync.results import Result
+from gradsync.plan.workload import Layer, Workload
 from gradsync.testbed import description, privileges
 from gradsync.testbed.description import Description
 from gradsync.testbed.wiring import MOST_LANES
-from gradsync.workload import Layer, Workload
 from made_up_repeats import repeated
 
 ROOT = Path(__file__).parents[2]

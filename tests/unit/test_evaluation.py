@@ -10,15 +10,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gradsync import claims, papers, settings
+from gradsync import claims, papers
+from gradsync.configuration import settings
 from gradsync.costs import alpha_beta
 from gradsync.costs.fitted import fit
 from gradsync.errors import InputError
+from gradsync.files.results import Result
 from gradsync.measure import carried
 from gradsync.papers import figures, tables
 from gradsync.papers.mgwfbp import allreduce_times, convergence, simulated_testbed, speedups, testbed
-from gradsync.results import Result
-from gradsync.workload import Layer, Workload
+from gradsync.plan.workload import Layer, Workload
 from made_up_logs import made_up_logs
 from made_up_repeats import repeated
 

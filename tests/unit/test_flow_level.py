@@ -6,15 +6,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tiny_plans as tiny
-from gradsync import collectives, flow_level
-from gradsync.bounds import links_bound_seconds, model_bound_seconds
+from gradsync import collectives
 from gradsync.costs import Linear, Network
 from gradsync.costs.interference import Interference, Slowdown
+from gradsync.engine.bounds import links_bound_seconds, model_bound_seconds
+from gradsync.engine.simulate import simulate
 from gradsync.errors import InputError, RunError
 from gradsync.measure import collective_scaling
 from gradsync.plan import Buffer, Collective, Plan, Recv, Ref, Role, Send, Tensor
+from gradsync.rounds import flow_level
 from gradsync.schedules import Message
-from gradsync.simulate import simulate
 from gradsync.topologies import Speeds, parse
 from gradsync.updates import ssgd
 from tiny_workloads import workload

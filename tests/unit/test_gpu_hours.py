@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gradsync import settings
+from gradsync.configuration import settings
 from gradsync.measure import gpu_hours
 
 

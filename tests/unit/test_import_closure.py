@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from gradsync import collectives, import_closure, schedules
+from gradsync import collectives, schedules
+from gradsync.workflow import import_closure
 
 ROOT = Path(__file__).parents[2]
 RULES = ROOT / "workflow" / "rules"
@@ -66,7 +67,7 @@ def test_a_stage_loads_nothing_but_the_code_behind_it(tmp_path):
         ended = subprocess.run(command, cwd=ROOT, env=os.environ | path, capture_output=True, text=True)
         assert ended.returncode == 0, ended.stderr
         # where results lie, and the words of commands, are no part of what a stage computes
-        loaded = {name for name in json.loads(record.read_text()) if name != "gradsync.settings"}
+        loaded = {name for name in json.loads(record.read_text()) if name != "gradsync.configuration.settings"}
         assert loaded
         assert loaded <= {*import_closure.modules(*entries.split())}
 
@@ -74,7 +75,9 @@ def test_a_stage_loads_nothing_but_the_code_behind_it(tmp_path):
 def test_the_digest_changes_with_any_module_behind_it_alone(monkeypatch):
     before = import_closure.digest("claims"), import_closure.digest("measure.third_party")
     whole = import_closure._source
-    monkeypatch.setattr(import_closure, "_source", lambda name: whole(name) + b"#" * (name == "gradsync.expressions"))
+    monkeypatch.setattr(
+        import_closure, "_source", lambda name: whole(name) + b"#" * (name == "gradsync.claims.expressions")
+    )
     assert import_closure.digest("claims") != before[0]
     assert import_closure.digest("measure.third_party") == before[1]
 

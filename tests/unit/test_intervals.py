@@ -8,7 +8,7 @@ from math import comb, inf, nan
 import numpy as np
 import pytest
 
-from gradsync.intervals import NONE, jackknife, median_interval, repeats_needed, shown
+from gradsync.statistics.intervals import NONE, jackknife, median_interval, repeats_needed, shown
 
 
 def test_the_interval_of_the_median_is_that_of_the_binomial():

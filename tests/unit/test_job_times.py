@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 import job_times
-from gradsync import names, papers, quiet
+from gradsync import names, papers
+from gradsync.statistics import quiet
 
 ROOT = Path(__file__).parents[2]
 JOBS = [  # rule, log below results/quick/logs, seconds

@@ -8,14 +8,15 @@ import pytest
 
 import tiny_plans as tiny
 from changed_plans import bases
-from gradsync import cli, schemes
+from gradsync import cli
+from gradsync.configuration import schemes
 from gradsync.costs import Linear, Network, alpha_beta
+from gradsync.engine.simulate import simulate
 from gradsync.errors import InputError
 from gradsync.kernels import KERNELS, Form
-from gradsync.lowering import lowered
 from gradsync.measure import kernels as measured
 from gradsync.plan import Local
-from gradsync.simulate import simulate
+from gradsync.rounds.lowering import lowered
 from tiny_workloads import workload
 
 NETWORK = Network({kind: Linear(0.0, 0.0) for kind in ("all_reduce", "all_gather", "send")})

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from gradsync import leftovers
+from gradsync.lifetimes import leftovers
 from waiting import HANGS_SECONDS
 
 KEEPER = """
 import signal, sys
 from pathlib import Path
-from gradsync import leftovers
+from gradsync.lifetimes import leftovers
 with leftovers.temporary_folder(Path(sys.argv[1])) as folder:
     (folder / "deep").mkdir()
     (folder / "deep" / "plan.json").write_text("{}")

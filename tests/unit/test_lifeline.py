@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from gradsync import lifeline
+from gradsync.lifetimes import lifeline
 from waiting import HANGS_SECONDS, until
 
 FOLLOWER = """
 import os, signal, sys
-from gradsync import lifeline
+from gradsync.lifetimes import lifeline
 lifeline.follow(at_once=sys.argv[1] == "at_once")
 print(os.getpid(), flush=True)
 while True:
@@ -24,7 +24,7 @@ while True:
 """
 ORDERLY = """
 import os, pathlib, signal, sys, time
-from gradsync import lifeline
+from gradsync.lifetimes import lifeline
 def leave(*_):
     pathlib.Path(sys.argv[1]).write_text("removed")
     raise SystemExit(1)
@@ -36,7 +36,7 @@ while True:
 """
 LAUNCHER = """
 import os, subprocess, sys
-from gradsync import lifeline
+from gradsync.lifetimes import lifeline
 child = subprocess.Popen(sys.argv[1:], env=lifeline.led(os.environ))
 child.wait()
 """

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from gradsync import limits, settings
+from gradsync import limits
 from gradsync.cli import main
 from gradsync.commands.limits import WHOLE
+from gradsync.configuration import settings
 from gradsync.errors import InputError
 
 COUNTER = "config/papers/mgwfbp/examples/counterexample.json"

@@ -15,8 +15,8 @@ from gradsync.cli import main
 from gradsync.costs.fitted import load_points
 from gradsync.errors import InputError
 from gradsync.measure import allreduce, interference, layers, passes
+from gradsync.plan.workload import Workload
 from gradsync.runtime import devices, models
-from gradsync.workload import Workload
 from tiny_workloads import workload
 
 BATCH = 3

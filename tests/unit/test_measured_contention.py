@@ -8,10 +8,10 @@ import pytest
 from gradsync.cli import main
 from gradsync.costs import Linear, Network
 from gradsync.costs.measured_contention import Contention, Point
+from gradsync.engine.simulate import simulate
 from gradsync.errors import InputError
 from gradsync.measure import contention
 from gradsync.schedules import Message
-from gradsync.simulate import simulate
 from gradsync.updates import ssgd
 from queued_device import QueuedProcessor
 from tiny_workloads import workload

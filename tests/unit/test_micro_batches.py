@@ -9,17 +9,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gradsync import cli, schedules, schemes
-from gradsync.bounds import links_bound_seconds
+from gradsync import cli, schedules
 from gradsync.check import PlanError, check
+from gradsync.configuration import schemes
 from gradsync.costs import Linear, Network, alpha_beta
+from gradsync.engine.bounds import links_bound_seconds
+from gradsync.engine.oracle import evaluate
+from gradsync.engine.simulate import simulate
 from gradsync.errors import InputError
-from gradsync.lowering import lowered
-from gradsync.oracle import evaluate
 from gradsync.plan import Collective, Plan, Ready, Ref
+from gradsync.rounds.lowering import lowered
 from gradsync.runtime.contenders import silent
 from gradsync.schedules import Message
-from gradsync.simulate import simulate
 from gradsync.topologies import Speeds, parse
 from gradsync.updates import ssgd
 from tiny_workloads import workload

@@ -12,7 +12,7 @@ from gradsync.cli import main
 from gradsync.commands.costing import refuse_other
 from gradsync.errors import InputError
 from gradsync.plan import Collective, Plan
-from gradsync.workload import Workload
+from gradsync.plan.workload import Workload
 
 ROOT = Path(__file__).parents[2]
 COUNTER = "config/papers/mgwfbp/examples/counterexample.json"

@@ -9,8 +9,8 @@ import pytest
 from gradsync import cli
 from gradsync.errors import InputError
 from gradsync.measure import operations
+from gradsync.plan.workload import Workload
 from gradsync.runtime import models
-from gradsync.workload import Workload
 
 # multiply-adds of LeNet-5 by hand: output pixels x filter x channels in x channels out
 LENET5 = {

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from gradsync import quiet
 from gradsync.cli import main
+from gradsync.plan.workload import Layer, Workload
 from gradsync.runtime.other_work import STAT, OtherWork, busy_seconds, most_of_others
-from gradsync.workload import Layer, Workload
+from gradsync.statistics import quiet
 
 # of a system with two cores: user nice system idle iowait irq softirq steal guest guest_nice
 SYSTEM = """\

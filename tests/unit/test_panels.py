@@ -11,13 +11,13 @@ import pandas as pd
 import pytest
 from matplotlib import pyplot as plt
 
-from gradsync import settings
+from gradsync.configuration import settings
+from gradsync.configuration.settings import Settings
 from gradsync.drawing import panels, style
 from gradsync.papers import drawn_emulated, figures
 from gradsync.papers.mgwfbp import convergence, scaling, speedups
 from gradsync.papers.mgwfbp.drawing import evaluation
 from gradsync.papers.mgwfbp.simulated_testbed import CENTRES
-from gradsync.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 

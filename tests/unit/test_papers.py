@@ -11,14 +11,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gradsync import claims, papers, settings
+from gradsync import claims, papers
+from gradsync.configuration import settings
 from gradsync.drawing import style
 from gradsync.errors import InputError
 from gradsync.measure import carried
 from gradsync.papers import figures, tables
 from gradsync.papers.mgwfbp import scaling
 from gradsync.papers.table import Table, read
-from gradsync.workload import Layer, Workload
+from gradsync.plan.workload import Layer, Workload
 from made_up_logs import made_up_logs
 
 ROOT = Path(__file__).parents[2]

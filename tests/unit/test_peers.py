@@ -10,11 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tiny_plans as tiny
-from gradsync import peers, schedules, schemes
+from gradsync import schedules
+from gradsync.configuration import peers, schemes
 from gradsync.costs import Linear
 from gradsync.errors import InputError
 from gradsync.plan import Plan
-from gradsync.workload import Workload
+from gradsync.plan.workload import Workload
 from tiny_workloads import costs, workload, workloads
 
 ROOT = Path(__file__).parents[2]

@@ -11,7 +11,7 @@ import pytest
 
 from gradsync.cli import main
 from gradsync.plan import Plan
-from gradsync.trace import Trace
+from gradsync.plan.trace import Trace
 
 ROOT = Path(__file__).parents[2]
 ALPHA, BANDWIDTH = 1e-4, 1e9

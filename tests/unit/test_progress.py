@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 import tiny_plans as tiny
-from gradsync.interfering import InterferingProgress
+from gradsync.engine.interfering import InterferingProgress
+from gradsync.engine.progress import DEEPEST, Clock, Cost, Outcome, Progress
 from gradsync.plan import Collective, Local, Need, Plan, Ready, Recv, RecvAny, Ref, Repeat, Reply, Role, Send, SharedAdd
-from gradsync.progress import DEEPEST, Clock, Cost, Outcome, Progress
 
 EVERY = tiny.every_kind()
 

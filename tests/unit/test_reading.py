@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gradsync import reading
 from gradsync.errors import InputError
+from gradsync.files import reading
 
 BOMB = "a0: &a0 {x: 1}\n" + "".join(f"a{i}: &a{i} {{p: *a{i - 1}, q: *a{i - 1}}}\n" for i in range(1, 60))
 MERGES = "a0: &a0 {x: 1}\n" + "".join(f"a{i}: &a{i} {{<<: [*a{i - 1}, *a{i - 1}]}}\n" for i in range(1, 60))

@@ -12,9 +12,9 @@ import torch
 
 from gradsync.errors import InputError
 from gradsync.measure.passes import Pass
+from gradsync.plan.workload import Layer, Workload
 from gradsync.runtime import models, replay
 from gradsync.runtime.replay import Replayed, without_waiting
-from gradsync.workload import Layer, Workload
 
 LAYERS = (("head.weight", 40, 0.06), ("body.0.bias", 4, 0.02), ("body.0.weight", 400, 0.04))
 SAMPLES = torch.full((2, 1, 1, 1), 3.0)

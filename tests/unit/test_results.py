@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gradsync.errors import InputError
-from gradsync.results import Result, machine, write_whole
+from gradsync.files.results import Result, machine, write_whole
 
 
 def result(**changes: object) -> Result:

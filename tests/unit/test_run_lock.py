@@ -13,15 +13,15 @@ from pathlib import Path
 
 import pytest
 
-from gradsync import lifeline, run_lock
 from gradsync.cli import main
 from gradsync.errors import InputError
+from gradsync.lifetimes import lifeline, run_lock
 from waiting import HANGS_SECONDS
 
 HOLDER = """
 import signal, sys
 from pathlib import Path
-from gradsync import run_lock
+from gradsync.lifetimes import run_lock
 with run_lock.held(Path(sys.argv[1]), "train"):
     print(flush=True)
     signal.pause()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gradsync.screen import Screen, duration
+from gradsync.workflow.screen import Screen, duration
 
 
 class Clock:

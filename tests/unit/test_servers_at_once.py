@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gradsync import collectives, flow_level
-from gradsync.bounds import model_bound_seconds
+from gradsync import collectives
 from gradsync.costs import Linear, Network
 from gradsync.costs.interference import Interference, Slowdown
+from gradsync.engine.bounds import model_bound_seconds
+from gradsync.engine.simulate import simulate
+from gradsync.rounds import flow_level
 from gradsync.schedules import Message
-from gradsync.simulate import simulate
 from gradsync.topologies import Speeds, parse
 from gradsync.updates import ssgd
 from tiny_workloads import workload

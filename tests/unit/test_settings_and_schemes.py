@@ -12,14 +12,15 @@ import yaml
 from pydantic import ValidationError
 
 import toy_collective
-from gradsync import collectives, peers, schedules, schemes, settings
+from gradsync import collectives, schedules
 from gradsync.check import check
+from gradsync.configuration import peers, schemes, settings
 from gradsync.costs import Linear
+from gradsync.engine.oracle import evaluate
 from gradsync.errors import InputError
-from gradsync.intervals import repeats_needed
-from gradsync.lowering import lowered
-from gradsync.oracle import evaluate
 from gradsync.plan import Plan
+from gradsync.rounds.lowering import lowered
+from gradsync.statistics.intervals import repeats_needed
 from tiny_workloads import workload
 
 ROOT = Path(__file__).parents[2]

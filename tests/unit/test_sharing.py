@@ -11,17 +11,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gradsync import sharing
 from gradsync.costs import Linear, Network
 from gradsync.costs.contention import Contended
 from gradsync.costs.interference import Interference, Slowdown
+from gradsync.engine import sharing
+from gradsync.engine.sharing import Flow, Sharing, Side, Use, fill
+from gradsync.engine.simulate import simulate
 from gradsync.plan import Buffer, Collective, Plan, Recv, Ref, Role, Send, Tensor
+from gradsync.plan.workload import Workload
 from gradsync.schedules import Message
-from gradsync.sharing import Flow, Sharing, Side, Use, fill
-from gradsync.simulate import simulate
 from gradsync.topologies import Speeds, parse
 from gradsync.updates import ssgd
-from gradsync.workload import Workload
 from tiny_workloads import workload
 
 EXACT = 1e-9

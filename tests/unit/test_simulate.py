@@ -8,14 +8,14 @@ from hypothesis import given, settings
 
 import tiny_plans as tiny
 from gradsync import schedules
-from gradsync.bounds import model_bound_seconds
 from gradsync.costs import Linear, Network
 from gradsync.costs.fitted import fit
 from gradsync.costs.interference import Interference, Slowdown
+from gradsync.engine.bounds import model_bound_seconds
+from gradsync.engine.simulate import simulate
 from gradsync.errors import InputError
 from gradsync.plan import Buffer, Plan, Recv, Ref, Role, Send, Tensor
 from gradsync.schedules import Message
-from gradsync.simulate import simulate
 from gradsync.updates import ssgd
 from tiny_workloads import costs, workload, workloads
 

@@ -12,12 +12,12 @@ from gradsync.check import check
 from gradsync.costs import Linear, Network
 from gradsync.costs.contention import Contended
 from gradsync.costs.fitted import fit
+from gradsync.engine.simulate import simulate
 from gradsync.errors import InputError
 from gradsync.schedules import Message, _every, _plans, _refined, grouped, kway, searched, striped
 from gradsync.schedules._plans import BETTER, Instance, whole
 from gradsync.schedules._timed import Link, Span, Stages, end_seconds, message_bytes, spans
 from gradsync.schedules.searched import lower_bound
-from gradsync.simulate import simulate
 from gradsync.updates import ssgd
 from tiny_workloads import costs, workload, workloads
 

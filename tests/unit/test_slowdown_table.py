@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gradsync import papers, settings
+from gradsync import papers
+from gradsync.configuration import settings
 from gradsync.costs.interference import Interference, Slowdown
 from gradsync.errors import InputError
 from gradsync.papers import tables

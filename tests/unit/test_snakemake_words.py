@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gradsync.snakemake_words import configurations, refuse
+from gradsync.workflow.snakemake_words import configurations, refuse
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pytest
 
-from gradsync.expressions import Missing, Truth, Walk
-from gradsync.intervals import median_interval
-from gradsync.spans import Span
+from gradsync.claims.expressions import Missing, Truth, Walk
+from gradsync.statistics.intervals import median_interval
+from gradsync.statistics.spans import Span
 
 # six moments of a machine that falls asleep now and then, and a contender that is always 5 % slower
 MOMENTS = [1.0, 3.0, 1.1, 0.9, 2.0, 1.4]

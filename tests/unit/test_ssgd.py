@@ -8,14 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gradsync import schedules, schemes, updates
+from gradsync import schedules, updates
 from gradsync.check import PlanError, check
+from gradsync.configuration import schemes
 from gradsync.costs import Linear
+from gradsync.engine.oracle import evaluate
 from gradsync.errors import InputError
-from gradsync.oracle import evaluate
 from gradsync.plan import Collective, Plan, Ref
+from gradsync.plan.workload import Workload
 from gradsync.updates import ssgd
-from gradsync.workload import Workload
 from tiny_workloads import workload
 
 COST = Linear(4.0, 0.002)  # seconds, seconds a byte

@@ -13,13 +13,13 @@ import pytest
 import tiny_plans as tiny
 from gradsync import cli
 from gradsync.costs import Linear, Network
+from gradsync.engine.progress import Event
+from gradsync.engine.simulate import MOST_TURNS, simulate
+from gradsync.engine.steady import LONGEST, Steady, steady
 from gradsync.papers.simulated import timed, unsteady
 from gradsync.plan import Buffer, Local, Need, Plan, Ready, Recv, Ref, Role, Send, Tensor
-from gradsync.progress import Event
-from gradsync.simulate import MOST_TURNS, simulate
-from gradsync.steady import LONGEST, Steady, steady
-from gradsync.trace import Trace
-from gradsync.workload import Layer, Workload
+from gradsync.plan.trace import Trace
+from gradsync.plan.workload import Layer, Workload
 
 WHOLE = (Ref("gradient", 0, 20),)
 PARAMETER = (Ref("parameter", 0, 20),)
@@ -142,7 +142,7 @@ def test_ranks_that_never_fall_into_step_are_averaged_and_it_is_said(forward):
 
 def test_loops_of_many_events_that_never_fall_into_step_are_left_sooner(monkeypatch):
     uneven = sharing_a_way_in(), {0: computing(1.0), 1: computing(2**0.5), 2: computing(1.0)}, ONE_SECOND
-    monkeypatch.setattr("gradsync.simulate.MOST_EVENTS", 10)
+    monkeypatch.setattr("gradsync.engine.simulate.MOST_EVENTS", 10)
     trace = simulate(*uneven)
     assert (trace.steady, trace.turns) == (False, MOST_TURNS // 4)
     assert trace.iteration_seconds() != simulate(*uneven, turns=MOST_TURNS).iteration_seconds()
@@ -273,7 +273,7 @@ def test_commands_say_it(tmp_path, capsys, monkeypatch):
     assert cli.main(command) == 0
     answer = json.loads(capsys.readouterr().out)
     assert (answer["steady"], answer["period_turns"], answer["warnings"]) == (True, 1, [])
-    monkeypatch.setattr("gradsync.simulate.steady", lambda *given: Steady(False, 20, 40))
+    monkeypatch.setattr("gradsync.engine.simulate.steady", lambda *given: Steady(False, 20, 40))
     assert cli.main(command) == 0
     out = capsys.readouterr()
     answer = json.loads(out.out)

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gradsync import collectives, symbolic
+from gradsync import collectives
 from gradsync.collectives import Round
 from gradsync.errors import InputError, RunError
+from gradsync.rounds import symbolic
 
 SHAPES = {
     "bml": [(3, 3), (2, 2, 2), (4, 4), (2, 2, 2, 2), (3, 3, 3)],

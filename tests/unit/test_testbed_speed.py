@@ -9,11 +9,11 @@ import pytest
 
 from gradsync.cli import main
 from gradsync.errors import InputError, RunError
+from gradsync.files.results import Result
 from gradsync.measure import bml_speed, emulated_runs, testbed_speed
 from gradsync.measure.bml_speed import BML, SERVER, Contender
-from gradsync.results import Result
+from gradsync.plan.workload import Workload
 from gradsync.runtime.transfers import Transfers
-from gradsync.workload import Workload
 
 LARGE, SMALL = 4_000_000, 65536
 

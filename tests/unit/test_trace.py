@@ -6,7 +6,7 @@ import json
 import pytest
 
 from gradsync.errors import InputError
-from gradsync.trace import Span, Trace
+from gradsync.plan.trace import Span, Trace
 
 
 def spans_of_a_turn(turn, start, rank=0):

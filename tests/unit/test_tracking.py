@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-from gradsync import disk
+from gradsync.configuration.settings import MLflow
 from gradsync.errors import InputError, RunError
+from gradsync.files import disk
+from gradsync.files.results import Result
 from gradsync.record import tracking
-from gradsync.results import Result
-from gradsync.settings import MLflow
 from small_disk import fill, mounted
 
 COLUMNS = "seed,step,epoch,block,loss,iteration_seconds,accuracy\n"

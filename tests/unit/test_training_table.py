@@ -10,13 +10,15 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from gradsync import papers, quiet, settings
+from gradsync import papers
+from gradsync.configuration import settings
 from gradsync.errors import InputError
+from gradsync.files.results import Result
 from gradsync.papers import figures, tables
 from gradsync.papers.ranking import ALIKE, SLOWER, UNKNOWN, over_fastest, ranked
 from gradsync.papers.repeats import cells
 from gradsync.papers.table import Table, read
-from gradsync.results import Result
+from gradsync.statistics import quiet
 
 ROOT = Path(__file__).parents[2]
 LENET, RESNET = {"model": "lenet5", "ranks": 2}, {"model": "resnet50", "ranks": 4}

@@ -11,8 +11,8 @@ import torch
 
 import tiny_plans as tiny
 from gradsync import collectives
-from gradsync.lowering import Exchange, Range, exchanges
 from gradsync.plan import Collective, Ref
+from gradsync.rounds.lowering import Exchange, Range, exchanges
 from gradsync.runtime import transfers
 from gradsync.runtime.transfers import _cut, actions
 

@@ -6,17 +6,18 @@ import numpy as np
 import pytest
 
 import tiny_plans as tiny
-from gradsync import collectives, flow_level
+from gradsync import collectives
 from gradsync.check import check
 from gradsync.costs import Linear, Network, alpha_beta
+from gradsync.engine.oracle import evaluate
+from gradsync.engine.simulate import simulate
 from gradsync.errors import InputError
-from gradsync.lowering import lower, lowered
-from gradsync.oracle import evaluate
 from gradsync.plan import Collective, Ref
+from gradsync.plan.trace import Trace
+from gradsync.rounds import flow_level
+from gradsync.rounds.lowering import lower, lowered
 from gradsync.schedules import Message
-from gradsync.simulate import simulate
 from gradsync.topologies import Speeds, parse
-from gradsync.trace import Trace
 from gradsync.updates import ssgd
 from tiny_workloads import workload
 

@@ -12,11 +12,11 @@ from test_vocabulary import load_of
 import tiny_plans as tiny
 from changed_plans import bases
 from gradsync.costs import Linear, Network
+from gradsync.engine.simulate import simulate
+from gradsync.engine.waiting import Stamps, stamps, waited
 from gradsync.plan import Collective, Role
+from gradsync.plan.trace import Span, Trace
 from gradsync.schedules import Message
-from gradsync.simulate import simulate
-from gradsync.trace import Span, Trace
-from gradsync.waiting import Stamps, stamps, waited
 
 NETWORK = Network({kind: Linear(1.0, 0.0) for kind in ("all_reduce", "broadcast", "send")})
 

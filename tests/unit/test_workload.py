@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gradsync.errors import InputError
-from gradsync.workload import Workload
+from gradsync.plan.workload import Workload
 
 BY_HAND = """
 {

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gradsync.errors import InputError
-from gradsync.writing import replacing, write_whole
+from gradsync.files.writing import replacing, write_whole
 
 
 def fifo(path: Path) -> None:

@@ -15,9 +15,12 @@ import pytest
 import yaml
 
 from fuzz.guard import guarded
-from gradsync import cli, clusters, names, peers, published, reading, schemes, settings
+from gradsync import cli, clusters, names
+from gradsync.claims import published
 from gradsync.clusters import parts
+from gradsync.configuration import peers, schemes, settings
 from gradsync.errors import InputError
+from gradsync.files import reading
 from gradsync.runtime import data, models
 from hostile import FOLDER, HOSTILE, MARK, at, changed, positions
 from made_up_cluster import four

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gradsync import lifeline
+from gradsync.lifetimes import lifeline
 from project_copy import Project
 from waiting import HANGS_SECONDS, until
 

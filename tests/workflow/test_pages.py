@@ -16,7 +16,8 @@ import pytest
 from snakemake.cli import get_argument_parser
 
 from batches import batches
-from gradsync import cli, settings
+from gradsync import cli
+from gradsync.configuration import settings
 from pages import PAGES, ROOT, calls, lines, spans
 from project_copy import Project
 

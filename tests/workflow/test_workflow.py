@@ -14,15 +14,16 @@ import yaml
 
 import toy_collective
 from batches import batches, rules
-from gradsync import papers, schedules, schemes, settings
+from gradsync import papers, schedules
+from gradsync.configuration import schemes, settings
 from gradsync.costs.interference import Interference, Slowdown
+from gradsync.files.results import Result
 from gradsync.papers.declaration import Batch
 from gradsync.papers.labels import labels
 from gradsync.papers.table import read
-from gradsync.results import Result
+from gradsync.plan.workload import Layer, Workload
 from gradsync.runtime import models
 from gradsync.testbed import privileges
-from gradsync.workload import Layer, Workload
 from project_copy import ROOT, Project, path_without
 
 TINY = """\

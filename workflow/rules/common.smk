@@ -7,16 +7,18 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from gradsync import papers, peers, resumption, schemes, settings
+from gradsync import papers
 from gradsync.collectives import NATIVE
+from gradsync.configuration import peers, schemes, settings
 from gradsync.errors import InputError
 from gradsync.images.binding import bound
-from gradsync.import_closure import digest as code
 from gradsync.measure import carried
 from gradsync.papers import coverage, declaration
 from gradsync.slurm import patience, preflight, states
 from gradsync.slurm.launch import PROFILE, Cluster
 from gradsync.testbed import privileges
+from gradsync.workflow import resumption
+from gradsync.workflow.import_closure import digest as code
 from snakemake.deployment.singularity import Singularity
 from snakemake.exceptions import WorkflowError
 

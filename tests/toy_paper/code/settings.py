@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from gradsync.settings import PaperSettings
+from gradsync.configuration.settings import PaperSettings
 
 
 class Own(PaperSettings):

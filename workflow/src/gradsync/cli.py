@@ -11,9 +11,10 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from gradsync import __version__, commands, lifeline, machine_options
-from gradsync.commands import limits, usage
+from gradsync import __version__, commands
+from gradsync.commands import limits, machine_options, usage
 from gradsync.errors import InputError, RunError
+from gradsync.lifetimes import lifeline
 from gradsync.slurm import rendezvous
 
 LONGEST_LINE = 2000  # characters of a message

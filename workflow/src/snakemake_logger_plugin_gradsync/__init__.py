@@ -1,4 +1,4 @@
-"""Snakemake's screen while the workflow runs, as `gradsync.screen` words it; `profiles/default` chooses it.
+"""Snakemake's screen while the workflow runs, as `gradsync.workflow.screen` words it; `profiles/default` chooses it.
 
 What is no job's start or end, warnings and errors too, is shown as Snakemake words it, and so is all of a dry run and
 of a run with `--verbose` or `--printshellcmds`.
@@ -14,7 +14,7 @@ from snakemake.logging import ColorizingTextHandler
 from snakemake_interface_logger_plugins.base import LogHandlerBase
 from snakemake_interface_logger_plugins.common import LogEvent
 
-from gradsync.screen import Screen
+from gradsync.workflow.screen import Screen
 
 SILENT = {LogEvent.WORKFLOW_STARTED, LogEvent.RESOURCES_INFO, LogEvent.JOB_STARTED, LogEvent.PROGRESS}
 # What Snakemake tells beside events, and no reader needs: it is in its log file.

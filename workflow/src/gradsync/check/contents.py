@@ -1,4 +1,4 @@
-"""What every buffer holds after every operation: a plan run on contents (`content.py`) instead of numbers.
+"""What every buffer holds after every operation: a plan run on contents (`plan/content.py`) instead of numbers.
 
 Every gradient that a rank makes is a token of its own, every change of a parameter a version. What is followed:
 
@@ -21,7 +21,10 @@ from collections.abc import Hashable, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 from gradsync.check.track import Track
-from gradsync.content import (
+from gradsync.engine.progress import Event
+from gradsync.kernels import KERNELS, Message
+from gradsync.plan import Buffer, Collective, Need, Plan, Ready, Ref, SharedAdd, piece
+from gradsync.plan.content import (
     CENTRE,
     CONSTANT,
     GRADIENT,
@@ -42,9 +45,6 @@ from gradsync.content import (
     cut,
     together,
 )
-from gradsync.kernels import KERNELS, Message
-from gradsync.plan import Buffer, Collective, Need, Plan, Ready, Ref, SharedAdd, piece
-from gradsync.progress import Event
 
 FIRST = {  # what buffers hold before anything has run, by role
     "parameter": PARAMETER,

@@ -7,8 +7,8 @@ from operator import or_
 from typing import Any, NoReturn
 
 from gradsync.check.contents import ContentError, Place, Run
-from gradsync.content import together
 from gradsync.plan import Ready
+from gradsync.plan.content import together
 
 
 def refuse_unfinished(run: Run) -> None:

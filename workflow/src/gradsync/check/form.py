@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from gradsync import lowering
 from gradsync.check.grid import fail
 from gradsync.collectives import NATIVE
 from gradsync.errors import InputError
@@ -26,6 +25,7 @@ from gradsync.plan import (
     SharedAdd,
     SharedRead,
 )
+from gradsync.rounds import lowering
 
 ANYWHERE = ("local", "shared_read", "shared_add")  # on any lane; need and ready compute, all others communicate
 POSTCONDITION = {"all_reduce": "sum", "reduce_scatter": "shard", "all_gather": "gather", "broadcast": "copy"}

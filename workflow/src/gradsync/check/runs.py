@@ -10,8 +10,8 @@ from gradsync.check.channels import served
 from gradsync.check.contents import ContentError, Run
 from gradsync.check.finish import refuse_unfinished
 from gradsync.check.grid import PlanError, fail
+from gradsync.engine.progress import Clock, Cost, Event, Progress
 from gradsync.plan import Collective, Plan, RecvAny, Reply, Send, SharedAdd
-from gradsync.progress import Clock, Cost, Event, Progress
 
 TURNS = 3  # the first, one after it, and one of which all that lies before is as in any later one
 ORDERS = 3  # in which messages come to who takes them from anybody

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from gradsync.content import CENTRE, GRADIENT, NOTHING, PARAMETER, Content, Part, Parts, Sum, together
+from gradsync.engine.progress import Event
 from gradsync.kernels import Message
 from gradsync.plan import Ref
-from gradsync.progress import Event
+from gradsync.plan.content import CENTRE, GRADIENT, NOTHING, PARAMETER, Content, Part, Parts, Sum, together
 
 if TYPE_CHECKING:
     from gradsync.check.contents import Run

@@ -17,12 +17,12 @@ import json
 import math
 from pathlib import Path
 
+from gradsync.claims.expressions import Key, Keys, Missing, shown
+from gradsync.claims.published import Claim, Paper
 from gradsync.errors import InputError
-from gradsync.expressions import Key, Keys, Missing, shown
-from gradsync.intervals import repeats_needed
-from gradsync.published import Claim, Paper
-from gradsync.results import TIMED
-from gradsync.spans import Span
+from gradsync.files.results import TIMED
+from gradsync.statistics.intervals import repeats_needed
+from gradsync.statistics.spans import Span
 
 Row = dict[str, str]
 ROUNDING = 1e-6  # relative, between a cell and the median of its repeats

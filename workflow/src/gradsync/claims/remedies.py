@@ -11,14 +11,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from gradsync import settings
+from gradsync.claims.expressions import Key, Keys, Walk
+from gradsync.claims.published import Claim, Paper
 from gradsync.claims.verdicts import COMPUTED, NOT_MADE, Verdict
+from gradsync.configuration import settings
+from gradsync.configuration.settings import Emulation, Settings, Training
 from gradsync.errors import InputError
-from gradsync.expressions import Key, Keys, Walk
-from gradsync.intervals import repeats_needed
 from gradsync.papers.coverage import Coverage, enough, never
-from gradsync.published import Claim, Paper
-from gradsync.settings import Emulation, Settings, Training
+from gradsync.statistics.intervals import repeats_needed
 
 LOCAL, CLUSTER = "snakemake --cores {cores} --configfile {config}", "snakemake --profile slurm --configfile {config}"
 MINE = "config/mine.yaml"

@@ -22,8 +22,8 @@ from typing import NamedTuple
 
 from gradsync.claims import cells
 from gradsync.claims.cells import Cells, Row
-from gradsync.expressions import Missing, Truth, Walk
-from gradsync.published import Claim, Paper, load, naming
+from gradsync.claims.expressions import Missing, Truth, Walk
+from gradsync.claims.published import Claim, Paper, load, naming
 
 CONFIRMED, REFUTED, UNDECIDED = "confirmed", "refuted", "not decidable here"
 UNCONTRADICTED = "no counterexample found"

@@ -14,12 +14,12 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from pydantic import Field, ValidationError, model_validator
 
-from gradsync import reading
 from gradsync.clusters.nodes import Closed, Nodes
 from gradsync.costs import fitted
 from gradsync.costs.line import Line
 from gradsync.errors import InputError
-from gradsync.problems import first_problem
+from gradsync.files import reading
+from gradsync.files.problems import first_problem
 
 VERSION = 1
 MEASURE = "gradsync cluster measure"

@@ -9,7 +9,7 @@ import numpy as np
 from gradsync.clusters import AllReduce, Profile
 from gradsync.costs import fitted
 from gradsync.errors import InputError
-from gradsync.workload import Workload
+from gradsync.plan.workload import Workload
 
 
 def all_reduce(profile: Profile, path: str | Path, ranks: int, nodes: int | None = None) -> AllReduce | None:

@@ -13,13 +13,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from gradsync import reading
 from gradsync.clusters import VERSION, AllReduce, Link, Links, Profile, Timed, text
 from gradsync.clusters.nodes import Nodes
 from gradsync.errors import InputError
-from gradsync.problems import first_problem
-from gradsync.results import write_whole
-from gradsync.workload import Workload
+from gradsync.files import reading
+from gradsync.files.problems import first_problem
+from gradsync.files.results import write_whole
+from gradsync.plan.workload import Workload
 
 KINDS = ("inside", "between", "everything")
 

@@ -10,8 +10,8 @@ import yaml
 from gradsync.clusters import AllReduce, Point, Profile
 from gradsync.clusters.nodes import Kind
 from gradsync.costs import line
-from gradsync.intervals import NONE
-from gradsync.results import write_whole
+from gradsync.files.results import write_whole
+from gradsync.statistics.intervals import NONE
 
 COMMENTS = {
     "version": "A measured cluster. Seconds, bytes, GiB, Gbit/s.",

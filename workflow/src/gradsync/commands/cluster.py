@@ -45,7 +45,7 @@ def _show(options: argparse.Namespace) -> dict[str, Any] | None:
 
 def _assemble(options: argparse.Namespace) -> dict[str, Any] | None:
     from gradsync.clusters import parts
-    from gradsync.workload import Workload
+    from gradsync.plan.workload import Workload
 
     output = _output(options)
     read = [parts.read(path) for path in options.part]
@@ -161,7 +161,7 @@ def _measure_as_rank(request: Any, folder: Path) -> list[Path] | None:
 
 def _prepare(folder: Path) -> None:
     """The folder of the parts, which a repository ignores."""
-    from gradsync.results import write_whole
+    from gradsync.files.results import write_whole
 
     write_whole(folder / ".gitignore", "*\n")
 

@@ -20,7 +20,8 @@ REPORT_SECONDS_TO_A_FILE = 30.0
 
 def collective(options: argparse.Namespace) -> dict[str, Any]:
     """Time one all-reduce on a topology at flow level, count its rounds and switches, and check that it sums."""
-    from gradsync import collectives, flow_level, symbolic
+    from gradsync import collectives
+    from gradsync.rounds import flow_level, symbolic
 
     if options.name == collectives.NATIVE:
         raise InputError(

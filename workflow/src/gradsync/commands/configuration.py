@@ -7,13 +7,13 @@ import os
 from pathlib import Path
 from typing import Any
 
-from gradsync import reading
 from gradsync.errors import InputError
+from gradsync.files import reading
 
 
 def configured(options: argparse.Namespace) -> tuple[Any, Path]:
     """The configuration that a command names, and the folder of its results."""
-    from gradsync import settings
+    from gradsync.configuration import settings
 
     loaded = settings.load(options.config)
     return loaded, options.results or Path("results") / loaded.name

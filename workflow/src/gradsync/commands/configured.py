@@ -8,9 +8,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from gradsync import leftovers, names
+from gradsync import names
 from gradsync.commands.configuration import configured, with_results
 from gradsync.errors import RunError
+from gradsync.lifetimes import leftovers
 
 OPERATIONS_A_SECOND = 1e12  # of a model that is no launch: papers scale its times to what their testbeds compute
 CONFIGURATIONS = Path("config")  # of the checkout that a command runs in
@@ -45,8 +46,8 @@ def external(options: argparse.Namespace) -> dict[str, Any]:
 
 def count(options: argparse.Namespace) -> dict[str, Any]:
     """Count the operations of models, or of launches of a configuration, and write their workloads; nothing is run."""
+    from gradsync.files.results import write_whole
     from gradsync.measure import operations
-    from gradsync.results import write_whole
 
     loaded, results = configured(options)
     launches = {launch.job: launch for launch in loaded.training}
@@ -91,8 +92,8 @@ def figure(options: argparse.Namespace) -> dict[str, Any]:
 def claims(options: argparse.Namespace) -> dict[str, Any]:
     """Decide every claim of the papers on the tables that are there."""
     from gradsync import claims as ledger
-    from gradsync import published
-    from gradsync.results import write_whole
+    from gradsync.claims import published
+    from gradsync.files.results import write_whole
 
     loaded, results = with_results(options)
     files = {name: Path(paper.published) for name, paper in loaded.papers.items()}
@@ -115,6 +116,7 @@ def track(options: argparse.Namespace) -> dict[str, Any]:
 
 def benchmark(options: argparse.Namespace) -> dict[str, Any] | None:
     """Time planning, training beside stock DDP, collectives, the workflow or the testbed; hold them against targets."""
+    from gradsync.files.results import write_whole
     from gradsync.measure import (
         bml_speed,
         collectives_speed,
@@ -123,7 +125,6 @@ def benchmark(options: argparse.Namespace) -> dict[str, Any] | None:
         training_speed,
         workflow_speed,
     )
-    from gradsync.results import write_whole
     from gradsync.runtime.launch import is_rank
 
     loaded, results = configured(options)

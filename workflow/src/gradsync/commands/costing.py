@@ -13,7 +13,7 @@ from gradsync.errors import InputError
 
 if TYPE_CHECKING:
     from gradsync.plan import Plan
-    from gradsync.workload import Workload
+    from gradsync.plan.workload import Workload
 
 LINE = "a=SECONDS,b=SECONDS_PER_BYTE, or a CSV file of bytes,seconds"
 LINKS = "alpha=SECONDS,bandwidth=BYTES_PER_SECOND (or by kind of links: alpha=..,inside=..,between=..)"
@@ -31,8 +31,8 @@ class Costs(NamedTuple):
 def scheme_of(plan: Any) -> Any:
     """A scheme whose messages travel as those of a plan that was read."""
     from gradsync import collectives
+    from gradsync.configuration.schemes import Scheme
     from gradsync.plan import Collective
-    from gradsync.schemes import Scheme
 
     every = (op for role in plan.roles for op in role.flat)
     sums = (op.algorithm for op in every if isinstance(op, Collective) and op.kind == "all_reduce")
@@ -104,7 +104,8 @@ def costs(options: argparse.Namespace, ranks: int, scheme: Any) -> tuple[Any, Co
 
 def _under_load(options: argparse.Namespace, workload: Any) -> list[str]:
     """What was timed while the machine had other work."""
-    from gradsync import quiet, reading
+    from gradsync.files import reading
+    from gradsync.statistics import quiet
 
     found = quiet.told(workload.provenance, f"workload {options.workload}")
     if options.allreduce and Path(options.allreduce).is_file():  # a pipe has been read to its end
@@ -115,11 +116,11 @@ def _under_load(options: argparse.Namespace, workload: Any) -> list[str]:
 
 def _at_once(options: argparse.Namespace, ranks: int, scheme: Any, known: Costs) -> Costs:
     """The same, where --capacity or --contention says what several messages at once do; else as it is."""
-    from gradsync import quiet
     from gradsync.collectives import NATIVE
     from gradsync.costs import Network
     from gradsync.costs.contention import Contended, largest_capacity
     from gradsync.costs.measured_contention import Contention
+    from gradsync.statistics import quiet
 
     alone = known.all_reduce
     if options.capacity is not None:
@@ -146,7 +147,7 @@ def _costs_alone(options: argparse.Namespace, ranks: int, scheme: Any) -> tuple[
     from gradsync import clusters
     from gradsync.clusters import choice
     from gradsync.collectives import NATIVE
-    from gradsync.workload import Workload
+    from gradsync.plan.workload import Workload
 
     if not options.cluster:
         for key in ("nodes", "scale"):
@@ -186,9 +187,10 @@ def _on_links(text: str, scheme: Any, ranks: int) -> Costs:
 
     The backend's own all-reduce is taken for a ring, which is what Gloo does.
     """
-    from gradsync import bounds, flow_level
     from gradsync.collectives import NATIVE
     from gradsync.costs import Network, alpha_beta
+    from gradsync.engine import bounds
+    from gradsync.rounds import flow_level
 
     speeds = speeds_of(text)
     collective = "ring" if scheme.collective == NATIVE else scheme.collective

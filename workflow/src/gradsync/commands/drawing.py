@@ -14,9 +14,9 @@ from gradsync.errors import InputError
 def _times_of(options: argparse.Namespace, text: str) -> Any:
     """The cost of a plan's messages, where it is given; raises InputError where a trace or another plan gets times."""
     from gradsync.check import check
+    from gradsync.files.reading import parse_json
     from gradsync.plan import Plan
-    from gradsync.reading import parse_json
-    from gradsync.workload import Workload
+    from gradsync.plan.workload import Workload
 
     content = parse_json(text, f"{options.input}: neither a plan nor a trace")
     if isinstance(content, dict) and "spans" in content:
@@ -45,7 +45,7 @@ def draw(options: argparse.Namespace) -> dict[str, Any]:
 def export(options: argparse.Namespace) -> dict[str, Any]:
     """A plan's messages as bucket sizes of stock PyTorch DDP."""
     from gradsync.check import check
-    from gradsync.peers import bucket_cap_mb_list, lost_in_buckets
+    from gradsync.configuration.peers import bucket_cap_mb_list, lost_in_buckets
     from gradsync.plan import Plan
 
     plan = Plan.from_json(read(options.plan, "plan"), options.plan)

@@ -12,13 +12,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gradsync import lifeline, run_lock
 from gradsync.commands.configuration import configured
 from gradsync.errors import InputError, RunError
+from gradsync.lifetimes import lifeline, run_lock
 from gradsync.names import near
 
 if TYPE_CHECKING:
-    from gradsync.settings import Emulation, Settings
+    from gradsync.configuration.settings import Emulation, Settings
 
 UPDATES = 5  # that are timed
 
@@ -28,7 +28,7 @@ def emulate(options: argparse.Namespace) -> dict[str, Any]:
 
     Where this machine can't, or what is replayed is not here, the result says why.
     """
-    from gradsync.results import write_whole
+    from gradsync.files.results import write_whole
 
     loaded, results = configured(options)
     jobs = {launch.job: launch for launch in loaded.emulated}
@@ -55,8 +55,9 @@ def emulate(options: argparse.Namespace) -> dict[str, Any]:
 
 def _reason(launch: Emulation, settings: Settings, results: Path) -> str:
     """Why it can't be done here; empty where it can. Writes what is replayed, and on what."""
-    from gradsync import papers, schemes
-    from gradsync.results import write_whole
+    from gradsync import papers
+    from gradsync.configuration import schemes
+    from gradsync.files.results import write_whole
     from gradsync.testbed import privileges
     from gradsync.testbed.wiring import MOST_LANES
 
@@ -73,9 +74,9 @@ def _reason(launch: Emulation, settings: Settings, results: Path) -> str:
 
 def _launched(options: argparse.Namespace, launch: Emulation, results: Path, runs: Path) -> None:
     """Measure, plan from what was measured, run."""
-    from gradsync import schemes
     from gradsync.collectives import NATIVE
-    from gradsync.settings import load
+    from gradsync.configuration import schemes
+    from gradsync.configuration.settings import load
 
     settings = load(options.config)
     folder, plans = results / "emulated" / launch.job, results / "plans" / "emulated" / launch.job

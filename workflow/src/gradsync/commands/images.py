@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gradsync.errors import InputError
-from gradsync.writing import refuse_folder, refuse_target
+from gradsync.files.writing import refuse_folder, refuse_target
 
 
 def image(options: argparse.Namespace) -> dict[str, Any]:

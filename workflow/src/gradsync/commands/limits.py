@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from gradsync.errors import InputError
+from gradsync.files.reading import MOST_PATH_BYTES, refuse_path, shown
 from gradsync.limits import (
     LEAST_LANES,
     LEAST_MESSAGE,
@@ -28,7 +29,6 @@ from gradsync.limits import (
     MOST_SEED,
     MOST_TURNS,
 )
-from gradsync.reading import MOST_PATH_BYTES, refuse_path, shown
 
 # option: (least, most) of the whole numbers that it takes; text where a subcommand reads them itself
 WHOLE: dict[str, tuple[int, int]] = {

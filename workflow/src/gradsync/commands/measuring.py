@@ -9,9 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from gradsync import disk, leftovers
 from gradsync.commands.hosts import described, enter, hosts
 from gradsync.errors import InputError
+from gradsync.files import disk
+from gradsync.lifetimes import leftovers
 
 OUTPUT_BYTES = 1e6  # what a measurement writes, and more
 OF_LAUNCH = ("workload.json", "allreduce.csv", "interference.json")  # that `measure launch` writes
@@ -44,8 +45,8 @@ def measure(options: argparse.Namespace) -> dict[str, Any] | None:
 
 
 def _counted(options: argparse.Namespace) -> dict[str, Any]:
+    from gradsync.files.results import write_whole
     from gradsync.measure import operations
-    from gradsync.results import write_whole
 
     if options.batch < 1:
         raise InputError(f"--batch {options.batch}: at least 1")
@@ -60,10 +61,10 @@ def _counted(options: argparse.Namespace) -> dict[str, Any]:
 
 def _refuse_measurement(options: argparse.Namespace) -> None:
     """What can be refused is refused before anything starts. Sets the sizes that a workload asks for."""
+    from gradsync.plan.workload import Workload
     from gradsync.runtime import devices, models
     from gradsync.runtime.launch import elsewhere, room_for
     from gradsync.runtime.replay import PREFIX
-    from gradsync.workload import Workload
 
     for ranks in options.ranks:
         room_for(ranks, "--ranks")
@@ -119,10 +120,10 @@ def _measured_model(options: argparse.Namespace) -> dict[str, Any]:
 
 def _measured_allreduce(options: argparse.Namespace) -> dict[str, Any]:
     """One launch for each number of ranks; all of them in one file."""
+    from gradsync.files.results import write_whole
+    from gradsync.files.writing import make_folder
     from gradsync.measure import allreduce
-    from gradsync.results import write_whole
     from gradsync.runtime.launch import elsewhere
-    from gradsync.writing import make_folder
 
     points: list[allreduce.Point] = []
     made_with: dict[str, Any] = {}
@@ -165,10 +166,10 @@ def _points(content: dict[str, Any], ranks: int) -> list[Any]:
 
 def _measured_launch(options: argparse.Namespace) -> dict[str, Any]:
     """Writes `workload.json`, `allreduce.csv` and `interference.json` into the output folder."""
+    from gradsync.files.results import write_whole
+    from gradsync.files.writing import make_folder
     from gradsync.measure import allreduce
-    from gradsync.results import write_whole
     from gradsync.runtime.launch import elsewhere
-    from gradsync.writing import make_folder
 
     (ranks,) = options.ranks
     make_folder(options.output)
@@ -187,8 +188,8 @@ def _measured_launch(options: argparse.Namespace) -> dict[str, Any]:
 
 def _measured_contention(options: argparse.Namespace) -> dict[str, Any]:
     from gradsync.costs.measured_contention import Contention
+    from gradsync.files.results import write_whole
     from gradsync.measure import contention
-    from gradsync.results import write_whole
 
     (ranks,) = options.ranks
     sizes = f"{options.smallest} to {options.largest} B"
@@ -222,10 +223,10 @@ def _launch_measurement(options: argparse.Namespace, ranks: int, output: Path) -
 
 
 def _measure_rank(options: argparse.Namespace) -> None:
-    from gradsync.results import write_whole
+    from gradsync.files.results import write_whole
+    from gradsync.plan.workload import Workload
     from gradsync.runtime import devices
     from gradsync.runtime.group import process_group
-    from gradsync.workload import Workload
 
     with process_group(device=options.device) as (rank, _):
         device = devices.pick(options.device)

@@ -13,7 +13,7 @@ from gradsync.errors import InputError
 
 if TYPE_CHECKING:
     from gradsync.plan import Plan
-    from gradsync.trace import Trace
+    from gradsync.plan.trace import Trace
 
 
 def _value(text: str) -> Any:
@@ -46,7 +46,7 @@ def refuse_steps(options: argparse.Namespace) -> None:
 
 def _bounds(plan: Plan, workload: Any, known: Costs, trace: Trace) -> dict[str, float | None]:
     """Both bounds of an iteration; raises RunError where the trace is faster than possible."""
-    from gradsync import bounds
+    from gradsync.engine import bounds
 
     hard, model = bounds.both_bounds_seconds(plan, workload, known.network, *known.links)
     _refuse_below(plan, trace, hard)
@@ -55,7 +55,7 @@ def _bounds(plan: Plan, workload: Any, known: Costs, trace: Trace) -> dict[str, 
 
 def _bounds_on_links(plan: Plan, workload: Any, links: dict[str, Any], trace: Trace) -> dict[str, float | None]:
     """The same where every transfer takes links whose rates are given: no cost was fitted."""
-    from gradsync import bounds
+    from gradsync.engine import bounds
 
     hard = bounds.links_bound_seconds(plan, workload, **links)
     _refuse_below(plan, trace, hard)
@@ -63,7 +63,7 @@ def _bounds_on_links(plan: Plan, workload: Any, links: dict[str, Any], trace: Tr
 
 
 def _refuse_below(plan: Plan, trace: Trace, hard: float) -> None:
-    from gradsync.bounds import refuse_below
+    from gradsync.engine.bounds import refuse_below
 
     if trace.steady:  # a turn of a loop that is not may be shorter than its mean
         refuse_below(trace.iteration_seconds(plan.pace), hard, f"plan {plan.name!r}, simulated")
@@ -81,9 +81,9 @@ def _interference(options: argparse.Namespace, ranks: int) -> Any:
 
 
 def _predicted(plan: Any, workload: Any, known: Costs, interference: Any = None) -> dict[str, Any]:
-    from gradsync import quiet
     from gradsync.costs.fitted import Fitted
-    from gradsync.simulate import simulate
+    from gradsync.engine.simulate import simulate
+    from gradsync.statistics import quiet
 
     cost, network = known.all_reduce, known.network
     alone = getattr(cost, "alone", cost)  # of a message alone, where something is known of several
@@ -130,7 +130,7 @@ def _predicted(plan: Any, workload: Any, known: Costs, interference: Any = None)
 
 def _scheme(options: argparse.Namespace) -> Any:
     """The scheme of that name, with the parts that were asked for."""
-    from gradsync import schemes
+    from gradsync.configuration import schemes
 
     if options.schemes:
         (scheme,) = schemes.pick(schemes.load(options.schemes), [options.schedule], "--schedule")
@@ -142,9 +142,9 @@ def _scheme(options: argparse.Namespace) -> Any:
 
 def plan(options: argparse.Namespace) -> dict[str, Any]:
     """Plan a workload under a schedule and predict its iteration."""
-    from gradsync import schemes
     from gradsync.check import check
-    from gradsync.results import write_whole
+    from gradsync.configuration import schemes
+    from gradsync.files.results import write_whole
 
     refuse_rates(options)
     refuse_steps(options)
@@ -189,7 +189,7 @@ def plan(options: argparse.Namespace) -> dict[str, Any]:
 
 def read(path: str | Path, what: str) -> str:
     """A file's text; raises InputError that names `what` it was to be."""
-    from gradsync import reading
+    from gradsync.files import reading
 
     return reading.text(path, what)
 
@@ -199,9 +199,9 @@ def simulate(options: argparse.Namespace) -> dict[str, Any]:
     from gradsync.check import check
     from gradsync.collectives import NATIVE
     from gradsync.costs import Network
+    from gradsync.engine.simulate import simulate
+    from gradsync.files.results import write_whole
     from gradsync.plan import Plan
-    from gradsync.results import write_whole
-    from gradsync.simulate import simulate
 
     plan = Plan.from_json(read(options.plan, "plan"), options.plan)
     workload, known = costs(options, plan.ranks, scheme_of(plan))

@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from gradsync import reading
 from gradsync.errors import InputError
+from gradsync.files import reading
 from gradsync.slurm import local, machine, preflight, states
 from gradsync.slurm.local_files import Shape
 

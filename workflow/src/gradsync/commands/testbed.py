@@ -6,8 +6,8 @@ import argparse
 import json
 from typing import Any
 
-from gradsync import leftovers
 from gradsync.errors import RunError
+from gradsync.lifetimes import leftovers
 
 
 def testbed(options: argparse.Namespace) -> dict[str, Any]:
@@ -17,7 +17,7 @@ def testbed(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _check(options: argparse.Namespace) -> dict[str, Any]:
-    from gradsync.results import machine, write_whole
+    from gradsync.files.results import machine, write_whole
     from gradsync.testbed.check import check
 
     found = check(options.rate) | {"machine": machine()}

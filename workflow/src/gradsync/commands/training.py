@@ -10,13 +10,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from gradsync import disk, names, run_lock
+from gradsync import names
 from gradsync.commands import limits
 from gradsync.commands.hosts import described, enter, hosts
 from gradsync.commands.measuring import measure
 from gradsync.commands.planning import plan as make_plan
 from gradsync.commands.planning import read, refuse_rates, refuse_steps
 from gradsync.errors import InputError
+from gradsync.files import disk
+from gradsync.lifetimes import run_lock
 from gradsync.slurm.launch import ranks_a_node
 
 RESULT_BYTES = 4e6  # results, metrics and traces of a short launch
@@ -42,7 +44,7 @@ TRAIN_KEYS = (
 
 def train(options: argparse.Namespace) -> dict[str, Any] | None:
     """Train a model on real ranks of this machine, under one plan or several in turn, beside stock DDP."""
-    from gradsync.results import Result
+    from gradsync.files.results import Result
     from gradsync.runtime.launch import is_rank, launch
 
     if is_rank():
@@ -81,7 +83,7 @@ def _own_folder(output: Path) -> Iterator[Path]:
 
 
 def _refuse_training(options: argparse.Namespace) -> None:
-    from gradsync import peers, schemes
+    from gradsync.configuration import peers, schemes
     from gradsync.runtime import data, devices
     from gradsync.runtime.launch import elsewhere, room_for
 
@@ -122,8 +124,8 @@ def _refuse_training(options: argparse.Namespace) -> None:
 
 
 def _checked_plans(options: argparse.Namespace) -> list[Any]:
-    from gradsync import peers
     from gradsync.check import check
+    from gradsync.configuration import peers
     from gradsync.plan import Plan
     from gradsync.runtime import enqueue
 
@@ -171,7 +173,7 @@ def _refuse_other_steps(plan: Any, path: Path, options: argparse.Namespace) -> N
 
 def _schemes(path: str | None) -> dict[str, Any]:
     """Named schemes, or one a schedule and one a collective."""
-    from gradsync import schemes
+    from gradsync.configuration import schemes
 
     return schemes.load(path) if path else schemes.discovered()
 
@@ -207,7 +209,7 @@ def _planned_here(options: argparse.Namespace, folder: Path) -> list[Path]:
 
 
 def _train_rank(options: argparse.Namespace) -> None:
-    from gradsync import peers
+    from gradsync.configuration import peers
     from gradsync.plan import Plan
     from gradsync.runtime.group import process_group
     from gradsync.runtime.train import Options, train

@@ -6,7 +6,7 @@ Each algorithm then is affine, T(M) = a + b M.
 Differs from the paper: gamma is seconds per byte (Table I says "per pair of floating point numbers", yet Table II
 adds it to beta). The three algorithms with log2 N are the paper's for powers of two; at other N their rounds are more
 than these formulas say: ceil(log2 N) levels of the tree, two rounds of the whole message on top of those of the next
-smaller power of two for the others (`flow_level.py` counts them).
+smaller power of two for the others (`rounds/flow_level.py` counts them).
 """
 
 from __future__ import annotations

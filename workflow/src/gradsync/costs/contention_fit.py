@@ -26,7 +26,7 @@ import numpy as np
 
 from gradsync.costs import fitted
 from gradsync.costs.contention import Contended
-from gradsync.intervals import jackknife
+from gradsync.statistics.intervals import jackknife
 
 SURE = 0.01  # of a time: what repeats don't tell
 

@@ -19,8 +19,8 @@ from typing import IO, Any
 
 import numpy as np
 
-from gradsync import reading
 from gradsync.errors import InputError
+from gradsync.files import reading
 
 SHORTEST_PIECE = 4  # distinct sizes; a line through fewer would follow the noise
 LAST_PIECE_SPAN = 2.0  # largest over smallest size of the last piece, at least

@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from gradsync import reading
 from gradsync.errors import InputError
+from gradsync.files import reading
+from gradsync.files.problems import first_problem
 from gradsync.limits import MOST_MESSAGE
-from gradsync.problems import first_problem
 
 VERSION = 1
 Measured = tuple[float | None, float, float | None]

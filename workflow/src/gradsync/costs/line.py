@@ -14,7 +14,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from gradsync.errors import InputError
-from gradsync.intervals import repeats_needed
+from gradsync.statistics.intervals import repeats_needed
 
 METHOD = "Student's t interval of the lines of single sweeps over all sizes"
 

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from gradsync import reading
 from gradsync.costs import contention_fit
 from gradsync.costs.contention_fit import Fit
 from gradsync.errors import InputError
+from gradsync.files import reading
+from gradsync.files.problems import first_problem
 from gradsync.limits import LEAST_MEASURED_SECONDS, MOST_MEASURED_LANES, MOST_MEASURED_SECONDS, MOST_MESSAGE
-from gradsync.problems import first_problem
 
 VERSION = 1
 

@@ -10,7 +10,7 @@ from matplotlib import pyplot as plt
 from gradsync.drawing import timeline
 from gradsync.drawing.style import Drawn
 from gradsync.plan import Plan
-from gradsync.trace import Trace
+from gradsync.plan.trace import Trace
 
 
 def timelines(found: Mapping[str, tuple[Plan, Trace]]) -> Drawn:

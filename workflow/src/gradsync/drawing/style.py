@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from pandas import DataFrame
 
 from gradsync.errors import InputError
-from gradsync.writing import replacing
+from gradsync.files.writing import replacing
 
 SHEET = Path(__file__).parents[4] / "reports" / "gradsync.mplstyle"
 FORMATS = ("svg", "pdf", "png")

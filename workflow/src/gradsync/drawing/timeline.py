@@ -10,16 +10,16 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from gradsync import reading
 from gradsync.check import check
 from gradsync.costs import Linear, MessageCost, alpha_beta
 from gradsync.drawing import style
+from gradsync.engine.simulate import simulate
 from gradsync.errors import InputError
+from gradsync.files import reading
 from gradsync.kernels import KERNELS
 from gradsync.plan import Plan
-from gradsync.simulate import simulate
-from gradsync.trace import Trace
-from gradsync.workload import Layer, Workload
+from gradsync.plan.trace import Trace
+from gradsync.plan.workload import Layer, Workload
 
 COLOURS = {
     "forward": "#56B4E9",

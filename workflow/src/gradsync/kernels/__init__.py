@@ -4,7 +4,7 @@ A kernel is one file here with
 
     compute(reads, writes, **arguments)    flat arrays; `writes` are mutated in place
     refuse(form)                           raises InputError for operands that it can't work on
-    follow(track)                          what its results hold, given what its operands hold (`content.py`)
+    follow(track)                          what its results hold, given what its operands hold (`plan/content.py`)
     moved(form) -> float                   bytes that it reads and writes in memory
     KEEPS                                  roles of buffers that kernels which name them, and nothing else, may write
 
@@ -23,9 +23,9 @@ from functools import cached_property
 from math import inf, isfinite, prod
 from typing import Any, NamedTuple, NoReturn, Protocol
 
-from gradsync.content import Content, Part, Parts, Sum
 from gradsync.errors import InputError
 from gradsync.plan import BYTES, DTYPE_BYTES, Local, Plan, Ref, piece
+from gradsync.plan.content import Content, Part, Parts, Sum
 
 Array = Any
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gradsync.content import GRADIENT, MOMENTUM, NORM, PARAMETER, Content, Part, Parts, Sum
 from gradsync.kernels import Form, Track
+from gradsync.plan.content import GRADIENT, MOMENTUM, NORM, PARAMETER, Content, Part, Parts, Sum
 
 
 def refuse(form: Form, *, beside: int = 0) -> None:

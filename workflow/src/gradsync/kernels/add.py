@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gradsync.content import CONSTANT, GRADIENT, Content, Part
 from gradsync.kernels import FLOATS, INTEGERS, Array, Form, Track
+from gradsync.plan.content import CONSTANT, GRADIENT, Content, Part
 
 
 def compute(reads: list[Array], writes: list[Array], *, scale: float = 1.0) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from gradsync.content import CONSTANT, GRADIENT, Content, Part
 from gradsync.kernels import FLOATS, Array, Form, Track, whole_passes
 from gradsync.plan import DTYPE_BYTES
+from gradsync.plan.content import CONSTANT, GRADIENT, Content, Part
 
 
 def compute(reads: list[Array], writes: list[Array], *, scale: float = 1.0) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from gradsync.content import GRADIENT, INDICES, VALUES, Content, Part, Parts, together
 from gradsync.kernels import FLOATS, INTEGERS, Array, Form, Track, whole_passes
+from gradsync.plan.content import GRADIENT, INDICES, VALUES, Content, Part, Parts, together
 
 
 def compute(reads: list[Array], writes: list[Array]) -> None:

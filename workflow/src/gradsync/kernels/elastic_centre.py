@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gradsync.content import CENTRE, PARAMETER, Part, Parts, together
 from gradsync.kernels import Array, Form, Track
+from gradsync.plan.content import CENTRE, PARAMETER, Part, Parts, together
 
 
 def compute(reads: list[Array], writes: list[Array], *, lr: float, rho: float) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gradsync.content import CENTRE, PARAMETER, Part, Parts
 from gradsync.kernels import Array, Form, Track
+from gradsync.plan.content import CENTRE, PARAMETER, Part, Parts
 
 
 def compute(reads: list[Array], writes: list[Array], *, lr: float, rho: float) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from gradsync.content import GRADIENT, INDICES, RESIDUAL, VALUES, Content, Part, together
 from gradsync.kernels import INTEGERS, Array, Form, Message, Track, whole_passes
+from gradsync.plan.content import GRADIENT, INDICES, RESIDUAL, VALUES, Content, Part, together
 
 KEEPS = ("residual",)
 

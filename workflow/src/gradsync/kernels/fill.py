@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gradsync.content import CONSTANT, Content, Part
 from gradsync.kernels import Array, Form, Track, whole_passes
+from gradsync.plan.content import CONSTANT, Content, Part
 
 
 def compute(reads: list[Array], writes: list[Array], *, value: float = 0.0) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from gradsync.content import NORM, PARAMETER, Part, Parts
 from gradsync.kernels import Array, Form, Track
 from gradsync.kernels.norm import elements
+from gradsync.plan.content import NORM, PARAMETER, Part, Parts
 
 SMALLEST = 1e-12  # keeps the rate finite
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from gradsync.content import NORM, Content, Part, Parts, together
 from gradsync.kernels import FLOATS, Array, Form, Track
 from gradsync.plan import DTYPE_BYTES
+from gradsync.plan.content import NORM, Content, Part, Parts, together
 
 
 def compute(reads: list[Array], writes: list[Array]) -> None:

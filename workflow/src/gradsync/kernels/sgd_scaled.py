@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gradsync.content import SCALER, Part
 from gradsync.kernels import Array, Form, Track, _update, sgd
+from gradsync.plan.content import SCALER, Part
 
 KEEPS = ("momentum", "scaler")
 SCALER_ELEMENTS = 3  # loss scale, good steps in a row, skipped steps

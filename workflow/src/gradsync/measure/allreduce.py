@@ -15,13 +15,13 @@ import torch
 import torch.distributed as dist
 
 from gradsync.collectives import NATIVE
+from gradsync.configuration.schemes import Scheme
 from gradsync.costs import fitted
-from gradsync.intervals import median_interval
 from gradsync.runtime.devices import PROCESSOR, Device
 from gradsync.runtime.hosts import machines
 from gradsync.runtime.other_work import OtherWork
 from gradsync.runtime.timing import all_reduce_seconds, collective_seconds
-from gradsync.schemes import Scheme
+from gradsync.statistics.intervals import median_interval
 
 REPEATS = 120  # a small message has many: some of them wait a whole time slice for a core, most do not
 SECONDS_A_SIZE = 0.3

@@ -18,15 +18,16 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-from gradsync import collectives, flow_level, topologies
+from gradsync import collectives, topologies
 from gradsync.errors import RunError
-from gradsync.intervals import CONFIDENCE, median_interval, shown
-from gradsync.lowering import rails
+from gradsync.files.results import write_whole
 from gradsync.plan import Collective, Ref
-from gradsync.results import write_whole
+from gradsync.rounds import flow_level
+from gradsync.rounds.lowering import rails
 from gradsync.runtime.group import Groups, process_group
 from gradsync.runtime.launch import launch
 from gradsync.runtime.transfers import Scratch, Transfers
+from gradsync.statistics.intervals import CONFIDENCE, median_interval, shown
 from gradsync.testbed.namespaces import testbed
 from gradsync.testbed.wiring import cables
 from gradsync.topologies import Speeds

@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gradsync import reading
 from gradsync.errors import InputError
-from gradsync.workload import Layer, Workload
+from gradsync.files import reading
+from gradsync.plan.workload import Layer, Workload
 
 LAYERS = Path("config/papers/mgwfbp/layers.csv")
 ALLREDUCES = Path("config/papers/mgwfbp/allreduces.csv")

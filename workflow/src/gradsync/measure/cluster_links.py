@@ -15,10 +15,10 @@ import torch.distributed as dist
 
 from gradsync.clusters import AllReduce, Point
 from gradsync.costs import line
-from gradsync.intervals import median_interval, repeats_needed
 from gradsync.measure import allreduce
 from gradsync.measure.cluster_nodes import Map
 from gradsync.runtime.timing import WARM_UP, all_reduce_seconds
+from gradsync.statistics.intervals import median_interval, repeats_needed
 
 SWEEPS = repeats_needed()  # over all sizes, each with groups of its own
 REPEATS = 24  # most of a size in a sweep

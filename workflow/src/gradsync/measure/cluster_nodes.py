@@ -20,8 +20,8 @@ import torch.distributed as dist
 from gradsync import __version__
 from gradsync.clusters.nodes import Interface, Kind, Node, Nodes, NumaPart, Processor
 from gradsync.errors import RunError
+from gradsync.files.results import machine
 from gradsync.measure import cluster_gpus
-from gradsync.results import machine
 
 SYS = Path("/sys")
 GIB = 2**30

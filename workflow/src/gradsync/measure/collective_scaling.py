@@ -19,8 +19,10 @@ from typing import Any
 
 import numpy as np
 
-from gradsync import flow_level, lifeline, symbolic, topologies
+from gradsync import topologies
 from gradsync.errors import RunError
+from gradsync.lifetimes import lifeline
+from gradsync.rounds import flow_level, symbolic
 from gradsync.topologies import Speeds
 
 CUBES = ("4,2", "8,2", "4,3", "16,2", "4,4", "32,2", "8,4", "16,3", "32,3", "16,4")

@@ -18,13 +18,13 @@ import torch
 import torch.distributed as dist
 
 from gradsync.errors import RunError
-from gradsync.intervals import median_interval
+from gradsync.files.results import machine, write_whole
 from gradsync.measure import collective_scaling
 from gradsync.plan import Collective, Ref
-from gradsync.results import machine, write_whole
 from gradsync.runtime.group import Groups, process_group
 from gradsync.runtime.launch import launch
 from gradsync.runtime.transfers import Transfers
+from gradsync.statistics.intervals import median_interval
 
 RANKS = 4
 SIZES = tuple(2**exponent for exponent in range(16, 27))  # bytes

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gradsync.bounds import Demand, hard_bound_seconds, of_gradients, refuse_below
+from gradsync.engine.bounds import Demand, hard_bound_seconds, of_gradients, refuse_below
+from gradsync.files.results import Result
 from gradsync.plan import Plan
-from gradsync.results import Result
+from gradsync.plan.workload import Workload
 from gradsync.testbed.framing import links_of
-from gradsync.workload import Workload
 
 HALF = ("fp16", "bf16")  # hooks of stock DDP that send half of each gradient
 UNKNOWN = ("powersgd",)  # and those of which the bytes are not known

@@ -25,13 +25,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from gradsync.bounds import largest_speedup
+from gradsync.engine.bounds import largest_speedup
 from gradsync.errors import InputError
-from gradsync.intervals import median_interval, repeats_needed
+from gradsync.files.results import Result
 from gradsync.measure.emulated_bounds import hard_bound
-from gradsync.results import Result
+from gradsync.plan.workload import Workload
 from gradsync.runtime.replay import is_replay
-from gradsync.workload import Workload
+from gradsync.statistics.intervals import median_interval, repeats_needed
 
 MEAN_ERROR, WORST_ERROR = 0.05, 0.10
 BOUND = ("mgwfbp", "optimal")

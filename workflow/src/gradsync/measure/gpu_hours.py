@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from gradsync import peers, schemes
+from gradsync.configuration import peers, schemes
+from gradsync.configuration.settings import Settings, Training
 from gradsync.measure import operations
-from gradsync.settings import Settings, Training
 
 # Samples of a full set, for launches that are counted in epochs: the sets' own documentation.
 # Of text: Python's documentation in sequences of 128 tokens.

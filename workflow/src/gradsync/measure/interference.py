@@ -18,14 +18,14 @@ import torch
 import torch.distributed as dist
 
 from gradsync.costs.interference import Interference, Slowdown, interval
-from gradsync.intervals import median_interval, repeats_needed
 from gradsync.measure.beside import Queues
 from gradsync.measure.passes import Pass
+from gradsync.plan.workload import Workload
 from gradsync.runtime.devices import PROCESSOR, Device
 from gradsync.runtime.group import own_group
 from gradsync.runtime.hosts import machines
 from gradsync.runtime.other_work import OtherWork
-from gradsync.workload import Workload
+from gradsync.statistics.intervals import median_interval, repeats_needed
 
 SIZES = (5, 3, 2)  # from the smallest gradient to all of them; between them the factors are interpolated
 ROUNDS = (2, repeats_needed())  # fewest and most; of fewer there is no interval

@@ -14,11 +14,11 @@ import torch.distributed as dist
 
 from gradsync.measure.kernels import seconds_per_byte
 from gradsync.measure.passes import Marks, Pass
+from gradsync.plan.workload import Layer, Workload
 from gradsync.runtime.devices import PROCESSOR, Device
 from gradsync.runtime.group import own_group, settle
 from gradsync.runtime.hosts import machines
 from gradsync.runtime.other_work import OtherWork
-from gradsync.workload import Layer, Workload
 
 WARM_UP = 3
 

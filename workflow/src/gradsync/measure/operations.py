@@ -9,8 +9,8 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from gradsync.errors import InputError
+from gradsync.plan.workload import Layer, Workload
 from gradsync.runtime import models
-from gradsync.workload import Layer, Workload
 
 BACKWARD = 2  # products for each one of forward: gradients of the inputs and of the parameters
 FLOAT32 = 4  # bytes

@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from gradsync import schemes
+from gradsync.configuration import schemes
 from gradsync.costs import MessageCost, Network, alpha_beta, fitted
 from gradsync.costs.contention import Contended
-from gradsync.results import machine
-from gradsync.simulate import simulate
-from gradsync.workload import Layer, Workload
+from gradsync.engine.simulate import simulate
+from gradsync.files.results import machine
+from gradsync.plan.workload import Layer, Workload
 
 REPEATS = 7
 SHARE = 0.6  # of its link, that a message alone gets

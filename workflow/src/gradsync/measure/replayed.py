@@ -12,9 +12,9 @@ import torch.distributed as dist
 from gradsync.measure.kernels import seconds_per_byte
 from gradsync.measure.layers import norm_seconds
 from gradsync.measure.passes import Pass
+from gradsync.plan.workload import Workload
 from gradsync.runtime import replay
 from gradsync.runtime.hosts import machines
-from gradsync.workload import Workload
 
 WARM_UP = 1
 

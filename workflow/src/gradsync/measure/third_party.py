@@ -14,12 +14,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from gradsync import reading
 from gradsync.errors import InputError
+from gradsync.files import reading
+from gradsync.files.results import write_whole
+from gradsync.files.writing import make_folder
 from gradsync.measure import carried
 from gradsync.measure.carried import LoggedAllreduce, LoggedLayer
-from gradsync.results import write_whole
-from gradsync.writing import make_folder
 
 COMMIT = "1e8a70d84cbe9524a249fa907c634a0ca89c57fb"
 ADDRESS = f"https://github.com/shyhuai/B-Caffe/tree/{COMMIT}/logdata"

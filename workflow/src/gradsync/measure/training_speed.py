@@ -16,10 +16,10 @@ from typing import Any
 
 import pandas as pd
 
-from gradsync import lifeline
 from gradsync.errors import RunError
-from gradsync.intervals import median_interval
-from gradsync.results import Result, machine
+from gradsync.files.results import Result, machine
+from gradsync.lifetimes import lifeline
+from gradsync.statistics.intervals import median_interval
 
 # (model, options): at least 20 blocks of each contender
 MODELS = {

@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from gradsync import lifeline
 from gradsync.errors import RunError
-from gradsync.results import machine
+from gradsync.files.results import machine
+from gradsync.lifetimes import lifeline
 
 PAIRS = 4
 SECONDS_A_JOB, SECONDS_OF_NOTHING = 2.0, 20.0

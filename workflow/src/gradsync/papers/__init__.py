@@ -17,10 +17,10 @@ from gradsync.errors import InputError
 from gradsync.names import near
 
 if TYPE_CHECKING:
+    from gradsync.configuration.settings import Emulation, Settings
     from gradsync.papers.declaration import Paper
     from gradsync.papers.emulation import StandIn
     from gradsync.papers.table import Table
-    from gradsync.settings import Emulation, Settings
 
 EMULATION = "emulation"  # the module that tells what a paper's emulated launches stand for
 

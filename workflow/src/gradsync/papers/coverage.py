@@ -15,10 +15,10 @@ from functools import cached_property
 from types import ModuleType
 from typing import NamedTuple
 
-from gradsync import schemes
+from gradsync.configuration import schemes
+from gradsync.configuration.settings import Emulation, Settings, Training
 from gradsync.errors import InputError
-from gradsync.intervals import repeats_needed
-from gradsync.settings import Emulation, Settings, Training
+from gradsync.statistics.intervals import repeats_needed
 
 Keys = dict[str, float | str]
 

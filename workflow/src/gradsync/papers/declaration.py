@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from gradsync.configuration.settings import Settings
 from gradsync.papers.table import Table, file
-from gradsync.settings import Settings
 
 
 class Place(NamedTuple):

@@ -10,10 +10,10 @@ import pandas as pd
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 
+from gradsync.configuration.settings import Settings
 from gradsync.drawing import panels
 from gradsync.drawing.style import Drawn
 from gradsync.papers.table import file, read
-from gradsync.settings import Settings
 
 COLUMNS = 3
 

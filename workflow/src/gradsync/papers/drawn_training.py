@@ -11,13 +11,13 @@ import pandas as pd
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 
+from gradsync.configuration.settings import Settings
 from gradsync.drawing import panels
 from gradsync.drawing.style import Drawn
 from gradsync.papers.labels import Labels, labels
 from gradsync.papers.ranking import ALIKE, FASTEST, over_fastest, ranked
 from gradsync.papers.table import file, read
 from gradsync.papers.training import titled
-from gradsync.settings import Settings
 
 TITLE = 60  # characters of a line
 

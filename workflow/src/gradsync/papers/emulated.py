@@ -15,16 +15,16 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from gradsync.bounds import largest_speedup
 from gradsync.collectives import NATIVE
+from gradsync.configuration.settings import Emulation, Settings
+from gradsync.engine.bounds import largest_speedup
 from gradsync.errors import InputError
-from gradsync.intervals import repeats_needed
+from gradsync.files.results import Result
 from gradsync.measure.emulated_bounds import hard_bound
 from gradsync.papers.repeats import LAUNCH, REPEATS, cells, text
 from gradsync.papers.table import BY_SCHEME, Table
-from gradsync.results import Result
-from gradsync.settings import Emulation, Settings
-from gradsync.workload import Workload
+from gradsync.plan.workload import Workload
+from gradsync.statistics.intervals import repeats_needed
 
 DDP, DDP_BEST = "ddp", "ddp_best"
 ONE_LINK = "switch"  # topology of which every host has one

@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from gradsync.settings import Emulation
+from gradsync.configuration.settings import Emulation
+from gradsync.plan.workload import Layer, Workload
 from gradsync.testbed.description import Description
-from gradsync.workload import Layer, Workload
 
 
 @dataclasses.dataclass(frozen=True)

@@ -13,12 +13,12 @@ from pathlib import Path
 from matplotlib import pyplot as plt
 
 from gradsync import papers
+from gradsync.configuration.settings import Settings
 from gradsync.drawing import style
 from gradsync.drawing.style import Drawn
 from gradsync.errors import InputError
+from gradsync.files.results import write_whole
 from gradsync.names import near
-from gradsync.results import write_whole
-from gradsync.settings import Settings
 
 
 def of(paper: str) -> dict[str, Callable[[Settings, Path], Drawn]]:

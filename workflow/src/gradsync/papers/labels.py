@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gradsync import peers, schemes
-from gradsync.settings import Settings
+from gradsync.configuration import peers, schemes
+from gradsync.configuration.settings import Settings
 
 Labels = Callable[[str], str]
 # contenders that are no way to train in parallel, but what ways are compared with

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from gradsync.intervals import median_interval, shown
 from gradsync.papers.labels import REFERENCES
 from gradsync.papers.repeats import paired
+from gradsync.statistics.intervals import median_interval, shown
 
 FASTEST, SLOWER, ALIKE, UNKNOWN = "fastest", "slower", "not told apart", "too few repeats"
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from gradsync.errors import InputError
-from gradsync.intervals import jackknife, median_interval, shown
+from gradsync.statistics.intervals import jackknife, median_interval, shown
 
 REPEATS, LAUNCH = "repeats", "launch"
 LOW, HIGH, SAMPLES = "_low", "_high", "_samples"

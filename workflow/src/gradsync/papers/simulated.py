@@ -6,12 +6,12 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from gradsync.bounds import Links, both_bounds_seconds, links_bound_seconds, refuse_below
 from gradsync.costs import Network
+from gradsync.engine.bounds import Links, both_bounds_seconds, links_bound_seconds, refuse_below
+from gradsync.engine.simulate import simulate
 from gradsync.plan import Plan
-from gradsync.simulate import simulate
-from gradsync.trace import NOT_STEADY, Trace
-from gradsync.workload import Workload
+from gradsync.plan.trace import NOT_STEADY, Trace
+from gradsync.plan.workload import Workload
 
 
 class Simulated(NamedTuple):
@@ -28,7 +28,7 @@ BOUNDS = ("hard_bound_seconds", "model_bound_seconds")
 
 
 def timed(plan: Plan, workload: Workload, network: Network, *links: Links, **how: Any) -> Simulated:
-    """One iteration of a plan, in its steady state unless `how` names `turns` (`simulate.py`), and its bounds.
+    """One iteration of a plan, in its steady state unless `how` names `turns` (`engine/simulate.py`), and its bounds.
 
     `links`: at nominal rates, where they are known. Raises RunError where it is faster than these allow.
     """

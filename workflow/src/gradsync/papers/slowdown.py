@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pandas as pd
 
+from gradsync.configuration.settings import Settings
 from gradsync.costs.interference import Interference
-from gradsync.intervals import shown
 from gradsync.papers.table import BY_SCHEME, Table
-from gradsync.settings import Settings
+from gradsync.statistics.intervals import shown
 
 UNKNOWN = (float("nan"), float("nan"))  # of too few rounds, or factors that somebody wrote by hand
 CAPTION = (

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pandas as pd
 
+from gradsync.files.results import write_whole
 from gradsync.papers.table import Table
-from gradsync.results import write_whole
 
 
 def write(table: Table, folder: Path, name: str) -> list[str]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from gradsync import reading
 from gradsync.errors import InputError
+from gradsync.files import reading
 
 
 class Testbed:

@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from gradsync.configuration.settings import Settings, Training
 from gradsync.errors import InputError
-from gradsync.intervals import repeats_needed
+from gradsync.files.results import Result
 from gradsync.papers.labels import Labels, labels
 from gradsync.papers.ranking import over_fastest, ranked
 from gradsync.papers.repeats import REPEATS, cells, text
 from gradsync.papers.simulated import BOUNDS
 from gradsync.papers.table import BY_SCHEME, Table
-from gradsync.quiet import QUIET, UNDER_LOAD
-from gradsync.results import Result
-from gradsync.settings import Settings, Training
+from gradsync.statistics.intervals import repeats_needed
+from gradsync.statistics.quiet import QUIET, UNDER_LOAD
 
 FROM_RESULT = (
     *("messages", "iteration_seconds"),

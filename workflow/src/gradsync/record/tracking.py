@@ -16,10 +16,10 @@ from typing import Any
 
 import pandas as pd
 
-from gradsync import disk
+from gradsync.configuration.settings import MLflow
 from gradsync.errors import InputError, RunError
-from gradsync.results import Result
-from gradsync.settings import MLflow
+from gradsync.files import disk
+from gradsync.files.results import Result
 
 KEY = "gradsync.key"
 ARTIFACTS = ("plan.json", "trace.json", "metrics.csv", "result.json")

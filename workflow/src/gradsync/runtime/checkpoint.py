@@ -19,9 +19,9 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from gradsync import disk
 from gradsync.errors import InputError
-from gradsync.writing import replacing, write_whole
+from gradsync.files import disk
+from gradsync.files.writing import replacing, write_whole
 
 VERSION = 1
 State = dict[str, Any]

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-from gradsync import oracle
+from gradsync.engine import oracle
 from gradsync.errors import RunError
 from gradsync.plan import KEYED, PASSING, Buffer, Plan
 from gradsync.runtime import data

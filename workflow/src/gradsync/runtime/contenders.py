@@ -16,14 +16,14 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
+from gradsync.engine.waiting import stamps, waited, with_waits
 from gradsync.plan import COMPUTE, PASSING, Collective, Local, Plan
+from gradsync.plan.trace import Span, Trace
 from gradsync.runtime.alignment import offsets
 from gradsync.runtime.compute import Forward, ModelCompute, Sample, bind, bind_statistics, statistics
 from gradsync.runtime.enqueue import prepare
 from gradsync.runtime.execute import Pool
 from gradsync.runtime.group import Groups
-from gradsync.trace import Span, Trace
-from gradsync.waiting import stamps, waited, with_waits
 
 NO_COMMUNICATION, ONE_RANK = "no_communication", "one_rank"
 TRACE_TURNS = 3

@@ -13,7 +13,7 @@ import torch.distributed as dist
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
 from torch.nn.parallel import DistributedDataParallel
 
-from gradsync.peers import MIB, Peer, bucket_cap_mb_list
+from gradsync.configuration.peers import MIB, Peer, bucket_cap_mb_list
 from gradsync.plan import Plan
 from gradsync.runtime.compute import FIRST_LOSS_SCALE, Forward, Sample
 from gradsync.runtime.contenders import Contender

@@ -22,10 +22,10 @@ from typing import Any
 from gradsync.collectives import NATIVE
 from gradsync.errors import InputError, RunError
 from gradsync.plan import COMPUTE, Collective, Plan
+from gradsync.plan.trace import Span
 from gradsync.runtime.execute import Executor
 from gradsync.runtime.group import Groups, settle
 from gradsync.runtime.step import Compute
-from gradsync.trace import Span
 
 VERBS = ("need", "ready", "local", "collective")
 

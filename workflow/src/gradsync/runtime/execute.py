@@ -19,17 +19,17 @@ from typing import IO, Any
 import torch
 import torch.distributed as dist
 
-from gradsync import leftovers
 from gradsync.check.channels import served
 from gradsync.collectives import NATIVE
+from gradsync.engine.oracle import refuse_bytes
 from gradsync.errors import RunError
-from gradsync.oracle import refuse_bytes
+from gradsync.lifetimes import leftovers
 from gradsync.plan import COMPUTE, PASSING, Buffer, Collective, Need, Plan, Ready, Ref, Reply, Send, piece
+from gradsync.plan.trace import Span, Trace
 from gradsync.runtime.group import Groups, agree
 from gradsync.runtime.kernels import EXECUTED
 from gradsync.runtime.step import Compute, Step
 from gradsync.runtime.transfers import Scratch, Transfers
-from gradsync.trace import Span, Trace
 
 
 class _LaneFailedError(Exception):

@@ -22,8 +22,8 @@ import torch.distributed as dist
 
 from gradsync.collectives import NATIVE
 from gradsync.errors import InputError, RunError
-from gradsync.lowering import rails, shape_of
 from gradsync.plan import Collective, Plan, Recv, RecvAny, Reply, Send
+from gradsync.rounds.lowering import rails, shape_of
 from gradsync.runtime import devices, listening
 from gradsync.runtime.devices import Device
 from gradsync.runtime.fabric import fabric

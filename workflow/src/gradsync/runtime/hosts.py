@@ -13,8 +13,8 @@ from typing import Any
 import torch.distributed as dist
 
 from gradsync import topologies
+from gradsync.files.results import machine
 from gradsync.plan import Plan
-from gradsync.results import machine
 
 BOOT = Path("/proc/sys/kernel/random/boot_id")
 

@@ -19,8 +19,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from gradsync import lifeline
 from gradsync.errors import InputError, RunError
+from gradsync.lifetimes import lifeline
 from gradsync.runtime import fabric, links
 from gradsync.slurm.launch import LAUNCH, RANKS_A_NODE, filled
 from gradsync.slurm.rendezvous import INTERFACES

@@ -10,8 +10,8 @@ import resource
 import time
 from pathlib import Path
 
-from gradsync.quiet import KEY
 from gradsync.runtime.hosts import gathered_by_node
+from gradsync.statistics.quiet import KEY
 
 STAT = Path("/proc/stat")
 LEAST_SECONDS = 1.0  # the system counts in hundredths of a second

@@ -25,7 +25,7 @@ import torch
 from torch import nn
 
 from gradsync.errors import InputError
-from gradsync.workload import Workload
+from gradsync.plan.workload import Workload
 
 PREFIX = "replay:"
 

@@ -22,12 +22,11 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-from gradsync import quiet
+from gradsync.configuration.peers import Peer
 from gradsync.errors import RunError
-from gradsync.intervals import median_interval
-from gradsync.peers import Peer
+from gradsync.files.results import Result, write_whole
 from gradsync.plan import Local, Plan
-from gradsync.results import Result, write_whole
+from gradsync.plan.trace import Trace
 from gradsync.runtime import checkpoint, data, devices, memory, models, replay
 from gradsync.runtime.checkpoint import Checkpoints
 from gradsync.runtime.compute import Forward
@@ -48,7 +47,8 @@ from gradsync.runtime.group import Groups
 from gradsync.runtime.hosts import machines, misplaced, nodes
 from gradsync.runtime.other_work import OtherWork
 from gradsync.runtime.repeats import repeats
-from gradsync.trace import Trace
+from gradsync.statistics import quiet
+from gradsync.statistics.intervals import median_interval
 
 UNTOLD = ("checkpoint_seconds", "reference", "paper")  # options that change no number
 

@@ -26,8 +26,8 @@ from typing import Any, Literal, NamedTuple
 import torch
 
 from gradsync.errors import RunError
-from gradsync.lowering import Exchange, Range, exchanges
 from gradsync.plan import Collective, piece
+from gradsync.rounds.lowering import Exchange, Range, exchanges
 from gradsync.runtime.group import Groups
 
 # Measured with Gloo between four ranks on two cores: shorter chunks cost more wake-ups, longer ones leave the cache

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from gradsync.costs import MessageCost
 from gradsync.errors import InputError
 from gradsync.names import near, refuse_unknown
-from gradsync.workload import Workload
+from gradsync.plan.workload import Workload
 
 DEFAULT_LANE = "network"
 

@@ -1,7 +1,7 @@
 """A time before which no plan on so many lanes ends, by relaxations that the exact dynamic program solves.
 
 It is of the cost that plans are made with, for the search to know when to stop; what a row of a table is held against
-is in `bounds.py`.
+is in `engine/bounds.py`.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import numpy as np
 
 from gradsync.costs import MessageCost
 from gradsync.costs.contention import capacity
+from gradsync.plan.workload import Workload
 from gradsync.schedules._groupings import Table, exact, table
-from gradsync.workload import Workload
 
 SHARES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 

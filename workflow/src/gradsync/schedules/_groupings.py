@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gradsync.costs import MessageCost
-from gradsync.workload import Workload
+from gradsync.plan.workload import Workload
 
 
 class Table(NamedTuple):

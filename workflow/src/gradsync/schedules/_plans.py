@@ -15,11 +15,11 @@ from gradsync.costs import MessageCost
 from gradsync.costs.contention import capacity
 from gradsync.errors import InputError
 from gradsync.plan import DTYPE_BYTES, piece
+from gradsync.plan.workload import Workload
 from gradsync.schedules import DEFAULT_LANE, Message
 from gradsync.schedules._bound import bound
 from gradsync.schedules._groupings import Table, exact, table
 from gradsync.schedules._timed import Lanes, Stages, end_seconds, idle, stages
-from gradsync.workload import Workload
 
 NEAR = 1e-4  # of the lower bound
 # Of a start-up on several lanes the transfer of others hides all, a part, nothing; first what is often best

@@ -21,8 +21,8 @@ import numpy as np
 from gradsync.costs import MessageCost
 from gradsync.costs.contention import capacity, host_seconds
 from gradsync.plan import DTYPE_BYTES, piece
+from gradsync.plan.workload import Workload
 from gradsync.schedules import Message
-from gradsync.workload import Workload
 
 
 class Stages(NamedTuple):

@@ -36,8 +36,8 @@ from typing import NamedTuple
 from gradsync.costs import MessageCost, pairwise
 from gradsync.costs.contention import capacity
 from gradsync.errors import InputError
+from gradsync.plan.workload import Workload
 from gradsync.schedules import DEFAULT_LANE, Message
-from gradsync.workload import Workload
 
 LANES = 2
 RULES = ("theorem", "argmin")

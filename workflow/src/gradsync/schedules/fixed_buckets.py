@@ -7,8 +7,8 @@ sends a bucket that is not yet full, is left out, since it depends on a timer an
 
 from gradsync.costs import MessageCost
 from gradsync.errors import InputError
+from gradsync.plan.workload import Workload
 from gradsync.schedules import Message, grouped
-from gradsync.workload import Workload
 
 MIB = 1024 * 1024
 

@@ -17,10 +17,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradsync.costs import MessageCost
+from gradsync.plan.workload import Workload
 from gradsync.schedules import Message, mgwfbp, optimal, wfbp
 from gradsync.schedules._plans import Instance, Plan, first_to_end, refuse_lanes, whole
 from gradsync.schedules._refined import refined
-from gradsync.workload import Workload
 
 LAUNCHES = 3000  # messages that local search may time
 

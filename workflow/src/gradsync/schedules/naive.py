@@ -1,8 +1,8 @@
 """Naive S-SGD: compute, then send every layer by itself, no overlap (MG-WFBP Fig. 1, Eq. 3)."""
 
 from gradsync.costs import MessageCost
+from gradsync.plan.workload import Workload
 from gradsync.schedules import Message
-from gradsync.workload import Workload
 
 
 def schedule(workload: Workload, cost: MessageCost) -> tuple[Message, ...]:

@@ -12,8 +12,8 @@ from __future__ import annotations
 import numpy as np
 
 from gradsync.costs import MessageCost
+from gradsync.plan.workload import Workload
 from gradsync.schedules import Message, grouped
-from gradsync.workload import Workload
 
 
 def schedule(workload: Workload, cost: MessageCost) -> tuple[Message, ...]:

@@ -22,13 +22,13 @@ import numpy as np
 
 from gradsync.costs import MessageCost
 from gradsync.errors import InputError
+from gradsync.plan.workload import Workload
 from gradsync.schedules import Message, kway, optimal, striped
 from gradsync.schedules._bound import lower_bound
 from gradsync.schedules._every import every, number
 from gradsync.schedules._plans import BETTER, Instance, Plan, first_to_end, refuse_lanes
 from gradsync.schedules._refined import refined
 from gradsync.schedules._timed import Lanes
-from gradsync.workload import Workload
 
 __all__ = ["lower_bound", "schedule"]
 

@@ -1,8 +1,8 @@
 """Single-layer communication: one packed message after backward (MG-WFBP Section V-B, there "SyncEASGD")."""
 
 from gradsync.costs import MessageCost
+from gradsync.plan.workload import Workload
 from gradsync.schedules import Message, grouped
-from gradsync.workload import Workload
 
 
 def schedule(workload: Workload, cost: MessageCost) -> tuple[Message, ...]:

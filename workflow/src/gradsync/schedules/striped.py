@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from gradsync.costs import MessageCost
 from gradsync.costs.contention import host_seconds
+from gradsync.plan.workload import Workload
 from gradsync.schedules import DEFAULT_LANE, Message
 from gradsync.schedules._groupings import exact
 from gradsync.schedules._plans import Instance, refuse_lanes
 from gradsync.schedules._timed import rates
-from gradsync.workload import Workload
 
 
 def schedule(workload: Workload, cost: MessageCost, *, lanes: int = 2) -> tuple[Message, ...]:

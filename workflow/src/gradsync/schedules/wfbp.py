@@ -5,8 +5,8 @@ executed, a lane has a thread and connections of its own.
 """
 
 from gradsync.costs import MessageCost
+from gradsync.plan.workload import Workload
 from gradsync.schedules import Message, dealt, grouped
-from gradsync.workload import Workload
 
 
 def schedule(workload: Workload, cost: MessageCost, *, lanes: int = 1) -> tuple[Message, ...]:

@@ -8,9 +8,10 @@ import subprocess
 import sys
 from typing import Any
 
-from gradsync import lifeline, topologies
+from gradsync import topologies
 from gradsync.errors import InputError, RunError
-from gradsync.intervals import median_interval, repeats_needed
+from gradsync.lifetimes import lifeline
+from gradsync.statistics.intervals import median_interval, repeats_needed
 from gradsync.testbed import privileges
 from gradsync.testbed.namespaces import Testbed, refuse_rate, testbed
 from gradsync.testbed.wiring import cables

@@ -10,9 +10,10 @@ import json
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from gradsync import reading, topologies
+from gradsync import topologies
 from gradsync.errors import InputError
-from gradsync.problems import first_problem
+from gradsync.files import reading
+from gradsync.files.problems import first_problem
 from gradsync.testbed.namespaces import refuse_lanes, refuse_rate
 from gradsync.testbed.wiring import Cable, cables
 

@@ -13,9 +13,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from gradsync import topologies
-from gradsync.bounds import Links
+from gradsync.engine.bounds import Links
 from gradsync.errors import InputError
-from gradsync.problems import first_problem
+from gradsync.files.problems import first_problem
 from gradsync.testbed.description import Description
 from gradsync.testbed.namespaces import BURST_BYTES, GUARANTEED_BITS, PACKET
 

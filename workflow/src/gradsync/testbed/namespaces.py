@@ -30,8 +30,8 @@ from functools import cache
 from itertools import count
 from pathlib import Path
 
-from gradsync import lifeline
 from gradsync.errors import InputError, RunError
+from gradsync.lifetimes import lifeline
 from gradsync.testbed.wiring import MOST_LANES, Cable
 
 PREFIX = "gradsync"

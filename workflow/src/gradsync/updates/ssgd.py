@@ -22,8 +22,8 @@ from gradsync.collectives import NATIVE
 from gradsync.errors import InputError
 from gradsync.kernels.sgd_scaled import SCALER_ELEMENTS
 from gradsync.plan import DTYPE_BYTES, Buffer, Collective, Local, Need, Plan, Ready, Ref, Role, Tensor, piece
+from gradsync.plan.workload import Workload
 from gradsync.schedules import DEFAULT_LANE, Message
-from gradsync.workload import Workload
 
 
 def plan(

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from gradsync.configuration.settings import Settings
 from gradsync.costs.contention_fit import Fit
 from gradsync.costs.fitted import straight_line
 from gradsync.costs.measured_contention import Contention
@@ -15,7 +16,6 @@ from gradsync.papers.ascwfbp.runs_here import PAPER
 from gradsync.papers.ascwfbp.testbed import Bench, bench
 from gradsync.papers.emulated import runs
 from gradsync.papers.repeats import REPEATS, jackknifed
-from gradsync.settings import Settings
 
 HERE = "this machine"
 

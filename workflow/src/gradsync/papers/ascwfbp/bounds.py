@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from gradsync.configuration.settings import Settings
+from gradsync.files.results import TIMED
 from gradsync.papers.ascwfbp import iterations
 from gradsync.papers.ascwfbp.testbed import CENTRE, FORWARD, MODELS, SCHEMES, Bench, Point, bench, counted, workload
 from gradsync.papers.repeats import LAUNCH, REPEATS, cells, columns, paired, samples, text
 from gradsync.papers.table import Table, file, read
-from gradsync.results import TIMED
-from gradsync.settings import Settings
 
 ASC = "ascwfbp"
 REDUCTIONS = {"reduction_over_wfbp": "wfbp", "reduction_over_mgwfbp": "mgwfbp"}  # of exposed communication

@@ -16,14 +16,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from gradsync.configuration.settings import Settings
 from gradsync.costs import pairwise
-from gradsync.intervals import repeats_needed, shown
+from gradsync.files.results import TIMED
 from gradsync.papers.ascwfbp.at_once import Measured, measured
 from gradsync.papers.ascwfbp.testbed import Bench, bench
 from gradsync.papers.repeats import REPEATS, columns, interval
 from gradsync.papers.table import Table
-from gradsync.results import TIMED
-from gradsync.settings import Settings
+from gradsync.statistics.intervals import repeats_needed, shown
 
 THERE = "the paper's constants"
 DRAWN = 49  # sizes of the paper's lines

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from gradsync.configuration.settings import Settings
 from gradsync.papers.ascwfbp.runs_here import PAPER
 from gradsync.papers.ascwfbp.testbed import MODELS, SCHEMES, bench
 from gradsync.papers.coverage import Row, cores, enough, trained
-from gradsync.settings import Settings
 
 NEVER = {
     ("table5", "measured"): "S_max follows from the rate of the links, which nobody tells of where ranks are measured",

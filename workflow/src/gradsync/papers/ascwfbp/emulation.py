@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from gradsync.configuration.settings import Emulation, Settings
 from gradsync.errors import InputError
 from gradsync.papers.ascwfbp.testbed import CENTRE, MODELS, bench, workload
 from gradsync.papers.emulation import StandIn
-from gradsync.settings import Emulation, Settings
 
 
 def stand_in(job: Emulation, settings: Settings, results: Path) -> StandIn:

@@ -14,17 +14,17 @@ import numpy as np
 import pandas as pd
 
 from gradsync import schedules, updates
+from gradsync.configuration.settings import Settings
 from gradsync.costs import Linear, alpha_beta, pairwise
 from gradsync.costs.contention import Contended
+from gradsync.engine.simulate import simulate
 from gradsync.papers.ascwfbp import own_model
 from gradsync.papers.simulated import bounds_of
 from gradsync.papers.table import Table
 from gradsync.plan import Plan
+from gradsync.plan.trace import Trace
+from gradsync.plan.workload import Layer, Workload
 from gradsync.schedules import Message
-from gradsync.settings import Settings
-from gradsync.simulate import simulate
-from gradsync.trace import Trace
-from gradsync.workload import Layer, Workload
 
 GAMMA = 1.5
 ONE, TWO = "network0", "network1"

@@ -13,10 +13,12 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from gradsync import schedules, schemes
-from gradsync.bounds import hard_bound_seconds, refuse_below
+from gradsync import schedules
 from gradsync.collectives import NATIVE
+from gradsync.configuration import schemes
+from gradsync.configuration.settings import Settings
 from gradsync.costs import Linear, alpha_beta
+from gradsync.engine.bounds import hard_bound_seconds, refuse_below
 from gradsync.errors import InputError
 from gradsync.papers.ascwfbp import own_model, runs_here
 from gradsync.papers.ascwfbp.testbed import CENTRE, MODELS, POINTS, SCHEMES, Bench, Point, bench, workload
@@ -24,9 +26,8 @@ from gradsync.papers.repeats import HIGH, LAUNCH, LOW, REPEATS, SAMPLES, text
 from gradsync.papers.simulated import BOUNDS
 from gradsync.papers.simulated import timed as timed_plan
 from gradsync.papers.table import Table
-from gradsync.settings import Settings
+from gradsync.plan.workload import Workload
 from gradsync.updates import ssgd
-from gradsync.workload import Workload
 
 PAIRWISE, GAMMA, FULL = "pairwise", "gamma", "full"
 CONTENTION = (PAIRWISE, GAMMA, FULL)

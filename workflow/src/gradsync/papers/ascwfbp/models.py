@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pandas as pd
 
+from gradsync.configuration.settings import Settings
 from gradsync.papers.ascwfbp.testbed import MODELS, bench, counted
 from gradsync.papers.table import Table
-from gradsync.settings import Settings
 
 
 def table3(settings: Settings, results: Path) -> Table:

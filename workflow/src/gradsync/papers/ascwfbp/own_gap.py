@@ -14,14 +14,14 @@ import numpy as np
 import pandas as pd
 
 from gradsync import schedules
+from gradsync.configuration.settings import Settings
 from gradsync.costs import Linear
 from gradsync.papers.ascwfbp import iterations, own_model
 from gradsync.papers.ascwfbp.testbed import MODELS, bench
 from gradsync.papers.table import Table, file, read
+from gradsync.plan.workload import Layer, Workload
 from gradsync.schedules import ascwfbp
 from gradsync.schedules.ascwfbp import Kind
-from gradsync.settings import Settings
-from gradsync.workload import Layer, Workload
 
 INSTANCES, SEED = 400, 0
 FEW, MANY = 5, 20  # layers; of few all choices of types can be tried

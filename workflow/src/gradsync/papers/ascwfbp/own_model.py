@@ -14,8 +14,8 @@ import numpy as np
 
 from gradsync.costs import Linear, pairwise
 from gradsync.errors import InputError
+from gradsync.plan.workload import Workload
 from gradsync.schedules import Message
-from gradsync.workload import Workload
 
 
 class Timed(NamedTuple):

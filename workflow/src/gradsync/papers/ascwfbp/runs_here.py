@@ -9,14 +9,14 @@ from typing import Any
 
 import pandas as pd
 
+from gradsync.configuration.settings import Settings
 from gradsync.errors import InputError
+from gradsync.files.results import Result
 from gradsync.papers.ascwfbp.testbed import MODELS, SCHEMES, Bench
 from gradsync.papers.emulated import NONE_HERE, runs
 from gradsync.papers.labels import REFERENCES
 from gradsync.papers.repeats import cells
 from gradsync.papers.training import repeated
-from gradsync.results import Result
-from gradsync.settings import Settings
 
 PAPER = "ascwfbp"
 SECONDS = ("iteration_seconds", "computation_seconds", "exposed_communication_seconds", "waiting_seconds")

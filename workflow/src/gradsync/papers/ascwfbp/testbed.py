@@ -9,12 +9,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from gradsync.bounds import Links
+from gradsync.configuration.settings import Settings
 from gradsync.costs import Linear
 from gradsync.costs.contention import Contended
+from gradsync.engine.bounds import Links
 from gradsync.papers.testbed import Testbed
-from gradsync.settings import Settings
-from gradsync.workload import Workload
+from gradsync.plan.workload import Workload
 
 MODELS = {
     "resnet152": "ResNet-152",

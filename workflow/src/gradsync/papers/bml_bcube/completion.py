@@ -17,14 +17,14 @@ from typing import Any
 import pandas as pd
 
 from gradsync.collectives import NATIVE
+from gradsync.configuration.settings import Settings, Training
+from gradsync.files.results import TIMED, Result
 from gradsync.papers.bml_bcube.testbed import BML, EVEN, TENSORS, Bench, Point, bench
 from gradsync.papers.emulated import NONE_HERE, Run, runs
 from gradsync.papers.repeats import HIGH, LAUNCH, LOW, REPEATS, SAMPLES, cells, ends, interval, paired, text
 from gradsync.papers.simulated import BOUNDS, unsteady
 from gradsync.papers.table import Table
-from gradsync.results import TIMED, Result
-from gradsync.settings import Settings, Training
-from gradsync.workload import Workload
+from gradsync.plan.workload import Workload
 
 NAMES = {"lenet5": "LeNet-5", "vgg19": "VGG-19", "vgg19_eighth": "VGG-19 at an eighth of its channels"}
 REDUCED = {"lenet5": ("lenet5",), "vgg19": ("vgg19", "vgg19_eighth")}  # what is measured here for a model of the paper

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gradsync.configuration.settings import Settings
 from gradsync.papers.bml_bcube.testbed import bench
 from gradsync.papers.coverage import Keys, Row, enough
-from gradsync.settings import Settings
 
 MODELS = {"fig6": "lenet5", "fig7": "vgg19"}
 NEVER = {

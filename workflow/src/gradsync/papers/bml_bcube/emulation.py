@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from gradsync import topologies
+from gradsync.configuration.settings import Emulation, Settings
 from gradsync.errors import InputError
 from gradsync.papers.bml_bcube.testbed import bench
 from gradsync.papers.emulation import StandIn
-from gradsync.settings import Emulation, Settings
-from gradsync.workload import Workload
+from gradsync.plan.workload import Workload
 
 
 def stand_in(job: Emulation, settings: Settings, results: Path) -> StandIn:

@@ -8,8 +8,8 @@ from typing import Any
 import pandas as pd
 
 from gradsync import topologies
+from gradsync.configuration.settings import Settings
 from gradsync.papers.table import Table
-from gradsync.settings import Settings
 
 # Each BCube and the smallest Fat-Tree that holds as many servers.
 PAIRS = (

@@ -11,11 +11,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from gradsync import collectives, symbolic
+from gradsync import collectives
 from gradsync.collectives import bml
+from gradsync.configuration.settings import Settings
 from gradsync.errors import InputError
 from gradsync.papers.table import Table
-from gradsync.settings import Settings
+from gradsync.rounds import symbolic
 from gradsync.topologies import NO_LINK
 from gradsync.topologies.bcube import BCube
 

@@ -11,9 +11,10 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from gradsync import flow_level, topologies
+from gradsync import topologies
+from gradsync.configuration.settings import Settings
 from gradsync.papers.table import Table
-from gradsync.settings import Settings
+from gradsync.rounds import flow_level
 from gradsync.topologies import Speeds
 from gradsync.topologies.bcube import BCube
 

@@ -10,15 +10,17 @@ from __future__ import annotations
 from itertools import product
 from typing import NamedTuple
 
-from gradsync import flow_level, schemes, topologies
-from gradsync.bounds import Links, cuts
+from gradsync import topologies
+from gradsync.configuration import schemes
+from gradsync.configuration.schemes import Scheme
+from gradsync.configuration.settings import Settings
 from gradsync.costs import Linear, alpha_beta
+from gradsync.engine.bounds import Links, cuts
 from gradsync.papers.simulated import Simulated, timed
 from gradsync.papers.testbed import Testbed
-from gradsync.schemes import Scheme
-from gradsync.settings import Settings
+from gradsync.plan.workload import Workload
+from gradsync.rounds import flow_level
 from gradsync.topologies import Speeds, Topology
-from gradsync.workload import Workload
 
 BML, EVEN, TENSORS = "bml", "ps_p2p", "tf_ps"
 COUNTED_RATE = 1e12  # operations per second of the counted workloads, one sample each

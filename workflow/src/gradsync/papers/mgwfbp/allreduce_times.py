@@ -13,17 +13,17 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from gradsync.configuration.settings import Settings
 from gradsync.costs.fitted import fit, straight_line
 from gradsync.errors import InputError
-from gradsync.intervals import repeats_needed, shown
+from gradsync.files.results import TIMED
 from gradsync.measure import carried
 from gradsync.papers.emulated import runs
 from gradsync.papers.mgwfbp import testbed
 from gradsync.papers.mgwfbp.emulation import as_on_its_testbed
 from gradsync.papers.repeats import REPEATS, columns, interval, jackknifed
 from gradsync.papers.table import Table
-from gradsync.results import TIMED
-from gradsync.settings import Settings
+from gradsync.statistics.intervals import repeats_needed, shown
 
 HERE = "this machine"
 PAPER = "the paper's text"

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pandas as pd
 
+from gradsync.configuration.settings import Settings
 from gradsync.errors import InputError
 from gradsync.papers.mgwfbp.speedups import NAMES, contenders
 from gradsync.papers.table import Table, read
-from gradsync.settings import Settings
 
 COLUMNS = [
     *("rung", "model", "nodes", "scheme", "data", "epoch"),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gradsync.configuration.settings import Settings
 from gradsync.papers.coverage import Row, cores, enough, trained
 from gradsync.papers.mgwfbp.emulation import as_on_its_testbed
-from gradsync.settings import Settings
 
 NEVER: dict[tuple[str, str], str] = {}
 OF_LAUNCHES = ("fig6", "fig7", "fig8")

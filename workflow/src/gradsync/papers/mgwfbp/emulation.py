@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from gradsync.configuration.settings import Emulation, Settings
 from gradsync.papers.emulation import StandIn
 from gradsync.papers.mgwfbp import simulated_testbed
 from gradsync.papers.mgwfbp.settings import own
 from gradsync.papers.testbed import Testbed
-from gradsync.settings import Emulation, Settings
 
 
 def as_on_its_testbed(settings: Settings) -> list[Emulation]:

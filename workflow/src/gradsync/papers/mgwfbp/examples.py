@@ -7,18 +7,19 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from gradsync import flow_level, schemes
+from gradsync.configuration import schemes
+from gradsync.configuration.settings import Settings
 from gradsync.costs import Linear, alpha_beta
+from gradsync.engine.simulate import simulate
 from gradsync.papers.mgwfbp import testbed
 from gradsync.papers.simulated import bounds_of, unsteady
 from gradsync.papers.table import Table
 from gradsync.plan import Plan
-from gradsync.settings import Settings
-from gradsync.simulate import simulate
+from gradsync.plan.trace import Trace
+from gradsync.plan.workload import Workload
+from gradsync.rounds import flow_level
 from gradsync.topologies import Speeds
 from gradsync.topologies.switch import Switch
-from gradsync.trace import Trace
-from gradsync.workload import Workload
 
 LARGEST = 64  # nodes of Table II
 # The drawn examples: workload in config/papers/mgwfbp/examples and cost, in units of the drawing.

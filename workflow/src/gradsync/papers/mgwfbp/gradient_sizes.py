@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pandas as pd
 
+from gradsync.configuration.settings import Settings
 from gradsync.papers.mgwfbp.testbed import MODELS
 from gradsync.papers.table import Table
-from gradsync.settings import Settings
-from gradsync.workload import Workload
+from gradsync.plan.workload import Workload
 
 IN_RANGE = (1e2, 5e6)  # parameters; Section V-A
 

@@ -14,8 +14,9 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from gradsync import schemes
 from gradsync.collectives import NATIVE
+from gradsync.configuration import schemes
+from gradsync.configuration.settings import Settings
 from gradsync.costs import Linear, alpha_beta
 from gradsync.costs.fitted import fit
 from gradsync.measure import carried
@@ -24,8 +25,7 @@ from gradsync.papers.mgwfbp.settings import own
 from gradsync.papers.simulated import BOUNDS, Simulated, timed, unsteady
 from gradsync.papers.table import Table, file, read
 from gradsync.papers.testbed import Testbed
-from gradsync.settings import Settings
-from gradsync.workload import Workload
+from gradsync.plan.workload import Workload
 
 NUMBERS = ["iteration_seconds", "exposed_communication_seconds", "speedup", "efficiency"]
 COLUMNS = ["rung", "model", "nodes", "scheme", "assumption", *NUMBERS, *BOUNDS, "note"]

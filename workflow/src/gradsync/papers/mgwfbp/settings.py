@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from pydantic import Field, model_validator
 
-from gradsync.settings import Count, PaperSettings, Ranks, Settings
+from gradsync.configuration.settings import Count, PaperSettings, Ranks, Settings
 
 
 class Own(PaperSettings):

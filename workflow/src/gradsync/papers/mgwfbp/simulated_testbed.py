@@ -18,19 +18,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from gradsync import schemes
-from gradsync.bounds import Links
 from gradsync.collectives import NATIVE
+from gradsync.configuration import schemes
+from gradsync.configuration.settings import Settings
 from gradsync.costs import Linear, MessageCost, alpha_beta
 from gradsync.costs.fitted import Fitted, fit
+from gradsync.engine.bounds import Links
 from gradsync.errors import InputError
-from gradsync.lowering import lowered
 from gradsync.measure import carried
 from gradsync.papers.mgwfbp import testbed
 from gradsync.papers.mgwfbp.settings import own
 from gradsync.papers.simulated import timed
-from gradsync.settings import Settings
-from gradsync.workload import Workload
+from gradsync.plan.workload import Workload
+from gradsync.rounds.lowering import lowered
 
 BENCHMARK, IN_TRAINING, LINE_RATE = "all-reduce=benchmark log", "all-reduce=layer log", "all-reduce=line rate"
 CENTRES = (IN_TRAINING, f"t_f=0.5 t_b, {IN_TRAINING}")  # the point that is drawn as a line: a model has one of them

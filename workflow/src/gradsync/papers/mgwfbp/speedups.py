@@ -13,7 +13,9 @@ from typing import Any
 
 import pandas as pd
 
+from gradsync.configuration.settings import Settings
 from gradsync.errors import InputError
+from gradsync.files.results import TIMED, Result
 from gradsync.papers.emulated import NONE_HERE, runs
 from gradsync.papers.labels import REFERENCES
 from gradsync.papers.mgwfbp import simulated_testbed, testbed
@@ -24,8 +26,6 @@ from gradsync.papers.repeats import HIGH, LAUNCH, LOW, REPEATS, SAMPLES, cells, 
 from gradsync.papers.simulated import BOUNDS, unsteady
 from gradsync.papers.table import Table, file, read
 from gradsync.papers.training import repeated
-from gradsync.results import TIMED, Result
-from gradsync.settings import Settings
 
 TIMES = (
     "iteration_seconds",

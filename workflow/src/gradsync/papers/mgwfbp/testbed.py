@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from gradsync.bounds import Links
+from gradsync.configuration.settings import Settings
+from gradsync.engine.bounds import Links
 from gradsync.papers.mgwfbp.settings import own
 from gradsync.papers.testbed import Testbed
-from gradsync.settings import Settings
 
 MODELS = ("googlenet", "resnet50")  # Section V
 NODES = (2, 4, 8)  # Section V-B

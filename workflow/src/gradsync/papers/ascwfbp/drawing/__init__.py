@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from gradsync.configuration.settings import Settings
 from gradsync.drawing.style import Drawn
 from gradsync.papers.ascwfbp.drawing.communication import fig4a, fig4b, fig5
 from gradsync.papers.ascwfbp.drawing.examples import timelines
@@ -13,7 +14,6 @@ from gradsync.papers.ascwfbp.drawing.iterations import fig6, shared_link, table4
 from gradsync.papers.ascwfbp.examples import ASC, MERGED, SIMULTANEOUS, WFBP
 from gradsync.papers.drawn_emulated import emulated
 from gradsync.papers.drawn_training import training
-from gradsync.settings import Settings
 
 SCHEDULES = {WFBP: "WFBP", MERGED: "merged gradients", SIMULTANEOUS: "two-way simultaneous"}
 

@@ -11,11 +11,11 @@ import pandas as pd
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 
+from gradsync.configuration.settings import Settings
 from gradsync.drawing.style import Drawn
+from gradsync.files.results import TIMED
 from gradsync.papers.ascwfbp.communication import FIG4A, FIG4B, FIG5, POINTS
 from gradsync.papers.table import file, read
-from gradsync.results import TIMED
-from gradsync.settings import Settings
 
 COLUMNS = 3  # panels side by side
 MEASURED: dict[str, Any] = {"linestyle": "", "marker": "o"}

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from gradsync.configuration.settings import Settings
 from gradsync.drawing import examples as shared
 from gradsync.drawing.style import Drawn
 from gradsync.papers.ascwfbp import examples
-from gradsync.settings import Settings
 
 
 def timelines(figure_name: str, titles: Mapping[str, str]) -> Callable[[Settings, Path], Drawn]:

@@ -12,13 +12,13 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
+from gradsync.configuration.settings import Settings
 from gradsync.drawing import panels
 from gradsync.drawing.style import Drawn
 from gradsync.papers.ascwfbp import iterations
 from gradsync.papers.ascwfbp.testbed import MODELS, SCHEMES
 from gradsync.papers.labels import labels
 from gradsync.papers.table import file, read
-from gradsync.settings import Settings
 
 WIDTH = 0.27
 MARKS = {iterations.PAIRWISE: "v", iterations.GAMMA: "o", iterations.FULL: "s"}

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from gradsync.configuration.settings import Settings
 from gradsync.drawing.style import Drawn
 from gradsync.papers.bml_bcube.drawing.completion import jobs
 from gradsync.papers.bml_bcube.drawing.states import fig4
 from gradsync.papers.bml_bcube.drawing.synchronisation import fig5
 from gradsync.papers.drawn_emulated import emulated
 from gradsync.papers.drawn_training import training
-from gradsync.settings import Settings
 
 FIGURES: dict[str, Callable[[Settings, Path], Drawn]] = {
     "fig4": fig4,

@@ -13,13 +13,13 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
+from gradsync.configuration.settings import Settings
 from gradsync.drawing import panels
 from gradsync.drawing.style import Drawn
 from gradsync.papers.bml_bcube import completion
 from gradsync.papers.bml_bcube.completion import NAMES
 from gradsync.papers.bml_bcube.testbed import BML, EVEN, TENSORS, bench
 from gradsync.papers.table import file, read
-from gradsync.settings import Settings
 
 SERIES = {EVEN: "PS, tensors split evenly", TENSORS: "PS, whole tensors", BML: "BML on BCube(3,2)"}
 WIDTH = 0.26

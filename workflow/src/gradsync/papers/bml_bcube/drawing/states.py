@@ -12,10 +12,10 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import FancyBboxPatch
 
+from gradsync.configuration.settings import Settings
 from gradsync.drawing.style import Drawn
 from gradsync.papers.bml_bcube import states
 from gradsync.papers.table import file, read
-from gradsync.settings import Settings
 
 THREADS = ("#0072B2", "#D55E00")
 IDLE = "#999999"

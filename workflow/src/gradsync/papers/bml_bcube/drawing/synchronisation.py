@@ -7,10 +7,10 @@ from pathlib import Path
 from matplotlib import pyplot as plt
 from matplotlib.lines import Line2D
 
+from gradsync.configuration.settings import Settings
 from gradsync.drawing.style import Drawn
 from gradsync.papers.bml_bcube.synchronisation import DRAWN
 from gradsync.papers.table import file, read
-from gradsync.settings import Settings
 
 SERIES = {
     ("bml", "bcube"): "BML/BCube",

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from gradsync.configuration.settings import Settings
 from gradsync.drawing.style import Drawn
 from gradsync.papers.drawn_emulated import emulated
 from gradsync.papers.drawn_training import training
 from gradsync.papers.mgwfbp.drawing import evaluation
 from gradsync.papers.mgwfbp.drawing.examples import timelines
 from gradsync.papers.mgwfbp.drawing.scaling import fig9, gap
-from gradsync.settings import Settings
 
 FIGURES: dict[str, Callable[[Settings, Path], Drawn]] = {
     "fig1": timelines(("naive S-SGD", "case3", "naive")),

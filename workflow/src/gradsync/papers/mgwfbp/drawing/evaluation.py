@@ -16,11 +16,11 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator, ScalarFormatter
 
+from gradsync.configuration.settings import Settings
 from gradsync.drawing import panels
 from gradsync.papers.labels import labels
 from gradsync.papers.mgwfbp import allreduce_times, convergence, gradient_sizes, simulated_testbed, speedups
 from gradsync.papers.table import file, read
-from gradsync.settings import Settings
 
 SHOWN = ("wfbp", "single", "mgwfbp", "optimal", "tf_ps")
 SHORT = {"wfbp": "WF.", "single": "S.E.", "mgwfbp": "M.W."}  # the paper's own, in Fig. 8

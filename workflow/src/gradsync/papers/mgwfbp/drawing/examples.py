@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from gradsync.configuration.settings import Settings
 from gradsync.drawing import examples as shared
 from gradsync.drawing.style import Drawn
 from gradsync.papers.mgwfbp import examples
-from gradsync.settings import Settings
 
 
 def timelines(*cases: tuple[str, str, str]) -> Callable[[Settings, Path], Drawn]:

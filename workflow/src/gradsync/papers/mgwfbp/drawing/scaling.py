@@ -11,12 +11,12 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.ticker import ScalarFormatter
 
+from gradsync.configuration.settings import Settings
 from gradsync.drawing import panels
 from gradsync.drawing.style import Drawn
 from gradsync.papers.labels import labels
 from gradsync.papers.mgwfbp import scaling
 from gradsync.papers.table import file, read
-from gradsync.settings import Settings
 
 
 def _lines(axes: Axes, frame: pd.DataFrame, value: str, shown: tuple[str, ...], settings: Settings) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from itertools import product
 from typing import NamedTuple
 
-from gradsync.intervals import median_interval
+from gradsync.statistics.intervals import median_interval
 
 
 class Span(NamedTuple):

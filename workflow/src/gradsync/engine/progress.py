@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any, NamedTuple
 
+from gradsync.engine.sharing import Sharing, Side, Use
 from gradsync.plan import Collective, Plan, RecvAny, Reply, SharedAdd
-from gradsync.role_graph import RoleGraph
-from gradsync.sharing import Sharing, Side, Use
+from gradsync.plan.role_graph import RoleGraph
 
 Line = tuple[str, int, int]  # channel, rail and tag: what a send and its receive have in common
 DEEPEST = 64  # starts of operations within one another

@@ -5,7 +5,7 @@ link's bandwidth (all ranks in step), plus gamma times the bytes that the busies
 that all of it is a line in the message: T(m) = a + b m. With alpha 0 and links of bandwidth 1, b is the gradient
 synchronisation time in units of T_F (BML paper, Section 3.3).
 
-Where rounds need not be in step, and for whole plans, transfers are simulated one by one (`simulate.py`).
+Where rounds need not be in step, and for whole plans, transfers are simulated one by one (`engine/simulate.py`).
 """
 
 from __future__ import annotations

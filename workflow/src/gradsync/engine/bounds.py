@@ -29,12 +29,12 @@ from gradsync import collectives
 from gradsync.collectives import NATIVE, Shape
 from gradsync.costs import Network
 from gradsync.costs.contention import largest_capacity
+from gradsync.engine.needs import Need, in_step, needs
 from gradsync.errors import RunError
-from gradsync.lowering import lowered, shape_of
-from gradsync.needs import Need, in_step, needs
 from gradsync.plan import DTYPE_BYTES, Collective, Plan, Recv, Send
+from gradsync.plan.workload import Workload
+from gradsync.rounds.lowering import lowered, shape_of
 from gradsync.topologies import NO_LINK, Speeds, Topology
-from gradsync.workload import Workload
 
 Workloads = Workload | Mapping[int, Workload]
 ROUNDING = 1e-9  # of a bound

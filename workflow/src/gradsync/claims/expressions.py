@@ -8,9 +8,10 @@
 A check has a margin, the relative slack: 0 or more exactly where it holds. `and` and `all` take the smallest of their
 parts, `or` and `any` the largest, `not` turns it round; isclose has rel - |x - y| / |y|. Where cells are known within
 intervals only, so is the margin. Cells that were repeated in one launch are compared pair by pair, in all arithmetic
-between them; others may each be anywhere in their intervals (`spans.py`). What holds against the smallest of several
-holds against each: the sides of such a comparison are compared one by one, since the smallest of noisy numbers is too
-small. A cell without an interval leaves its comparison open, and so the check, unless another part of it decides.
+between them; others may each be anywhere in their intervals (`statistics/spans.py`). What holds against the smallest of
+several holds against each: the sides of such a comparison are compared one by one, since the smallest of noisy numbers
+is too small. A cell without an interval leaves its comparison open, and so the check, unless another part of it
+decides.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from gradsync import spans
 from gradsync.errors import InputError
-from gradsync.spans import MayBeZero, Span
+from gradsync.statistics import spans
+from gradsync.statistics.spans import MayBeZero, Span
 
 Key = float | str
 Keys = dict[str, Key]

@@ -12,8 +12,8 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gradsync.progress import Factors, Phase, Progress
-from gradsync.sharing import Flow
+from gradsync.engine.progress import Factors, Phase, Progress
+from gradsync.engine.sharing import Flow
 
 
 class _Computation(Flow):

@@ -13,10 +13,10 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from gradsync.engine.progress import Clock, Progress
 from gradsync.errors import InputError, RunError
 from gradsync.kernels import KERNELS
 from gradsync.plan import BYTES, KEYED, Collective, Plan, Ref, piece
-from gradsync.progress import Clock, Progress
 
 Gradient = Callable[[int, int, np.ndarray], np.ndarray]
 """(rank, number, parameter) -> the rank's flat gradient in backward order.

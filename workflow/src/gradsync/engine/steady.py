@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from gradsync.progress import Event
+from gradsync.engine.progress import Event
 
 SAME = 1e-9  # of the period: times that differ by less are the same
 EDGE = 1e-6  # of the period: what is so near to the start of a turn is at it

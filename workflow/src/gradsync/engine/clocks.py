@@ -13,13 +13,13 @@ from gradsync.collectives import NATIVE
 from gradsync.costs import Network
 from gradsync.costs.contention import capacity, host_seconds
 from gradsync.costs.interference import Interference
+from gradsync.engine.progress import Clock, Cost, Factors
+from gradsync.engine.sharing import Side
 from gradsync.errors import InputError
 from gradsync.kernels import KERNELS, Form
 from gradsync.plan import Collective, Local, Need, Plan, Ready
-from gradsync.progress import Clock, Cost, Factors
-from gradsync.sharing import Side
+from gradsync.plan.workload import Workload
 from gradsync.topologies import NO_LINK, Speeds, Topology
-from gradsync.workload import Workload
 
 UPDATES = ("sgd", "sgd_scaled")  # kernels that take the workload's update_seconds together
 SHARED = {"shared_read": "copy", "shared_add": "add"}  # what moves as many bytes

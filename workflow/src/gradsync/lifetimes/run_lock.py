@@ -20,8 +20,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
 
-from gradsync import disk, lifeline
 from gradsync.errors import InputError
+from gradsync.files import disk
+from gradsync.lifetimes import lifeline
 
 NAME = ".running"
 LEAVING_SECONDS = 2 * lifeline.GRACE_SECONDS  # in which a holder that has lost its launcher ends

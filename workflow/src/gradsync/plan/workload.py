@@ -14,10 +14,10 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from gradsync import reading
 from gradsync.errors import InputError
+from gradsync.files import reading
+from gradsync.files.problems import first_problem
 from gradsync.plan import DTYPE_BYTES
-from gradsync.problems import first_problem
 
 VERSION = 1
 

@@ -1,7 +1,7 @@
 """A plan: the body of a training loop as plain, frozen, serialisable data.
 
-A scheme never runs anything: it plans. The same plan is checked (`check/`), timed (`simulate.py`),
-evaluated (`oracle.py`), executed (`runtime/execute.py`) and drawn (`drawing/timeline.py`).
+A scheme never runs anything: it plans. The same plan is checked (`check/`), timed (`engine/simulate.py`),
+evaluated (`engine/oracle.py`), executed (`runtime/execute.py`) and drawn (`drawing/timeline.py`).
 
 A plan lists, once a *role*, the operations of one turn of the loop in their launch order. Operations of one
 *lane* run in that order; lanes overlap. An operation also waits for those it names in `after` (this turn) and
@@ -28,10 +28,10 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
-from gradsync import reading
 from gradsync.errors import InputError
+from gradsync.files import reading
+from gradsync.files.problems import first_problem
 from gradsync.limits import MOST_OPERATIONS, MOST_REPEATED
-from gradsync.problems import first_problem
 
 VERSION = 2
 COMPUTE = "compute"  # the lane of forward, backward and update; every other lane communicates

@@ -8,11 +8,11 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from gradsync import names as names_of
-from gradsync import reading
 from gradsync.collectives import NATIVE
 from gradsync.errors import InputError
+from gradsync.files import reading
+from gradsync.files.problems import first_problem
 from gradsync.plan import DTYPE_BYTES, Collective, Plan
-from gradsync.problems import first_problem
 
 MIB = 1024 * 1024
 

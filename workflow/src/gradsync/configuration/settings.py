@@ -11,9 +11,11 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SerializeAsAny, ValidationError, field_validator
 
-from gradsync import limits, names, peers, reading, schemes, topologies
+from gradsync import limits, names, topologies
+from gradsync.configuration import peers, schemes
 from gradsync.errors import InputError
-from gradsync.problems import first_problem
+from gradsync.files import reading
+from gradsync.files.problems import first_problem
 
 VERSION = 1
 
@@ -338,9 +340,9 @@ def _papers(entries: object, where: str) -> dict[str, PaperSettings]:
 
 def _kind(paper: str) -> type[PaperSettings]:
     """The type of a paper's own settings, which its folder has where there are any."""
-    if not (Path(__file__).parent / "papers" / paper / "settings.py").is_file():
+    if not (Path(__file__).parents[1] / "papers" / paper / "settings.py").is_file():
         return PaperSettings
-    kind: type[PaperSettings] = importlib.import_module(f"{__package__}.papers.{paper}.settings").Own
+    kind: type[PaperSettings] = importlib.import_module(f"gradsync.papers.{paper}.settings").Own
     return kind
 
 

@@ -11,15 +11,16 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from gradsync import collectives, reading, schedules, topologies, updates
+from gradsync import collectives, schedules, topologies, updates
 from gradsync import names as names_of
 from gradsync.collectives import NATIVE
 from gradsync.costs import Linear, MessageCost
 from gradsync.errors import InputError
+from gradsync.files import reading
+from gradsync.files.problems import first_problem
 from gradsync.plan import DTYPE_BYTES, Plan
-from gradsync.problems import first_problem
+from gradsync.plan.workload import Layer, Workload
 from gradsync.topologies import Topology
-from gradsync.workload import Layer, Workload
 
 LAYER_BY_LAYER = "wfbp"  # the schedule of a collective's own scheme: each layer is split by itself, as with BML
 TRIAL = tuple(Layer(name=name, bytes=4, backward_seconds=0.0) for name in ("second", "first"))

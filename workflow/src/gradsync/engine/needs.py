@@ -10,12 +10,12 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from gradsync.clocks import UPDATES, NetworkClock
 from gradsync.costs import Network
+from gradsync.engine.clocks import UPDATES, NetworkClock
 from gradsync.plan import COMPUTE, Collective, Local, Plan, Ready, Recv, Role
 from gradsync.plan import Need as Forward
-from gradsync.role_graph import RoleGraph
-from gradsync.workload import Workload
+from gradsync.plan.role_graph import RoleGraph
+from gradsync.plan.workload import Workload
 
 MESSAGES = ("send", "recv", "collective")
 

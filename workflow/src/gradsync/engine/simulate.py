@@ -5,7 +5,7 @@ Shared links are shared (see `sharing.py`), so no simulated time lies below what
 
 Where a topology is given, collectives that are described by rounds are spelled out for all ranks and every message goes
 over the links of its route; ranks are no longer in step, and alpha counts a message. That is for few ranks; of many,
-`flow_level.py` gives the cost of a collective as one message.
+`rounds/flow_level.py` gives the cost of a collective as one message.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ import dataclasses
 from collections import defaultdict
 from collections.abc import Mapping
 
-from gradsync.clocks import LinksClock, NetworkClock
 from gradsync.costs import Network
 from gradsync.costs.interference import Interference
+from gradsync.engine.clocks import LinksClock, NetworkClock
+from gradsync.engine.interfering import InterferingProgress
+from gradsync.engine.progress import Event, Progress
+from gradsync.engine.steady import Steady, steady
+from gradsync.engine.waiting import stamps, waited, with_waits
 from gradsync.errors import InputError
-from gradsync.interfering import InterferingProgress
-from gradsync.lowering import lowered
 from gradsync.plan import Plan
-from gradsync.progress import Event, Progress
-from gradsync.steady import Steady, steady
+from gradsync.plan.trace import Span, Trace
+from gradsync.plan.workload import Workload
+from gradsync.rounds.lowering import lowered
 from gradsync.topologies import Speeds, Topology
-from gradsync.trace import Span, Trace
-from gradsync.waiting import stamps, waited, with_waits
-from gradsync.workload import Workload
 
 TURNS = (3, 4, 6, 8, 12, 16, 24, 32, 48)  # after which it is looked whether they repeat themselves
 MOST_TURNS = TURNS[-1]

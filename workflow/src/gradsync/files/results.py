@@ -14,10 +14,11 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from gradsync import __version__, reading
+from gradsync import __version__
 from gradsync.errors import InputError
-from gradsync.problems import first_problem
-from gradsync.writing import write_whole
+from gradsync.files import reading
+from gradsync.files.problems import first_problem
+from gradsync.files.writing import write_whole
 
 __all__ = ["TIMED", "VERSION", "Result", "Rung", "machine", "write_whole"]
 

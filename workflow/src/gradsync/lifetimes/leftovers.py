@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from gradsync import disk
+from gradsync.files import disk
 
 PREFIX = "gradsync-"
 OWNER = ".owner"  # in a temporary folder: its lock, and the machine that can judge it

@@ -11,10 +11,10 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from gradsync import reading
+from gradsync.claims.expressions import Keys, Missing, Walk
 from gradsync.errors import InputError
-from gradsync.expressions import Keys, Missing, Walk
-from gradsync.problems import first_problem
+from gradsync.files import reading
+from gradsync.files.problems import first_problem
 
 Rung = Literal["derived", "simulated", "emulated", "measured"]
 """derived: published numbers held against one another, closed forms, and what is counted; nothing is timed."""

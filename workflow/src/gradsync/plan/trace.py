@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from gradsync import reading
 from gradsync.errors import InputError
+from gradsync.files import reading
+from gradsync.files.problems import first_problem
 from gradsync.plan import COMPUTE
-from gradsync.problems import first_problem
 
 VERSION = 3
 NOT_STEADY = "not steady"  # what the note of such a trace begins with
@@ -27,7 +27,8 @@ NOT_STEADY = "not steady"  # what the note of such a trace begins with
 class Span(NamedTuple):
     """One operation of one rank in one turn, [start, end) in seconds; `source` of a receive.
 
-    The first `waited` seconds of a message were spent waiting for other ranks (`waiting.py`), not with communication.
+    The first `waited` seconds of a message were spent waiting for other ranks (`engine/waiting.py`), not with
+    communication.
     """
 
     rank: int
@@ -47,7 +48,8 @@ class Trace:
     """Spans in order of completion; `turns` of the loop. A symmetric plan's trace may hold rank 0 alone.
 
     Times of an iteration are means over the `period` turns before turn `end_turn` begins (None: before the last one).
-    `steady`: of a simulation, whether it repeats itself with that period (`steady.py`); None where nobody looked.
+    `steady`: of a simulation, whether it repeats itself with that period (`engine/steady.py`); None where nobody
+    looked.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid")

@@ -19,7 +19,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
 
-from gradsync import disk, leftovers, lifeline
+from gradsync.files import disk
+from gradsync.lifetimes import leftovers, lifeline
 
 MUTEX, RUNS = "gradsync.starting", "gradsync.runs"  # below .snakemake
 Locking = Callable[[Any], AbstractContextManager[None]]

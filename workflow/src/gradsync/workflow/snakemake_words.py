@@ -10,8 +10,9 @@ import os
 import sys
 from collections.abc import Sequence
 
-from gradsync import reading, settings
+from gradsync.configuration import settings
 from gradsync.errors import InputError
+from gradsync.files import reading
 
 OPTION = "--configfiles"
 SHORTEST = "--configf"  # of what Snakemake takes for it

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gradsync.plan import Collective, Plan, Recv, RecvAny, Reply, Send
-from gradsync.trace import Span
+from gradsync.plan.trace import Span
 
 NOBODY = -1  # a receive whose source is not known
 

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from gradsync import disk
 from gradsync.errors import InputError
-from gradsync.reading import refuse_path
+from gradsync.files import disk
+from gradsync.files.reading import refuse_path
 
 MASK = os.umask(0o022)  # it can only be read by setting it
 os.umask(MASK)

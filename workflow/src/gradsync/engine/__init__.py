@@ -1,0 +1,1 @@
+"""The event loop and its readers: simulated times, the values that a plan must compute, bounds of its iteration."""

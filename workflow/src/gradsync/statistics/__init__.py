@@ -1,0 +1,1 @@
+"""How sure a measured number is: intervals, arithmetic of them, and whether the machine was quiet."""
