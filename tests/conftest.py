@@ -1,7 +1,4 @@
-"""How tests run, and the results of real ranks: each launch is made once for all tests that read it.
-
-Also puts this folder on their path.
-"""
+"""How tests run, and the results of real ranks: each launch is made once for all tests that read it."""
 
 from __future__ import annotations
 

@@ -78,6 +78,7 @@ class Pool:
         inherited = [*theirs, listener]
         numbers = [str(each.fileno()) for each in inherited]
         self.log = tempfile.TemporaryFile()  # noqa: SIM115  until the ranks are closed
+        folders = [str(HERE.parent), str(HERE.parent / "support"), *filter(None, [os.environ.get("PYTHONPATH")])]
         environment = {
             **os.environ,
             "WORLD_SIZE": str(self.ranks),
@@ -86,7 +87,7 @@ class Pool:
             "GLOO_SOCKET_IFNAME": "lo",
             "OMP_NUM_THREADS": "1",
             "GRADSYNC_LISTEN_FD": numbers[-1],
-            "PYTHONPATH": os.pathsep.join([str(HERE.parent), *filter(None, [os.environ.get("PYTHONPATH")])]),
+            "PYTHONPATH": os.pathsep.join(folders),
         }
         self.parent = subprocess.Popen(
             [sys.executable, __file__, *numbers[:-1]],

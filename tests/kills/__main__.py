@@ -16,7 +16,8 @@ from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(1, str(Path(__file__).resolve().parents[1] / "support"))
 
 from kills import jobs, subjects
 from kills.campaign import BAD, CHAIN, HANGS_SECONDS, Campaign, Table, kinds, lines

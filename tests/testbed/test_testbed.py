@@ -28,7 +28,8 @@ from gradsync.testbed.wiring import CONTROL, MOST_LANES, cables
 from waiting import HANGS_SECONDS, until
 
 RATE = 4e8
-FOLDERS = [str(folder) for folder in Path(__file__).parents[:2]]  # where a program finds this file and what it imports
+HERE = Path(__file__).parent
+FOLDERS = [str(HERE), str(HERE.parent / "support")]  # where a program finds this file and what it imports
 MISSING = "" if shutil.which("ip") and shutil.which("tc") else "no iproute2"
 MISSING = MISSING or ("" if os.geteuid() == 0 else "not root")
 real = pytest.mark.skipif(bool(MISSING), reason=f"testbeds can't be made here: {MISSING}")

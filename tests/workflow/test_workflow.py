@@ -192,7 +192,9 @@ def test_benchmarks_are_made_on_demand_only(project, tmp_path, testbeds):
 @pytest.mark.parametrize("configuration", ["quick", "emulated", "full"])
 def test_whatever_a_job_is_given_is_recorded_so_that_another_value_reruns_it(project, configuration):
     ended = project.run(
-        "unrecorded_params", f"config/{configuration}.yaml", PYTHONPATH=f"{project.folder}/workflow/src:{ROOT}/tests"
+        "unrecorded_params",
+        f"config/{configuration}.yaml",
+        PYTHONPATH=f"{project.folder}/workflow/src:{ROOT}/tests/support",
     )
     assert ended.returncode == 0, ended.stdout
     last = ended.stdout[ended.stdout.rindex("This was a dry-run") :].splitlines()[1:]

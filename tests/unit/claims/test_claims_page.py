@@ -1,0 +1,256 @@
+"""The page of claims: counted and told by claim, what is not decided last, with commands that would decide it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from gradsync import claims
+from gradsync.claims import CONFIRMED, CONSTRUCTED, REFUTED, UNDECIDED, Remedies, Remedy, Verdict, published
+from gradsync.configuration import settings
+from gradsync.configuration.settings import Settings
+from gradsync.papers import coverage
+from gradsync.papers.ascwfbp import runs_here
+from gradsync.papers.ascwfbp import testbed as asc_testbed
+from gradsync.papers.bml_bcube import completion
+from gradsync.papers.bml_bcube import testbed as bml_testbed
+from gradsync.papers.emulated import NONE_HERE
+from gradsync.papers.mgwfbp import speedups
+
+ROOT = Path(__file__).parents[3]
+CONFIGURATIONS = ("quick", "emulated", "simultaneous", "full")
+WHY = "made impossible"
+
+
+@pytest.fixture(autouse=True)
+def in_the_checkout(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+
+
+def judged(
+    claim: str, rung: str, verdict: str, margin: float | None = None, reason: str = "", **more: object
+) -> Verdict:
+    of = {"paper": "p", "place": "Fig. 1", "text": "a | b", "table": "t", "counted": verdict != CONSTRUCTED, **more}
+    return Verdict(claim=claim, rung=rung, verdict=verdict, margin=margin, reason=reason, **of)  # type: ignore[arg-type]
+
+
+def rows(text: str, heading: str) -> list[list[str]]:
+    """The cells of the table under a heading, without its head."""
+    part = text.split(f"## {heading}\n")[1].split("\n## ")[0]
+    lines = [line for line in part.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in line.replace("\\|", "/").strip("|").split("|")] for line in lines[2:]]
+
+
+# What is told of each claim
+
+
+def test_a_claim_is_one_line_with_all_its_rungs_and_counts_once() -> None:
+    verdicts = [
+        judged("a", "simulated", CONFIRMED, 0.25, "holds at 2 of 2 points", note="a remark"),
+        judged("a", "measured", UNDECIDED, None, "nothing ran"),
+        judged("b", "simulated", CONSTRUCTED, 0.0, note="a remark"),
+        judged("b", "emulated", REFUTED, -0.5),
+        judged("c", "measured", UNDECIDED, None, "nothing ran"),
+    ]
+    text = claims.page(verdicts)
+    assert text.split("\n\n")[0].splitlines() == [
+        "3 claims of the paper.",
+        "2 are decided here: confirmed 1, refuted 1.",
+        "1 is decided on no rung here: last table of the page.",
+        "1 is decided on several rungs, which disagree on 1 (b).",
+    ]
+    assert "| claim | place | what the paper says | simulated | emulated | values and reason |" in text  # no measured
+    a, b = rows(text, "p: decided")
+    assert a == ["[`a`](tables/p/t.csv)", "Fig. 1", "a / b", "**confirmed** +25.0 %", "", "holds at 2 of 2 points"]
+    assert b[3:] == ["by construction", "**refuted** -50.0 %", "RUNGS DISAGREE; emulated:"]
+    assert "- `a`, `b`: a remark" in text
+    assert text.index("## p: decided") < text.index("## Not decided here")
+    # bold: on no rung
+    assert rows(text, "Not decided here") == [["measured: nothing ran", "p: `a`, **`c`**", ""]]
+    assert claims.counts(claims.by_claim(verdicts))[UNDECIDED] == 1
+
+
+def test_what_proves_nothing_stands_last_and_speaks_for_no_claim_that_another_rung_decides() -> None:
+    verdicts = [
+        judged("a", "simulated", CONSTRUCTED, 0.0),
+        judged("b", "simulated", CONFIRMED, 12.345),
+        judged("c", "measured", claims.HOLDS_AS_CHANGED, 0.1, counted=False),
+        judged("c", "derived", REFUTED, -0.0001),
+    ]
+    assert [each.kind for each in claims.by_claim(verdicts)] == [CONSTRUCTED, CONFIRMED, REFUTED]
+    found = rows(claims.page(verdicts), "p: decided")
+    assert [row[0].split("`")[1] for row in found] == ["b", "c", "a"]
+    assert found[0][4] == "**confirmed** +1234 %"
+    assert found[1][3:6] == ["**refuted** 0.0 %", "", "holds, changed +10.0 %"]
+
+
+def test_where_everything_or_nothing_is_decided_there_is_one_table() -> None:
+    assert "Not decided here" not in claims.page([judged("a", "derived", CONFIRMED, 0.1)])
+    text = claims.page([judged("a", "derived", UNDECIDED)])
+    assert "decided\n\n| claim" not in text
+    assert "0 are decided here." in text
+
+
+def test_several_papers_are_counted_one_by_one() -> None:
+    other = judged("a", "derived", REFUTED, -0.1, paper="q")
+    lines = claims.page([judged("a", "derived", CONFIRMED, 0.1), other]).splitlines()
+    assert lines[0] == "2 claims of the papers."
+    assert "| p | 1 | 1 | 0 |" in lines
+    assert "| q | 1 | 0 | 1 |" in lines
+
+
+def test_one_reason_and_remedy_are_one_line_with_all_that_would_have_to_be_added() -> None:
+    verdicts = [judged(name, "measured", UNDECIDED, holds=1, points=4) for name in ("a", "b")]
+    text = claims.page(verdicts, lambda verdict: Remedy("why", "`do`, a copy with", ("x", verdict.claim)))
+    assert rows(text, "Not decided here") == [
+        ["why", "p: **`a`** (1 of 4), **`b`** (1 of 4)", "`do`, a copy with: x; a; b"],
+    ]
+
+
+# What would decide the rest
+
+
+@pytest.fixture(scope="module")
+def checkout() -> dict[str, Settings]:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.chdir(ROOT)
+        return {f"config/{name}.yaml": settings.load(f"config/{name}.yaml") for name in CONFIGURATIONS}
+
+
+@pytest.fixture(scope="module")
+def papers() -> dict[str, published.Paper]:
+    files = sorted((ROOT / "config" / "papers").glob("*/published.yaml"))
+    return {file.parent.name: published.load(file) for file in files}
+
+
+def told(
+    checkout: dict, papers: dict, claim: str, rung: str, reason: str, config: str = "quick", **more: object
+) -> Remedy:
+    """What is told of a verdict that decides nothing, in the words of its table."""
+    key = more.pop("paper", "mgwfbp")
+    table = next(each.table for each in papers[key].claims if each.id == claim)
+    known = {f"config/{config}.yaml": checkout[f"config/{config}.yaml"], **checkout}
+    remedies = Remedies(f"config/{config}.yaml", known, papers.values())
+    return remedies.remedy(
+        judged(claim, rung, UNDECIDED, more.pop("margin", None), reason, paper=key, table=table, **more)
+    )
+
+
+@pytest.mark.parametrize(
+    ("paper", "claim", "rung", "command"),
+    [
+        ("mgwfbp", "fig6-order", "emulated", "snakemake --cores 2 --configfile config/emulated.yaml"),
+        ("mgwfbp", "fig5b-startup-8", "emulated", "snakemake --cores 2 --configfile config/emulated.yaml"),
+        ("bml_bcube", "fig6-range", "emulated", "snakemake --cores 2 --configfile config/emulated.yaml"),
+        # two repeats of ResNet-152 have no interval; DenseNet-201 runs longer, and on the paper's eight nodes
+        ("ascwfbp", "table4-densenet201-over-wfbp", "emulated", "--configfile config/simultaneous.yaml"),
+        ("ascwfbp", "table4-resnet152-over-wfbp", "emulated", "--configfile config/mine.yaml"),
+        ("ascwfbp", "table4-fastest", "measured", "snakemake --profile slurm --configfile config/full.yaml"),
+        ("ascwfbp", "fig4a-affine", "measured", "snakemake --profile slurm --configfile config/full.yaml"),
+        ("mgwfbp", "fig6-order", "measured", "snakemake --profile slurm --configfile config/full.yaml"),
+        ("mgwfbp", "fig7-order", "measured", "snakemake --profile slurm --configfile config/full.yaml"),
+        ("mgwfbp", "fig8-very-small", "measured", "snakemake --profile slurm --configfile config/full.yaml"),
+        ("bml_bcube", "fig6-range", "measured", "no configuration does"),
+        ("ascwfbp", "table5-mean", "measured", "no configuration does"),
+    ],
+)
+def test_the_command_is_of_a_configuration_that_has_what_the_claim_asks_for(
+    checkout, papers, paper, claim, rung, command
+):
+    assert command in told(checkout, papers, claim, rung, "nothing here", paper=paper).remedy
+
+
+def test_where_no_configuration_has_it_the_launches_are_told_that_a_copy_would_need(checkout, papers):
+    """NCCL has no parameter server: ranks on CPUs alone can run it."""
+    found = told(checkout, papers, "fig6-ps", "measured", "no training of googlenet on 4 ranks")
+    assert found.remedy.startswith("on 8 cores: `snakemake --cores 8 --configfile config/mine.yaml`, a copy of")
+    assert set(found.add) >= {"googlenet on 4 nodes", "googlenet on 8 nodes"}
+
+
+def test_a_launch_has_the_model_and_the_servers_of_its_table_though_no_claim_says_so(checkout, papers):
+    claim = next(each.id for each in papers["bml_bcube"].claims if each.table == "fig7" and "batch" in each.check)
+    found = told(checkout, papers, claim, "emulated", "no launch", paper="bml_bcube")
+    assert found.add
+    assert all("vgg19 on 9 nodes, batch" in each for each in found.add), found
+
+
+def test_a_copy_of_short_launches_would_need_longer_ones(checkout, papers):
+    found = told(checkout, papers, "table4-bert", "emulated", "no launch of bert_base on 8 nodes", paper="ascwfbp")
+    assert "a copy of `config/simultaneous.yaml` with" in found.remedy
+    assert found.add[-1] == "`iterations` of at least 6 blocks"  # those there have two
+    assert set(found.add[:-1]) >= {"bert_base on 8 nodes"}
+
+
+def test_more_ranks_than_cores_need_a_larger_machine(checkout, papers):
+    found = told(
+        checkout, papers, "fig5b-startup-8", "measured", "8 ranks share 2 cores: not decidable on this machine"
+    )
+    assert found == Remedy(
+        "measured: more ranks than this machine's 2 cores",
+        "on 8 cores: `snakemake --cores 8 --configfile config/quick.yaml`",
+    )
+
+
+def test_other_reasons_have_remedies_of_their_own(checkout, papers):
+    band = told(checkout, papers, "fig6-over-wfbp", "simulated", "holds at 1 of 3 points", margin=-0.1)
+    assert band.remedy == "no command: a published number would"
+    not_made = told(checkout, papers, "fig6-over-wfbp", "simulated", "table fig6 has not been made")
+    assert not_made == Remedy("its table has not been made", "`snakemake --cores 2 --configfile config/quick.yaml`")
+    impossible = told(checkout, papers, "fig6-order", "emulated", "root is needed", "emulated")
+    assert impossible.reason == "emulated: root is needed"
+    assert "config/emulated.yaml" in impossible.remedy
+    short = told(checkout, papers, "fig6-order", "emulated", "no interval of it: 2 repeats, 6 are needed", "emulated")
+    assert short.add == ("more `iterations` of its launch: at least 6 blocks",)
+
+
+def test_a_configuration_that_cannot_be_read_is_left_out(checkout, papers, tmp_path):
+    for name in ("emulated", "peers"):
+        (tmp_path / f"{name}.yaml").write_text((ROOT / "config" / f"{name}.yaml").read_text())
+    (tmp_path / "broken.yaml").write_text("version: [")
+    here = checkout["config/quick.yaml"]
+    remedies = Remedies.of("config/quick.yaml", here, papers.values(), tmp_path)
+    assert [*remedies.known] == ["config/quick.yaml", str(tmp_path / "emulated.yaml")]
+
+
+# A command is told where the tables would really have the rows
+
+
+def impossible(chosen: Settings, results: Path) -> None:
+    """Every emulated launch has ended, and says that it was not possible: its rows are there and say so."""
+    for launch in chosen.emulated:
+        folder = results / "runs" / "emulated" / launch.job
+        folder.mkdir(parents=True)
+        (folder / "status.json").write_text(json.dumps({"possible": False, "reason": WHY}))
+
+
+@pytest.mark.parametrize("name", ["emulated", "simultaneous"])
+def test_coverage_is_what_the_tables_take_from_emulated_launches(checkout, tmp_path, name):
+    chosen = checkout[f"config/{name}.yaml"]
+    impossible(chosen, tmp_path)
+    every = chosen.model_copy(update={"papers": checkout["config/quick.yaml"].papers})
+    asc, bml = asc_testbed.bench(every), bml_testbed.bench(every, "lenet5")
+    made = {
+        ("mgwfbp", "fig6"): list(speedups._emulated("googlenet", chosen, tmp_path)),
+        ("mgwfbp", "fig7"): list(speedups._emulated("resnet50", chosen, tmp_path)),
+        ("bml_bcube", "fig6"): list(completion._emulated(bml, "lenet5", chosen, tmp_path)),
+        ("ascwfbp", "table4"): list(runs_here.emulated(chosen, tmp_path, asc)),
+    }
+    shown = 0
+    for (paper, table), found in made.items():
+        if paper not in chosen.papers:
+            continue
+        covered = coverage.Coverage(paper, table, "emulated", chosen)
+        keys = ("model", "nodes", "scheme", *(["batch"] if paper == "bml_bcube" else []))
+        for row in found:
+            assert row["note"] in (WHY, NONE_HERE)
+            asked = {key: row[key] for key in keys}
+            of = [
+                each for each in chosen.emulated_of(paper) if (each.model, each.ranks) == (row["model"], row["nodes"])
+            ]
+            decides = any(row["scheme"] in each.schemes and coverage.enough(each) for each in of)
+            there = row["note"] == WHY and decides
+            assert (not covered.lacking([asked])) == there, (paper, table, asked)
+            shown += there
+    assert shown

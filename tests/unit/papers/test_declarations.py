@@ -1,0 +1,83 @@
+"""What papers declare of their tables and figures, and the jobs that the workflow makes of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from gradsync import names, papers
+from gradsync.claims.published import load
+from gradsync.configuration import settings
+from gradsync.papers import declaration, figures
+from gradsync.papers.declaration import Paper, Place, drawn, kept, made, trained
+from gradsync.papers.table import Table
+
+ROOT = Path(__file__).parents[3]
+CONFIGURATIONS = sorted(path.stem for path in (ROOT / "config").glob("*.yaml") if "training:" in path.read_text())
+
+
+def none(*_: object) -> Table:
+    return Table(pd.DataFrame(), pd.DataFrame(), "")
+
+
+@pytest.mark.parametrize("paper", names.papers())
+def test_every_figure_of_a_paper_can_be_drawn_and_every_claim_has_its_table(paper):
+    declared = papers.declared(paper)
+    assert set(declared.figures) == set(figures.of(paper))
+    assert {table for figure in declared.figures.values() for table in figure.tables} <= set(declared.tables)
+    published = load(ROOT / "config" / "papers" / paper / "published.yaml")
+    assert published.meta.key == paper
+    assert {claim.table for claim in published.claims} <= set(declared.tables)
+
+
+@pytest.mark.parametrize("configuration", CONFIGURATIONS)
+def test_every_table_and_figure_is_made_once_after_all_that_it_reads(configuration):
+    chosen = settings.load(ROOT / "config" / f"{configuration}.yaml")
+    for paper in chosen.papers:
+        declared, place = papers.declared(paper), Place(paper, chosen, Path("results"))
+        batches = declaration.tables(paper, declared, place)
+        figures = declaration.figures(paper, declared, place)
+        assert sorted(name for batch in batches for name in batch.names) == sorted(declared.tables)
+        assert sorted(name for batch in figures for name in batch.names) == sorted(declared.shown(place))
+        of = {name: batch for batch in batches for name in batch.names}
+        written = {f"results/tables/{paper}/{name}.csv": name for name in declared.tables}
+        for batch in batches:
+            for number, name in enumerate(batch.names):
+                for other in declared.tables[name].tables:
+                    assert other in batch.names[:number] or f"results/tables/{paper}/{other}.csv" in batch.inputs
+            # what a batch waits for comes from fewer files: nothing waits in a circle
+            for other in {written[path] for path in batch.inputs if path in written}:
+                assert declared.leaves(other, place) < declared.leaves(batch.names[0], place)
+                assert of[other] is not batch
+
+
+def test_tables_of_the_same_files_are_made_together(tmp_path):
+    one, other = kept(Path("one.csv")), kept(Path("other.csv"))
+    declared = Paper(
+        tables={
+            "late": made(none, tables=("first",)),
+            "first": made(none, one),
+            "second": made(none, other, one),
+            "third": made(none, one, tables=("second",)),
+            "none": made(none),
+        },
+        figures={
+            "both": drawn("first", "second"),
+            "example": drawn(sources=(one,)),
+            "fine": drawn("late"),
+            "empty": drawn("late", of=trained()),
+        },
+    )
+    place = Place("toy", settings.parse({"version": 1, "name": "tiny"}, "tiny"), Path("results"))
+    assert [(batch.name, batch.names, batch.inputs) for batch in declaration.tables("toy", declared, place)] == [
+        ("toy_first", ("first", "late"), ("one.csv",)),
+        ("toy_second", ("second", "third"), ("one.csv", "other.csv")),
+        ("toy_none", ("none",), ()),
+    ]
+    first, second = "results/tables/toy/first.csv", "results/tables/toy/second.csv"
+    assert [(batch.names, batch.inputs) for batch in declaration.figures("toy", declared, place)] == [
+        (("both",), (first, second)),
+        (("example", "fine"), ("one.csv", "results/tables/toy/late.csv")),
+    ]
