@@ -330,7 +330,7 @@ def test_what_is_done_stays_done_until_something_changes(own_project):
     ledger.write_text(ledger.read_text() + "# changed\n")
     assert jobs(own_project.snakemake("-n", *QUICK_TARGETS)) == {"figure": 1, "total": 1}
     # what all of them are computed with
-    simulator = own_project.folder / "workflow" / "src" / "gradsync" / "simulate.py"
+    simulator = own_project.folder / "workflow" / "src" / "gradsync" / "engine" / "simulate.py"
     simulator.write_text(simulator.read_text() + "# changed\n")
     assert jobs(own_project.snakemake("-n", *QUICK_TARGETS)) == {"figure": 1, "table": 2, "total": 3}
 
