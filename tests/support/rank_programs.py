@@ -23,12 +23,12 @@ import small_model
 import tiny_plans as tiny
 from changed_plans import bases
 from gradsync import collectives, schedules
+from gradsync.benchmarks import collectives_speed
 from gradsync.collectives import NATIVE
 from gradsync.configuration import schemes
 from gradsync.configuration.peers import Peer
 from gradsync.engine.oracle import evaluate
 from gradsync.errors import InputError, RunError
-from gradsync.measure import collectives_speed
 from gradsync.plan import PASSING, Buffer, Collective, Plan, Ref, Role
 from gradsync.plan.trace import Trace
 from gradsync.rounds.lowering import lowered

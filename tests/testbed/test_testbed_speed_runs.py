@@ -6,8 +6,8 @@ import os
 
 from test_testbed import netns, real
 
-from gradsync.measure import bml_speed
-from gradsync.measure.bml_speed import Contender
+from gradsync.benchmarks import bml_speed
+from gradsync.benchmarks.bml_speed import Contender
 
 
 @real

@@ -24,7 +24,7 @@ rule benchmark_one:
         slurm_extra=CLUSTER.sbatch_extra if CLUSTER else "",
     params:
         config=CONFIG,
-        code=lambda wildcards: code(f"measure.{wildcards.what}_speed"),
+        code=lambda wildcards: code(f"benchmarks.{wildcards.what}_speed"),
     shell:
         "python -m gradsync benchmark {wildcards.what:q} --config {params.config:q} 2>&1 | tee {log:q}; exit ${{PIPESTATUS[0]}}"
 
@@ -45,7 +45,7 @@ rule benchmark_testbed:
             (str(file), file.stat().st_mtime)
             for file in sorted(Path(RESULTS).glob("runs/emulated/*/*/result.json"))
         ],
-        code=code("measure.testbed_speed"),
+        code=code("benchmarks.testbed_speed"),
     run:
         shell(
             "python -m gradsync benchmark testbed --config {params.config:q} 2>&1 | tee {log:q}; exit ${{PIPESTATUS[0]}}"

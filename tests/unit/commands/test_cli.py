@@ -297,7 +297,7 @@ def test_a_plan_without_roles_is_refused(run, plan, tmp_path, command):
 
 def test_a_missed_benchmark_ends_with_status_1_and_leaves_its_numbers(run, tmp_path, monkeypatch):
     found = {"rows": [{"task": "slow", "ratio": 1.5, "met": False}], "met": False}
-    monkeypatch.setattr("gradsync.measure.planning_speed.measure", lambda: found)
+    monkeypatch.setattr("gradsync.benchmarks.planning_speed.measure", lambda: found)
     ended = run("benchmark", "planning", "--results", tmp_path)
     assert ended.status == 1
     row, said = ended.err.splitlines()

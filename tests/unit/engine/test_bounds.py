@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import tiny_plans as tiny
 from gradsync import cli, collectives
+from gradsync.benchmarks.emulated_bounds import hard_bound
 from gradsync.configuration import schemes
 from gradsync.costs import Linear, Network, alpha_beta, contention_fit
 from gradsync.costs.contention import Contended, largest_capacity
@@ -22,7 +23,6 @@ from gradsync.engine.needs import in_step, needs
 from gradsync.engine.simulate import simulate
 from gradsync.errors import InputError, RunError
 from gradsync.files.results import Result
-from gradsync.measure.emulated_bounds import hard_bound
 from gradsync.papers.simulated import timed
 from gradsync.plan import Buffer, Need, Plan, Ready, Recv, Ref, Role, Send, Tensor
 from gradsync.plan.workload import Workload

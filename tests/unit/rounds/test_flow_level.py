@@ -7,12 +7,12 @@ from hypothesis import strategies as st
 
 import tiny_plans as tiny
 from gradsync import collectives
+from gradsync.benchmarks import collective_scaling
 from gradsync.costs import Linear, Network
 from gradsync.costs.interference import Interference, Slowdown
 from gradsync.engine.bounds import links_bound_seconds, model_bound_seconds
 from gradsync.engine.simulate import simulate
 from gradsync.errors import InputError, RunError
-from gradsync.measure import collective_scaling
 from gradsync.plan import Buffer, Collective, Plan, Recv, Ref, Role, Send, Tensor
 from gradsync.rounds import flow_level
 from gradsync.schedules import Message

@@ -116,8 +116,7 @@ def track(options: argparse.Namespace) -> dict[str, Any]:
 
 def benchmark(options: argparse.Namespace) -> dict[str, Any] | None:
     """Time planning, training beside stock DDP, collectives, the workflow or the testbed; hold them against targets."""
-    from gradsync.files.results import write_whole
-    from gradsync.measure import (
+    from gradsync.benchmarks import (
         bml_speed,
         collectives_speed,
         planning_speed,
@@ -125,6 +124,7 @@ def benchmark(options: argparse.Namespace) -> dict[str, Any] | None:
         training_speed,
         workflow_speed,
     )
+    from gradsync.files.results import write_whole
     from gradsync.runtime.launch import is_rank
 
     loaded, results = configured(options)

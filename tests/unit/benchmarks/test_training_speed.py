@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gradsync.benchmarks import training_speed
 from gradsync.files.results import Result
-from gradsync.measure import training_speed
 
 TURNS = 4  # of a block; the first is not timed
 ALWAYS = {"wfbp": 3.0, "naive": 4.0, "single": 3.0, "ddp": 1.25, "ddp_best": 1.0, "no_communication": 0.5}

@@ -7,11 +7,11 @@ import json
 import numpy as np
 import pytest
 
+from gradsync.benchmarks import bml_speed, emulated_runs, testbed_speed
+from gradsync.benchmarks.bml_speed import BML, SERVER, Contender
 from gradsync.cli import main
 from gradsync.errors import InputError, RunError
 from gradsync.files.results import Result
-from gradsync.measure import bml_speed, emulated_runs, testbed_speed
-from gradsync.measure.bml_speed import BML, SERVER, Contender
 from gradsync.plan.workload import Workload
 from gradsync.runtime.transfers import Transfers
 

@@ -17,9 +17,9 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
+from gradsync.benchmarks import collective_scaling
 from gradsync.errors import RunError
 from gradsync.files.results import machine, write_whole
-from gradsync.measure import collective_scaling
 from gradsync.plan import Collective, Ref
 from gradsync.runtime.group import Groups, process_group
 from gradsync.runtime.launch import launch

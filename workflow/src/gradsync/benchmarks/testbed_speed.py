@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from gradsync import topologies
+from gradsync.benchmarks import bml_speed, emulated_runs
 from gradsync.errors import RunError
 from gradsync.files.results import machine
-from gradsync.measure import bml_speed, emulated_runs
 from gradsync.runtime.launch import room_for
 from gradsync.testbed import privileges
 from gradsync.testbed.check import TARGET_SHARE, check

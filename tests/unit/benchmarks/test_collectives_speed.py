@@ -2,7 +2,7 @@
 
 import json
 
-from gradsync.measure import collectives_speed
+from gradsync.benchmarks import collectives_speed
 
 
 def test_its_rows_are_of_messages_whose_sums_were_right(on_ranks):
