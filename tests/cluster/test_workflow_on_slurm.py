@@ -10,7 +10,7 @@ from slurm_here import Slurm, needs_slurm
 
 from batches import rules
 from gradsync.configuration import settings
-from gradsync.costs.interference import Interference, Slowdown
+from gradsync.costs.interference import Interference, InterferencePoint
 from gradsync.plan import Plan
 from gradsync.plan.workload import Layer, Workload
 from gradsync.runtime import models
@@ -73,7 +73,7 @@ def give_profile(copy: Project, folder: str, ranks: int) -> None:
     )
     copy.write(f"{folder}/workload.json", Workload(name="lenet5", forward_seconds=1e-3, layers=layers).to_json())
     copy.write(f"{folder}/allreduce.csv", "bytes,seconds\n64,1e-3\n4096,1e-3\n16777216,2e-2\n")
-    slowed = Slowdown(bytes=1024, computation=1.5, communication=1.25)
+    slowed = InterferencePoint(bytes=1024, computation=1.5, communication=1.25)
     copy.write(f"{folder}/interference.json", Interference(ranks=ranks, points=(slowed,)).to_json())
 
 

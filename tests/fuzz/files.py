@@ -18,8 +18,8 @@ import tiny_plans
 from fuzz.values import values
 from gradsync import cli
 from gradsync.clusters import parts
-from gradsync.costs.interference import Interference, Slowdown
-from gradsync.costs.measured_contention import Contention, Point
+from gradsync.costs.contention_points import Contention, Point
+from gradsync.costs.interference import Interference, InterferencePoint
 from gradsync.plan import DTYPE_BYTES
 from gradsync.plan.workload import Layer, Workload
 from hostile import changed, positions
@@ -76,7 +76,7 @@ def prepare(folder: Path) -> None:
     (folder / "points.csv").write_text(_csv([["bytes", "seconds", "ranks"], *([*each, 2] for each in points)]))
     sweeps = [Point(lanes=k, bytes=m, seconds=(1 + k * m, 1.1 + k * m)) for k in (1, 2) for m in (2, 8, 64)]
     (folder / "contention.json").write_text(Contention(ranks=2, points=tuple(sweeps)).to_json())
-    slow = Slowdown(bytes=8, computation=1.5, communication=1.2, computation_interval=(1.1, 1.7))
+    slow = InterferencePoint(bytes=8, computation=1.5, communication=1.2, computation_interval=(1.1, 1.7))
     (folder / "interference.json").write_text(Interference(points=(slow,), handover_seconds=0.1).model_dump_json())
     (folder / "testbed.json").write_text('{"version": 1, "topology": "switch", "bits_per_second": 4e8, "lanes": 2}')
     for part in four():

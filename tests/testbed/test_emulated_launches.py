@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from test_testbed import netns, real
 
-from gradsync.costs.measured_contention import Contention
+from gradsync.costs.contention_points import Contention
 from gradsync.plan import Plan
 from project_copy import Project
 

@@ -17,7 +17,7 @@ from test_testbed import made_of, netns, real
 from gradsync import topologies
 from gradsync.cli import main
 from gradsync.collectives import rounds
-from gradsync.costs.measured_contention import Contention
+from gradsync.costs.contention_points import Contention
 from gradsync.errors import InputError
 from gradsync.runtime.launch import launch
 from gradsync.runtime.timing import FIRST, PASSES

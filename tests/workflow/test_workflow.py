@@ -16,7 +16,7 @@ import toy_collective
 from batches import batches, rules
 from gradsync import papers, schedules
 from gradsync.configuration import schemes, settings
-from gradsync.costs.interference import Interference, Slowdown
+from gradsync.costs.interference import Interference, InterferencePoint
 from gradsync.files.results import Result
 from gradsync.papers.declaration import Batch
 from gradsync.papers.labels import labels
@@ -348,7 +348,7 @@ def test_a_launch_is_planned_trained_and_in_the_table(own_project):
         f"{profile}/workload.json", Workload(name="lenet5", forward_seconds=1e-3, layers=layers).to_json()
     )
     own_project.write(f"{profile}/allreduce.csv", "bytes,seconds\n64,1e-3\n4096,1e-3\n16777216,2e-2\n")
-    slowed = Slowdown(bytes=1024, computation=1.5, communication=1.25)
+    slowed = InterferencePoint(bytes=1024, computation=1.5, communication=1.25)
     own_project.write(f"{profile}/interference.json", Interference(ranks=2, points=(slowed,)).to_json())
     allowed = ("--allowed-rules", "plan", "train", *makes("training"), "--")
     target = f"{RESULTS}/tables/mgwfbp/training.md"

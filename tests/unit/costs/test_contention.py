@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from gradsync.costs import Linear, Network
 from gradsync.costs.contention import Contended, capacity, host_seconds
-from gradsync.costs.interference import Interference, Slowdown
+from gradsync.costs.interference import Interference, InterferencePoint
 from gradsync.engine.bounds import links_bound_seconds, model_bound_seconds
 from gradsync.engine.simulate import simulate
 from gradsync.errors import InputError
@@ -67,7 +67,7 @@ def test_what_the_host_does_is_done_for_one_after_the_other():
 
 def test_computation_slows_messages_on_a_shared_link():
     """Factor 2 while a rank computes; the update is nothing, so that is until 8."""
-    slowed = Interference(points=(Slowdown(bytes=1, computation=1, communication=2),))
+    slowed = Interference(points=(InterferencePoint(bytes=1, computation=1, communication=2),))
     # the second ready is at 8: until then the first goes at half speed, after it two share X = 4/3
     first, second = at_once([80, 80], [0, 8], Contended(Linear(0, 0.25), 4 / 3), interference=slowed)
     assert first == same(8 + 16 * 3 / 2)
@@ -99,7 +99,7 @@ def test_no_simulated_time_is_shorter_than_the_link_allows(load, cost, lanes, li
     messages = tuple(Message(i, i, f"network{i % lanes}") for i in range(len(load.layers)))
     plan = ssgd.plan("lanes", load, messages, 4)
     network = Network({"all_reduce": Contended(cost, link, host * cost.a)})
-    factors = Interference(points=(Slowdown(bytes=1, computation=1.5, communication=2),)) if slowed else None
+    factors = Interference(points=(InterferencePoint(bytes=1, computation=1.5, communication=2),)) if slowed else None
     found = simulate(plan, load, network, interference=factors).iteration_seconds()
     wire = load.ready_seconds()[0] + cost.b * load.bytes / link
     computed = load.forward_seconds + load.backward_seconds

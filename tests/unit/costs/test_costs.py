@@ -6,7 +6,7 @@ import pytest
 from gradsync import collectives
 from gradsync.costs import Linear, alpha_beta, line
 from gradsync.costs.fitted import fit, load_points, straight_line
-from gradsync.costs.interference import Interference, Slowdown
+from gradsync.costs.interference import Interference, InterferencePoint
 from gradsync.errors import InputError
 from gradsync.rounds import flow_level
 from gradsync.topologies import Speeds
@@ -338,8 +338,8 @@ def test_one_straight_line_says_how_straight_it_is():
 FACTORS = Interference(
     ranks=2,
     points=(
-        Slowdown(bytes=100, computation=1.0, communication=4.0),
-        Slowdown(bytes=10_000, computation=2.0, communication=2.0),
+        InterferencePoint(bytes=100, computation=1.0, communication=4.0),
+        InterferencePoint(bytes=10_000, computation=2.0, communication=2.0),
     ),
 )
 
@@ -352,14 +352,14 @@ def test_factors_lie_between_those_of_the_nearest_sizes():
 
 
 def test_a_measured_factor_below_one_is_noise():
-    found = Slowdown.of(8, (0.8, 0.9, 1.1), (1.0, 1.5, 2.0))
+    found = InterferencePoint.of(8, (0.8, 0.9, 1.1), (1.0, 1.5, 2.0))
     assert (found.computation, found.communication) == (1.0, 1.5)
     assert found.computation_interval == (0.8, 1.1)  # what was measured stays to be seen
 
 
 @pytest.mark.parametrize("ends", [(None, 1.5), (1.2, None), (None, None)])
 def test_half_an_interval_is_none(ends):
-    found = Slowdown.of(8, (ends[0], 1.3, ends[1]), (1.0, 1.5, 2.0))
+    found = InterferencePoint.of(8, (ends[0], 1.3, ends[1]), (1.0, 1.5, 2.0))
     assert found.computation_interval is None
     assert found.communication_interval == (1.0, 2.0)
 

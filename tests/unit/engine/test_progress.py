@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import tiny_plans as tiny
-from gradsync.engine.interfering import InterferingProgress
+from gradsync.engine.interference import InterferenceProgress
 from gradsync.engine.progress import DEEPEST, Clock, Cost, Outcome, Progress
 from gradsync.plan import Collective, Local, Need, Plan, Ready, Recv, RecvAny, Ref, Repeat, Reply, Role, Send, SharedAdd
 
@@ -53,7 +53,7 @@ def spell(name: str, **how: Any) -> Local:
 
 
 @pytest.mark.parametrize("name", EVERY)
-@pytest.mark.parametrize("loop", [Progress, InterferingProgress])
+@pytest.mark.parametrize("loop", [Progress, InterferenceProgress])
 def test_without_a_clock_nothing_takes_time_and_everything_happens(name, loop):
     plan = EVERY[name]
     outcome = loop(plan, 3, Clock()).run()
@@ -68,7 +68,7 @@ def test_without_a_clock_nothing_takes_time_and_everything_happens(name, loop):
 
 
 @pytest.mark.parametrize("name", EVERY)
-@pytest.mark.parametrize("loop", [Progress, InterferingProgress])
+@pytest.mark.parametrize("loop", [Progress, InterferenceProgress])
 def test_a_run_that_paused_is_as_one_that_did_not(name, loop):
     plan = EVERY[name]
     names = sorted({op.name for role in plan.roles for op in role.flat})
@@ -86,7 +86,7 @@ def test_a_run_that_paused_is_as_one_that_did_not(name, loop):
     assert max(event.turn for event in so_far if not plan.role_of[event.rank].until_stopped) == 3
 
 
-@pytest.mark.parametrize("loop", [Progress, InterferingProgress])
+@pytest.mark.parametrize("loop", [Progress, InterferenceProgress])
 def test_computation_and_messages_leave_one_another_alone_unless_the_clock_says_otherwise(loop):
     body = (spell("compute"), Collective(name="sum", lane="network"))
     plan = plan_of(body, body)

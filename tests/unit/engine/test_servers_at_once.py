@@ -7,7 +7,7 @@ import pytest
 
 from gradsync import collectives
 from gradsync.costs import Linear, Network
-from gradsync.costs.interference import Interference, Slowdown
+from gradsync.costs.interference import Interference, InterferencePoint
 from gradsync.engine.bounds import model_bound_seconds
 from gradsync.engine.simulate import simulate
 from gradsync.rounds import flow_level
@@ -17,7 +17,7 @@ from gradsync.updates import ssgd
 from tiny_workloads import workload
 
 EXACT = 1e-12
-NOTHING_SLOWER = Interference(points=(Slowdown(bytes=1, computation=1, communication=1),))
+NOTHING_SLOWER = Interference(points=(InterferencePoint(bytes=1, computation=1, communication=1),))
 
 
 def on_lanes(algorithm, sizes, starts, lanes, ranks=3):

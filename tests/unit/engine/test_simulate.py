@@ -10,7 +10,7 @@ import tiny_plans as tiny
 from gradsync import schedules
 from gradsync.costs import Linear, Network
 from gradsync.costs.fitted import fit
-from gradsync.costs.interference import Interference, Slowdown
+from gradsync.costs.interference import Interference, InterferencePoint
 from gradsync.engine.bounds import model_bound_seconds
 from gradsync.engine.simulate import simulate
 from gradsync.errors import InputError
@@ -249,7 +249,7 @@ def test_a_plan_that_is_stuck_is_refused():
 
 
 def slowed(computation, communication, size=1):
-    return Interference(points=(Slowdown(bytes=size, computation=computation, communication=communication),))
+    return Interference(points=(InterferencePoint(bytes=size, computation=computation, communication=communication),))
 
 
 def spans(trace, rank=0):
@@ -294,8 +294,8 @@ def test_two_messages_share_their_link_and_both_slow_the_rank():
     load, cost = workload([800, 80, 8], [10.0, 10.0, 10.0]), Linear(0.0, 0.1)
     factors = Interference(
         points=(
-            Slowdown(bytes=80, computation=4, communication=1),
-            Slowdown(bytes=800, computation=2, communication=1),
+            InterferencePoint(bytes=80, computation=4, communication=1),
+            InterferencePoint(bytes=800, computation=2, communication=1),
         )
     )
     plan = ssgd.plan("lanes", load, tuple(Message(i, i, f"lane{i}") for i in range(3)), 2)

@@ -15,8 +15,8 @@ from gradsync import claims, papers, schedules
 from gradsync.claims.published import load
 from gradsync.configuration import settings
 from gradsync.costs import Linear
-from gradsync.costs.measured_contention import Contention
-from gradsync.costs.measured_contention import Point as Measured
+from gradsync.costs.contention_points import Contention
+from gradsync.costs.contention_points import Point as Measured
 from gradsync.drawing import style
 from gradsync.errors import InputError
 from gradsync.files.results import TIMED, Result

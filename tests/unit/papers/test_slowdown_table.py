@@ -8,7 +8,7 @@ import pytest
 
 from gradsync import papers
 from gradsync.configuration import settings
-from gradsync.costs.interference import Interference, Slowdown
+from gradsync.costs.interference import Interference, InterferencePoint
 from gradsync.errors import InputError
 from gradsync.papers import tables
 from gradsync.papers.table import Table
@@ -29,8 +29,8 @@ def compute(results: Path, *jobs: dict[str, object]) -> Table:
 
 
 def test_a_row_a_launch_and_size(tmp_path):
-    measured = Slowdown.of(40, (0.75, 0.9, 1.25), (1.5, 1.75, 2.0))
-    by_hand = Slowdown(bytes=4000, computation=1.5, communication=1.25)
+    measured = InterferencePoint.of(40, (0.75, 0.9, 1.25), (1.5, 1.75, 2.0))
+    by_hand = InterferencePoint(bytes=4000, computation=1.5, communication=1.25)
     path = tmp_path / PROFILE
     path.parent.mkdir(parents=True)
     path.write_text(Interference(ranks=2, points=(measured, by_hand), handover_seconds=5e-4).to_json())

@@ -9,7 +9,7 @@ import tiny_plans as tiny
 from gradsync import collectives
 from gradsync.benchmarks import collective_scaling
 from gradsync.costs import Linear, Network
-from gradsync.costs.interference import Interference, Slowdown
+from gradsync.costs.interference import Interference, InterferencePoint
 from gradsync.engine.bounds import links_bound_seconds, model_bound_seconds
 from gradsync.engine.simulate import simulate
 from gradsync.errors import InputError, RunError
@@ -259,7 +259,7 @@ def test_computation_and_transfers_over_links_slow_one_another_down_too():
     plan = ssgd.plan("beside", load, (Message(0, 0), Message(1, 1)), 2, algorithm="ring")
     ends = {}
     for factor in (1.0, 2.0):
-        slowed = Interference(points=(Slowdown(bytes=1, computation=1.0, communication=factor),))
+        slowed = Interference(points=(InterferencePoint(bytes=1, computation=1.0, communication=factor),))
         links = {"topology": parse("switch:2"), "speeds": SPEEDS}
         trace = simulate(plan, load, Network({}), turns=1, interference=slowed, **links)
         ends[factor] = {span.operation: span.end for span in trace.of(0)}

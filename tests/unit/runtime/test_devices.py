@@ -20,7 +20,7 @@ from gradsync.configuration.peers import Peer
 from gradsync.costs import Linear
 from gradsync.errors import InputError
 from gradsync.files.results import Result
-from gradsync.measure import beside, interference, layers
+from gradsync.measure import interference, layers, queued_interference
 from gradsync.plan.workload import Layer, Workload
 from gradsync.runtime import devices, failures, train
 from gradsync.runtime.launch import VARIABLES
@@ -191,8 +191,8 @@ def test_a_rank_that_leaves_at_once_says_everything_first():
 
 def test_messages_within_a_window():
     sent = [(0.0, 1.0), (1.5, 2.0), (3.5, 5.0), (5.0, 6.0)]
-    assert beside.within(sent, 4.0) == (4.0, 0.75, 2.0)  # half a second of the third
-    assert beside.within([(0.0, 9.0)], 4.0) == (4.0, 9.0, 4.0)
+    assert queued_interference.within(sent, 4.0) == (4.0, 0.75, 2.0)  # half a second of the third
+    assert queued_interference.within([(0.0, 9.0)], 4.0) == (4.0, 9.0, 4.0)
 
 
 @pytest.mark.parametrize("factor", [1.0, 1.25, 3.0])
@@ -200,7 +200,7 @@ def test_messages_within_a_window():
 def test_the_factor_does_not_depend_on_how_much_of_the_time_messages_take(factor, share):
     """Computation of 2 s alone, `share` of whose time beside messages is slowed by `factor`."""
     window = 2.0 / (share / factor + 1 - share)
-    found = beside.Queues(QueuedProcessor()).slowed((window, 0.3, share * window), (2.0, 0.2))
+    found = queued_interference.Queues(QueuedProcessor()).slowed((window, 0.3, share * window), (2.0, 0.2))
     assert found == (pytest.approx(factor), pytest.approx(1.5))
 
 
@@ -216,12 +216,12 @@ def test_beside_one_another_both_are_timed_on_their_queues(monkeypatch):
     def send():
         clock.now += 2.0
 
-    side = beside.Queues(QueuedProcessor())
+    side = queued_interference.Queues(QueuedProcessor())
     alone = side.computing(iterate, 3), side.sending(send, 3)
     assert alone == (4.0, 2.0)
     together = side.together(iterate, send, alone[1], alone[0], 40.0)
     assert together == (8.0, 2.0, 4.0)  # two messages an iteration, which take half of its time
-    assert side.slowed(together, alone) == (beside.MOST_SLOWDOWN, 1.0)
+    assert side.slowed(together, alone) == (queued_interference.MOST_SLOWDOWN, 1.0)
     assert side.in_turn(iterate, send, 3) == 6.0
 
 

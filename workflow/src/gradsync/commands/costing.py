@@ -119,7 +119,7 @@ def _at_once(options: argparse.Namespace, ranks: int, scheme: Any, known: Costs)
     from gradsync.collectives import NATIVE
     from gradsync.costs import Network
     from gradsync.costs.contention import Contended, largest_capacity
-    from gradsync.costs.measured_contention import Contention
+    from gradsync.costs.contention_points import Contention
     from gradsync.statistics import quiet
 
     alone = known.all_reduce

@@ -187,7 +187,7 @@ def _measured_launch(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _measured_contention(options: argparse.Namespace) -> dict[str, Any]:
-    from gradsync.costs.measured_contention import Contention
+    from gradsync.costs.contention_points import Contention
     from gradsync.files.results import write_whole
     from gradsync.measure import contention
 

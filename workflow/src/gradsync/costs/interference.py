@@ -34,7 +34,7 @@ def interval(measured: Measured) -> tuple[float, float] | None:
     return None if low is None or high is None else (low, high)
 
 
-class Slowdown(BaseModel):
+class InterferencePoint(BaseModel):
     """Factors, at least 1, for messages of `bytes`; `..._interval` is what was measured, 95 % (low, high).
 
     An interval is None where too few rounds were measured for one, or somebody wrote the factor by hand.
@@ -48,9 +48,9 @@ class Slowdown(BaseModel):
     communication_interval: tuple[float, float] | None = None
 
     @staticmethod
-    def of(bytes_: int, computation: Measured, communication: Measured) -> Slowdown:
+    def of(bytes_: int, computation: Measured, communication: Measured) -> InterferencePoint:
         """From (low, median, high) of measured ratios; one below 1 is noise, since nothing gets faster by company."""
-        return Slowdown(
+        return InterferencePoint(
             bytes=bytes_,
             computation=max(1.0, computation[1]),
             communication=max(1.0, communication[1]),
@@ -65,7 +65,7 @@ class Interference(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
     version: int = VERSION
     ranks: int | None = Field(default=None, ge=1)
-    points: tuple[Slowdown, ...] = Field(min_length=1)
+    points: tuple[InterferencePoint, ...] = Field(min_length=1)
     handover_seconds: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     handover_interval: tuple[float, float] | None = None
     provenance: dict[str, Any] = Field(default_factory=dict)

@@ -13,8 +13,8 @@ from gradsync.collectives import NATIVE
 from gradsync.costs import Network
 from gradsync.costs.contention import capacity, host_seconds
 from gradsync.costs.interference import Interference
+from gradsync.engine.contention import Side
 from gradsync.engine.progress import Clock, Cost, Factors
-from gradsync.engine.sharing import Side
 from gradsync.errors import InputError
 from gradsync.kernels import KERNELS, Form
 from gradsync.plan import Collective, Local, Need, Plan, Ready

@@ -4,8 +4,8 @@ The loop knows the plan's rules (order of a lane, waits, matching of messages, a
 and nothing of values. Time comes from a `Clock`; with the zero clock the loop only finds an order or a deadlock.
 
 Transfers in flight at the same time share what they have in common (a rank's sending or receiving side, or the links
-of a network, as the clock says) max-min fairly in their transfer part (`sharing.py`); start-up latencies overlap, what
-start-up costs the cores of a rank (`Cost.host`) is shared by its messages. So no message is ever faster than its link.
+of a network, as the clock says) max-min fairly in their transfer part (`contention.py`). Start-up latencies overlap;
+the messages of a rank share what start-up costs its cores (`Cost.host`). So no message is ever faster than its link.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any, NamedTuple
 
-from gradsync.engine.sharing import Sharing, Side, Use
+from gradsync.engine.contention import ContentionLoop, Side, Use
 from gradsync.plan import Collective, Plan, RecvAny, Reply, SharedAdd
 from gradsync.plan.role_graph import RoleGraph
 
@@ -78,7 +78,7 @@ class Clock:
         return 0.0
 
     def factors(self, operation: Any) -> Factors:
-        """What a send, reply or collective and the computation of its ranks do to one another (`interfering.py`)."""
+        """What a send, reply or collective and the computation of its ranks do to one another (`interference.py`)."""
         return Factors(1.0, 1.0)
 
 
@@ -101,7 +101,7 @@ class Outcome:
     stuck: list[tuple[int, int, int]]
 
 
-class Progress(Sharing):
+class Progress(ContentionLoop):
     """Runs `turns` turns of `plan` on `clock`.
 
     `ranks` may name fewer ranks where the plan is symmetric; `arrivals` {(rank, turn, operation): source} resolves

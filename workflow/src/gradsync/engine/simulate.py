@@ -1,7 +1,7 @@
 """Time a plan on a workload and a network: plan + costs -> trace.
 
-Shared links are shared (see `sharing.py`), so no simulated time lies below what computation and links allow
-(`bounds.py`). With an interference, computation and messages slow one another down too (see `interfering.py`).
+Shared links are shared (see `contention.py`), so no simulated time lies below what computation and links allow
+(`bounds.py`). With an interference, computation and messages slow one another down too (see `interference.py`).
 
 Where a topology is given, collectives that are described by rounds are spelled out for all ranks and every message goes
 over the links of its route; ranks are no longer in step, and alpha counts a message. That is for few ranks; of many,
@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from gradsync.costs import Network
 from gradsync.costs.interference import Interference
 from gradsync.engine.clocks import LinksClock, NetworkClock
-from gradsync.engine.interfering import InterferingProgress
+from gradsync.engine.interference import InterferenceProgress
 from gradsync.engine.progress import Event, Progress
 from gradsync.engine.steady import Steady, steady
 from gradsync.engine.waiting import stamps, waited, with_waits
@@ -65,7 +65,7 @@ def simulate(
     costs = plan, workloads, network, add_seconds_per_byte, interference
     clock = LinksClock(*costs, topology, speeds) if topology and speeds else NetworkClock(*costs)
     ranks = (0,) if plan.symmetric and same else None
-    progress = (Progress if interference is None else InterferingProgress)(plan, turns or MOST_TURNS, clock, ranks)
+    progress = (Progress if interference is None else InterferenceProgress)(plan, turns or MOST_TURNS, clock, ranks)
     found = None if turns else _until_steady(progress)
     outcome = progress.run()
     if outcome.stuck:

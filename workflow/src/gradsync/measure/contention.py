@@ -1,4 +1,4 @@
-"""Measure what several all-reduces at once take: the points of `costs/measured_contention.py`.
+"""Measure what several all-reduces at once take: the points of `costs/contention_points.py`.
 
 Each lane has connections of its own, as when a plan is executed: a blocking thread on a processor, a queue on a GPU.
 1, 2, .. K lanes start an all-reduce of one size each at the same moment, and again once all of them are through; what
@@ -22,7 +22,7 @@ import torch
 import torch.distributed as dist
 
 from gradsync.costs.contention_fit import Fit
-from gradsync.costs.measured_contention import Contention, Point
+from gradsync.costs.contention_points import Contention, Point
 from gradsync.errors import RunError
 from gradsync.measure.allreduce import sizes
 from gradsync.runtime.devices import PROCESSOR, Device

@@ -4,7 +4,7 @@ Per rank a thread all-reduces messages of one size without a pause, as a lane of
 thread runs forward and backward. Each is compared with itself alone, in turns: alone, both, both, alone. What one after
 the other takes longer than the sum of the two is what handing over to the other thread costs, there and back.
 
-On a GPU, messages share its multiprocessors and its memory with computation; `beside.py` measures that.
+On a GPU, messages share its multiprocessors and its memory with computation; `queued_interference.py` measures that.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-from gradsync.costs.interference import Interference, Slowdown, interval
-from gradsync.measure.beside import Queues
+from gradsync.costs.interference import Interference, InterferencePoint, interval
 from gradsync.measure.passes import Pass
+from gradsync.measure.queued_interference import Queues
 from gradsync.plan.workload import Workload
 from gradsync.runtime.devices import PROCESSOR, Device
 from gradsync.runtime.group import own_group
@@ -107,7 +107,7 @@ def measure(
             communication[bytes_].append(slowed[1])
     dist.destroy_process_group(group)
     points = [
-        Slowdown.of(bytes_, median_interval(computation[bytes_]), median_interval(communication[bytes_]))
+        InterferencePoint.of(bytes_, median_interval(computation[bytes_]), median_interval(communication[bytes_]))
         for bytes_ in buffers
     ]
     handovers = median_interval(handover)
@@ -136,7 +136,7 @@ def messages(segment: float, message: float) -> int:
 
 
 class Threads:
-    """Computation in the calling thread, messages in another; seconds are means. As `beside.Queues`."""
+    """Computation in the calling thread, messages in another; seconds are means. As `queued_interference.Queues`."""
 
     def computing(self, iterate: Callable[[], object], count: int) -> float:
         """Seconds of an iteration alone."""

@@ -1,7 +1,8 @@
 """ASC-WFBP: each layer is normal, merged or simultaneous, on two lanes (ASC-WFBP Algorithm 1, 2, Theorem 1).
 
 With ready[l] the end of backward of l, tau_c[l] the start and t_c[l] the time of its message were it a normal layer,
-pen the penalty of starting it at ready[l] beside the message before it (`costs/pairwise.py`), a the gain of a merge:
+pen the penalty of starting it at ready[l] while the message before it is under way (`costs/pairwise_contention.py`),
+a the gain of a merge:
 
     Q1: tau_c[l] + t_c[l] <= ready[l-1]            normal: waits for all messages before it
     Q2: ready[l-1] < tau_c[l] + a
@@ -33,7 +34,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import NamedTuple
 
-from gradsync.costs import MessageCost, pairwise
+from gradsync.costs import MessageCost, pairwise_contention
 from gradsync.costs.contention import capacity
 from gradsync.errors import InputError
 from gradsync.plan.workload import Workload
@@ -63,7 +64,7 @@ def schedule(
     if as_printed and rule != RULES[0]:
         raise InputError(f"ascwfbp: as printed there is one rule, {RULES[0]}; rule {rule!r} is given too")
     if gamma:
-        pairwise.refuse_gamma(gamma, LANES)
+        pairwise_contention.refuse_gamma(gamma, LANES)
     factor = gamma or derived_gamma(cost)
     chosen = printed_kinds(workload, cost, factor) if as_printed else kinds(workload, cost, factor, rule)
     return _messages(timed(workload, cost, chosen, factor))
@@ -122,8 +123,8 @@ class _Timeline:
         before = self.sent[other]
         a = float(self.cost.startup_seconds(before.bytes))
         b = (float(self.cost.seconds(before.bytes)) - a) / before.bytes
-        met = pairwise.penalty_bytes(before.bytes, before.start, time, size, a, b)
-        return _Start(lane, time, pairwise.penalty(met, b, self.gamma), other)
+        met = pairwise_contention.penalty_bytes(before.bytes, before.start, time, size, a, b)
+        return _Start(lane, time, pairwise_contention.penalty(met, b, self.gamma), other)
 
     def send(self, first: int, last: int, kind: Kind, size: float, ready: float) -> None:
         """A normal or simultaneous message, its gradients all there at `ready`."""

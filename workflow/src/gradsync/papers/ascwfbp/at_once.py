@@ -10,8 +10,8 @@ import numpy as np
 
 from gradsync.configuration.settings import Settings
 from gradsync.costs.contention_fit import Fit
+from gradsync.costs.contention_points import Contention
 from gradsync.costs.fitted import straight_line
-from gradsync.costs.measured_contention import Contention
 from gradsync.papers.ascwfbp.runs_here import PAPER
 from gradsync.papers.ascwfbp.testbed import Bench, bench
 from gradsync.papers.emulated import runs

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from gradsync.configuration.settings import Settings
-from gradsync.costs import pairwise
+from gradsync.costs import pairwise_contention
 from gradsync.files.results import TIMED
 from gradsync.papers.ascwfbp.at_once import Measured, measured
 from gradsync.papers.ascwfbp.testbed import Bench, bench
@@ -90,7 +90,7 @@ def fig4a(settings: Settings, results: Path) -> Table:
 def fig4b(settings: Settings, results: Path) -> Table:
     """Fig. 4(b): what two at once gain, and how much of the link they get; a row a source."""
     testbed = bench(settings)
-    exceeds = pairwise.exceeds_link_from(testbed.a, testbed.b, testbed.gamma, testbed.largest_throughput())
+    exceeds = pairwise_contention.exceeds_link_from(testbed.a, testbed.b, testbed.gamma, testbed.largest_throughput())
     rows: list[dict[str, Any]] = [
         {
             **{"rung": "derived", "source": THERE, "nodes": testbed.nodes, "gamma": testbed.gamma},
@@ -241,7 +241,7 @@ def _model(testbed: Bench) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Sizes, and the paper's seconds of one (Eq. 3) and of each of two."""
     smallest, largest = testbed.fitted
     sizes = np.unique([*np.geomspace(smallest, largest, DRAWN).round(), 2.0**21])
-    two = [2 * size / pairwise.throughput_two(size, testbed.a, testbed.b, testbed.gamma) for size in sizes]
+    two = [2 * size / pairwise_contention.throughput_two(size, testbed.a, testbed.b, testbed.gamma) for size in sizes]
     return sizes, np.asarray(testbed.line.seconds(sizes)), np.array(two)
 
 

@@ -15,7 +15,7 @@ import pandas as pd
 
 from gradsync import schedules, updates
 from gradsync.configuration.settings import Settings
-from gradsync.costs import Linear, alpha_beta, pairwise
+from gradsync.costs import Linear, alpha_beta, pairwise_contention
 from gradsync.costs.contention import Contended
 from gradsync.engine.simulate import simulate
 from gradsync.papers.ascwfbp import own_model
@@ -138,7 +138,7 @@ def formula(figure: str, name: str) -> float:
         return float(tau_c + 2 * a + b * (m1 + m0))
     if name == MERGED:
         return float(max(tau_c, ready[2]) + a + b * (m1 + m0))
-    pen = pairwise.penalty(pairwise.penalty_bytes(m2, ready[0], ready[1], m1, a, b), b, GAMMA)
+    pen = pairwise_contention.penalty(pairwise_contention.penalty_bytes(m2, ready[0], ready[1], m1, a, b), b, GAMMA)
     return float(max(ready[1] + a + b * m1 + pen, ready[2]) + a + b * m0)
 
 

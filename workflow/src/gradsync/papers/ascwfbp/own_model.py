@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gradsync.costs import Linear, pairwise
+from gradsync.costs import Linear, pairwise_contention
 from gradsync.errors import InputError
 from gradsync.plan.workload import Workload
 from gradsync.schedules import Message
@@ -59,8 +59,8 @@ def timed(workload: Workload, messages: Sequence[Message], line: Linear, gamma: 
             raise InputError("the pairwise model knows two messages at once, not three: simulate them")
         starts[i], ends[i] = start, start + line.a + line.b * bytes_of[i]
         for j in active:
-            met = pairwise.penalty_bytes(bytes_of[j], starts[j], start, bytes_of[i], line.a, line.b)
-            late = pairwise.penalty(met, line.b, gamma)
+            met = pairwise_contention.penalty_bytes(bytes_of[j], starts[j], start, bytes_of[i], line.a, line.b)
+            late = pairwise_contention.penalty(met, line.b, gamma)
             ends[i] += late
             ends[j] += late
         active.append(i)

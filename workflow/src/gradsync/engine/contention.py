@@ -56,7 +56,7 @@ class Flow:
         self.version = 0
 
 
-class Sharing:
+class ContentionLoop:
     """The events, and the flows among them."""
 
     def __init__(self) -> None:

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from gradsync.costs import Linear, Network
 from gradsync.costs.contention import Contended
-from gradsync.costs.interference import Interference, Slowdown
-from gradsync.engine import sharing
-from gradsync.engine.sharing import Flow, Sharing, Side, Use, fill
+from gradsync.costs.interference import Interference, InterferencePoint
+from gradsync.engine import contention
+from gradsync.engine.contention import ContentionLoop, Flow, Side, Use, fill
 from gradsync.engine.simulate import simulate
 from gradsync.plan import Buffer, Collective, Plan, Recv, Ref, Role, Send, Tensor
 from gradsync.plan.workload import Workload
@@ -190,7 +190,7 @@ def ends_by_sharing(case: Case, works: list[tuple[int, int, int]]) -> list[float
     capacities, flows = case
     sides = [Side(float(capacity)) for capacity in capacities]
     uses = [[Use(sides[side], float(part)) for side, part in used.items()] for _, _, used in flows]
-    loop, ends = Sharing(), {}
+    loop, ends = ContentionLoop(), {}
     for i, (start, amount, flow) in enumerate(works):
         limit = flows[flow][1]
         begin = partial(loop._begin, float(amount), uses[flow], inf if limit is None else float(limit))
@@ -208,9 +208,9 @@ def test_work_ends_when_a_reference_that_forgets_nothing_says(history):
 
 def test_only_what_is_connected_is_shared_anew(monkeypatch):
     looked: list[int] = []
-    monkeypatch.setattr(sharing, "fill", lambda flows: looked.append(len(flows)) or fill(flows))
+    monkeypatch.setattr(contention, "fill", lambda flows: looked.append(len(flows)) or fill(flows))
     one, other, bridge = Side(), Side(), Side()
-    apart, loop, ends = [[Use(Side())] for _ in range(50)], Sharing(), []
+    apart, loop, ends = [[Use(Side())] for _ in range(50)], ContentionLoop(), []
     for sides in ([Use(one), Use(bridge)], [Use(other), Use(bridge)]):
         loop._begin(2.0, sides, inf, 0.0, ends.append)
     for sides in apart:
@@ -227,8 +227,8 @@ def test_only_what_is_connected_is_shared_anew(monkeypatch):
 
 def test_many_equal_pieces_are_one_flow(monkeypatch):
     looked: list[int] = []
-    monkeypatch.setattr(sharing, "fill", lambda flows: looked.append(len(flows)) or fill(flows))
-    sides, loop, ends = [Use(Side()), Use(Side())], Sharing(), []
+    monkeypatch.setattr(contention, "fill", lambda flows: looked.append(len(flows)) or fill(flows))
+    sides, loop, ends = [Use(Side()), Use(Side())], ContentionLoop(), []
     for work in range(1, 101):
         loop._begin(float(work), sides, inf, 0.0, ends.append)
     loop._run()
@@ -246,8 +246,8 @@ def test_pieces_that_end_together_leave_their_link_at_once(monkeypatch):
         pieces.append([len(flow.ends) for flow in flows])
         fill(flows)
 
-    monkeypatch.setattr(sharing, "fill", counted)
-    sides, loop, ends = [Use(Side())], Sharing(), []
+    monkeypatch.setattr(contention, "fill", counted)
+    sides, loop, ends = [Use(Side())], ContentionLoop(), []
     for work in (1.0, 1.0, 2.0):
         loop._begin(work, sides, inf, 0.0, ends.append)
     loop._run()
@@ -257,7 +257,7 @@ def test_pieces_that_end_together_leave_their_link_at_once(monkeypatch):
 
 def test_an_end_that_rounding_puts_into_the_past_is_now():
     """What has passed is a sum of products, which may exceed a piece's mark by the last digit."""
-    flow, loop, ends = Flow([]), Sharing(), []
+    flow, loop, ends = Flow([]), ContentionLoop(), []
     flow.ends = [(1.0, 1, ends.append)]
     flow.passed, flow.since = 1.0 + 1e-9, 5.0
     loop._pace(flow, 5.0)
@@ -351,7 +351,7 @@ def test_a_server_gets_what_messages_to_a_busy_server_can_not_send():
 
 def test_a_message_that_computation_slows_keeps_its_share():
     """Slowed to half, it takes half of its half of the link; what it does not use there is not known to be free."""
-    factors = Interference(points=(Slowdown(bytes=1, computation=1, communication=2),))
+    factors = Interference(points=(InterferencePoint(bytes=1, computation=1, communication=2),))
     load = workload([80, 80], [0.0, 100.0])
     plan = ssgd.plan("two", load, (Message(0, 0, "a"), Message(1, 1, "b")), 2)
     trace = simulate(plan, load, Network({"all_reduce": Linear(0.0, 1.0)}), turns=1, interference=factors)

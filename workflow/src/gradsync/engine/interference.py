@@ -12,8 +12,8 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from gradsync.engine.contention import Flow
 from gradsync.engine.progress import Factors, Phase, Progress
-from gradsync.engine.sharing import Flow
 
 
 class _Computation(Flow):
@@ -34,7 +34,7 @@ class _Message(Flow):
         self.ranks, self.factors = ranks, factors
 
 
-class InterferingProgress(Progress):
+class InterferenceProgress(Progress):
     """Runs a plan on a clock with `factors`."""
 
     def __init__(self, *arguments: Any, **options: Any):

@@ -7,7 +7,7 @@ import pytest
 
 from gradsync.cli import main
 from gradsync.costs import Linear, Network
-from gradsync.costs.measured_contention import Contention, Point
+from gradsync.costs.contention_points import Contention, Point
 from gradsync.engine.simulate import simulate
 from gradsync.errors import InputError
 from gradsync.measure import contention
