@@ -1,7 +1,11 @@
-"""Groupings of consecutive layers by the exact dynamic program, for any seconds of a message of layers i..j-1."""
+"""Groupings of consecutive layers by the exact dynamic program, for any seconds of a message of layers i..j-1.
+
+Finishing earlier never hurts, so the best grouping of a prefix is part of a best grouping of the whole.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -27,16 +31,23 @@ def table(workload: Workload, cost: MessageCost, pieces: int = 1) -> Table:
 
 
 def exact(ready: np.ndarray, seconds: np.ndarray) -> tuple[tuple[int, ...], np.ndarray]:
-    """Last layers of the messages that are through first one after the other, and when those of each prefix are.
+    """As `exact_by_rows`, of seconds that are all known.  # seconds: (layers + 1, layers + 1)"""
+    return exact_by_rows(ready, lambda j: seconds[j, :j])
 
-    f[j] = min over i < j of  max(f[i], ready[j-1]) + seconds[j, i]     # seconds: (layers + 1, layers + 1)
+
+def exact_by_rows(ready: np.ndarray, seconds: Callable[[int], np.ndarray]) -> tuple[tuple[int, ...], np.ndarray]:
+    """Last layers of the messages that end first one after the other, and when those of each prefix end.
+
+    `seconds(j)` are those of a message of layers i..j-1 for each i < j. O(L^2):
+
+        f[j] = min over i < j of  max(f[i], ready[j-1]) + seconds(j)[i]
     """
     n = len(ready)
     f = np.zeros(n + 1)
     begin = [0] * (n + 1)
     for j in range(1, n + 1):
         finish = np.maximum(f[:j], ready[j - 1])
-        finish += seconds[j, :j]
+        finish += seconds(j)
         # of equal finishes the one with the longest last message: fewer messages
         begin[j] = int(finish.argmin())
         f[j] = finish[begin[j]]

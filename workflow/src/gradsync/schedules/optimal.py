@@ -4,7 +4,8 @@ f[i] is the earliest finish of the communication of layers 0..i-1 (backward orde
 
     f[j] = min over i < j of  max(f[i], ready[j-1]) + T(m[i] + .. + m[j-1])
 
-Finishing earlier never hurts, so the best plan of a prefix is part of a best plan of the whole, for every cost T.
+for every cost T. The dynamic program itself is `_groupings.exact_by_rows`, which other planners solve for other
+seconds.
 """
 
 from __future__ import annotations
@@ -14,23 +15,11 @@ import numpy as np
 from gradsync.costs import MessageCost
 from gradsync.plan.workload import Workload
 from gradsync.schedules import Message, grouped
+from gradsync.schedules._groupings import exact_by_rows
 
 
 def schedule(workload: Workload, cost: MessageCost) -> tuple[Message, ...]:
     """Messages whose last one ends as early as any grouping of consecutive layers allows."""
-    ready = workload.ready_seconds()
     total = np.concatenate([[0.0], np.cumsum(workload.sizes())])  # (layers + 1,)
-    n = len(ready)
-    f = np.zeros(n + 1)
-    begin = np.zeros(n + 1, int)
-    for j in range(1, n + 1):
-        finish = np.maximum(f[:j], ready[j - 1]) + cost.seconds(total[j] - total[:j])
-        # of equal finishes the one with the longest last message: fewer messages
-        begin[j] = int(np.argmin(finish))
-        f[j] = finish[begin[j]]
-    lasts = []
-    j = n
-    while j > 0:
-        lasts.append(j - 1)
-        j = int(begin[j])
-    return grouped(reversed(lasts))
+    lasts, _ = exact_by_rows(workload.ready_seconds(), lambda j: cost.seconds(total[j] - total[:j]))
+    return grouped(lasts)
