@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from gradsync import collectives, schedules
+from gradsync import collectives, schedules, topologies, updates
+from gradsync.kernels import KERNELS
 from gradsync.workflow import import_closure
 
 ROOT = Path(__file__).parents[3]
@@ -32,6 +33,9 @@ def test_packages_that_find_their_modules_bring_all_of_them():
     behind = import_closure.modules("commands.planning")
     assert {f"gradsync.schedules.{name}" for name in schedules.names()} <= {*behind}
     assert {f"gradsync.collectives.{name}" for name in collectives.names()} <= {*behind}
+    assert {f"gradsync.topologies.{name}" for name in topologies.names()} <= {*behind}
+    assert {f"gradsync.kernels.{name}" for name in KERNELS} <= {*behind}
+    assert {f"gradsync.updates.{name}" for name in updates.names()} <= {*behind}
 
 
 @pytest.mark.parametrize(

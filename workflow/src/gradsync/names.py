@@ -23,6 +23,15 @@ DATA = ("digits", "mnist", "cifar10", "imagenet", "synthetic", "text")
 WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 
 
+def modules_in(path: Iterable[str]) -> list[str]:
+    """Modules of the package whose `__path__` this is, except those that begin with `_`, sorted.
+
+    A registry whose modules are one of its kind each (schedules, collectives, ...) finds them so; all of them count as
+    code behind a stage of the workflow that uses the registry (`workflow/import_closure.py`).
+    """
+    return sorted(module.name for module in pkgutil.iter_modules(path) if not module.name.startswith("_"))
+
+
 def papers() -> list[str]:
     """Every paper that the package has tables and figures of, sorted."""
     folder = Path(__file__).parent / "papers"

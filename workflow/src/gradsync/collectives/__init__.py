@@ -17,7 +17,6 @@ step: what a rank sends is what it had before the round. `native` (the backend's
 from __future__ import annotations
 
 import importlib
-import pkgutil
 from collections.abc import Iterator
 from functools import cache, lru_cache
 from math import prod
@@ -28,7 +27,7 @@ import numpy as np
 
 from gradsync import topologies
 from gradsync.errors import InputError
-from gradsync.names import near
+from gradsync.names import modules_in, near
 from gradsync.topologies import Topology
 
 NATIVE = "native"
@@ -60,7 +59,7 @@ def on_one_rail(
 
 def names() -> list[str]:
     """Names of all collectives that are described by rounds, sorted."""
-    return sorted(module.name for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_"))
+    return modules_in(__path__)
 
 
 @cache  # plans ask for every transfer of theirs

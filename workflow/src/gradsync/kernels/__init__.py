@@ -17,13 +17,13 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import pkgutil
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from math import inf, isfinite, prod
 from typing import Any, NamedTuple, NoReturn, Protocol
 
 from gradsync.errors import InputError
+from gradsync.names import modules_in
 from gradsync.plan import BYTES, DTYPE_BYTES, Local, Plan, Ref, piece
 from gradsync.plan.content import Content, Part, Parts, Sum
 
@@ -259,6 +259,4 @@ def whole_passes(form: Form) -> float:
     return sum(each.bytes for each in (*form.reads, *form.writes))
 
 
-KERNELS: dict[str, Kernel] = {
-    module.name: Kernel(module.name) for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_")
-}
+KERNELS: dict[str, Kernel] = {name: Kernel(name) for name in modules_in(__path__)}

@@ -12,13 +12,12 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import pkgutil
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from gradsync.costs import MessageCost
 from gradsync.errors import InputError
-from gradsync.names import near, refuse_unknown
+from gradsync.names import modules_in, near, refuse_unknown
 from gradsync.plan.workload import Workload
 
 DEFAULT_LANE = "network"
@@ -44,7 +43,7 @@ Schedule = Callable[..., tuple[Message, ...]]
 
 def names() -> list[str]:
     """Names of all schedules, sorted."""
-    return sorted(module.name for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_"))
+    return modules_in(__path__)
 
 
 def get(name: str) -> Schedule:

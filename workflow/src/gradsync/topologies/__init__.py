@@ -9,7 +9,6 @@ nearest. A cable carries both directions at once: each is a link.
 from __future__ import annotations
 
 import importlib
-import pkgutil
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import astuple, dataclass, field, fields
@@ -21,7 +20,7 @@ import numpy as np
 
 from gradsync.errors import InputError
 from gradsync.limits import MOST_HOSTS
-from gradsync.names import refuse_unknown
+from gradsync.names import modules_in, refuse_unknown
 
 NO_LINK = -1
 
@@ -165,7 +164,7 @@ def _of_kind(what: str, values: float | Mapping[str, float], kind: str, topology
 
 def names() -> list[str]:
     """Names of all topologies, sorted."""
-    return sorted(module.name for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_"))
+    return modules_in(__path__)
 
 
 def get(name: str) -> Any:

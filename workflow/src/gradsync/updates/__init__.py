@@ -11,16 +11,15 @@ Discovery finds the file; its name is the update's name.
 from __future__ import annotations
 
 import importlib
-import pkgutil
 from collections.abc import Callable
 
-from gradsync.names import refuse_unknown
+from gradsync.names import modules_in, refuse_unknown
 from gradsync.plan import Plan
 
 
 def names() -> list[str]:
     """Names of all updates, sorted."""
-    return sorted(module.name for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_"))
+    return modules_in(__path__)
 
 
 def get(name: str) -> Callable[..., Plan]:

@@ -15,7 +15,7 @@ from typing import Any
 import grimp
 
 PACKAGE = __name__.partition(".")[0]
-FINDS_ITS_MODULES = "iter_modules(__path__)"
+FINDS_ITS_MODULES = "modules_in(__path__)"
 HANDS_OVER = (f"{PACKAGE}.commands", f"{PACKAGE}.papers")  # to one of their modules, which the entries name
 
 
