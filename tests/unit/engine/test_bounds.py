@@ -69,12 +69,12 @@ def test_the_largest_speedup_counts_what_an_all_reduce_of_so_many_ranks_sends():
 
 
 def test_what_passes_at_once_and_what_shares_a_link_is_counted():
-    assert hard_bound_seconds(plan_of(), LOAD, Links(100.0, at_once=300.0)) == same(3.0 + 15.0 + 0.5)
+    assert hard_bound_seconds(plan_of(), LOAD, Links(100.0, burst_bytes=300.0)) == same(3.0 + 15.0 + 0.5)
     # two nodes of two ranks: each node sends 2 x 1/2 x 1200 B
-    assert hard_bound_seconds(plan_of(), LOAD, Links(100.0, together=2)) == same(3.0 + 12.0 + 0.5)
-    assert hard_bound_seconds(plan_of(), LOAD, Links(100.0, together=4)) == same(6.5)  # nothing leaves
-    assert hard_bound_seconds(plan_of(), LOAD, Links(1e3), Links(100.0, together=2)) == same(15.5)
-    assert bounds.of_gradients(LOAD, 4, together=2).awaited == same(1200.0)
+    assert hard_bound_seconds(plan_of(), LOAD, Links(100.0, ranks_per_node=2)) == same(3.0 + 12.0 + 0.5)
+    assert hard_bound_seconds(plan_of(), LOAD, Links(100.0, ranks_per_node=4)) == same(6.5)  # nothing leaves
+    assert hard_bound_seconds(plan_of(), LOAD, Links(1e3), Links(100.0, ranks_per_node=2)) == same(15.5)
+    assert bounds.of_gradients(LOAD, 4, ranks_per_node=2).awaited == same(1200.0)
 
 
 def test_a_narrower_wire_halves_the_bytes_that_count():
@@ -189,7 +189,7 @@ def test_a_faster_iteration_than_possible_is_an_error():
         ("bcube:3,2", 9, [Links(20.0)]),
         ("bcube:3,2", 3, [Links(10.0)]),
         ("torus2d:3,4", 12, [Links(40.0)]),
-        ("dense_gpu:2,4", 8, [Links(100.0), Links(10.0, together=4)]),
+        ("dense_gpu:2,4", 8, [Links(100.0), Links(10.0, ranks_per_node=4)]),
         ("dense_gpu:2,4", 4, [Links(100.0)]),
         ("switch:2000", 2000, []),
     ],
@@ -351,12 +351,12 @@ def test_links_of_a_testbed_let_a_burst_pass():
     one = framing.links(Description(topology="switch", bits_per_second=8e8, lanes=2), 4)
     assert one.bytes_per_second == pytest.approx(1e8 * framing.PAYLOAD)
     # the link's bucket, those of 3 hosts on 2 lanes and of the rest, a packet
-    assert one.at_once == pytest.approx(framing.PAYLOAD * (8 * 128 * 1024 + 16384))
+    assert one.burst_bytes == pytest.approx(framing.PAYLOAD * (8 * 128 * 1024 + 16384))
     cube = framing.links(Description(topology="bcube:3,2", bits_per_second=8e8), 9)
     assert cube.bytes_per_second == pytest.approx(2 * one.bytes_per_second)
-    assert cube.at_once == pytest.approx(framing.PAYLOAD * 2 * (4 * 128 * 1024 + 16384))
+    assert cube.burst_bytes == pytest.approx(framing.PAYLOAD * 2 * (4 * 128 * 1024 + 16384))
     dense = framing.links(Description(topology="dense_gpu:2,4", bits_per_second=8e8), 8)
-    assert (dense.together, dense.bytes_per_second) == (4, one.bytes_per_second)
+    assert (dense.ranks_per_node, dense.bytes_per_second) == (4, one.bytes_per_second)
     # rates so low that the guaranteed ones of connections are more
     assert framing.links(Description(topology="switch", bits_per_second=1e5), 4).bytes_per_second == pytest.approx(
         4e5 / 8 * framing.PAYLOAD

@@ -1,9 +1,9 @@
 """Times that no iteration of a plan can be shorter than. Two kinds, which are never mixed:
 
-- a **hard bound** is of computation, and of the bytes that have to leave or enter a node at the nominal rate of its
-  links. Nothing may lie below it: what makes the rows of tables refuses that.
-- a **model bound** is of computation and of costs that were fitted, at the lower end of their intervals. It holds as
-  far as the model does: what was fitted to one message at a time says nothing of several.
+- a **hard bound** follows from computation, and from the bytes that have to leave or enter a node at the nominal rate
+  of its links. Nothing may lie below it: what makes the rows of tables refuses that.
+- a **model bound** follows from computation and from costs that were fitted, at the lower end of their intervals. It
+  holds as far as the model does: what was fitted to one message at a time says nothing of several.
 
 Both hold for every plan that sends the same bytes in the same types between as many ranks. A rank computes in every
 iteration; messages that wait for a gradient and that the next forward waits for travel between the first gradient of
@@ -11,9 +11,9 @@ the last micro-batch and what follows them, norm and update (`needs.py`); and al
 than its length, whatever they overlap.
 
 Bytes: an all-reduce of M bytes between n nodes sends 2 (n - 1) M over all their links, whatever its algorithm, so that
-some node sends 2 (n - 1) / n M (Patarasuk and Yuan, JPDC 69(2), 2009, Section 3: where no switch adds); a
-reduce-scatter and an all-gather half of it each; a broadcast sends M into each node but its own. Collectives that are
-described by rounds send what their rounds say.
+some node sends 2 (n - 1) / n M (Patarasuk and Yuan, JPDC 69(2), 2009, Section 3: if no switch adds); a reduce-scatter
+and an all-gather send half of it each; a broadcast sends M into each node but its own. Collectives that are described
+by rounds send what their rounds say.
 """
 
 from __future__ import annotations
@@ -44,18 +44,18 @@ SENT = {"all_reduce": 2.0, "reduce_scatter": 1.0, "all_gather": 1.0, "broadcast"
 
 
 class Links(NamedTuple):
-    """A node's way out, and in: bytes of messages a second, over all links of its own at their nominal rate.
+    """A node's way out, and in: bytes of messages per second, over all links of its own at their nominal rate.
 
-    `at_once` bytes pass before that rate holds; `together` neighbouring ranks are a node.
+    `burst_bytes` pass before that rate holds; `ranks_per_node` neighbouring ranks are a node.
     """
 
     bytes_per_second: float
-    at_once: float = 0.0
-    together: int = 1
+    burst_bytes: float = 0.0
+    ranks_per_node: int = 1
 
     def seconds(self, size: float) -> float:
-        """No less for so many bytes."""
-        return max(size - self.at_once, 0.0) / self.bytes_per_second
+        """So many bytes take no less."""
+        return max(size - self.burst_bytes, 0.0) / self.bytes_per_second
 
 
 class Demand(NamedTuple):
@@ -78,7 +78,7 @@ class Demand(NamedTuple):
 
 
 def largest_speedup(workload: Workload, ranks: int, bytes_per_second: float) -> float:
-    """S_max over one rank, where each has one link of that rate (ASC-WFBP, Eq. 41 to 43).
+    """S_max over one rank, if each has one link of that rate (ASC-WFBP, Eq. 41 to 43).
 
     An all-reduce sends at least 2 (P - 1) / P of the gradients, which overlaps with the backward pass and no more. The
     paper leaves (P - 1) / P out.
@@ -89,7 +89,7 @@ def largest_speedup(workload: Workload, ranks: int, bytes_per_second: float) -> 
 
 
 def refuse_below(seconds: float, bound: float, what: str) -> None:
-    """Raises RunError where an iteration is shorter than its hard bound: something is wrong."""
+    """Raises RunError if an iteration is shorter than its hard bound: something is wrong."""
     if seconds < bound * (1 - ROUNDING):
         raise RunError(
             f"{what}: an iteration of {seconds:.6g} s lies below its hard bound of {bound:.6g} s: its time, its bytes, "
@@ -98,128 +98,129 @@ def refuse_below(seconds: float, bound: float, what: str) -> None:
 
 
 def hard_bound_seconds(plan: Plan, workload: Workloads, *links: Links) -> float:
-    """Nothing that sends the bytes of this plan has a shorter iteration; of computation alone where no links are known.
+    """Nothing that sends the bytes of this plan has a shorter iteration; without `links` computation alone counts.
 
-    Several are the same links seen rank by rank and node by node.
+    Several `links` are the same ones seen rank by rank and node by node.
     """
     return _hard(plan, needs(plan, workload), links)
 
 
 def both_bounds_seconds(plan: Plan, workload: Workloads, network: Network, *links: Links) -> tuple[float, float]:
     """(hard bound, model bound)."""
-    known = needs(plan, workload)
-    return _hard(plan, known, links), _model(plan, known, network)
+    need_of = needs(plan, workload)
+    return _hard(plan, need_of, links), _model(plan, need_of, network)
 
 
-def _hard(plan: Plan, known: Mapping[int, Need], links: Sequence[Links]) -> float:
+def _hard(plan: Plan, need_of: Mapping[int, Need], links: Sequence[Links]) -> float:
     if not links:
-        return max(known[rank].computation for rank in in_step(plan))
-    return max(_demand(plan, known, each.together).seconds(each) for each in links)
+        return max(need_of[rank].computation for rank in in_step(plan))
+    return max(_demand(plan, need_of, each.ranks_per_node).seconds(each) for each in links)
 
 
-def of_gradients(workload: Workload, ranks: int, size: float | None = None, together: int = 1) -> Demand:
+def of_gradients(workload: Workload, ranks: int, size: float | None = None, ranks_per_node: int = 1) -> Demand:
     """Of any synchronous step whose update waits for an all-reduce of `size` bytes (None: of all gradients)."""
-    nodes = -(-ranks // together)
+    nodes = -(-ranks // ranks_per_node)
     sent = SENT["all_reduce"] * (nodes - 1) / nodes * (workload.bytes if size is None else size)
     computed = workload.forward_seconds + workload.backward_seconds + workload.update_seconds
     return Demand(computed, float(workload.ready_seconds()[0]), workload.update_seconds, sent, sent)
 
 
-def demand(plan: Plan, workload: Workloads, together: int = 1) -> Demand:
-    """What an iteration needs of the ranks that are in step with it; `together` neighbouring ranks are a node."""
-    return _demand(plan, needs(plan, workload), together)
+def demand(plan: Plan, workload: Workloads, ranks_per_node: int = 1) -> Demand:
+    """What an iteration needs of the ranks in step with it; `ranks_per_node` neighbouring ranks are a node."""
+    return _demand(plan, needs(plan, workload), ranks_per_node)
 
 
-def _demand(plan: Plan, known: Mapping[int, Need], together: int) -> Demand:
-    ranks = _told_apart(plan, known)
-    every, awaited = _Bytes(plan, together), _Bytes(plan, together)
-    for here, op, waits in _operations(plan, known, ranks):
-        every.add(here, op)
-        if waits:
-            awaited.add(here, op)
-    of = [known[rank] for rank in ranks]
-    waiting = [need for need in of if need.awaited]
+def _demand(plan: Plan, need_of: Mapping[int, Need], ranks_per_node: int) -> Demand:
+    ranks = _representatives(plan, need_of)
+    all_bytes, awaited_bytes = _Bytes(plan, ranks_per_node), _Bytes(plan, ranks_per_node)
+    for owners, op, is_awaited in _operations(plan, need_of, ranks):
+        all_bytes.add(owners, op)
+        if is_awaited:
+            awaited_bytes.add(owners, op)
+    of_ranks = [need_of[rank] for rank in ranks]
+    waiting = [need for need in of_ranks if need.awaited]
     return Demand(
-        max(need.computation for need in of),
+        max(need.computation for need in of_ranks),
         min((need.ready for need in waiting), default=0.0),
         min((need.after for need in waiting), default=0.0),
-        awaited.leaving(),
-        max(every.leaving(), every.entering()),
+        awaited_bytes.leaving(),
+        max(all_bytes.leaving(), all_bytes.entering()),
     )
 
 
-def _told_apart(plan: Plan, known: Mapping[int, Need]) -> list[int]:
-    """The ranks in step; the first of them where all do the same."""
+def _representatives(plan: Plan, need_of: Mapping[int, Need]) -> list[int]:
+    """The ranks in step; the first of them if all do the same."""
     ranks = in_step(plan)
     native = all(op.algorithm == NATIVE for op in plan.roles[0].flat if isinstance(op, Collective))
-    return ranks[:1] if plan.symmetric and native and len(set(known.values())) == 1 else ranks
+    return ranks[:1] if plan.symmetric and native and len(set(need_of.values())) == 1 else ranks
 
 
-def _operations(plan: Plan, known: Mapping[int, Need], ranks: list[int]) -> Iterator[tuple[np.ndarray, Any, bool]]:
+def _operations(plan: Plan, need_of: Mapping[int, Need], ranks: list[int]) -> Iterator[tuple[np.ndarray, Any, bool]]:
     """(those of `ranks` that have it, an operation, whether it is awaited); alike for all ranks of a role."""
-    wanted = set(ranks)
+    counted = set(ranks)
     for role in plan.roles:
-        here = np.array([rank for rank in role.ranks if rank in wanted], int)
-        if len(here):
-            awaited = known[here[0]].awaited
+        owners = np.array([rank for rank in role.ranks if rank in counted], int)
+        if len(owners):
+            awaited = need_of[owners[0]].awaited
             for index, op in enumerate(role.flat):
-                yield here, op, index in awaited
+                yield owners, op, index in awaited
 
 
 class _Bytes:
     """What leaves and enters each node at least, by the operations that are added."""
 
-    def __init__(self, plan: Plan, together: int):
-        self.plan, self.together = plan, together
-        self.out, self.into = np.zeros((2, -(-plan.ranks // together)))
-        self.shared: dict[tuple[int, ...], float] = defaultdict(float)  # nodes -> what they send between them
-        self.groups: dict[tuple[int, ...], tuple[int, ...]] = {}  # ranks -> nodes
+    def __init__(self, plan: Plan, ranks_per_node: int):
+        self.plan, self.ranks_per_node = plan, ranks_per_node
+        self.out, self.into = np.zeros((2, -(-plan.ranks // ranks_per_node)))
+        self.between: dict[tuple[int, ...], float] = defaultdict(float)  # nodes -> what they send between them
+        self.nodes_of: dict[tuple[int, ...], tuple[int, ...]] = {}  # ranks -> nodes
 
     def add(self, ranks: np.ndarray, op: Any) -> None:
         """An operation that each of `ranks` has; a collective counts once, with the first of its own."""
         if isinstance(op, Send | Recv):
             peer, way = (op.to, self.out) if isinstance(op, Send) else (op.source, self.into)
-            nodes = ranks // self.together
+            nodes = ranks // self.ranks_per_node
             size = self.plan.bytes_of(op.reads if isinstance(op, Send) else op.writes)
-            np.add.at(way, nodes[nodes != peer // self.together], size)
+            np.add.at(way, nodes[nodes != peer // self.ranks_per_node], size)
         elif isinstance(op, Collective) and min(op.ranks, default=0) in ranks:
             self._collective(op)
 
     def _collective(self, op: Collective) -> None:
         if op.algorithm == NATIVE:
             nodes, size = self._nodes(op.ranks), self.plan.bytes_of(op.writes)
-            self.shared[nodes] += SENT[op.kind] * (len(nodes) - 1) * size
+            self.between[nodes] += SENT[op.kind] * (len(nodes) - 1) * size
             if op.kind == "broadcast":
-                self.into[[node for node in nodes if node != op.root // self.together]] += size
+                self.into[[node for node in nodes if node != op.root // self.ranks_per_node]] += size
             return
-        pieces, out, into = _pieces(op.algorithm, shape_of(op, self.plan.ranks), op.root, self.together)
-        for ref in op.writes:  # of pieces that are not all equally long the shortest
+        pieces, out, into = _pieces(op.algorithm, shape_of(op, self.plan.ranks), op.root, self.ranks_per_node)
+        for ref in op.writes:  # of pieces that are not all equally long, the shortest counts
             size = (ref.stop - ref.start) // pieces * DTYPE_BYTES[self.plan.buffer[ref.buffer].dtype]
             self.out[: len(out)] += size * out
             self.into[: len(into)] += size * into
 
     def _nodes(self, group: tuple[int, ...]) -> tuple[int, ...]:
-        if group not in self.groups:
-            self.groups[group] = tuple(sorted({rank // self.together for rank in group or range(self.plan.ranks)}))
-        return self.groups[group]
+        if group not in self.nodes_of:
+            ranks = group or range(self.plan.ranks)
+            self.nodes_of[group] = tuple(sorted({rank // self.ranks_per_node for rank in ranks}))
+        return self.nodes_of[group]
 
     def leaving(self) -> float:
         """Of the node that sends most, or of the mean of those that send something between them."""
-        means = [total / len(nodes) + self.out[list(nodes)].min() for nodes, total in self.shared.items()]
+        means = [total / len(nodes) + self.out[list(nodes)].min() for nodes, total in self.between.items()]
         return float(max([self.out.max(), *means]))
 
     def entering(self) -> float:
         """The same of what enters."""
-        means = [total / len(nodes) for nodes, total in self.shared.items()]
+        means = [total / len(nodes) for nodes, total in self.between.items()]
         return float(max([self.into.max(), *means]))
 
 
 @lru_cache(maxsize=256)
-def _pieces(algorithm: str, shape: Shape, root: int, together: int) -> tuple[int, np.ndarray, np.ndarray]:
+def _pieces(algorithm: str, shape: Shape, root: int, ranks_per_node: int) -> tuple[int, np.ndarray, np.ndarray]:
     """Pieces of a message, and how many leave and enter each node.  # both (nodes,)"""
-    out, into = np.zeros((2, -(-int(np.prod(shape)) // together)))
+    out, into = np.zeros((2, -(-int(np.prod(shape)) // ranks_per_node)))
     for step in collectives.rounds(algorithm, shape, root):
-        source, to = step.source // together, step.destination // together
+        source, to = step.source // ranks_per_node, step.destination // ranks_per_node
         between = source != to
         for carried, nodes in ((out, source), (into, to)):
             carried += np.bincount(nodes[between], step.pieces[between], minlength=len(carried))
@@ -227,20 +228,21 @@ def _pieces(algorithm: str, shape: Shape, root: int, together: int) -> tuple[int
 
 
 def cuts(topology: Topology, speeds: Speeds, ranks: int) -> list[Links]:
-    """What leaves a rank at most, and where ranks share a node what leaves a node; the same enters.
+    """What leaves a rank at most and, if ranks share a node, what leaves a node; the same enters.
 
-    All that leaves crosses the links that are first on their routes, and those that are second where no route is
-    shorter: the narrowest of these cuts counts. Of more than MOST_RANKS ranks nothing is known.
+    All that leaves crosses the links that are first on their routes, and those that are second if no route is shorter:
+    the narrowest of these cuts counts. Of more than MOST_RANKS ranks nothing is known.
     """
     if ranks > MOST_RANKS:
         return []
     bandwidth, _ = speeds.of(topology)
-    every, found = np.arange(ranks), []
-    for together in sorted({1, topology.ranks_a_node or 1}):
+    all_ranks, ways_out = np.arange(ranks), []
+    for ranks_per_node in sorted({1, topology.ranks_a_node or 1}):
         widest = 0.0
-        for start in range(0, ranks, together):
-            inside = every[start : start + together]
-            source, to = (each.ravel() for each in np.meshgrid(inside, np.setdiff1d(every, inside), indexing="ij"))
+        for start in range(0, ranks, ranks_per_node):
+            inside = all_ranks[start : start + ranks_per_node]
+            outside = np.setdiff1d(all_ranks, inside)
+            source, to = (each.ravel() for each in np.meshgrid(inside, outside, indexing="ij"))
             if not len(to):
                 continue
             firsts, seconds = [], []
@@ -252,18 +254,18 @@ def cuts(topology: Topology, speeds: Speeds, ranks: int) -> list[Links]:
             cut = [np.unique(np.concatenate(links)) for links in (firsts, seconds)]
             widest = max(widest, min(float(bandwidth[links].sum()) for links in cut if links[0] != NO_LINK))
         if widest:
-            found.append(Links(widest, together=together))
-    return found
+            ways_out.append(Links(widest, ranks_per_node=ranks_per_node))
+    return ways_out
 
 
 def links_bound_seconds(plan: Plan, workload: Workloads, topology: Topology, speeds: Speeds) -> float:
-    """Where every transfer takes the links that it crosses: of what a rank sends, over its own links; of any link.
+    """If every transfer takes the links that it crosses: of what a rank sends, over its own links; of any link.
 
     As hard, or as much of a model, as these speeds are.
     """
-    known, ranks = needs(plan, workload), in_step(plan)
-    of = [known[rank] for rank in ranks]
-    awaited = {rank: {plan.role_of[rank].flat[index].name for index in known[rank].awaited} for rank in ranks}
+    need_of, ranks = needs(plan, workload), in_step(plan)
+    of_ranks = [need_of[rank] for rank in ranks]
+    awaited = {rank: {plan.role_of[rank].flat[index].name for index in need_of[rank].awaited} for rank in ranks}
     spelled_out = lowered(plan)
     sends = [
         (rank, op.to, op.rail, spelled_out.bytes_of(op.reads), op.name.partition(".send")[0] in awaited[rank])
@@ -271,23 +273,23 @@ def links_bound_seconds(plan: Plan, workload: Workloads, topology: Topology, spe
         for op in spelled_out.role_of[rank].flat
         if isinstance(op, Send)
     ]
-    computation = max(need.computation for need in of)
+    computation = max(need.computation for need in of_ranks)
     if not sends:
         return computation
-    source, to, rail, size, waits = np.array(sends, np.int64).T
+    source, to, rail, size, is_awaited = np.array(sends, np.int64).T
     route = topology.route(source, to, rail)  # (sends, hops)
     used = route != NO_LINK
-    own = used & (used.cumsum(axis=1) == 1) & (waits != 0)[:, None]  # the first link of each send
+    first = used & (used.cumsum(axis=1) == 1) & (is_awaited != 0)[:, None]  # the first link of each send
     sizes, (bandwidth, _) = np.broadcast_to(size[:, None], route.shape), speeds.of(topology)
     wire, busy = (
-        float((np.bincount(route[at], sizes[at], len(bandwidth)) / bandwidth).max(initial=0.0)) for at in (own, used)
+        float((np.bincount(route[at], sizes[at], len(bandwidth)) / bandwidth).max(initial=0.0)) for at in (first, used)
     )
-    return max(computation, busy, *(need.ready + wire + need.after for need in _least(of)))
+    return max(computation, busy, *(need.ready + wire + need.after for need in _least(of_ranks)))
 
 
-def _least(of: list[Need]) -> Iterator[Need]:
+def _least(of_ranks: list[Need]) -> Iterator[Need]:
     """The need, of those that wait for messages, that leaves most time for them."""
-    waiting = [need for need in of if need.awaited]
+    waiting = [need for need in of_ranks if need.awaited]
     if waiting:
         yield min(waiting, key=lambda need: need.ready + need.after)
 
@@ -300,19 +302,20 @@ def model_bound_seconds(plan: Plan, workload: Workloads, network: Network) -> fl
     return _model(plan, needs(plan, workload), network)
 
 
-def _model(plan: Plan, known: Mapping[int, Need], network: Network) -> float:
-    ranks = _told_apart(plan, known)
-    ways = {of: _Ways(plan, network) for of in ("awaited", "out", "in")}
-    for here, op, awaited in _operations(plan, known, ranks):
-        for way, parts in _taken(plan, here, op):
-            ways[way].add(op, here, parts)
-            if way == "out" and awaited:
-                ways["awaited"].add(op, here, parts)
-    at_once = largest_capacity(network.costs["all_reduce"]) if "all_reduce" in network.costs else 1.0
-    found = {of: way.seconds() / at_once for of, way in ways.items()}  # each (ranks,)
-    waits = [known[rank].ready + found["awaited"][rank] + known[rank].after for rank in ranks if known[rank].awaited]
-    computed = max(known[rank].computation for rank in ranks)
-    return float(max([computed, *waits, *found["out"][ranks], *found["in"][ranks]]))
+def _model(plan: Plan, need_of: Mapping[int, Need], network: Network) -> float:
+    ranks = _representatives(plan, need_of)
+    ways = {name: _Ways(plan, network) for name in ("awaited", "out", "in")}
+    for owners, op, is_awaited in _operations(plan, need_of, ranks):
+        for way, parts in _taken(plan, owners, op):
+            ways[way].add(op, owners, parts)
+            if way == "out" and is_awaited:
+                ways["awaited"].add(op, owners, parts)
+    capacity = largest_capacity(network.costs["all_reduce"]) if "all_reduce" in network.costs else 1.0
+    seconds = {name: way.seconds() / capacity for name, way in ways.items()}  # each (ranks,)
+    waiting = [(rank, need_of[rank]) for rank in ranks if need_of[rank].awaited]
+    awaited = [need.ready + seconds["awaited"][rank] + need.after for rank, need in waiting]
+    computation = max(need_of[rank].computation for rank in ranks)
+    return float(max([computation, *awaited, *seconds["out"][ranks], *seconds["in"][ranks]]))
 
 
 class _Ways:
@@ -331,14 +334,14 @@ class _Ways:
         self.parts[kind][ranks] += size * parts
 
     def seconds(self) -> np.ndarray:
-        """No less on each rank's way, whatever messages the bytes of a kind are cut into.  # (ranks,)"""
-        found = np.zeros(self.plan.ranks)
+        """Each rank's way takes no less, whatever messages the bytes of a kind are cut into.  # (ranks,)"""
+        seconds = np.zeros(self.plan.ranks)
         for kind, sizes in self.sizes.items():
             cost = self.network.of(kind)
             for size in np.unique(sizes[sizes > 0]):
                 at = sizes == size
-                found[at] += cost.least_transfer_seconds(float(size), low=True) * self.parts[kind][at] / size
-        return found
+                seconds[at] += cost.least_transfer_seconds(float(size), low=True) * self.parts[kind][at] / size
+        return seconds
 
 
 def _taken(plan: Plan, ranks: np.ndarray, op: Any) -> Iterator[tuple[str, np.ndarray]]:

@@ -1,4 +1,4 @@
-"""How long operations take: computation from workloads, messages from costs or from the links that they cross."""
+"""How long operations take: computation by workloads, messages by costs or by the links that they cross."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ class NetworkClock(Clock):
         distinct = {id(workload): workload for workload in workloads.values()}
         tables = {key: self._table(workload) for key, workload in distinct.items()}
         self.tables = {rank: tables[id(workload)] for rank, workload in workloads.items()}
-        self.messages: dict[int, Cost] = {}
-        self.slowdowns: dict[int, Factors] = {}
-        self.kernels: dict[tuple[int, int], float] = {}  # seconds of local and shared operations
-        sums = network.costs.get("all_reduce")  # what is known of several messages at once is known of these
-        self.capacity = 1.0 if sums is None else capacity(sums)
+        self.message_costs: dict[int, Cost] = {}
+        self.interference_factors: dict[int, Factors] = {}
+        self.kernel_seconds: dict[tuple[int, int], float] = {}  # of local and shared operations
+        all_reduce = network.costs.get("all_reduce")  # contention is measured and fitted of all-reduces alone
+        self.capacity = 1.0 if all_reduce is None else capacity(all_reduce)
 
     def _table(self, workload: Workload) -> tuple[Workload, dict[str, float], dict[str, float]]:
         backward = {layer.name: layer.backward_seconds for layer in workload.layers}
@@ -60,7 +60,7 @@ class NetworkClock(Clock):
     def local(self, rank: int, operation: Any) -> float:
         """Forward, backward, norm and update seconds of the workload; other kernels by the bytes that they move.
 
-        Raises InputError where the workload doesn't say what that takes.
+        Raises InputError if the workload doesn't say what that takes.
         """
         workload, forward, backward = self.tables[rank]
         if isinstance(operation, Ready):
@@ -72,9 +72,9 @@ class NetworkClock(Clock):
                 raise InputError(f"workload {workload.name!r}: layer {operation.layer!r} needs forward_seconds")
             return forward[operation.layer]
         key = id(workload), id(operation)  # of the plan, which lives as long
-        if key not in self.kernels:
-            self.kernels[key] = self._kernel(workload, operation)
-        return self.kernels[key]
+        if key not in self.kernel_seconds:
+            self.kernel_seconds[key] = self._kernel(workload, operation)
+        return self.kernel_seconds[key]
 
     def _kernel(self, workload: Workload, operation: Any) -> float:
         form = Form(self.plan, operation)
@@ -99,9 +99,9 @@ class NetworkClock(Clock):
     def message(self, operation: Any) -> Cost:
         """The network's cost of this kind of message, split at its start-up."""
         key = id(operation)  # of the plan, which lives as long; roles may use a name for messages of different sizes
-        cost = self.messages.get(key)
+        cost = self.message_costs.get(key)
         if cost is None:
-            cost = self.messages[key] = self._cost(operation)
+            cost = self.message_costs[key] = self._cost(operation)
         return cost
 
     def _cost(self, operation: Any) -> Cost:
@@ -113,7 +113,7 @@ class NetworkClock(Clock):
         return Cost(startup - host, model.seconds(size) - startup, 1.0, host)
 
     def around(self, operation: Collective, ranks: Sequence[int]) -> Sequence[tuple[float, Mapping[Hashable, float]]]:
-        """The ways out and in of its ranks; of all ranks where they don't do the same, phase by phase."""
+        """The ways out and in of its ranks; of all ranks, phase by phase, if they don't do the same."""
         if operation.algorithm == NATIVE:
             return super().around(operation, ranks)
         phases = collectives.phases(operation.algorithm, operation.shape or (self.plan.ranks,), operation.root)
@@ -130,7 +130,7 @@ class NetworkClock(Clock):
         return Side(self.capacity)
 
     def handover(self) -> float:
-        """As measured with the interference."""
+        """What was measured with the interference."""
         return self.interference.handover_seconds if self.interference else 0.0
 
     def factors(self, operation: Any) -> Factors:
@@ -138,10 +138,10 @@ class NetworkClock(Clock):
         if self.interference is None:
             return Factors(1.0, 1.0)
         key = id(operation)
-        found = self.slowdowns.get(key)
-        if found is None:
-            found = self.slowdowns[key] = Factors(*self.interference.factors(self._bytes(operation)))
-        return found
+        factors = self.interference_factors.get(key)
+        if factors is None:
+            factors = self.interference_factors[key] = Factors(*self.interference.factors(self._bytes(operation)))
+        return factors
 
     def _bytes(self, operation: Any) -> int:
         return self.plan.bytes_of(operation.writes if isinstance(operation, Collective) else operation.reads)
@@ -151,7 +151,7 @@ class LinksClock(NetworkClock):
     """Messages take the links of their routes; native collectives the time of the network's cost, and a ring's links.
 
     What is transferred is bytes: the capacity of a link is its bandwidth, and the seconds of a native collective are so
-    many bytes of the slowest of its links, of which it gets 1/capacity at most where its cost has one.
+    many bytes of the slowest of its links, of which it gets 1/capacity at most if its cost has a capacity.
     """
 
     def __init__(

@@ -1,13 +1,13 @@
-"""Work that shares what it uses: an event loop of pieces of work whose rates change as others come and go.
+"""Contention: an event loop of pieces of work that share links or cores, so that rates change as others come and go.
 
 Rates are max-min fair (Bertsekas and Gallager, *Data Networks*, 2nd edition, Section 6.5.2): no piece can go faster
 unless another one that is no faster goes slower. Progressive filling finds them: all rates rise together, and a piece
 stops at its own `limit`, or as soon as one of its sides (a rank's way out, a link, a rank's cores) carries all that it
-can. So no side ever carries more than its capacity, whatever comes and goes meanwhile; and what a piece can't use of a
-side, because of its limit or of another side, the others get.
+can. So no side ever carries more than its capacity, whatever comes and goes meanwhile; and the others get what a piece
+can't use of a side because of its limit or of another side.
 
-Of some sides a piece takes only a part of what it transfers: of each worker, say, what goes to one server. Its rate is
-that of the whole of it.
+A piece may take some sides for only a part of what it transfers: those of each worker, say, for what goes to one
+server. Its rate is that of the whole of it.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from typing import NamedTuple
 
 
 class Side:
-    """What messages share: it carries `capacity` of transfer a second and delays each message by `latency` seconds.
+    """What messages share: it carries `capacity` of transfer per second and delays each message by `latency` seconds.
 
-    By default a side is a rank's way out or in and carries a second of transfer a second.
+    By default a side is a rank's way out or in and carries a second of transfer per second.
     """
 
     __slots__ = ("capacity", "flows", "latency")
 
     def __init__(self, capacity: float = 1.0, latency: float = 0.0):
         self.capacity, self.latency = capacity, latency
-        self.flows: dict[Flow, None] = {}  # that take it now, in order: ties are told apart alike
+        self.flows: dict[Flow, None] = {}  # those that take it now, in order of arrival, which decides ties
 
 
 class Use(NamedTuple):
-    """A side that a piece of work takes, and what part of what it transfers goes over it: above 0."""
+    """A side that a piece of work takes, and which part of its transfer goes over that side: above 0."""
 
     side: Side
     part: float = 1.0
@@ -71,7 +71,7 @@ class ContentionLoop:
             self._next()
 
     def _next(self) -> float:
-        """The next event; when that is."""
+        """Handle the next event, and return its time."""
         now, _, action = heapq.heappop(self.heap)
         action(now)
         return now
@@ -81,7 +81,7 @@ class ContentionLoop:
         heapq.heappush(self.heap, (time, self.sequence, action))
 
     def _begin(self, work: float, sides: list[Use], limit: float, now: float, done: Callable[[float], None]) -> None:
-        """So much work begins; the very list `sides` is kept and given again, by whatever takes the same."""
+        """So much work begins; whatever takes the same sides passes the very same list `sides`."""
         if work <= 0.0:
             done(now)
             return
@@ -95,7 +95,7 @@ class ContentionLoop:
         self._join(flow, work, now, done)
 
     def _join(self, flow: Flow, work: float, now: float, done: Callable[[float], None]) -> None:
-        """A piece of work more in `flow`."""
+        """One more piece of work in `flow`."""
         if flow.ends:
             flow.passed += (now - flow.since) * flow.rate
         else:
@@ -111,7 +111,7 @@ class ContentionLoop:
             self._pace(flow, now)
 
     def _changed(self, flow: Flow, now: float) -> None:
-        """Pieces of `flow` have come or gone: what it met is shared anew, once for all that happens now."""
+        """Pieces of `flow` have come or gone: its sides are shared anew, once for all that happens at this time."""
         flow.rate = 0.0
         if not self.unsettled:
             self._at(now, self._settle)
@@ -119,7 +119,7 @@ class ContentionLoop:
             self.unsettled[side] = None
 
     def _settle(self, now: float) -> None:
-        """Share anew what the changed sides carry, and all that is connected with them by a flow, and nothing else."""
+        """Share anew what the changed sides carry, and the sides that flows connect with them, and nothing else."""
         sides, self.unsettled = self.unsettled, {}
         flows = _connected(sides)
         fill(flows)
@@ -178,8 +178,8 @@ def fill(flows: Iterable[Flow]) -> None:
     """Set the max-min fair `share` of each of `flows`, which are all that take any of their sides.
 
     A side whose flows all rise is full at its capacity over what they take of it. Each flow that stops leaves it as
-    much or more for each of the others, so that what a side was last seen to be full at is never too high: a heap finds
-    the one that is full next. With S sides, F flows and U uses of sides this takes (S + F + U) log (S + F).
+    much or more for each of the others, so that the rate at which a side was last seen to be full is never too high: a
+    heap gives the side that is full next. With S sides, F flows and U uses of sides this takes (S + F + U) log (S + F).
     """
     rising = dict.fromkeys(flows)
     if len(rising) == 1:
@@ -187,7 +187,7 @@ def fill(flows: Iterable[Flow]) -> None:
             pieces = len(flow.ends)
             flow.share = min(flow.limit, min([side.capacity / (pieces * part) for side, part in flow.sides]))
         return
-    filling: dict[Side, list[float]] = {}  # what is left of it, what those that rise take at a rate of 1, their number
+    filling: dict[Side, list[float]] = {}  # what is left of it, what rising flows take at a rate of 1, their number
     for flow in rising:
         pieces = len(flow.ends)
         for side, part in flow.sides:
@@ -197,22 +197,22 @@ def fill(flows: Iterable[Flow]) -> None:
             else:
                 state[1] += pieces * part
                 state[2] += 1
-    full: list[tuple[float, int, Side | Flow]]
-    full = [(left / taken, i, side) for i, (side, (left, taken, _)) in enumerate(filling.items())]
-    full += [(flow.limit, i, flow) for i, flow in enumerate(rising, start=len(full)) if flow.limit < inf]
-    heapq.heapify(full)
+    stops: list[tuple[float, int, Side | Flow]]  # (rate, order of ties, what ends the rise at that rate)
+    stops = [(left / taken, i, side) for i, (side, (left, taken, _)) in enumerate(filling.items())]
+    stops += [(flow.limit, i, flow) for i, flow in enumerate(rising, start=len(stops)) if flow.limit < inf]
+    heapq.heapify(stops)
     while rising:
-        rate, number, what = heapq.heappop(full)
-        if isinstance(what, Side):
-            left, taken, several = filling[what]
-            if not several:
+        rate, number, cause = heapq.heappop(stops)
+        if isinstance(cause, Side):
+            left, taken, count = filling[cause]
+            if not count:
                 continue
             if left / taken > rate:
-                heapq.heappush(full, (left / taken, number, what))
+                heapq.heappush(stops, (left / taken, number, cause))
                 continue
-            stopping = [flow for flow in what.flows if flow in rising]
+            stopping = [flow for flow in cause.flows if flow in rising]
         else:
-            stopping = [what] if what in rising else []
+            stopping = [cause] if cause in rising else []
         for flow in stopping:
             del rising[flow]
             flow.share = rate

@@ -1,9 +1,9 @@
-"""The event loop where computation and messages slow one another down on the cores that they share.
+"""The event loop under interference: computation and messages slow one another down on the cores that they share.
 
 While a rank computes and has a message in flight, its computation runs at 1/(computation factor) and the message at
 1/(communication factor) of what it would get of its sides, exactly as long as both last. A message of several ranks is
-slowed where any of them computes; a rank with several messages in flight computes as slowly as the worst of them makes
-it. What a slowed message leaves of its sides nobody else gets: that cores could carry it is not known.
+slowed if any of them computes; a rank with several messages in flight computes as slowly as the worst of them makes
+it. No other message gets what a slowed one leaves of its sides: whether cores could carry that is not known.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class InterferenceProgress(Progress):
         super().__init__(*arguments, **options)
         self.computing: dict[int, dict[Flow, None]] = defaultdict(dict)
         self.in_flight: dict[int, dict[_Message, None]] = defaultdict(dict)
-        self.slowing: set[int] = set()  # ranks that compute: their messages have been told
+        self.slowing: set[int] = set()  # ranks that compute: their messages go at the pace that follows from it
 
     def _work(self, rank: int, seconds: float, now: float, done: Callable[[float], None]) -> None:
         if seconds <= 0.0:
@@ -111,6 +111,6 @@ class InterferenceProgress(Progress):
 
     def _pace_all(self, flows: dict[Any, None], now: float) -> None:
         for flow in list(flows):
-            # of what has just come or gone the share is not known yet: it is paced with it
+            # the share of what has just come or gone is not known yet: it gets its pace together with its share
             if flow.rate and self._rate(flow) != flow.rate:
                 self._pace(flow, now)

@@ -1,7 +1,7 @@
 """What a plan's iteration needs whatever its messages cost: computation, and when messages can travel at all.
 
-Only what a workload tells is counted: forward, backward, norm and update. Other local work counts for nothing here, so
-that what follows from this holds whatever it costs.
+Only times that a workload holds are counted: forward, backward, norm and update. Other local work counts for nothing,
+so that what follows from this holds whatever it costs.
 """
 
 from __future__ import annotations
@@ -35,15 +35,16 @@ class Need(NamedTuple):
 
 
 def needs(plan: Plan, workload: Workload | Mapping[int, Workload]) -> dict[int, Need]:
-    """By rank; raises InputError where the workload lacks a layer of the plan."""
+    """By rank; raises InputError if the workload lacks a layer of the plan."""
     workloads = dict.fromkeys(plan.role_of, workload) if isinstance(workload, Workload) else workload
     clock = NetworkClock(plan, workloads, Network({}), 0.0)
-    found: dict[tuple[str, int], Need] = {}
+    need_of: dict[tuple[str, int], Need] = {}
     for rank, role in plan.role_of.items():
         key = role.name, id(workloads[rank])
-        if key not in found:
-            found[key] = _need(role, [clock.local(rank, op) if _told(op) else 0.0 for op in role.flat])
-    return {rank: found[role.name, id(workloads[rank])] for rank, role in plan.role_of.items()}
+        if key not in need_of:
+            seconds = [clock.local(rank, op) if _is_of_workload(op) else 0.0 for op in role.flat]
+            need_of[key] = _need(role, seconds)
+    return {rank: need_of[role.name, id(workloads[rank])] for rank, role in plan.role_of.items()}
 
 
 def in_step(plan: Plan) -> list[int]:
@@ -62,10 +63,10 @@ def in_step(plan: Plan) -> list[int]:
                 before[rank].update(group)
                 after[rank].update(group)
 
-    def reached(along: dict[int, set[int]]) -> set[int]:
+    def reached(neighbours: dict[int, set[int]]) -> set[int]:
         seen, waiting = {plan.pace}, [plan.pace]
         while waiting:
-            new = along[waiting.pop()] - seen
+            new = neighbours[waiting.pop()] - seen
             seen |= new
             waiting += new
         return seen
@@ -73,30 +74,31 @@ def in_step(plan: Plan) -> list[int]:
     return sorted(reached(before) & reached(after))
 
 
-def _told(op: Any) -> bool:
+def _is_of_workload(op: Any) -> bool:
+    """Whether the seconds of an operation are times of the workload."""
     return isinstance(op, Forward | Ready) or (isinstance(op, Local) and op.kernel in (*UPDATES, "norm"))
 
 
 def _need(role: Role, seconds: list[float]) -> Need:
     graph = RoleGraph(role.flat)
-    lanes: dict[str, float] = defaultdict(float)
+    lane_seconds: dict[str, float] = defaultdict(float)
     for op, each in zip(role.flat, seconds, strict=True):
-        lanes[op.lane] += each
-    of_last = [isinstance(op, Ready) and role.pass_of[op.name] == role.passes - 1 for op in role.flat]
+        lane_seconds[op.lane] += each
+    of_last_pass = [isinstance(op, Ready) and role.pass_of[op.name] == role.passes - 1 for op in role.flat]
     ready = 0.0
-    for op, each, is_gradient in zip(role.flat, seconds, of_last, strict=True):
+    for op, each, is_of_last_pass in zip(role.flat, seconds, of_last_pass, strict=True):
         ready += each if op.lane == COMPUTE else 0.0
-        if is_gradient:
+        if is_of_last_pass:
             break
     order = _order(graph)
-    waits = list(of_last)
+    waits = list(of_last_pass)
     for i in order:
         for j in (*graph.same[i], *graph.same_post[i]):
             waits[j] = waits[j] or waits[i]
     followed = _followed_by(graph, seconds, order)
     messages = [i for i, op in enumerate(role.flat) if op.verb in MESSAGES and waits[i] and followed[i] >= 0.0]
     after = min((followed[i] for i in messages), default=0.0)
-    return Need(max(lanes.values(), default=0.0), ready, after, frozenset(messages))
+    return Need(max(lane_seconds.values(), default=0.0), ready, after, frozenset(messages))
 
 
 def _order(graph: RoleGraph) -> list[int]:
@@ -112,7 +114,7 @@ def _order(graph: RoleGraph) -> list[int]:
 
 
 def _followed_by(graph: RoleGraph, seconds: list[float], order: list[int]) -> list[float]:
-    """Seconds computed between the end of an operation and the next turn's first, where that waits for it; else -1."""
+    """Seconds computed between the end of an operation and the next turn's first, if that waits for it; else -1."""
     first = next((i for i, lane in enumerate(graph.lane) if lane == COMPUTE), -1)
     done, begun = [-1.0] * len(order), [-1.0] * len(order)  # from its end; from its beginning
     for i in reversed(order):

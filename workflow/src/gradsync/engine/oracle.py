@@ -37,33 +37,16 @@ def evaluate(
     """Buffers of every rank after `turns` turns.
 
     `initial` gives the first values of buffers by name (copied for each rank; the others begin at zero), for all ranks
-    or for each. `dtype` replaces the floating-point type of all buffers. Raises RunError where the plan is stuck.
+    or for each. `dtype` replaces the floating-point type of all buffers. Raises RunError if the plan is stuck.
     """
     refuse_bytes(plan)
     parameter = plan.holding("parameter") or ""
-    shared: dict[str, np.ndarray] = {}
-    values: list[dict[str, np.ndarray]] = []
-    for rank in range(plan.ranks):
-        begin = initial if isinstance(initial, Mapping) else initial[rank]
-        mine = {}
-        for buffer in plan.buffers:
-            kind = array_type(dtype if dtype and buffer.dtype.startswith(("float", "bfloat")) else buffer.dtype)
-            if buffer.shared and buffer.name in shared:
-                mine[buffer.name] = shared[buffer.name]
-                continue
-            array = np.zeros(buffer.elements, kind)
-            if buffer.name in begin:
-                array[:] = begin[buffer.name]
-            mine[buffer.name] = array
-            if buffer.shared:
-                shared[buffer.name] = array
-        values.append(mine)
-
+    values = _initial_values(plan, initial, dtype)
     outcome = Progress(plan, turns, Clock(), arrivals=arrivals).run()
     if outcome.stuck:
         raise RunError(f"oracle: plan {plan.name!r} is stuck: check it first")
     sent: dict[tuple[int, int, str, int, int], deque[list[np.ndarray]]] = defaultdict(deque)
-    computed: dict[int, tuple[int, np.ndarray]] = {}  # rank -> its last pass and the gradient of that
+    last_pass: dict[int, tuple[int, np.ndarray]] = {}  # rank -> number of its last pass and the gradient of that
     source_of: dict[tuple[int, int, str], int] = {}
     collectives_done: set[tuple[str, int, tuple[int, ...]]] = set()
     named = {role.name: {op.name: op for op in role.flat} for role in plan.roles}
@@ -76,10 +59,10 @@ def evaluate(
             case "ready":
                 role, ref = plan.role_of[rank], op.writes[0]
                 number = turn * role.passes + role.pass_of[op.name]
-                if rank not in computed or computed[rank][0] != number:
-                    computed[rank] = number, gradient(rank, number, values[rank][parameter])
-                found = computed[rank][1][ref.start : ref.stop]
-                targets[0][:] = targets[0] + found if op.adds else found
+                if rank not in last_pass or last_pass[rank][0] != number:
+                    last_pass[rank] = number, gradient(rank, number, values[rank][parameter])
+                of_tensor = last_pass[rank][1][ref.start : ref.stop]
+                targets[0][:] = targets[0] + of_tensor if op.adds else of_tensor
             case "local":
                 KERNELS[op.kernel].compute(views, targets, **op.arguments)
             case "collective":
@@ -106,8 +89,32 @@ def evaluate(
     return values
 
 
+def _initial_values(
+    plan: Plan, initial: Mapping[str, np.ndarray] | Sequence[Mapping[str, np.ndarray]], dtype: str | None
+) -> list[dict[str, np.ndarray]]:
+    """Buffers of every rank before the first turn; all ranks have the same array of a shared buffer."""
+    shared: dict[str, np.ndarray] = {}
+    values: list[dict[str, np.ndarray]] = []
+    for rank in range(plan.ranks):
+        first_values = initial if isinstance(initial, Mapping) else initial[rank]
+        buffers = {}
+        for buffer in plan.buffers:
+            kind = array_type(dtype if dtype and buffer.dtype.startswith(("float", "bfloat")) else buffer.dtype)
+            if buffer.shared and buffer.name in shared:
+                buffers[buffer.name] = shared[buffer.name]
+                continue
+            array = np.zeros(buffer.elements, kind)
+            if buffer.name in first_values:
+                array[:] = first_values[buffer.name]
+            buffers[buffer.name] = array
+            if buffer.shared:
+                shared[buffer.name] = array
+        values.append(buffers)
+    return values
+
+
 def refuse_bytes(plan: Plan) -> None:
-    """Raises InputError for a plan of bytes of a type that nobody knows: it can be planned and simulated only."""
+    """Raises InputError for a plan of bytes of an unknown type: it can be planned and simulated only."""
     for buffer in plan.buffers:
         if buffer.role in KEYED and buffer.dtype == BYTES:
             raise InputError(

@@ -25,9 +25,9 @@ DEEPEST = 64  # starts of operations within one another
 
 
 class Cost(NamedTuple):
-    """One message: start-up latency in seconds, then transfer that shares the link, in what a side carries a second.
+    """One message: start-up latency in seconds, then transfer that shares the link, in what a side carries per second.
 
-    No more than `limit` of it a second, on an idle link too. Before all that, `host` seconds of each rank's cores.
+    No more than `limit` of it per second, on an idle link too. Before all that, `host` seconds of each rank's cores.
     """
 
     latency: float
@@ -44,7 +44,7 @@ class Phase(NamedTuple):
 
 
 class Factors(NamedTuple):
-    """How many times as long computation and a message take beside one another, compared with each alone."""
+    """Of interference: how many times as long as alone computation and a message take while both last."""
 
     computation: float
     communication: float
@@ -58,11 +58,11 @@ class Clock:
         return 0.0
 
     def message(self, operation: Any) -> Cost:
-        """What a send, reply or collective takes; of a send or reply without the latencies of its sides."""
+        """What a send, reply or collective takes; a send or reply without the latencies of its sides."""
         return Cost(0.0, 0.0)
 
     def route(self, source: int, destination: int, rail: int) -> Sequence[Hashable]:
-        """Keys of the sides that a message takes which leaves `source` on `rail`."""
+        """Keys of the sides that a message takes if it leaves `source` on `rail`."""
         return ("out", source), ("in", destination)
 
     def around(self, operation: Collective, ranks: Sequence[int]) -> Sequence[tuple[float, Mapping[Hashable, float]]]:
@@ -74,11 +74,11 @@ class Clock:
         return Side()
 
     def handover(self) -> float:
-        """Seconds from the end of an operation to the start of one on another lane that waited for it."""
+        """Seconds from the end of an operation to the start of the next one, on another lane, that waited for it."""
         return 0.0
 
     def factors(self, operation: Any) -> Factors:
-        """What a send, reply or collective and the computation of its ranks do to one another (`interference.py`)."""
+        """The interference of a send, reply or collective with the computation of its ranks (`interference.py`)."""
         return Factors(1.0, 1.0)
 
 
@@ -95,7 +95,7 @@ class Event(NamedTuple):
 
 @dataclass
 class Outcome:
-    """Events in order of completion, and what never finished (rank, turn, index) where the plan is stuck."""
+    """Events in order of completion, and what never finished (rank, turn, index) if the plan is stuck."""
 
     events: list[Event]
     stuck: list[tuple[int, int, int]]
@@ -104,7 +104,7 @@ class Outcome:
 class Progress(ContentionLoop):
     """Runs `turns` turns of `plan` on `clock`.
 
-    `ranks` may name fewer ranks where the plan is symmetric; `arrivals` {(rank, turn, operation): source} resolves
+    `ranks` may name fewer ranks if the plan is symmetric; `arrivals` {(rank, turn, operation): source} resolves
     receives from any as a real run did, instead of by time. With `rendezvous` a send is finished only once its message
     has been received, as with Gloo; without, once the message is there.
     """
@@ -142,7 +142,7 @@ class Progress(ContentionLoop):
         self.hosts: dict[int, Side] = defaultdict(Side)  # the cores of each rank that start its messages
         self.starting: dict[tuple[int, ...], list[Use]] = {}
         self.begun = False
-        # what a turn too many waits for: (rank, turn, operation, what follows it in the next turn, when it was over)
+        # what the first turn too many waits for: (rank, turn, operation, what follows it in that turn, when it ended)
         self.held: list[tuple[int, int, int, list[int], float]] = []
 
     def run(self) -> Outcome:
@@ -180,7 +180,7 @@ class Progress(ContentionLoop):
             return
         self.begun = True
         for rank in self.ranks:
-            # of what waits for nothing from the first: what waits no more meanwhile is started by what it waited for
+            # a copy: what stops waiting in this loop is started by what it waited for
             for index, waits in enumerate(list(self._turn(rank, 0))):
                 if waits == 0:
                     self._start(rank, 0, index, 0.0)
@@ -207,7 +207,7 @@ class Progress(ContentionLoop):
         return waits
 
     def _release(self, rank: int, turn: int, done: int, same: list[int], following: list[int], now: float) -> None:
-        """Operation `done` is over, which `same` of its turn and `following` of the next wait for."""
+        """Operation `done` is over, for which `same` of its turn and `following` of the next wait."""
         waits = self.waits[rank, turn]
         for index in same:
             waits[index] -= 1
@@ -280,15 +280,15 @@ class Progress(ContentionLoop):
 
     def _arrive(self, op: Collective, rank: int, turn: int, index: int, now: float) -> None:
         key = (op.name, turn, op.ranks)
-        here = self.arrived[key]
-        here.append((rank, index))
+        members = self.arrived[key]
+        members.append((rank, index))
         group = op.ranks or self.ranks
-        if len(here) < len(group):
+        if len(members) < len(group):
             return
         del self.arrived[key]
 
         def done(time: float) -> None:
-            for member, its_index in here:
+            for member, its_index in members:
                 self._finish(member, turn, its_index, time)
 
         way = op.ranks, op.algorithm, op.shape, op.root

@@ -1,10 +1,10 @@
 """Time a plan on a workload and a network: plan + costs -> trace.
 
-Shared links are shared (see `contention.py`), so no simulated time lies below what computation and links allow
+Messages share links (see `contention.py`), so no simulated time lies below what computation and links allow
 (`bounds.py`). With an interference, computation and messages slow one another down too (see `interference.py`).
 
-Where a topology is given, collectives that are described by rounds are spelled out for all ranks and every message goes
-over the links of its route; ranks are no longer in step, and alpha counts a message. That is for few ranks; of many,
+With a topology, collectives that are described by rounds are spelled out for all ranks and every message goes over the
+links of its route; ranks are no longer in step, and alpha counts per message. That is for few ranks; for many,
 `rounds/flow_level.py` gives the cost of a collective as one message.
 """
 
@@ -28,7 +28,7 @@ from gradsync.plan.workload import Workload
 from gradsync.rounds.lowering import lowered
 from gradsync.topologies import Speeds, Topology
 
-TURNS = (3, 4, 6, 8, 12, 16, 24, 32, 48)  # after which it is looked whether they repeat themselves
+TURNS = (3, 4, 6, 8, 12, 16, 24, 32, 48)  # after each of these numbers of turns: do they repeat themselves?
 MOST_TURNS = TURNS[-1]
 MOST_EVENTS = 100_000  # of loops that are longer, a quarter of the turns: seconds, not minutes
 
@@ -50,8 +50,8 @@ def simulate(
     The trace says whether it does, and its times are means over a whole period.
 
     A plan whose ranks all do the same on equal workloads is simulated on rank 0 alone. With `topology` and `speeds`
-    every message goes over its links, and `network` is asked for native collectives only. Raises InputError where
-    workload, network or speeds lack what the plan needs, and where the topology can't hold its ranks.
+    every message goes over its links, and `network` gives the costs of native collectives only. Raises InputError if
+    workload, network or speeds lack what the plan needs, or if the topology can't hold its ranks.
     """
     if (topology is None) != (speeds is None):
         raise InputError(f"simulate {plan.name!r}: a topology and the speeds of its links go together: give both")
@@ -66,14 +66,14 @@ def simulate(
     clock = LinksClock(*costs, topology, speeds) if topology and speeds else NetworkClock(*costs)
     ranks = (0,) if plan.symmetric and same else None
     progress = (Progress if interference is None else InterferenceProgress)(plan, turns or MOST_TURNS, clock, ranks)
-    found = None if turns else _until_steady(progress)
+    end_state = None if turns else _until_steady(progress)
     outcome = progress.run()
     if outcome.stuck:
         raise InputError(f"simulate {plan.name!r}: the plan is stuck: check it first")
-    if found is None or not found.reached:
-        found = steady(outcome.events, _turn_starts(plan, outcome.events), _first_through(plan, outcome.events))
+    if end_state is None or not end_state.reached:
+        end_state = steady(outcome.events, _turn_starts(plan, outcome.events), _first_through(plan, outcome.events))
     trace = _trace(plan, outcome.events, progress.turns)
-    return dataclasses.replace(trace, steady=found.reached, period=found.period, end_turn=found.end)
+    return dataclasses.replace(trace, steady=end_state.reached, period=end_state.period, end_turn=end_state.end)
 
 
 def _until_steady(progress: Progress) -> Steady:
@@ -81,16 +81,16 @@ def _until_steady(progress: Progress) -> Steady:
     for turns in TURNS:
         now = progress.run_until_through(turns)
         events = progress.so_far()
-        found = steady(events, _turn_starts(progress.plan, events), now)
-        if found.reached or (turns >= MOST_TURNS // 4 and len(events) > MOST_EVENTS):
+        end_state = steady(events, _turn_starts(progress.plan, events), now)
+        if end_state.reached or (turns >= MOST_TURNS // 4 and len(events) > MOST_EVENTS):
             break
-    return found
+    return end_state
 
 
 def _turn_starts(plan: Plan, events: list[Event]) -> list[float]:
-    """When each turn of the rank begins that sets the pace."""
-    own = [event for event in events if event.rank == plan.pace]
-    return Trace(plan.name, "simulated", 0, tuple(_spans(plan, own))).turn_starts(plan.pace)
+    """When each turn begins of the rank that sets the pace."""
+    of_pace = [event for event in events if event.rank == plan.pace]
+    return Trace(plan.name, "simulated", 0, tuple(_spans(plan, of_pace))).turn_starts(plan.pace)
 
 
 def _first_through(plan: Plan, events: list[Event]) -> float:
@@ -108,25 +108,25 @@ def _trace(plan: Plan, events: list[Event], turns: int) -> Trace:
 
 def _spans(plan: Plan, events: list[Event]) -> list[Span]:
     ranks = {event.rank for event in events}
-    described = {
+    of_role = {
         role.name: [(op.name, op.verb, op.lane, plan.bytes_of(op.writes or op.reads)) for op in role.flat]
         for role in {plan.role_of[rank].name: plan.role_of[rank] for rank in ranks}.values()
     }
-    rows = {rank: described[plan.role_of[rank].name] for rank in ranks}
+    operations = {rank: of_role[plan.role_of[rank].name] for rank in ranks}
     spans = []
     for rank, turn, index, start, end, source in events:
-        name, verb, lane, size = rows[rank][index]
+        name, verb, lane, size = operations[rank][index]
         spans.append(Span(rank, turn, name, verb, lane, start, end, size, source))
     return spans
 
 
 def _with_waits(plan: Plan, spans: list[Span], turns: int) -> tuple[Span, ...]:
-    """With what ranks wait for one another, where not all do the same."""
+    """The spans with the times that ranks wait for one another in them, if not all ranks do the same."""
     by_rank: dict[int, list[Span]] = defaultdict(list)
     for span in spans:
         by_rank[span.rank].append(span)
     if len(by_rank) < plan.ranks:  # one stands for all, which come at the same time
         return tuple(spans)
-    turns = max(turns, 1 + max(span.turn for span in spans))  # of who serves others
+    turns = max(turns, 1 + max(span.turn for span in spans))  # a rank that serves others may have more turns
     seconds = waited(plan, [stamps(plan, rank, by_rank[rank], 0, turns) for rank in range(plan.ranks)])
     return with_waits(plan, spans, dict(enumerate(seconds)), 0)

@@ -1,13 +1,13 @@
 """Whether a simulated loop repeats itself, and over which of its turns to average.
 
-A loop of operations that wait for one another repeats itself sooner or later, but not always turn by turn: where two
-ranks wait for what the other sent a turn before, turns of different lengths alternate (such loops are linear in
-their cyclicity: Baccelli, Cohen, Olsder, Quadrat, *Synchronization and Linearity*, Section 3.7). Ranks that don't
-wait for one another may never fall into step.
+A loop of operations that wait for one another repeats itself sooner or later, but not always turn by turn: if two ranks
+wait for what the other sent a turn before, turns of different lengths alternate (such loops are linear in their
+cyclicity: Baccelli, Cohen, Olsder, Quadrat, *Synchronization and Linearity*, Section 3.7). Ranks that don't wait for
+one another may never fall into step.
 
 The loop is steady with a period of p turns once everything that starts or ends on any rank does so again p turns later,
-in two whole periods that follow one another. Only turns count during which every rank still has turns to do: what is
-left alone once others have stopped is no longer the plan.
+in two whole periods that follow one another. Only turns count during which every rank still has turns to do: what a
+rank does alone once others have stopped is no longer the plan.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from typing import NamedTuple
 from gradsync.engine.progress import Event
 
 SAME = 1e-9  # of the period: times that differ by less are the same
-EDGE = 1e-6  # of the period: what is so near to the start of a turn is at it
-LONGEST = 8  # turns: the longest period that is looked for
+EDGE = 1e-6  # of the period: what is so near to the start of a turn counts as at it
+LONGEST = 8  # turns: no longer period is tried
 
 
 class Steady(NamedTuple):
     """Averages are from the start of turn `end - period` to that of turn `end`.
 
-    `reached`: the loop repeats itself so; None where there are too few turns to know.
+    `reached`: whether the loop repeats itself so; None if there are too few turns to know.
     """
 
     reached: bool | None
@@ -37,7 +37,7 @@ class Steady(NamedTuple):
 def steady(events: Sequence[Event], starts: Sequence[float], horizon: float) -> Steady:
     """Of a rank whose turns begin at `starts`; up to `horizon`, when the first rank had done all its turns.
 
-    Where the loop does not repeat itself: over the later half of the turns that count; of all turns, where none does.
+    If the loop does not repeat itself: over the later half of the turns that count; of all turns if none counts.
     """
     if len(starts) < 3:
         return Steady(None, 1, len(starts) - 1)

@@ -22,7 +22,7 @@ NOBODY = -1  # a receive whose source is not known
 class Stamps(NamedTuple):
     """When a rank began and ended each operation of its role in each turn, all ranks on one clock; NaN: it did not.
 
-    `source`: whom a receive has got its message from.  # each (turns, operations)
+    `source`: the rank whose message a receive has got.  # each (turns, operations)
     """
 
     start: np.ndarray
@@ -47,16 +47,16 @@ def stamps(plan: Plan, rank: int, spans: Sequence[Span], first: int, turns: int,
 def waited(plan: Plan, ranks: Sequence[Stamps]) -> list[np.ndarray]:
     """Seconds at the beginning of each span that were waiting for other ranks, of every rank.  # (turns, operations)
 
-    0 where it is not known: of a message that was sent before these turns, or is received after them.
+    0 if it is not known: of a message that was sent before these turns, or is received after them.
     """
     begun = [each.start.copy() for each in ranks]  # when something could move
     _collectives(plan, ranks, begun)
     _transfers(plan, ranks, begun)
-    found = []
+    waits = []
     for each, begin in zip(ranks, begun, strict=True):
         seconds = np.clip(begin - each.start, 0.0, each.end - each.start)
-        found.append(np.nan_to_num(seconds, nan=0.0))
-    return found
+        waits.append(np.nan_to_num(seconds, nan=0.0))
+    return waits
 
 
 def _collectives(plan: Plan, ranks: Sequence[Stamps], begun: list[np.ndarray]) -> None:
@@ -68,7 +68,7 @@ def _collectives(plan: Plan, ranks: Sequence[Stamps], begun: list[np.ndarray]) -
     for group in members.values():
         turns = min(len(ranks[rank].start) for rank, _, _ in group)
         sources = [(rank, i) for rank, i, op in group if op.kind != "broadcast" or rank == op.root]
-        begin = np.max([ranks[rank].start[:turns, i] for rank, i in sources], axis=0)  # NaN where one has not come
+        begin = np.max([ranks[rank].start[:turns, i] for rank, i in sources], axis=0)  # NaN if one has not come
         for rank, i, _ in group:
             begun[rank][:turns, i] = begin
 
@@ -82,7 +82,7 @@ def _transfers(plan: Plan, ranks: Sequence[Stamps], begun: list[np.ndarray]) -> 
         for turn in range(len(ranks[rank].start)):
             for i, op in transfers:
                 if np.isnan(ranks[rank].start[turn, i]):
-                    continue  # it has not had this turn
+                    continue  # the rank has not had this turn
                 line = op.channel, getattr(op, "rail", 0), op.tag
                 if isinstance(op, Send | Reply):
                     to = op.to if isinstance(op, Send) else int(ranks[rank].source[turn, place[op.to]])
@@ -98,10 +98,10 @@ def _transfers(plan: Plan, ranks: Sequence[Stamps], begun: list[np.ndarray]) -> 
 def with_waits(plan: Plan, spans: Sequence[Span], seconds: Mapping[int, np.ndarray], first: int) -> tuple[Span, ...]:
     """The spans with what each rank has waited in them; those of other turns and ranks as they are."""
     place = {rank: {op.name: i for i, op in enumerate(plan.role_of[rank].flat)} for rank in seconds}
-    found = []
+    spans_with_waits = []
     for span in spans:
         if span.rank in seconds and 0 <= span.turn - first < len(seconds[span.rank]):
-            own = float(seconds[span.rank][span.turn - first, place[span.rank][span.operation]])
-            span = span._replace(waited=own) if own > 0 else span
-        found.append(span)
-    return tuple(found)
+            wait = float(seconds[span.rank][span.turn - first, place[span.rank][span.operation]])
+            span = span._replace(waited=wait) if wait > 0 else span
+        spans_with_waits.append(span)
+    return tuple(spans_with_waits)

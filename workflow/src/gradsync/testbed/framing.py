@@ -29,19 +29,19 @@ PAYLOAD = (MTU - IPV4 - TCP) / (MTU + ETHERNET)
 def links(description: Description, ranks: int) -> Links:
     """Of a host with most links, each at its nominal rate.
 
-    A link lets through a full bucket at once, and so does the guaranteed rate of each connection on it: those of every
-    lane to every host in the same switch, and of all else; and a packet may be on its way.
+    A link lets a full bucket through in one burst, and so does the guaranteed rate of each connection on it: those of
+    every lane to every host in the same switch, and of all else; and a packet may be on its way.
     """
     cables = [cable for cable in description.cables(ranks) if cable.rails]
     hosts_in = Counter(cable.switch for cable in cables)
     rate: dict[int, float] = defaultdict(float)
-    at_once: dict[int, float] = defaultdict(float)
+    burst_bytes: dict[int, float] = defaultdict(float)
     for cable in cables:
         connections = (hosts_in[cable.switch] - 1) * description.lanes + 1
         rate[cable.host] += max(description.bits_per_second, connections * GUARANTEED_BITS) / 8
-        at_once[cable.host] += (1 + connections) * BURST_BYTES + PACKET
-    together = topologies.parse(description.topology, ranks).ranks_a_node or 1
-    return Links(PAYLOAD * max(rate.values()), PAYLOAD * max(at_once.values()), together)
+        burst_bytes[cable.host] += (1 + connections) * BURST_BYTES + PACKET
+    ranks_per_node = topologies.parse(description.topology, ranks).ranks_a_node or 1
+    return Links(PAYLOAD * max(rate.values()), PAYLOAD * max(burst_bytes.values()), ranks_per_node)
 
 
 def links_of(told: Mapping[str, Any], ranks: int) -> Links:

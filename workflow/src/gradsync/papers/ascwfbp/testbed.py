@@ -67,7 +67,7 @@ class Bench(NamedTuple):
 
     def links(self, kind: str) -> Links:
         """A node's link at its measured rate, which is that of b; `gamma` assumes one that carries more."""
-        return Links(self.link / BITS * self._messages(kind), together=self.workers // self.nodes)
+        return Links(self.link / BITS * self._messages(kind), ranks_per_node=self.workers // self.nodes)
 
     def _messages(self, kind: str) -> float:
         return 2 / self.gamma if kind == "gamma" else 1.0
