@@ -4,7 +4,7 @@ A schedule is one file here with a function
 
     schedule(workload, cost, **options) -> tuple[Message, ...]
 
-It gets the workload (layers in backward order) and the cost of an all-reduce, and gives the messages in the order
+It gets the workload (layers in backward order) and the cost of an all-reduce, and returns the messages in the order
 sent. Discovery finds the file; its name is the schedule's name. A planner knows no rank, no clock, no file.
 """
 
@@ -26,8 +26,8 @@ DEFAULT_LANE = "network"
 class Message(NamedTuple):
     """Layers first..last (indices in backward order) in one message; `after_backward` holds it until backward ends.
 
-    It also waits for the messages that `after` numbers, whatever their lanes. `part` = (index, pieces): only that piece
-    of the layers' range, where a message is split over lanes.
+    It also waits for the messages whose numbers are in `after`, whatever their lanes. `part` = (index, pieces): only
+    that piece of the layers' range, if a message is split over lanes.
     """
 
     first: int
@@ -60,8 +60,8 @@ def options(name: str) -> dict[str, Any]:
 
 def lanes(name: str, chosen: dict[str, Any]) -> int:
     """On how many lanes a schedule sends: its option of that name, or what its file says (LANES); else 1."""
-    told = {**options(name), **chosen}.get("lanes", getattr(importlib.import_module(f"{__name__}.{name}"), "LANES", 1))
-    return int(told)
+    default = getattr(importlib.import_module(f"{__name__}.{name}"), "LANES", 1)
+    return int({**options(name), **chosen}.get("lanes", default))
 
 
 def refuse_options(name: str, chosen: dict[str, Any]) -> None:
@@ -81,19 +81,19 @@ def messages(name: str, workload: Workload, cost: MessageCost, chosen: dict[str,
     return get(name)(workload, cost, **chosen)
 
 
-def dealt(found: Sequence[Message], lanes: int) -> tuple[Message, ...]:
+def dealt(in_order: Sequence[Message], lanes: int) -> tuple[Message, ...]:
     """These messages over so many lanes in turn; a single lane is the default one. Raises InputError below 1."""
     if lanes < 1:
         raise InputError(f"option lanes={lanes}: at least 1")
     if lanes == 1:
-        return tuple(found)
-    return tuple(message._replace(lane=f"{DEFAULT_LANE}{number % lanes}") for number, message in enumerate(found))
+        return tuple(in_order)
+    return tuple(message._replace(lane=f"{DEFAULT_LANE}{number % lanes}") for number, message in enumerate(in_order))
 
 
 def grouped(lasts: Iterable[int]) -> tuple[Message, ...]:
     """Messages on the default lane, given the last layer of each."""
-    found, first = [], 0
+    grouped_layers, first = [], 0
     for last in lasts:
-        found.append(Message(first, last))
+        grouped_layers.append(Message(first, last))
         first = last + 1
-    return tuple(found)
+    return tuple(grouped_layers)

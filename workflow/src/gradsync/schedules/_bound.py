@@ -1,7 +1,7 @@
 """A time before which no plan on so many lanes ends, by relaxations that the exact dynamic program solves.
 
-It is of the cost that plans are made with, for the search to know when to stop; what a row of a table is held against
-is in `engine/bounds.py`.
+It holds for the cost that plans are made with, and tells the search when to stop. The bounds that rows of tables are
+held against are in `engine/bounds.py`.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ def lower_bound(
 ) -> float:
     """Seconds from the start of forward; no messages of consecutive layers in up to `pieces` pieces each end before.
 
-    `pieces`: as many as lanes where it is not given.
+    `pieces`: None for as many as lanes.
 
     With s of the lanes starting a message, the others transfer at min(capacity, lanes - s) in all, so for every share
     x from 0 to 1 the transfer plus x s is at most K(x) = max over s of min(capacity, lanes - s) + x s. Whatever the
     grouping, the messages that become ready from the i-th on hence need, after the i-th is ready, (transfer + x
-    start-up) / K(x) seconds each, and there is no transfer in the first start-up. Which grouping has the least of it
-    the dynamic program finds; the highest of these minima over x counts. The last message also takes its own time,
+    start-up) / K(x) seconds each, and there is no transfer in the first start-up. The dynamic program finds the
+    grouping with the least of it; the highest of these minima over x counts. The last message also takes its own time,
     alone, in as many pieces as help.
     """
     tables = [table(workload, cost, count) for count in range(1, (pieces or lanes) + 1)]
@@ -42,20 +42,20 @@ def lower_bound(
 
 
 def bound(ready: np.ndarray, tables: Sequence[Table], lanes: int, speed: float, shares: Sequence[float]) -> float:
-    """The same, given the times of messages in 1, 2, .. pieces and the speed of all lanes together."""
+    """The same from the times of messages in 1, 2, .. pieces and the speed of all lanes together."""
     numbered = list(enumerate(tables, start=1))
     n = len(ready)
     inside = np.tril_indices(n + 1, -1)
-    shortest = min(float(one.startup[inside].min()) for one in tables)
+    shortest_startup = min(float(times.startup[inside].min()) for times in tables)
     alone = np.min(
-        [one.startup[n, :n] + one.transfer[n, :n] * max(1.0, count / speed) for count, one in numbered], axis=0
+        [times.startup[n, :n] + times.transfer[n, :n] * max(1.0, count / speed) for count, times in numbered], axis=0
     )
-    found = 0.0
+    highest = 0.0
     for share in shares:
-        most = max(min(speed, lanes - starting) + share * starting for starting in range(lanes + 1))
+        most = max(min(speed, lanes - starting) + share * starting for starting in range(lanes + 1))  # K(x)
         # of all numbers of pieces the one that needs least
-        seconds = np.min([count * (one.transfer + share * one.startup) for count, one in numbered], axis=0) / most
+        seconds = np.min([count * (times.transfer + share * times.startup) for count, times in numbered], axis=0) / most
         before = np.maximum(exact(ready, seconds)[1][:n], ready[-1])
-        ends = before + seconds[n, :n] + shortest * (1 - share * lanes / most)
-        found = max(found, float(np.maximum(ends, ready[-1] + alone).min()))
-    return found
+        ends = before + seconds[n, :n] + shortest_startup * (1 - share * lanes / most)
+        highest = max(highest, float(np.maximum(ends, ready[-1] + alone).min()))
+    return highest

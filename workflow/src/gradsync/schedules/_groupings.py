@@ -15,7 +15,7 @@ from gradsync.plan.workload import Workload
 
 
 class Table(NamedTuple):
-    """Of a message of layers i..j-1, at [j, i] for i < j; the rest means nothing.  # each (layers + 1, layers + 1)"""
+    """Of a message of layers i..j-1, at [j, i] for i < j; other entries mean nothing.  # (layers + 1, layers + 1)"""
 
     startup: np.ndarray
     transfer: np.ndarray
@@ -23,7 +23,7 @@ class Table(NamedTuple):
 
 
 def table(workload: Workload, cost: MessageCost, pieces: int = 1) -> Table:
-    """Start-up and transfer seconds of every message, or of one of so many equal pieces of it; bytes of that."""
+    """Start-up, transfer seconds and bytes of every message, or of one of so many equal pieces of it."""
     total = np.concatenate([[0.0], np.cumsum(workload.sizes())])
     sizes = np.maximum(total[:, None] - total[None, :], 1.0) / pieces
     startup = np.broadcast_to(np.asarray(cost.startup_seconds(sizes), float), sizes.shape)

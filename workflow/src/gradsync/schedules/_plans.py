@@ -22,7 +22,7 @@ from gradsync.schedules._groupings import Table, exact, table
 from gradsync.schedules._timed import Lanes, Stages, end_seconds, idle, stages
 
 NEAR = 1e-4  # of the lower bound
-# Of a start-up on several lanes the transfer of others hides all, a part, nothing; first what is often best
+# On several lanes, the transfer of others hides all of a start-up, a part of it, or nothing; first what is often best
 SHARES_OF_STARTUP = (0.2, 0.7, 0.0, 1.0, 0.1, 0.35, 0.5, 1.4, 2.0, 3.0)
 BETTER = 1.0 - 1e-12  # less than this times the best is better: rounding is not
 
@@ -52,12 +52,12 @@ class Instance:
         self.position: list[int] = [0, *elements.tolist()]
         self.speed = min(lanes, capacity(cost))  # of all lanes together
         self.tables: dict[int, Table] = {}
-        self.known: dict[int, Stages] = {}
-        self.grouped: dict[float, tuple[int, ...]] = {}
+        self.stages_of: dict[int, Stages] = {}  # by number of elements
+        self.grouping_of: dict[float, tuple[int, ...]] = {}  # by share of start-up
         self.idle: Lanes = idle(cost, lanes)
 
     def of_whole_gradients(self) -> Instance:
-        """The same where no message is split."""
+        """The same, but no message may be split."""
         other = copy(self)
         other.pieces = 1
         return other
@@ -69,25 +69,25 @@ class Instance:
         return self.tables[pieces]
 
     def most_pieces(self, first: int, last: int) -> int:
-        """One a lane where they may be split at all, none without an element."""
+        """One for each lane if messages may be split at all, and none without an element."""
         return min(self.pieces, self.position[last + 1] - self.position[first])
 
     def stages(self, elements: int) -> Stages:
-        found = self.known.get(elements)
-        if found is None:
-            (found,) = stages(self.cost, np.array([elements * self.width], float))
-            self.known[elements] = found
-        return found
+        of_message = self.stages_of.get(elements)
+        if of_message is None:
+            (of_message,) = stages(self.cost, np.array([elements * self.width], float))
+            self.stages_of[elements] = of_message
+        return of_message
 
     def groupings(self) -> Iterator[tuple[int, ...]]:
-        """The best ones of a link with the speed of all lanes together, where a share of each start-up counts."""
+        """The best ones for a link with the speed of all lanes together, if a share of each start-up counts."""
         costs = self.table()
         transfer = costs.transfer / self.speed
         for share in SHARES_OF_STARTUP:
-            if share not in self.grouped:
+            if share not in self.grouping_of:
                 seconds = share * costs.startup + transfer
-                self.grouped[share] = exact(self.workload.ready_seconds(), seconds)[0]
-            yield self.grouped[share]
+                self.grouping_of[share] = exact(self.workload.ready_seconds(), seconds)[0]
+            yield self.grouping_of[share]
 
     def elements(self, first: int, last: int, pieces: int) -> list[int]:
         """Of each of so many pieces of layers first..last."""
@@ -103,12 +103,12 @@ class Instance:
         return lanes
 
     def states(self, plan: Plan, begin: int = 0, before: Sequence[Lanes] = ()) -> list[Lanes]:
-        """The lanes before each message and at the end, given those `before` messages 0..begin."""
-        found = list(before[: begin + 1]) or [self.idle]
+        """The lanes before each message and at the end, if they are as in `before` at messages 0..begin."""
+        lanes = list(before[: begin + 1]) or [self.idle]
         for number in range(begin, len(plan)):
             first = plan[number - 1][0] + 1 if number else 0
-            found.append(self.sent(found[-1], first, *plan[number]))
-        return found
+            lanes.append(self.sent(lanes[-1], first, *plan[number]))
+        return lanes
 
     def seconds(self, plan: Plan) -> float:
         """End of the last message."""
@@ -117,39 +117,39 @@ class Instance:
     def messages(self, plan: Plan) -> tuple[Message, ...]:
         """With the lanes that they take."""
         lanes, first = self.idle, 0
-        found: list[tuple[Message, int]] = []
+        on_lanes: list[tuple[Message, int]] = []
         for last, pieces in plan:
             for index, elements in enumerate(self.elements(first, last, pieces)):
                 lanes, lane = lanes.launched(self.ready[last], self.stages(elements))
-                found.append((Message(first, last, part=(index, pieces)), lane))
+                on_lanes.append((Message(first, last, part=(index, pieces)), lane))
             first = last + 1
-        if len({lane for _, lane in found}) == 1:
-            return tuple(message for message, _ in found)
-        return tuple(message._replace(lane=f"{DEFAULT_LANE}{lane}") for message, lane in found)
+        if len({lane for _, lane in on_lanes}) == 1:
+            return tuple(message for message, _ in on_lanes)
+        return tuple(message._replace(lane=f"{DEFAULT_LANE}{lane}") for message, lane in on_lanes)
 
     def cut(self, plan: Plan, numbers: Iterable[int]) -> Plan:
         """The plan with these messages cut at layer borders into one of about equal bytes for each lane."""
-        chosen = set(numbers)
-        found: list[tuple[int, int]] = []
+        to_cut = set(numbers)
+        messages: list[tuple[int, int]] = []
         first = 0
         for number, (last, pieces) in enumerate(plan):
-            if number in chosen:
+            if number in to_cut:
                 start, stop = self.position[first], self.position[last + 1]
                 borders = set()
                 for k in range(1, self.lanes):
-                    wanted = start + (stop - start) * k / self.lanes
+                    even = start + (stop - start) * k / self.lanes
                     inside = self.position[first + 1 : last + 1]
                     if inside:
-                        nearest = int(np.abs(np.array(inside) - wanted).argmin())
+                        nearest = int(np.abs(np.array(inside) - even).argmin())
                         borders.add(first + nearest)
-                found += [(border, 1) for border in sorted(borders)]
-            found.append((last, pieces))
+                messages += [(border, 1) for border in sorted(borders)]
+            messages.append((last, pieces))
             first = last + 1
-        return tuple(found)
+        return tuple(messages)
 
     @cached_property
     def enough(self) -> float:
-        """A plan that ends by then is so near the lower bound that looking for a better one is not worth its time."""
+        """A plan that ends by then is so near the lower bound that no search for a better one is worth its time."""
         tables = [self.table(count) for count in range(1, self.pieces + 1)]
         return bound(self.workload.ready_seconds(), tables, self.lanes, self.speed, (0.0, 1.0)) * (1 + NEAR)
 
@@ -159,23 +159,25 @@ class Instance:
 
     def first(self, plans: Iterable[Plan], count: int) -> list[Plan]:
         """So many that end first, soonest first; those after one that ends soon enough are not looked at."""
-        found: dict[Plan, float] = {}
+        ends: dict[Plan, float] = {}
         for plan in plans:
-            if plan not in found:
-                found[plan] = self.seconds(plan)
-            if found[plan] <= self.enough:
+            if plan not in ends:
+                ends[plan] = self.seconds(plan)
+            if ends[plan] <= self.enough:
                 break
-        shortest = min(found.values())
-        # rounding does not tell plans apart
-        return sorted(found, key=lambda plan: round(found[plan] / shortest / (1 - BETTER)) if shortest else 0)[:count]
+        shortest = min(ends.values())
+        # plans whose ends differ by rounding alone are equal
+        return sorted(ends, key=lambda plan: round(ends[plan] / shortest / (1 - BETTER)) if shortest else 0)[:count]
 
 
-def first_to_end(workload: Workload, cost: MessageCost, many: Iterable[tuple[Message, ...]]) -> tuple[Message, ...]:
+def first_to_end(
+    workload: Workload, cost: MessageCost, candidates: Iterable[tuple[Message, ...]]
+) -> tuple[Message, ...]:
     """Of several lists of messages the one that ends first under contention; of equals the first."""
-    found: tuple[Message, ...] = ()
+    best: tuple[Message, ...] = ()
     shortest = np.inf
-    for messages in many:
+    for messages in candidates:
         seconds = end_seconds(workload, cost, messages)
         if seconds < shortest * BETTER:
-            found, shortest = messages, seconds
-    return found
+            best, shortest = messages, seconds
+    return best

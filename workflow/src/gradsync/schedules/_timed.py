@@ -1,11 +1,11 @@
-"""When messages begin and end that may be in flight together: what `simulate` finds, fast enough to plan with.
+"""When messages under contention begin and end: the times that `simulate` has, fast enough to plan with.
 
 A message is started by the host (`host_seconds`, which those that start at the same time share), then waits for its
 latency (which overlaps), then transfers. The link carries the transfer of `capacity` messages at full speed at a time:
-of k in flight each goes at the rate min(1, capacity / k). A lane has one message at a time, in the order of the list.
+each of k in flight goes at the rate min(1, capacity / k). A lane has one message at a time, in the order of the list.
 
-What shares something goes at one rate, so one counter of how much each has been served tells when it ends: at its own
-amount above where the counter stood when it began.
+Messages in one stage go at one rate, so one counter of how much each has been served is enough: a message ends once the
+counter has risen by its own amount since the message began.
 """
 
 from __future__ import annotations
@@ -40,16 +40,19 @@ class Span(NamedTuple):
     end: float
 
 
+NOTHING, TRANSFERRED, STARTED, HOSTED = range(4)  # the stage of a message that ends next
+
+
 class Link:
     """A link at the moment `now` with the messages in flight on it, each with a number; `copy` lets a search branch.
 
-    `served` (of transfer) and `hosted`: seconds that each in that stage has had. Lists are sorted, soonest end first.
+    `served` (of transfer) and `hosted`: seconds that each message in that stage has had. Lists are sorted by end.
     """
 
     __slots__ = ("flowing", "hosted", "hosting", "now", "rates", "served", "starting")
 
     def __init__(self, rates: Sequence[float]):
-        """`rates[k]` is what each of k flows gets of the speed of one alone."""
+        """`rates[k]` is the share that each of k flows gets of the speed of one alone."""
         self.rates = rates
         self.now = self.served = self.hosted = 0.0
         self.hosting: list[tuple[float, int, float, float]] = []  # (its mark of `hosted`, number, latency, transfer)
@@ -66,7 +69,7 @@ class Link:
     def backlog(self) -> float:
         """Seconds of transfer that messages in flight still need, each as if alone."""
         flowing = sum(mark - self.served for mark, _ in self.flowing)
-        return flowing + sum(one[-1] for one in self.starting) + sum(one[-1] for one in self.hosting)
+        return flowing + sum(entry[-1] for entry in self.starting) + sum(entry[-1] for entry in self.hosting)
 
     def add(self, number: int, stages: Stages) -> None:
         """A message leaves now."""
@@ -77,32 +80,32 @@ class Link:
             insort(self.starting, (self.now + latency, number, transfer))
 
     def next(self, limit: float = inf) -> int:
-        """On to the next change, or to the time `limit` if that is sooner; the message that ends with it, else -1."""
+        """Go on to the next change, or to the time `limit` if that is sooner; the message that ends then, else -1."""
         starting, flowing, hosting, now = self.starting, self.flowing, self.hosting, self.now
         rate = self.rates[len(flowing)]
-        until, what = (now + (flowing[0][0] - self.served) / rate, 1) if flowing else (inf, 0)
+        until, change = (now + (flowing[0][0] - self.served) / rate, TRANSFERRED) if flowing else (inf, NOTHING)
         if starting and starting[0][0] <= until:
-            until, what = starting[0][0], 2
+            until, change = starting[0][0], STARTED
         if hosting:
-            begins = now + (hosting[0][0] - self.hosted) * len(hosting)
-            if begins <= until:
-                until, what = begins, 3
+            hosted = now + (hosting[0][0] - self.hosted) * len(hosting)
+            if hosted <= until:
+                until, change = hosted, HOSTED
         if until > limit:
-            until, what = limit, 0
+            until, change = limit, NOTHING
         if hosting:
             self.hosted += (until - now) / len(hosting)
         self.now = until
-        if what == 1:
+        if change == TRANSFERRED:
             self.served, number = flowing.pop(0)
             return number
         if flowing:
             self.served += (until - now) * rate
-        if what == 2:
+        if change == STARTED:
             _, number, transfer = starting.pop(0)
             if transfer <= 0.0:
                 return number
             insort(flowing, (self.served + transfer, number))
-        elif what == 3:
+        elif change == HOSTED:
             self.hosted, number, latency, transfer = hosting.pop(0)
             insort(starting, (until + latency, number, transfer))
         return -1
@@ -160,16 +163,16 @@ def message_bytes(workload: Workload, messages: Sequence[Message]) -> np.ndarray
     """Bytes of each message; a piece holds whole elements, as in a plan.  # (messages,)"""
     width = DTYPE_BYTES[workload.unit]
     position = np.concatenate([[0], np.cumsum([layer.bytes // width for layer in workload.layers])]).tolist()
-    found = []
+    sizes = []
     for message in messages:
         start, stop = piece(position[message.first], position[message.last + 1], *message.part)
-        found.append((stop - start) * width)
-    return np.array(found, float)
+        sizes.append((stop - start) * width)
+    return np.array(sizes, float)
 
 
 def spans(workload: Workload, cost: MessageCost, messages: Sequence[Message]) -> list[Span]:
     """Start and end of each of these messages under contention, whatever their lanes and waits."""
-    of = stages(cost, message_bytes(workload, messages))
+    stages_of = stages(cost, message_bytes(workload, messages))
     ready = workload.ready_seconds().tolist()
     waits, followers = _waits(messages)
     due = [(ready[-1 if m.after_backward else m.last], number) for number, m in enumerate(messages)]
@@ -182,7 +185,7 @@ def spans(workload: Workload, cost: MessageCost, messages: Sequence[Message]) ->
             waits[number] -= 1
             if not waits[number]:
                 start[number] = link.now
-                link.add(number, of[number])
+                link.add(number, stages_of[number])
 
     while due or link.flowing or link.starting or link.hosting:
         ended = link.next(due[0][0] if due else inf)
@@ -195,7 +198,7 @@ def spans(workload: Workload, cost: MessageCost, messages: Sequence[Message]) ->
 
 
 def _waits(messages: Sequence[Message]) -> tuple[list[int], list[list[int]]]:
-    """What each message waits for, its gradients among it, as a number; and the messages that wait for each."""
+    """How many things each message waits for, its gradients among them; and the messages that wait for each."""
     waits = [1] * len(messages)
     followers: list[list[int]] = [[] for _ in messages]
     before: dict[str, int] = {}

@@ -17,7 +17,7 @@ Differs from the paper:
   layer queues behind all messages, as Definition 1 says and line 26 does not (ASC-E03); as printed the rule collapses
   (ASC-E04);
 - the loops reach layer 1 (ASC-E05), the clock starts at forward (ASC-E06), layer L has no penalty (ASC-E07);
-- a merged layer takes no time and hands on its bytes (ASC-E08), sizes are not changed in place (ASC-E09);
+- a merged layer takes no time and passes its bytes on (ASC-E08), sizes are not changed in place (ASC-E09);
 - the penalty is that of the message still under way, between 0 and its bytes (ASC-E10) and no more than the second has
   (ASC-E11), and delays both (ASC-E12); layer 1 starts once it is ready and a lane is free (ASC-E13); never more than
   two messages are under way (ASC-E14);
@@ -55,7 +55,7 @@ class Kind(Enum):
 def schedule(
     workload: Workload, cost: MessageCost, *, gamma: float = 0.0, rule: str = "theorem", as_printed: bool = False
 ) -> tuple[Message, ...]:
-    """`gamma` 0: what the contention of the cost says of two messages; else from 1 to 2. `rule`: theorem or argmin.
+    """`gamma` 0: that of two messages under the contention of the cost; else from 1 to 2. `rule`: theorem or argmin.
 
     Raises InputError for another gamma or rule.
     """
@@ -71,7 +71,7 @@ def schedule(
 
 
 def derived_gamma(cost: MessageCost) -> float:
-    """gamma of two messages of equal size, which together get `capacity` times what one alone gets: from 1 to 2."""
+    """gamma of two messages of equal size, which together get `capacity` times what one gets alone: from 1 to 2."""
     return min(max(LANES / capacity(cost), 1.0), float(LANES))
 
 
@@ -91,7 +91,7 @@ class _Start(NamedTuple):
     lane: int
     time: float
     penalty: float
-    delays: int  # the message that the penalty delays too, -1 for none
+    delays: int  # number of the message that the penalty delays too, -1 for none
 
 
 class _Timeline:
@@ -108,12 +108,12 @@ class _Timeline:
 
     def in_order(self, ready: float) -> _Start:
         """Of a normal message: once all before it have ended."""
-        last = self.sent[-1].lane if self.sent else 0
-        # where all have, the lane of the message before: one lane fewer to wait for
-        lane = last if max(map(self.end, range(LANES))) <= ready else min(range(LANES), key=self.end)
+        last_lane = self.sent[-1].lane if self.sent else 0
+        # if all have ended already, the lane of the message before: one lane fewer to wait for
+        lane = last_lane if max(map(self.end, range(LANES))) <= ready else min(range(LANES), key=self.end)
         return _Start(lane, max(ready, *map(self.end, range(LANES))), 0.0, -1)
 
-    def beside(self, ready: float, size: float) -> _Start:
+    def simultaneous(self, ready: float, size: float) -> _Start:
         """Of a simultaneous message: once one lane is free."""
         lane = min(range(LANES), key=lambda lane: (self.end(lane), self.newest[lane]))
         time = max(ready, self.end(lane))
@@ -123,12 +123,12 @@ class _Timeline:
         before = self.sent[other]
         a = float(self.cost.startup_seconds(before.bytes))
         b = (float(self.cost.seconds(before.bytes)) - a) / before.bytes
-        met = pairwise_contention.penalty_bytes(before.bytes, before.start, time, size, a, b)
-        return _Start(lane, time, pairwise_contention.penalty(met, b, self.gamma), other)
+        overlapped = pairwise_contention.penalty_bytes(before.bytes, before.start, time, size, a, b)
+        return _Start(lane, time, pairwise_contention.penalty(overlapped, b, self.gamma), other)
 
     def send(self, first: int, last: int, kind: Kind, size: float, ready: float) -> None:
         """A normal or simultaneous message, its gradients all there at `ready`."""
-        start = self.in_order(ready) if kind is Kind.NORMAL else self.beside(ready, size)
+        start = self.in_order(ready) if kind is Kind.NORMAL else self.simultaneous(ready, size)
         if start.delays >= 0:  # Eq. 11 slows both
             late = self.sent[start.delays]
             self.sent[start.delays] = late._replace(end=late.end + start.penalty)
@@ -141,72 +141,72 @@ def kinds(workload: Workload, cost: MessageCost, gamma: float, rule: str = "theo
     """The type of each layer, in backward order, by the corrected Theorem 1 or by the least of the three times."""
     ready, m = workload.ready_seconds().tolist(), workload.sizes().tolist()  # index i is layer l = L - i
     single = cost.seconds(workload.sizes()).tolist()
-    line = _Timeline(cost, gamma)
-    found = []
+    timeline = _Timeline(cost, gamma)
+    chosen = []
     first, size, t_c = 0, m[0], single[0]  # of the message that ends with layer l
     for i in range(len(m) - 1):
-        after = ready[i + 1]
-        tau_c = line.in_order(ready[i]).time
+        next_ready = ready[i + 1]
+        tau_c = timeline.in_order(ready[i]).time
         t_merged = float(cost.seconds(size + m[i + 1]))
-        if tau_c + t_c <= after:  # Q1
+        if tau_c + t_c <= next_ready:  # Q1
             kind = Kind.NORMAL
         else:
             a = t_c + single[i + 1] - t_merged
-            start = line.beside(ready[i], size)
-            simultaneous = start.time + t_c + start.penalty
+            start = timeline.simultaneous(ready[i], size)
+            simultaneous_end = start.time + t_c + start.penalty
             if rule == "argmin":
                 pi = {
-                    Kind.SIMULTANEOUS: max(simultaneous, after) + single[i + 1],  # Eq. 17
-                    Kind.MERGED: max(tau_c, after) + t_merged,  # Eq. 16
+                    Kind.SIMULTANEOUS: max(simultaneous_end, next_ready) + single[i + 1],  # Eq. 17
+                    Kind.MERGED: max(tau_c, next_ready) + t_merged,  # Eq. 16
                     Kind.NORMAL: tau_c + t_c + single[i + 1],  # Eq. 15
                 }
                 kind = min(pi, key=pi.__getitem__)
-            elif after < tau_c + a and not simultaneous < after:  # Q2 and not Q3
+            elif next_ready < tau_c + a and not simultaneous_end < next_ready:  # Q2 and not Q3
                 kind = Kind.MERGED
             else:
                 kind = Kind.SIMULTANEOUS
-        found.append(kind)
+        chosen.append(kind)
         if kind is Kind.MERGED:
             size, t_c = size + m[i + 1], t_merged
         else:
-            line.send(first, i, kind, size, ready[i])
+            timeline.send(first, i, kind, size, ready[i])
             first, size, t_c = i + 1, m[i + 1], single[i + 1]
-    return [*found, Kind.SIMULTANEOUS]  # line 18
+    return [*chosen, Kind.SIMULTANEOUS]  # line 18
 
 
 def timed(workload: Workload, cost: MessageCost, chosen: list[Kind], gamma: float) -> list[Sent]:
     """The messages of layers of these types by the paper's model (CalcCommTime, corrected); the last layer is sent."""
     ready, m = workload.ready_seconds().tolist(), workload.sizes().tolist()
-    line = _Timeline(cost, gamma)
+    timeline = _Timeline(cost, gamma)
     first, size = 0, 0.0
     for i, kind in enumerate(chosen):
         size += m[i]
         if kind is not Kind.MERGED:
-            line.send(first, i, kind, size, ready[i])
+            timeline.send(first, i, kind, size, ready[i])
             first, size = i + 1, 0.0
-    return line.sent
+    return timeline.sent
 
 
 def _messages(sent: list[Sent]) -> tuple[Message, ...]:
     """Normal messages wait for the last of the other lane too; a lane alone is the default one."""
     names = [f"{DEFAULT_LANE}{lane}" for lane in range(LANES)]
-    if len({one.lane for one in sent}) == 1:
+    if len({message.lane for message in sent}) == 1:
         names = [DEFAULT_LANE] * LANES
-    found = []
+    messages = []
     newest = [-1] * LANES
-    for number, one in enumerate(sent):
-        other = newest[1 - one.lane]
-        after = (other,) if one.kind is Kind.NORMAL and other >= 0 else ()
-        found.append(Message(one.first, one.last, names[one.lane], after=after))
-        newest[one.lane] = number
-    return tuple(found)
+    for number, message in enumerate(sent):
+        other = newest[1 - message.lane]
+        after = (other,) if message.kind is Kind.NORMAL and other >= 0 else ()
+        messages.append(Message(message.first, message.last, names[message.lane], after=after))
+        newest[message.lane] = number
+    return tuple(messages)
 
 
 def printed_kinds(workload: Workload, cost: MessageCost, gamma: float) -> list[Kind]:
     """Algorithm 1 to the letter, but for what it needs to run: loops that reach layer 1, and m[L+1] = 0.
 
-    CalcCommTime is called anew after each change; of what it computes only the layer at hand and the one before are
-    read, which are set here as it would set them.
+    The paper calls CalcCommTime anew after each change, but reads only what it computes of the layer at hand and of the
+    one before: these are set here as CalcCommTime would set them.
     """
     L = len(workload.layers)  # noqa: N806
     # arrays 0..L+1, layer 1 next to the input

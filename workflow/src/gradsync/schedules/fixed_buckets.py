@@ -1,8 +1,8 @@
 """Constant buckets, as PyTorch DDP and Horovod merge gradients: by size alone, whatever the network.
 
 DDP closes a bucket with the gradient that fills it; its first bucket is smaller so that communication starts early.
-Horovod's tensor fusion never exceeds its threshold (`may_exceed` false). Differs from Horovod: its cycle time, which
-sends a bucket that is not yet full, is left out, since it depends on a timer and not on the model.
+Horovod's tensor fusion never exceeds its threshold (`may_exceed` false). Differs from Horovod: Horovod's cycle time,
+after which it sends a bucket that is not yet full, is left out, since it depends on a timer and not on the model.
 """
 
 from gradsync.costs import MessageCost

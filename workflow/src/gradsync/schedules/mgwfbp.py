@@ -1,4 +1,4 @@
-"""MG-WFBP: merge a gradient into the next one where that saves more than it waits (Algorithm 1, Theorem 1, Eq. 27).
+"""MG-WFBP: merge a gradient into the next one if that saves more than it waits (Algorithm 1, Theorem 1, Eq. 27).
 
 Layer l is merged into layer l-1 iff ready[l-1] - tau_c[l] < gain, where the gain of merging is
 T(m[l]) + T(m[l-1]) - T(m[l] + m[l-1]); on a linear cost that is the start-up a (Eq. 10).
@@ -6,13 +6,13 @@ T(m[l]) + T(m[l-1]) - T(m[l] + m[l-1]); on a linear cost that is the start-up a 
 Differs from the paper:
 - line 9 stops at l=2 although tau_b[1] is read, and line 13 reads tau_b[0], which does not exist: here ready[l] is
   the end of backward of l, for every l (MG-E01, MG-E02);
-- T is given bytes, not a number of parameters (MG-E04), and works on copies (MG-E05);
+- T takes bytes, not a number of parameters (MG-E04), and works on copies (MG-E05);
 - the paper recomputes all start times after each merge, O(L^2); only the next one is ever read: O(L) here;
 - optimality (Theorem 1) does not hold: the test takes for granted that layer l-1 is sent by itself, but it may be
   merged on, which delays the group (MG-E09). `optimal` is exact.
 
-`as_printed` keeps Algorithm 1 to the letter: the arrays as initialised (to zero) where the printed loops never
-set them, and T of the parameter count.
+`as_printed` keeps Algorithm 1 to the letter: elements of arrays that the printed loops never set stay zero, and T takes
+the parameter count.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _printed(workload: Workload, cost: MessageCost) -> set[int]:
     merged = set()
     tau_c = tau_b[L] + tb[L]  # line 23
     for l in range(L, 1, -1):  # noqa: E741  line 12
-        # line 13; tau_c[l] as CalculateCommStart leaves it: only the layers above l have changed it
+        # line 13; tau_c[l] is as CalculateCommStart leaves it: only the layers above l have changed it
         if tau_b[l - 2] - tau_c < a:
             tc[l] = 0.0  # line 18
             p[l - 1] += p[l]  # line 19

@@ -1,13 +1,14 @@
 """The best plan under the contention of the cost that a search finds, and a bound below which there is none.
 
-A plan groups consecutive layers and splits each message into up to `lanes` equal pieces; each piece leaves once its
-gradients are there, what was put on its lane before has ended, and with no further delay. By the number of layers L:
+A plan groups consecutive layers and splits each message into up to `lanes` equal pieces. Each piece leaves as soon as
+its gradients are there and what was put on its lane before has ended. By the number of layers L:
 
-- All plans on `lanes` = k lanes are tried where they are at most `EVERY` times `effort` (L up to 4 for k = 2): every
+- All plans on `lanes` = k lanes are tried if they are at most `EVERY` times `effort` (L up to 4 for k = 2): every
   grouping, number of pieces and lane, so that the result is the best there is.
-- Those whose pieces leave in order, on the lane that is free first, are k (k + 1)^(L - 1): by branch and bound where
-  they are at most `IN_ORDER` times `effort` (L up to 9 for k = 2). Where both were tried, on random nets of up to four
-  layers, the best of all was better than the best of these in some percent of the nets, by less than 2 %.
+- There are k (k + 1)^(L - 1) plans whose pieces leave in order, on the lane that is free first. Branch and bound looks
+  through them if they are at most `IN_ORDER` times `effort` (L up to 9 for k = 2). On random nets of up to four layers,
+  where both were tried, the best of all was better than the best of these in some percent of the nets, by less than
+  2 %.
 - Beyond, the best of the candidates of `kway` and of `striped` at several shares of start-up, after local search.
 
 No search looks further than a plan within 0.01 % of the bound. `lower_bound` holds for every plan on so many lanes.
@@ -37,7 +38,7 @@ LAUNCHES = 2500  # messages that local search may time, from each of the plans t
 
 
 def schedule(workload: Workload, cost: MessageCost, *, lanes: int = 2, effort: int = 1) -> tuple[Message, ...]:
-    """`effort`: so many times the plans and messages are tried, local search begins with so many of each kind of plan.
+    """`effort` times as many plans and messages are tried, and local search begins with so many of each kind of plan.
 
     Raises InputError for an effort or a number of lanes below 1.
     """
@@ -53,10 +54,10 @@ def schedule(workload: Workload, cost: MessageCost, *, lanes: int = 2, effort: i
         plan = exhaustive(instance, instance.best(starts))
     else:
         plan = instance.best(refined(instance, start, LAUNCHES * effort) for start in starts)
-    found = [optimal.schedule(workload, cost), striped.messages(instance), instance.messages(plan)]
+    candidates = [optimal.schedule(workload, cost), striped.messages(instance), instance.messages(plan)]
     if number(instance.layers, lanes) <= EVERY * effort:
-        found += every(instance)
-    return first_to_end(workload, cost, found)
+        candidates += every(instance)
+    return first_to_end(workload, cost, candidates)
 
 
 def split_candidates(instance: Instance) -> Iterator[Plan]:
@@ -71,18 +72,18 @@ def split_candidates(instance: Instance) -> Iterator[Plan]:
 def exhaustive(instance: Instance, start: Plan) -> Plan:
     """The best plan of all; `start` is one to begin with, so that most others need not be followed to their end."""
     n, ready = instance.layers, np.array(instance.ready)
-    every = [
+    all_pieces = [
         (elements, instance.stages(elements))
         for first in range(n)
         for last in range(first, n)
         for pieces in range(1, instance.most_pieces(first, last) + 1)
         for elements in instance.elements(first, last, pieces)
     ]
-    latency = min(alone.host + alone.latency for _, alone in every)
+    latency = min(alone.host + alone.latency for _, alone in all_pieces)
     # seconds of the link that an element takes at least
-    link = min(alone.transfer / elements for elements, alone in every) / instance.speed
+    link = min(alone.transfer / elements for elements, alone in all_pieces) / instance.speed
     left = (instance.position[n] - np.array(instance.position[:n])) * link
-    # at the earliest, what is left from layer i on and not ready before ends
+    # from layer i on, what is left is not ready before and ends at this time at the earliest
     earliest = np.maximum.accumulate((ready + latency + left)[::-1])[::-1]
 
     best, shortest = start, instance.seconds(start)
@@ -95,8 +96,8 @@ def exhaustive(instance: Instance, start: Plan) -> Plan:
             if seconds < shortest * BETTER:
                 best, shortest = plan, seconds
             continue
-        sharing = lanes.link.now + lanes.link.backlog() / instance.speed + left[first]
-        if max(lanes.drained(), earliest[first], sharing) >= shortest * BETTER:
+        link_end = lanes.link.now + lanes.link.backlog() / instance.speed + left[first]  # if the link never idles
+        if max(lanes.drained(), earliest[first], link_end) >= shortest * BETTER:
             continue
         for last in range(first, n):
             for pieces in range(1, instance.most_pieces(first, last) + 1):

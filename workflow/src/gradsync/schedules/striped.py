@@ -1,7 +1,7 @@
-"""Each merged message split over `lanes` lanes in equal pieces that leave at once: a baseline.
+"""Each merged message is split over `lanes` lanes in equal pieces that leave together: a baseline.
 
 Messages are one after the other, so the exact optimum (`optimal`) with the time of a split message groups the layers:
-that of one piece alone, its transfer slowed down as contention has it for so many (`costs/contention.py`).
+the time of one piece alone, its transfer slowed down by the contention of so many (`costs/contention.py`).
 Not in a paper.
 """
 
@@ -25,18 +25,18 @@ def schedule(workload: Workload, cost: MessageCost, *, lanes: int = 2) -> tuple[
 def messages(instance: Instance) -> tuple[Message, ...]:
     """The messages of `grouping`, in pieces on lanes."""
     lanes = instance.lanes
-    found, first = [], 0
+    split, first = [], 0
     for last in grouping(instance):
         pieces = instance.most_pieces(first, last)
         lane = [DEFAULT_LANE] if lanes == 1 else [f"{DEFAULT_LANE}{index}" for index in range(pieces)]
-        found += [Message(first, last, lane[index], part=(index, pieces)) for index in range(pieces)]
+        split += [Message(first, last, lane[index], part=(index, pieces)) for index in range(pieces)]
         first = last + 1
-    return tuple(found)
+    return tuple(split)
 
 
 def grouping(instance: Instance) -> tuple[int, ...]:
     """Last layers of the merged messages."""
     lanes, piece = instance.lanes, instance.table(instance.lanes)
-    shared = piece.transfer / rates(instance.cost, lanes)[lanes]
-    together = (lanes - 1) * host_seconds(instance.cost)  # the host starts them in turn
-    return exact(instance.workload.ready_seconds(), piece.startup + together + shared)[0]
+    transfer = piece.transfer / rates(instance.cost, lanes)[lanes]
+    host = (lanes - 1) * host_seconds(instance.cost)  # the host starts the pieces in turn
+    return exact(instance.workload.ready_seconds(), piece.startup + host + transfer)[0]
