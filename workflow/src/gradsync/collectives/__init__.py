@@ -11,7 +11,7 @@ nearest first; their product is the number of ranks) of a message that is cut in
     server(message, ranks)      optional: which rank is the root of message number `message` of an iteration
 
 A round is arrays of transfers, so that a round of many ranks is a few vectorised operations. Ranks run the rounds in
-step: what a rank sends is what it had before the round. `native` (the backend's own) has no rounds and no file.
+step: a rank sends what it had before the round. `native` (the backend's own) has no rounds and no file.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ Shape = tuple[int, ...]
 class Round(NamedTuple):
     """Transfers of one round: rank source[i] sends `pieces[i]` pieces from first[i] on to destination[i].
 
-    The destination adds them to its own where `adds`, else they replace its own. `rail[i]` is the link that the source
-    sends on, where it has several.  # all (transfers,)
+    The destination adds them to its own if `adds`, else they replace its own. `rail[i]` is the link that the source
+    sends on, if it has several.  # all (transfers,)
     """
 
     source: np.ndarray
@@ -77,7 +77,7 @@ def topology_of(name: str) -> str:
 
 
 def shape_on(name: str, topology: Topology, ranks: int) -> Shape:
-    """The levels that `ranks` ranks fill; raises InputError where the topology lacks links that are needed."""
+    """The levels that `ranks` ranks fill; raises InputError if the topology lacks links that are needed."""
     shape = topology.shape_of(ranks)
     if name != NATIVE:
         refuse_links(name, topology.name)
@@ -95,7 +95,7 @@ def _levels_at_once(name: str) -> bool:
 
 
 def refuse_links(name: str, topology: str) -> None:
-    """Raises InputError where a topology (`bcube`, or `bcube:3,2`) lacks links that a collective needs."""
+    """Raises InputError if a topology (`bcube`, or `bcube:3,2`) lacks links that a collective needs."""
     kind = topologies.get(topology.partition(":")[0])
     if name != NATIVE and _levels_at_once(name) and not kind.own_links:
         able = [kind for kind in topologies.names() if topologies.get(kind).own_links]
@@ -114,14 +114,14 @@ def refuse(name: str, shape: Shape) -> None:
 
 def server(name: str, message: int, ranks: int) -> int:
     """The root of message number `message` of an iteration."""
-    chosen = None if name == NATIVE else getattr(get(name), "server", None)
-    return 0 if chosen is None else int(chosen(message, ranks))
+    server_of = None if name == NATIVE else getattr(get(name), "server", None)
+    return 0 if server_of is None else int(server_of(message, ranks))
 
 
 class Phase(NamedTuple):
     """Part of the time of a message in which each rank sends and receives alike.
 
-    `parts`: what goes out of each rank (row 0) and into it (row 1), of what does where most goes.  # (2, ranks)
+    `parts`: what goes out of each rank (row 0) and into it (row 1), as a part of the largest of these.  # (2, ranks)
     """
 
     share: float
@@ -130,21 +130,21 @@ class Phase(NamedTuple):
 
 @lru_cache(maxsize=256)
 def phases(name: str, shape: Shape, root: int = 0) -> tuple[Phase, ...]:
-    """What a message asks of each rank's way out and in, one after the other, where all ways are equally fast.
+    """How a message takes each rank's way out and in, phase after phase, if all ways are equally fast.
 
-    A single phase that takes all of every way, where all ranks do as much all the time.
+    A single phase that takes all of every way, if all ranks send and receive as much all the time.
     """
     ranks = prod(shape)
-    found: list[tuple[float, np.ndarray]] = []
+    merged: list[tuple[float, np.ndarray]] = []
     for step in rounds(name, shape, root):
         carried = np.array([np.bincount(end, step.pieces, minlength=ranks) for end in (step.source, step.destination)])
         longest = float(carried.max())
         parts = carried / longest
-        if found and np.array_equal(found[-1][1], parts):
-            longest += found.pop()[0]
-        found.append((longest, parts))
-    whole = sum(longest for longest, _ in found)
-    return tuple(Phase(longest / whole, parts) for longest, parts in found)
+        if merged and np.array_equal(merged[-1][1], parts):
+            longest += merged.pop()[0]
+        merged.append((longest, parts))
+    whole = sum(longest for longest, _ in merged)
+    return tuple(Phase(longest / whole, parts) for longest, parts in merged)
 
 
 def rounds(name: str, shape: Shape, root: int = 0) -> Iterator[Round]:

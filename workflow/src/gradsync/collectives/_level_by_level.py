@@ -1,4 +1,4 @@
-"""Exchange level by level: in each aggregation step a rank gives its neighbours on one level what they are to own.
+"""Exchange level by level: in each aggregation step a rank sends its neighbours on one level what they are to own.
 
 The way of a message over levels l_0, l_1, ...: in step w each rank sends every neighbour on level l_w the pieces whose
 owner shares that neighbour's digits l_0 .. l_w, and adds what it gets; after the last step each rank owns one piece.
@@ -24,7 +24,7 @@ MOST_TRANSFERS = 1 << 26  # of a round, about 8 GB
 
 
 def refuse_transfers(name: str, shape: Shape, threads: int = 1) -> None:
-    """Raises InputError where a round of so many threads has too many transfers to be described."""
+    """Raises InputError if a round of so many threads has too many transfers to be described."""
     if (most := threads * prod(shape) * (max(shape) - 1)) > MOST_TRANSFERS:
         raise InputError(
             f"collective {name!r} sends {most} messages a round: at most {MOST_TRANSFERS} can be described"
@@ -52,21 +52,21 @@ def transfers(shape: Shape, order: Sequence[int], step: int, back: bool) -> Exch
     mine = np.repeat(digit[level], size - 1)
     theirs = (mine + np.tile(np.arange(1, size, dtype=np.int32), n)) % size
     destination = source + (theirs - mine) * unit
-    # what the neighbour is to own on the way there; on the way back what this rank owns
-    run = prod(shape[each] for each in order[step + 1 :])
+    # on the way there what the neighbour is to own; on the way back what this rank owns
+    count = prod(shape[each] for each in order[step + 1 :])
     shared = np.zeros(n, np.int32)  # first piece of those whose owners share a rank's digits order[0] .. order[step]
     left = n
     for each in order[: step + 1]:
         left //= shape[each]
         shared += digit[each] * left
     first = np.repeat(shared, size - 1) if back else shared[destination]
-    return source, destination, first, np.full(len(source), run, np.int32)
+    return source, destination, first, np.full(len(source), count, np.int32)
 
 
 def owner_digits(shape: Shape, order: Sequence[int]) -> np.ndarray:
     """Digits of the owner of each piece of a thread, level 0 first.  # (levels, pieces)"""
-    left, piece, found = prod(shape), np.arange(prod(shape)), {}
+    left, piece, digit = prod(shape), np.arange(prod(shape)), {}
     for level in order:
         left //= shape[level]
-        found[level] = piece // left % shape[level]
-    return np.stack([found[level] for level in range(len(shape))])
+        digit[level] = piece // left % shape[level]
+    return np.stack([digit[level] for level in range(len(shape))])

@@ -1,7 +1,7 @@
-"""Ranks beyond a power of two: folded into others before an exchange between partners, told the sum after it.
+"""Ranks beyond a power of two: others take their messages over before an exchange between partners, and send the sum.
 
-Rank C + i, where C is the largest power of two, hands its whole message to rank i and gets the sum back: two more
-rounds of the whole message (Thakur, Rabenseifner and Gropp, 2005, Section 4.5).
+Rank C + i, with C the largest power of two, sends its whole message to rank i and gets the sum back: two more rounds of
+the whole message (Thakur, Rabenseifner and Gropp, 2005, Section 4.5).
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ def core(n: int) -> int:
 
 def folded(n: int, pieces: int, exchange: Iterable[Round]) -> Iterator[Round]:
     """The rounds of `exchange`, which is between the first `core(n)` ranks, for all `n`."""
-    rest = np.arange(core(n), n)
-    host, zero, whole = rest - core(n), np.zeros_like(rest), np.full_like(rest, pieces)
-    if len(rest):
-        yield on_one_rail(rest, host, zero, whole, True)
+    beyond = np.arange(core(n), n)
+    partner, zero, whole = beyond - core(n), np.zeros_like(beyond), np.full_like(beyond, pieces)
+    if len(beyond):
+        yield on_one_rail(beyond, partner, zero, whole, True)
     yield from exchange
-    if len(rest):
-        yield on_one_rail(host, rest, zero, whole, False)
+    if len(beyond):
+        yield on_one_rail(partner, beyond, zero, whole, False)

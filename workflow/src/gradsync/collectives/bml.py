@@ -1,12 +1,12 @@
 """BML: k threads aggregate and broadcast over BCube(n, k), each on another level at any time (BML paper, Algorithm 1).
 
 The message is cut into k N pieces; piece <e, v> belongs to thread e and is aggregated on server v. Thread t takes the
-levels t, t+1, ..., t+k-1 (mod k) in turn, and the way back. All k links of a server are busy all the time:
+levels t, t+1, ..., t+k-1 (mod k) in turn, and then the way back. All k links of a server are busy all the time:
 GST = 2 (N-1)/(k N) T_F.
 
 Differs from the paper: nothing is sent from a state that a step has already changed (the paper's listing has no
-barrier, BM-E03); of a layer that has fewer than k N elements some pieces are empty (BM-E06). Where pieces lie in memory
-is open in the paper: here every exchange is one range (`_level_by_level.py`).
+barrier, BM-E03); some pieces of a layer that has fewer than k N elements are empty (BM-E06). The paper leaves the place
+of pieces in memory open: here every exchange is one range (`_level_by_level.py`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def pieces(shape: Shape) -> int:
 
 
 def refuse(shape: Shape) -> None:
-    """Raises InputError where the levels are not equal: some links would wait for others. And for too many servers."""
+    """Raises InputError for levels that are not equal, since some links would wait for others, or too many servers."""
     if len(set(shape)) > 1:
         raise InputError(
             f"collective 'bml' needs levels of one size, not {' x '.join(map(str, shape))}: use all n^k hosts of a "
@@ -50,11 +50,11 @@ def rounds(shape: Shape, root: int = 0) -> Iterator[Round]:
         for step in range(k) if adds else reversed(range(k)):
             parts = []
             for thread in range(k):
-                source, destination, first, run = transfers(shape, order(thread, k), step, back=not adds)
+                source, destination, first, count = transfers(shape, order(thread, k), step, back=not adds)
                 rail = np.full_like(source, order(thread, k)[step])
-                parts.append((source, destination, thread * n + first, run, rail))
-            source, destination, first, run, rail = map(np.concatenate, zip(*parts, strict=True))
-            yield Round(source, destination, first, run, adds, rail)
+                parts.append((source, destination, thread * n + first, count, rail))
+            source, destination, first, count, rail = map(np.concatenate, zip(*parts, strict=True))
+            yield Round(source, destination, first, count, adds, rail)
 
 
 def piece_ids(shape: Shape) -> np.ndarray:

@@ -1,6 +1,6 @@
 """Recursive halving and doubling all-reduce (Rabenseifner; MG-WFBP Table II).
 
-Differs from the paper: any number of ranks (see `_power_of_two.py`: two more rounds where it is no power of two).
+Differs from the paper: any number of ranks (see `_power_of_two.py`: two more rounds if it is no power of two).
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ TOPOLOGY, POSTCONDITION = "switch", "sum"
 
 
 def pieces(shape: Shape) -> int:
-    """One piece a rank of the largest power of two."""
+    """One piece per rank of the largest power of two."""
     return core(prod(shape))
 
 
 def rounds(shape: Shape, root: int = 0) -> Iterator[Round]:
-    """Halve: give the partner its half of what is still mine and add its part of mine. Then the same way back."""
+    """Halve: send the partner its half of what this rank still has, add what comes. Then the same way back."""
     n = prod(shape)
     return folded(n, core(n), _exchange(core(n)))
 

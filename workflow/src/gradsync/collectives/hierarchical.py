@@ -16,17 +16,17 @@ TOPOLOGY, POSTCONDITION = "dense_gpu", "sum"
 
 
 def pieces(shape: Shape) -> int:
-    """One piece a rank."""
+    """One piece per rank."""
     return prod(shape)
 
 
 def refuse(shape: Shape) -> None:
-    """Raises InputError where a level has too many neighbours."""
+    """Raises InputError if a level has too many neighbours."""
     refuse_transfers("hierarchical", shape)
 
 
 def rounds(shape: Shape, root: int = 0) -> Iterator[Round]:
-    """A round a level there, a round a level back."""
+    """A round for each level there, and one for each level back."""
     levels = [level for level, size in enumerate(shape) if size > 1]
     for step in range(len(levels)):
         yield on_one_rail(*transfers(shape, levels, step, back=False), True)

@@ -1,7 +1,7 @@
 """Peer-to-peer parameter servers: every rank is the server of one piece (BML paper, Section 2).
 
 All push to all, owners add, all pull from all: 2 (N-1)/N T_F on a network that does not block. Links of a topology
-with relaying hosts carry more: a message crosses one a hop.
+with relaying hosts carry more: a message crosses one link per hop.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ MOST_RANKS = 4096  # whose transfers of a round fit into memory
 
 
 def pieces(shape: Shape) -> int:
-    """One piece a rank."""
+    """One piece per rank."""
     return prod(shape)
 
 
 def refuse(shape: Shape) -> None:
-    """Raises InputError where a round has too many transfers."""
+    """Raises InputError if a round has too many transfers."""
     if prod(shape) > MOST_RANKS:
         raise InputError(
             f"collective 'ps_p2p' sends N(N-1) messages a round: at most {MOST_RANKS} ranks can be described"

@@ -1,6 +1,6 @@
 """Recursive doubling all-reduce: partners exchange the whole message and add (MG-WFBP Table II).
 
-Differs from the paper: any number of ranks (see `_power_of_two.py`: two more rounds where it is no power of two).
+Differs from the paper: any number of ranks (see `_power_of_two.py`: two more rounds if it is no power of two).
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ TOPOLOGY, POSTCONDITION = "switch", "sum"
 
 
 def pieces(shape: Shape) -> int:
-    """One piece a rank."""
+    """One piece per rank."""
     return prod(shape)
 
 

@@ -19,7 +19,7 @@ TOPOLOGY, POSTCONDITION = "torus2d", "sum"
 
 
 def pieces(shape: Shape) -> int:
-    """One piece a rank."""
+    """One piece per rank."""
     return prod(shape)
 
 
