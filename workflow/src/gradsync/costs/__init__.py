@@ -21,9 +21,9 @@ class MessageCost(Protocol):
         """The part of T(m) that does not occupy the link and overlaps with other messages."""
 
     def least_transfer_seconds(self, total: float, low: bool = False) -> float:
-        """The link is not occupied for less, in however many messages so many bytes are sent.
+        """The link is occupied for no less, in however many messages so many bytes are sent.
 
-        `low`: by the lower ends of the intervals of what was fitted, where it was.
+        `low`: by the lower ends of the intervals of what was fitted, if the cost was.
         """
 
     def describe(self) -> str:
@@ -34,7 +34,7 @@ class MessageCost(Protocol):
 class Linear:
     """T(m) = a + b m: `a` in seconds, `b` in seconds per byte (MG-WFBP Eq. 9).
 
-    `b_low`: the lower end of the interval of a `b` that was fitted; None of one that is given.
+    `b_low`: the lower end of the interval of a `b` that was fitted; None if `b` was not fitted.
     """
 
     a: float
@@ -72,7 +72,7 @@ class Network:
     costs: Mapping[str, MessageCost] = field(default_factory=dict)
 
     def of(self, kind: str) -> MessageCost:
-        """The cost of a kind of operation; raises InputError where this network has none."""
+        """The cost of a kind of operation; raises InputError if this network has none."""
         try:
             return self.costs[kind]
         except KeyError:

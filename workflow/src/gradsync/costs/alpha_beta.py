@@ -4,9 +4,9 @@ Point to point a message of M bytes takes alpha + beta M; adding it to another t
 Each algorithm then is affine, T(M) = a + b M.
 
 Differs from the paper: gamma is seconds per byte (Table I says "per pair of floating point numbers", yet Table II
-adds it to beta). The three algorithms with log2 N are the paper's for powers of two; at other N their rounds are more
-than these formulas say: ceil(log2 N) levels of the tree, two rounds of the whole message on top of those of the next
-smaller power of two for the others (`rounds/flow_level.py` counts them).
+adds it to beta). The three algorithms with log2 N are the paper's for powers of two; at other N they have more rounds
+than these formulas say: ceil(log2 N) levels of the tree; for the others two rounds of the whole message on top of those
+of the next smaller power of two (`rounds/flow_level.py` counts them).
 """
 
 from __future__ import annotations
@@ -65,9 +65,9 @@ def network(n: int, alpha: float, beta: float, gamma: float = 0.0, all_reduce: s
 
 
 def around(cost: MessageCost, n: int) -> Network:
-    """Costs of every kind where only the all-reduce is known: the rest as on a ring that would take its a and b.
+    """Costs of every kind if only the all-reduce is known: the others as on a ring that would take its a and b.
 
-    a and b of a cost that is no line are its start-up and its slope at a message of 1 MiB.
+    If the cost is no line, a and b are its start-up and its slope at a message of 1 MiB.
     """
     size = 1024.0 * 1024.0
     startup = cost.startup_seconds(size)

@@ -1,4 +1,4 @@
-"""Messages at the same time on one link: how many of them it carries before they slow one another down."""
+"""Contention of messages on one link: how many of them it carries before they slow one another down."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class Contended:
     1: a message alone fills the link. 1/0.6: a single connection gets 0.6 of it. `host_seconds` of its start-up are the
     cores' of a rank, which start one message after the other; the rest of it is latency, which overlaps.
 
-    `capacity_high`: the upper end of the interval of a capacity that was fitted, infinite where it has none; None of a
-    capacity that is given.
+    `capacity_high`: the upper end of the interval of a capacity that was fitted, infinite if it has none; None for a
+    capacity that was not fitted.
 
     Raises InputError for a capacity below 1 (several messages at once can't be slower than in turn by the link's doing)
     and for negative `host_seconds`.
@@ -60,16 +60,16 @@ class Contended:
 
 
 def capacity(cost: MessageCost) -> float:
-    """Messages that the link of `cost` carries at full speed at a time; 1 where nothing is known of several."""
+    """Messages that the link of `cost` carries at full speed at a time; 1 if nothing is known of contention."""
     return float(getattr(cost, "capacity", 1.0))
 
 
 def largest_capacity(cost: MessageCost) -> float:
-    """The most that the capacity may be, by its interval; the capacity itself where it was not fitted."""
+    """The most that the capacity may be, by its interval; the capacity itself if it was not fitted."""
     high = getattr(cost, "capacity_high", None)
     return capacity(cost) if high is None else float(high)
 
 
 def host_seconds(cost: MessageCost) -> float:
-    """Seconds of a rank's cores that each message takes to start; 0 where that is not known apart from its latency."""
+    """Seconds of a rank's cores that each message takes to start; 0 if they are not known apart from its latency."""
     return float(getattr(cost, "host_seconds", 0.0))

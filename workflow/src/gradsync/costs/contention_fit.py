@@ -1,17 +1,17 @@
-"""What the times of several all-reduces at once say: capacity of the link, host cost, gamma.
+"""Contention fitted to the times of several all-reduces at once: capacity of the link, host cost, gamma.
 
 T_k(m) is the time of each of k all-reduces of m bytes that start at once, k = 1..K. The model of it, with a = a(m) the
 start-up of the cost that is fitted to T_1 (`fitted.py`), h the host's part of it and X the capacity, is
 
     T_k(m) = a + (k-1) h + max(1, k/X) (T_1(m) - a)
 
-X and h >= 0 are those of least squares, with T_1 as measured, each T_k counted by how sure it is (the standard error of
+X and h >= 0 are those of least squares, with T_1 as measured, each T_k weighted by its certainty (the standard error of
 it and of T_1 over the sweeps, at least a hundredth: small messages on busy cores say little).
 gamma_k(m) = (T_k(m) - a) / (T_1(m) - a) is nowhere assumed: it is derived, size by size.
 
 All of it follows from the mean times of the sweeps. Its 95 % intervals are Student's t with the jackknife's deviation:
-everything is found again without each sweep in turn, the start-up too. What no link does (X below 1: several at once
-are slower than in turn; a gamma below 1 or above k) is kept as measured, with its interval, and said.
+everything is computed again without each sweep in turn, the start-up too. What no link does (X below 1: several at once
+are slower than in turn; a gamma below 1 or above k) is kept as measured, with its interval, and a note says so.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from gradsync.costs import fitted
 from gradsync.costs.contention import Contended
 from gradsync.statistics.intervals import jackknife
 
-SURE = 0.01  # of a time: what repeats don't tell
+LEAST_ERROR = 0.01  # of a time: what repeats don't show
 
 
 class Estimate(NamedTuple):
@@ -40,7 +40,7 @@ class Estimate(NamedTuple):
 
 
 class Gamma(NamedTuple):
-    """gamma of `lanes` messages of `bytes`; None where T_1 is no longer than its start-up.
+    """gamma of `lanes` messages of `bytes`; None if T_1 is no longer than its start-up.
 
     `outside`: the whole interval lies below 1 or above `lanes`.
     """
@@ -63,7 +63,7 @@ class Residual(NamedTuple):
 
 @dataclass(frozen=True)
 class Fit:
-    """What the points say; `notes` are for people: what is no physical value, and what was not seen."""
+    """What follows from the points; `notes` are for people: what is no physical value, and what was not measured."""
 
     alone: fitted.Fitted
     capacity: Estimate
@@ -92,53 +92,53 @@ def fit(sizes: Sequence[int], sweeps: np.ndarray, source: str = "") -> Fit:
     mean = sweeps.mean(axis=0)  # (K, sizes)
     count = len(sweeps)
     error = sweeps.std(axis=0, ddof=1) / np.sqrt(count) if count > 1 else np.zeros_like(mean)
-    at_once = np.arange(2, lanes + 1)[:, None]
-    unsure = np.sqrt(error[1:] ** 2 + (at_once * error[0]) ** 2 + (SURE * mean[1:]) ** 2)  # (K - 1, sizes)
-    found = _Found.of(m, mean, unsure)
+    number = np.arange(2, lanes + 1)[:, None]  # of messages
+    deviation = np.sqrt(error[1:] ** 2 + (number * error[0]) ** 2 + (LEAST_ERROR * mean[1:]) ** 2)  # (K - 1, sizes)
+    model = _Model.of(m, mean, deviation)
     without = [
-        _Found.of(m, np.delete(sweeps, i, axis=0).mean(axis=0), unsure) for i in range(count if count > 1 else 0)
+        _Model.of(m, np.delete(sweeps, i, axis=0).mean(axis=0), deviation) for i in range(count if count > 1 else 0)
     ]
-    capacity = _estimate(1 / found.inverse, [1 / each.inverse for each in without])
-    host = _estimate(found.host, [each.host for each in without])
+    capacity = _estimate(1 / model.inverse_capacity, [1 / each.inverse_capacity for each in without])
+    host = _estimate(model.host, [each.host for each in without])
     residuals, gammas = [], []
     for k in range(2, lanes + 1):
-        modelled = found.a + (k - 1) * found.host + max(1.0, k * found.inverse) * found.transfer
+        modelled = model.a + (k - 1) * model.host + max(1.0, k * model.inverse_capacity) * model.transfer
         for i, size in enumerate(sizes):
-            measured, model = float(mean[k - 1, i]), float(modelled[i])
-            residuals.append(Residual(k, size, measured, model, model / measured - 1))
-            gammas.append(_gamma(k, size, *([each.gamma[k - 2, i] for each in part] for part in ([found], without))))
+            measured, predicted = float(mean[k - 1, i]), float(modelled[i])
+            residuals.append(Residual(k, size, measured, predicted, predicted / measured - 1))
+            gammas.append(_gamma(k, size, float(model.gamma[k - 2, i]), [each.gamma[k - 2, i] for each in without]))
     notes = tuple(_notes(capacity, gammas, lanes))
     return Fit(fitted.fit(m, mean[0], source=source), capacity, host, tuple(gammas), tuple(residuals), notes)
 
 
-class _Found(NamedTuple):
-    """Of one table of times: a and T_1 - a by size, 1/X, h, gamma, nan where there is none.  # gamma: (K - 1, sizes)"""
+class _Model(NamedTuple):
+    """Of one table of times: a and T_1 - a by size, 1/X, h, gamma, nan if there is none.  # gamma: (K - 1, sizes)"""
 
     a: np.ndarray
     transfer: np.ndarray
-    inverse: float
+    inverse_capacity: float
     host: float
     gamma: np.ndarray
 
     @staticmethod
-    def of(m: np.ndarray, times: np.ndarray, unsure: np.ndarray) -> _Found:  # times: (K, sizes)
+    def of(m: np.ndarray, times: np.ndarray, deviation: np.ndarray) -> _Model:  # times: (K, sizes)
         a = np.asarray(fitted.fit(m, times[0]).startup_seconds(m))
         transfer = np.maximum(times[0] - a, 0.0)
         gamma = (times[1:] - a) / np.where(transfer > 0, transfer, np.nan)
-        return _Found(a, transfer, *_capacity_and_host(a, transfer, times[1:], unsure), gamma)
+        return _Model(a, transfer, *_capacity_and_host(a, transfer, times[1:], deviation), gamma)
 
 
 def _estimate(value: float, without: Sequence[float]) -> Estimate:
-    """The jackknife's interval: `without` has the value that is found without each of the sweeps."""
+    """The jackknife's interval: `without` has the value without each of the sweeps."""
     return Estimate(value, *jackknife(value, without))
 
 
 def _capacity_and_host(
-    a: np.ndarray, transfer: np.ndarray, several: np.ndarray, unsure: np.ndarray
+    a: np.ndarray, transfer: np.ndarray, several: np.ndarray, deviation: np.ndarray
 ) -> tuple[float, float]:
-    """(1/X, h) of least squares; X is at most K, of which nothing larger is seen.  # several, unsure: (K - 1, sizes)
+    """(1/X, h) of least squares; X is at most K, since larger ones can't be seen.  # both arrays: (K - 1, sizes)
 
-    max(1, k/X) has a kink at each X = k and is linear in 1/X between them: the best of the pieces.
+    max(1, k/X) has a kink at each X = k and is linear in 1/X between them: the best of the pieces counts.
     """
     from scipy.optimize import lsq_linear
 
@@ -146,23 +146,23 @@ def _capacity_and_host(
     most = int(k[-1, 0])
     best = inf, 1.0, 0.0
     for low, high in pairwise([*(1 / x for x in range(most, 0, -1)), inf]):
-        shared = k * (low + min(high, 2 * low)) / 2 > 1  # (K - 1, 1): those that the link holds back there
+        shared = k * (low + min(high, 2 * low)) / 2 > 1  # (K - 1, 1): so many messages fill the link there
         slope = np.where(shared, k * transfer, 0.0)
         constant = a + np.where(shared, 0.0, transfer)
         host = np.broadcast_to(k - 1.0, several.shape)
         # h is counted in the shortest times, so that both columns are of one order
         unit = max(float(several.min()), 1e-12)
-        columns = np.stack([(slope / unsure).ravel(), (unit * host / unsure).ravel()], 1)
-        found = lsq_linear(columns, ((several - constant) / unsure).ravel(), bounds=([low, 0.0], [high, inf]))
-        if found.cost < best[0]:
-            best = float(found.cost), float(found.x[0]), float(found.x[1]) * unit
+        columns = np.stack([(slope / deviation).ravel(), (unit * host / deviation).ravel()], 1)
+        solution = lsq_linear(columns, ((several - constant) / deviation).ravel(), bounds=([low, 0.0], [high, inf]))
+        if solution.cost < best[0]:
+            best = float(solution.cost), float(solution.x[0]), float(solution.x[1]) * unit
     return best[1:]
 
 
-def _gamma(lanes: int, size: int, found: Sequence[float], without: Sequence[float]) -> Gamma:
-    if np.isnan([*found, *without]).any():
+def _gamma(lanes: int, size: int, value: float, without: Sequence[float]) -> Gamma:
+    if np.isnan([value, *without]).any():
         return Gamma(lanes, size, None, False)
-    gamma = _estimate(float(found[0]), without)
+    gamma = _estimate(value, without)
     outside = gamma.low is not None and gamma.high is not None and (gamma.high < 1 or gamma.low > lanes)
     return Gamma(lanes, size, gamma, outside)
 
@@ -180,6 +180,6 @@ def _notes(capacity: Estimate, gammas: Sequence[Gamma], lanes: int) -> list[str]
             f"all {lanes} messages had the speed of one alone: the capacity is {lanes} or more: measure with more lanes"
         )
     if outside := [each for each in gammas if each.outside]:
-        where = ", ".join(f"{each.lanes} x {each.bytes} B" for each in outside)
-        notes.append(f"gamma below 1 or above the number of messages at {where}: kept as measured")
+        points = ", ".join(f"{each.lanes} x {each.bytes} B" for each in outside)
+        notes.append(f"gamma below 1 or above the number of messages at {points}: kept as measured")
     return notes

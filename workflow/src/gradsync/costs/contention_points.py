@@ -1,7 +1,7 @@
-"""What several all-reduces at once really took, by size and number of them. JSON.
+"""Contention as measured: what several all-reduces at once took, by size and number of them. JSON.
 
 T_k(m): seconds of each of k all-reduces of m bytes that start at once, k = 1..K, in several sweeps over all sizes and
-k. What follows from it is `contention_fit.py`'s.
+k. `contention_fit.py` fits a model to them.
 """
 
 from __future__ import annotations
@@ -57,11 +57,11 @@ class Contention(BaseModel):
     def _complete(self) -> Contention:
         if self.version != VERSION:
             raise ValueError(f"contention version {self.version}; this gradsync reads version {VERSION}")
-        found = [(point.lanes, point.bytes) for point in self.points]
-        wanted = {(k, m) for k in range(1, self.lanes + 1) for m in self.sizes}
-        if len(set(found)) < len(found):
+        present = [(point.lanes, point.bytes) for point in self.points]
+        needed = {(k, m) for k in range(1, self.lanes + 1) for m in self.sizes}
+        if len(set(present)) < len(present):
             raise ValueError("two points have the same lanes and bytes")
-        if missing := wanted - set(found):
+        if missing := needed - set(present):
             raise ValueError("no point of {} lane(s) and {} bytes".format(*min(missing)))
         if self.lanes < 2 or len(self.sizes) < 2:
             raise ValueError(f"{self.lanes} lane(s), {len(self.sizes)} size(s): at least two of each are needed")
@@ -95,14 +95,14 @@ class Contention(BaseModel):
 
     @staticmethod
     def load(path: str | Path, ranks: int | None = None) -> Contention:
-        """Read a file; raises InputError where it is missing, no contention, or not of `ranks` ranks."""
+        """Read a file; raises InputError if it is missing, no contention, or not of `ranks` ranks."""
         try:
-            found = Contention.model_validate(reading.json_of(path, "contention"))
+            contention = Contention.model_validate(reading.json_of(path, "contention"))
         except ValidationError as error:
             raise InputError(f"contention {path}: not a contention: {first_problem(error, Contention)}") from None
-        if ranks is not None and found.ranks != ranks:
+        if ranks is not None and contention.ranks != ranks:
             raise InputError(
-                f"contention {path} was measured between {found.ranks} ranks, the plan is for {ranks}: "
+                f"contention {path} was measured between {contention.ranks} ranks, the plan is for {ranks}: "
                 f"measure it with gradsync measure contention --ranks {ranks}"
             )
-        return found
+        return contention

@@ -1,6 +1,6 @@
 """A cost fitted to measured points: piecewise linear, with its residual and confidence interval.
 
-Real all-reduce times are not one straight line (protocol switches make them jump), so the fit finds the pieces by
+Real all-reduce times are not one straight line (switches of protocol make them jump), so the fit finds the pieces by
 dynamic programming: least relative squares in each piece, and a Bayesian information criterion for their number.
 Outside the measured range the first and last pieces are extended, which is never silent: `extrapolates` says so and
 everything that plans with a fit reports it.
@@ -61,7 +61,7 @@ class Fitted:
         return float(startup) if np.ndim(startup) == 0 else startup
 
     def least_transfer_seconds(self, total: float, low: bool = False) -> float:
-        """As many messages as the size takes that has the highest throughput: some piece's end, or the last slope."""
+        """In messages of the size with the highest throughput: that of some piece's end, or of the last slope."""
         pieces = self.pieces()
         per_byte = [self.slope_low() if low else float(self.slopes[-1])]
         for i, piece in enumerate(pieces):
@@ -73,14 +73,14 @@ class Fitted:
         return total * max(float(min(per_byte)), 0.0) if total else 0.0
 
     def slope_low(self) -> float:
-        """The lower end of the 95 % interval of the slope of the largest piece, what long messages are timed with."""
+        """The lower end of the 95 % interval of the slope of the largest piece, which times long messages."""
         _, _, spread, freedom = self.moments[-1]
         if freedom < 1 or not spread:
             return 0.0
         return max(float(self.slopes[-1] - _student(freedom, 0.95) * np.sqrt(self.variances[-1] / spread)), 0.0)
 
     def extrapolates(self, size: float) -> bool:
-        """True where `size` lies outside what was measured."""
+        """True if `size` lies outside what was measured."""
         return not self.smallest <= size <= self.largest
 
     def interval(self, size: float, confidence: float = 0.95) -> tuple[float, float]:
@@ -91,7 +91,7 @@ class Fitted:
         return (middle - half, middle + half) if half < np.inf else (0.0, half)
 
     def _half(self, piece: int, size: float, confidence: float = 0.95) -> float:
-        """Half of the interval of T there; infinite where the piece has no residuals."""
+        """Half of the interval of T there; infinite if the piece has no residuals."""
         weight, mean, spread, freedom = self.moments[piece]
         if freedom < 1:
             return float("inf")
@@ -99,7 +99,7 @@ class Fitted:
         return float(_student(freedom, confidence) * deviation)
 
     def pieces(self) -> list[dict[str, float]]:
-        """a (seconds) and b (seconds per byte) of each line with the bytes that it was fitted between."""
+        """a (seconds) and b (seconds per byte) of each line, with the range of bytes that it was fitted to."""
         ends = [self.smallest, *self.bounds[:-1], self.largest]
         lines = zip(pairwise(ends), self.intercepts, self.slopes, strict=True)
         return [
@@ -154,7 +154,7 @@ def fit(sizes: Any, times: Any, *, pieces: int = 6, source: str = "") -> Fitted:
     error = np.full((most + 1, groups + 1), np.inf)
     cut = np.zeros((most + 1, groups + 1), int)
     error[0, 0] = 0.0
-    # the last piece is what longer messages are extrapolated with: a few points at the edge must not set its slope
+    # longer messages are extrapolated with the last piece: a few points at the edge must not set its slope
     last_start = int(np.searchsorted(m[starts] * LAST_PIECE_SPAN, m[-1], side="right"))
     lines = {}
     for j in range(shortest, groups + 1):
@@ -211,12 +211,12 @@ def straight_line(sizes: Any, times: Any) -> tuple[float, float, float]:
 def load_points(path: str | Path, ranks: int | None = None, collective: str = "") -> tuple[np.ndarray, np.ndarray]:
     """Read (bytes, seconds) from a CSV with these columns; lines that begin with # are comments.
 
-    A column `mean_seconds` wins over `seconds`. Where there is a column `ranks`, `ranks` chooses, and where there is a
-    column `collective`, `collective` does (empty: the backend's own). Raises InputError with file and line, or with the
-    numbers of ranks (the collectives) that are there where none of them is the wanted one or, of ranks, none was named.
+    A column `mean_seconds` wins over `seconds`. If there is a column `ranks`, `ranks` chooses, and if there is a column
+    `collective`, `collective` does (empty: the backend's own). Raises InputError with file and line, or with the
+    numbers of ranks (the collectives) that are there if none of them is the chosen one or, of ranks, none was named.
     """
     points: dict[str, dict[int | None, list[tuple[float, float]]]] = {}
-    number = 0  # of the line in the file; the reader's own does not count comments
+    number = 0  # of the line in the file; the number of the reader does not count comments
 
     def rows(file: IO[str]) -> Iterator[str]:
         nonlocal number
@@ -234,8 +234,8 @@ def load_points(path: str | Path, ranks: int | None = None, collective: str = ""
             by_ranks = "ranks" in columns
             for row in reader:
                 try:
-                    of = int(row["ranks"]) if by_ranks else None
-                    measured = points.setdefault(row.get("collective") or "", {}).setdefault(of, [])
+                    row_ranks = int(row["ranks"]) if by_ranks else None
+                    measured = points.setdefault(row.get("collective") or "", {}).setdefault(row_ranks, [])
                     measured.append((float(row["bytes"]), float(row[time])))
                 except (TypeError, ValueError):
                     raise InputError(
@@ -245,19 +245,21 @@ def load_points(path: str | Path, ranks: int | None = None, collective: str = ""
         raise InputError(f"{path}, line {number}: no CSV: {error}") from None
     chosen = collective if "collective" in columns else ""
     if points and chosen not in points:
-        known, one = (", ".join(name or "the backend's own" for name in names) for names in (sorted(points), [chosen]))
-        raise InputError(
-            f"{path}: has times of {known}, not of {one}: gradsync measure allreduce --collective gives them"
+        known, absent = (
+            ", ".join(name or "the backend's own" for name in names) for names in (sorted(points), [chosen])
         )
-    of_it = points.get(chosen, {})
-    if by_ranks and ranks is None and len(of_it) == 1:
-        (ranks,) = of_it
-    wanted = ranks if by_ranks else None
-    if of_it and wanted not in of_it:
-        known = ", ".join(map(str, sorted(n for n in of_it if n is not None)))
+        raise InputError(
+            f"{path}: has times of {known}, not of {absent}: gradsync measure allreduce --collective gives them"
+        )
+    of_collective = points.get(chosen, {})
+    if by_ranks and ranks is None and len(of_collective) == 1:
+        (ranks,) = of_collective
+    key = ranks if by_ranks else None
+    if of_collective and key not in of_collective:
+        known = ", ".join(map(str, sorted(n for n in of_collective if n is not None)))
         raise InputError(
             f"{path}: has all-reduce times of {known} ranks, "
             + (f"not of {ranks}: measure them with --ranks {ranks}" if ranks else "say which: give --ranks")
         )
-    found = np.array(of_it.get(wanted, []), float).reshape(-1, 2)
-    return found[:, 0], found[:, 1]
+    measured_points = np.array(of_collective.get(key, []), float).reshape(-1, 2)  # (points, 2)
+    return measured_points[:, 0], measured_points[:, 1]

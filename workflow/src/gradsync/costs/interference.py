@@ -1,7 +1,7 @@
-"""How much computation and a message in flight slow one another down: factors by message size, measured. JSON.
+"""Interference: how much computation and a message in flight slow one another down, measured by message size. JSON.
 
-Both are threads of a rank, and that one hands over to the other takes time as well: `handover_seconds` from a gradient
-that is ready to a message that waited for it, and from the last message to the update.
+Both are threads of a rank, and it takes time as well until one of them hands over to the other: `handover_seconds` from
+a gradient that is ready to a message that waited for it, and from the last message to the update.
 
 While a rank computes and one of its messages is in flight, computation takes `computation` times and the message
 `communication` times as long as alone. Between measured sizes the factors are interpolated over the logarithm of the
@@ -25,11 +25,11 @@ from gradsync.limits import MOST_MESSAGE
 
 VERSION = 1
 Measured = tuple[float | None, float, float | None]
-"""(low, median, high) of repeats; the ends are None where there is no interval."""
+"""(low, median, high) of repeats; the ends are None if there is no interval."""
 
 
 def interval(measured: Measured) -> tuple[float, float] | None:
-    """(low, high), or that there is none."""
+    """(low, high), or None if there is none."""
     low, _, high = measured
     return None if low is None or high is None else (low, high)
 
@@ -37,7 +37,7 @@ def interval(measured: Measured) -> tuple[float, float] | None:
 class InterferencePoint(BaseModel):
     """Factors, at least 1, for messages of `bytes`; `..._interval` is what was measured, 95 % (low, high).
 
-    An interval is None where too few rounds were measured for one, or somebody wrote the factor by hand.
+    An interval is None if too few rounds were measured for one, or somebody wrote the factor by hand.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -49,7 +49,7 @@ class InterferencePoint(BaseModel):
 
     @staticmethod
     def of(bytes_: int, computation: Measured, communication: Measured) -> InterferencePoint:
-        """From (low, median, high) of measured ratios; one below 1 is noise, since nothing gets faster by company."""
+        """From (low, median, high) of measured ratios; one below 1 is noise, since interference speeds nothing up."""
         return InterferencePoint(
             bytes=bytes_,
             computation=max(1.0, computation[1]),
@@ -82,7 +82,7 @@ class Interference(BaseModel):
     def factors(self, size: float) -> tuple[float, float]:
         """(of computation, of communication) while a message of `size` bytes is in flight."""
         sizes = [math.log(point.bytes) for point in self.points]
-        at = math.log(max(size, 1.0))  # of integers beyond 64 bits too: a plan may say so
+        at = math.log(max(size, 1.0))  # not NumPy's: a plan may hold integers beyond 64 bits
         return (
             float(np.interp(at, sizes, [point.computation for point in self.points])),
             float(np.interp(at, sizes, [point.communication for point in self.points])),
@@ -94,16 +94,16 @@ class Interference(BaseModel):
 
     @staticmethod
     def load(path: str | Path, ranks: int | None = None) -> Interference:
-        """Read a file; raises InputError where it is missing, no interference, or not of `ranks` ranks."""
+        """Read a file; raises InputError if it is missing, no interference, or not of `ranks` ranks."""
         try:
-            found = Interference.model_validate(reading.json_of(path, "interference"))
+            interference = Interference.model_validate(reading.json_of(path, "interference"))
         except ValidationError as error:
             raise InputError(
                 f"interference {path}: not an interference: {first_problem(error, Interference)}"
             ) from None
-        if ranks is not None and found.ranks not in (None, ranks):
+        if ranks is not None and interference.ranks not in (None, ranks):
             raise InputError(
-                f"interference {path} was measured between {found.ranks} ranks, the plan is for {ranks}: "
+                f"interference {path} was measured between {interference.ranks} ranks, the plan is for {ranks}: "
                 f"measure it with --ranks {ranks}"
             )
-        return found
+        return interference

@@ -1,9 +1,9 @@
-"""The line a + b m through all-reduce times, and how sure its a and b are.
+"""The line a + b m through all-reduce times, with intervals of its a and b.
 
 Times are measured in several sweeps over all sizes, one sweep after the other, each on connections of its own. The
 line is that of the mean times, by least relative squares with a, b >= 0. Each sweep also gives a line of its own; the
-interval of a (and of b) is Student's t interval of the mean of so many: what a measurement of the same length at
-another moment would find, which repeats within one sweep, all disturbed alike, would not tell.
+interval of a (and of b) is Student's t interval of the mean of so many. It says what a measurement of the same length
+at another moment would give; repeats within one sweep, which are all disturbed alike, would not show that.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ METHOD = "Student's t interval of the lines of single sweeps over all sizes"
 class Line(BaseModel):
     """T(m) = a + b m: `a_seconds`, `b_seconds_per_byte`, each with the interval (low, high) of `confidence`.
 
-    Residuals are |line / measured - 1|, over `points` sizes from `from_bytes` to `to_bytes`. An interval is None where
+    Residuals are |line / measured - 1|, over `points` sizes from `from_bytes` to `to_bytes`. An interval is None if
     there were too few sweeps (`intervals.repeats_needed`).
     """
 
@@ -57,18 +57,18 @@ def through(sizes: Any, sweeps: Any, confidence: float = 0.95) -> Line:
     """
     from scipy.special import stdtrit
 
-    m, every = np.asarray(sizes, float), np.atleast_2d(np.asarray(sweeps, float))
-    if len(np.unique(m)) < 2 or not (np.isfinite(every).all() and (every > 0).all() and (m > 0).all()):
+    m, times = np.asarray(sizes, float), np.atleast_2d(np.asarray(sweeps, float))
+    if len(np.unique(m)) < 2 or not (np.isfinite(times).all() and (times > 0).all() and (m > 0).all()):
         raise InputError(
             f"all-reduce times: a line needs two sizes and positive seconds; given {len(np.unique(m))} sizes"
         )
-    mean = every.mean(axis=0)
+    mean = times.mean(axis=0)
     both = least_relative_squares(m, mean)
     intervals: list[tuple[float, float] | None] = [None, None]
-    if len(every) >= repeats_needed(confidence):
-        alone = np.array([least_relative_squares(m, seconds) for seconds in every])  # (sweeps, 2)
-        freedom = len(every) - 1
-        half = float(stdtrit(freedom, 0.5 + confidence / 2)) * alone.std(axis=0, ddof=1) / np.sqrt(len(every))
+    if len(times) >= repeats_needed(confidence):
+        of_sweeps = np.array([least_relative_squares(m, seconds) for seconds in times])  # (sweeps, 2)
+        freedom = len(times) - 1
+        half = float(stdtrit(freedom, 0.5 + confidence / 2)) * of_sweeps.std(axis=0, ddof=1) / np.sqrt(len(times))
         intervals = [(max(0.0, value - width), value + width) for value, width in zip(both, half.tolist(), strict=True)]
     residuals = np.abs((both[0] + both[1] * m) / mean - 1)
     return Line(
@@ -77,7 +77,7 @@ def through(sizes: Any, sweeps: Any, confidence: float = 0.95) -> Line:
         b_seconds_per_byte=both[1],
         b_interval=intervals[1],
         confidence=confidence,
-        sweeps=len(every),
+        sweeps=len(times),
         mean_residual=float(residuals.mean()),
         worst_residual=float(residuals.max()),
         points=len(m),

@@ -1,14 +1,14 @@
-"""Two all-reduces at once as the ASC-WFBP paper has them (Eq. 7-13): a constant factor gamma on b, a penalty by pairs.
+"""Contention of two all-reduces in the ASC-WFBP paper (Eq. 7-13): a constant factor gamma on b, a penalty by pairs.
 
-This is that paper's own model, kept to plan as it plans and to show where it fails; what messages at once really cost
-is `contention.py`. a in seconds, b in seconds per byte, starts in seconds, sizes in bytes.
+This is that paper's own model, kept to plan as it plans and to show where it fails; `contention.py` says what messages
+under contention really cost. a in seconds, b in seconds per byte, starts in seconds, sizes in bytes.
 
 Differs from the paper:
 - Eq. 12 holds only while the first all-reduce is under way; outside, Algorithm 1 lets the penalty turn negative
   (ASC-E10). Here the bytes that overlap lie between 0 and those of the first.
-- Eq. 12 lets the whole rest of the first overlap with the second, however short that is, and takes start-up for
+- Eq. 12 lets the whole rest of the first overlap with the second, however short the second is, and takes start-up for
   transfer (ASC-E11). Corrected, no more bytes overlap than the second has.
-- Eq. 11 slows both of the two, Algorithm 1 only the later one (ASC-E12): who plans adds `penalty` to the end of both.
+- Eq. 11 slows both of the two, Algorithm 1 only the later one (ASC-E12): a planner adds `penalty` to the end of both.
 - gamma of about 1.5 with a b that is the full link (1.7e-9 s/B is 2 x 8 / 9.43e9) lets two large all-reduces exceed
   that link (ASC-E32): `exceeds_link_from` says from where on. The paper's own text allows gamma up to 2 only.
 """
@@ -21,7 +21,7 @@ from gradsync.errors import InputError
 
 
 def refuse_gamma(gamma: float, lanes: int) -> None:
-    """Raises InputError for a factor that no link gives: below 1 company makes faster, above `lanes` turns are better.
+    """Raises InputError for a factor of no link: below 1 contention makes faster, above `lanes` turns are better.
 
     Only for a gamma that somebody chooses; a measured one is what it is (`contention.py`).
     """
@@ -53,9 +53,9 @@ def penalty_bytes(
     b: float,
     corrected: bool = True,
 ) -> float:
-    """Eq. 12: bytes of the first that are still to go when the second starts; `corrected`: no more than it has.
+    """Eq. 12: bytes of the first that are still to go when the second starts; `corrected`: no more than the second has.
 
-    0 where the first is over by then.
+    0 if the first is over by then.
     """
     alone = a + b * bytes_first
     passed = (start_second - start_first) / alone if alone > 0 else inf
@@ -70,10 +70,10 @@ def penalty(overlapped: float, b: float, gamma: float) -> float:
 
 
 def exceeds_link_from(a: float, b: float, gamma: float, link_bytes_per_second: float) -> float:
-    """Bytes from which on T2 (Eq. 9) is more than the link carries; infinite where it never is.
+    """Bytes from which on T2 (Eq. 9) is more than the link carries; infinite if it never is.
 
     `link_bytes_per_second` counts bytes that are all-reduced, as T1 and T2 do: the rate of the link over the 2 (P-1)/P
-    bytes that a ring sends for each (2 where the paper drops (P-1)/P, so 9.43e9 bit/s are 1/b).
+    bytes that a ring sends for each (2 if (P-1)/P is dropped as in the paper, so 9.43e9 bit/s are 1/b).
     """
     # 2 m / (a + gamma b m) > B  <=>  m (2 - gamma b B) > a B
     room = 2 - gamma * b * link_bytes_per_second
