@@ -176,7 +176,7 @@ def on_a_rank(folder: Path) -> None:
 def message_seconds(algorithm: str, shape: tuple[int, ...], sizes: Sequence[int], rank: int, ranks: int) -> Times:
     """From the end of a message to the end of the next, mean of the ranks; collective over all of at most nine.
 
-    Raises RunError where a sum is wrong.
+    Raises RunError if a sum is wrong.
     """
     groups, everyone = Groups(), tuple(range(ranks))
     for rail in range(rails(algorithm, shape, 0)):

@@ -54,7 +54,7 @@ def ring_against_native(
 ) -> list[dict[str, Any]]:
     """A row a size: ratio of busbw, ours over Gloo's, with its 95 % interval; collective over a power of two of ranks.
 
-    Raises RunError where a sum is wrong.
+    Raises RunError if a sum is wrong.
     """
     groups, everyone = Groups(), tuple(range(ranks))
     groups.add(LANE, everyone)

@@ -30,7 +30,7 @@ TARGET_SPREAD = 1.02  # largest median over the smallest
 def measure(folder: Path, config: str, results: Path) -> dict[str, Any]:
     """Rows of links, of BML beside a parameter server and of the emulated runs in `results`, and whether all met.
 
-    Ranks write to `folder`. Raises InputError where no testbed can be made, or the machine can't hold nine ranks, and
+    Ranks write to `folder`. Raises InputError if no testbed can be made, or the machine can't hold nine ranks, and
     SystemExit where the command has run again (`privileges.enter`).
     """
     privileges.enter()

@@ -29,7 +29,7 @@ PARTS = ("Snakefile", "config", "reports", "workflow")
 
 
 def measure(project: Path, folder: Path) -> dict[str, Any]:
-    """Medians and their targets; `folder` is empty and is filled. Raises RunError where a command fails."""
+    """Medians and their targets; `folder` is empty and is filled. Raises RunError if a command fails."""
     for name in PARTS:
         (folder / name).symlink_to((project / name).resolve())
     above = [_above(folder, first_bare=pair % 2 == 0) for pair in range(PAIRS)]

@@ -1,9 +1,9 @@
-"""A measured cluster: `config/clusters/<name>.yaml`, what planners and the simulator take of it.
+"""A measured cluster, `config/clusters/<name>.yaml`: planners and the simulator take costs and layer times from it.
 
 It holds what the nodes are, all-reduce times inside a node, between nodes and over everything (points, and the line
-a + b m through them with its intervals), and the layer times of models: totals here, tensor by tensor in workload
-files in a folder of the cluster's name beside it. `gradsync cluster measure` writes it. The described testbed of a
-paper is another format, read by that paper's code.
+a + b m through them with its intervals), and the layer times of models: totals in this file, tensor by tensor in
+workload files in a folder of the cluster's name beside it. `gradsync cluster measure` writes it. The described testbed
+of a paper is another format, read by that paper's code.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class Point(NamedTuple):
     """Times of a message of `bytes`: median with the 95 % interval of the median, mean, number of repeats.
 
     The median and its interval are those of the sweeps' medians: messages of one sweep are disturbed alike. The
-    interval is None where the sweeps are too few.
-    Planners take the mean: it is what adds up over several messages where some of them are late.
+    interval is None if the sweeps are too few.
+    Planners take the mean: it is what adds up over several messages if some of them are late.
     """
 
     bytes: int
@@ -87,7 +87,7 @@ class AllReduce(Closed):
 
 
 class Link(Closed):
-    """All-reduces of one kind for several numbers of ranks; or the reason why there is none."""
+    """All-reduces of one kind for several numbers of ranks; or the reason why there are none."""
 
     measured: tuple[AllReduce, ...] | None
     reason: str | None = None
@@ -108,8 +108,8 @@ class Links(Closed):
 
     def all(self) -> list[AllReduce]:
         """Every measured all-reduce, fewest nodes first."""
-        found = [one for link in (self.inside, self.between, self.everything) for one in link.measured or ()]
-        return sorted(found, key=lambda one: (one.nodes, one.ranks_per_node))
+        measured = [each for link in (self.inside, self.between, self.everything) for each in link.measured or ()]
+        return sorted(measured, key=lambda each: (each.nodes, each.ranks_per_node))
 
 
 class Timed(Closed):
@@ -133,7 +133,7 @@ class Timed(Closed):
 
 
 class Profile(Closed):
-    """All of it."""
+    """The whole file."""
 
     version: int
     profile: Literal["measured"]
@@ -149,9 +149,9 @@ class Profile(Closed):
 
 
 def load(path: str | Path) -> Profile:
-    """Read a profile; raises InputError with file and key where it is none.
+    """Read a profile; raises InputError with file and key if it is none.
 
-    Its workload files are read and held against it by `choice.workload`.
+    `choice.workload` reads its workload files and holds them against it.
     """
     content: Any = reading.yaml_of(path, "cluster")
     if not isinstance(content, dict) or "profile" not in content:

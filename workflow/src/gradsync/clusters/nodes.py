@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class Closed(BaseModel):
-    """Wrong keys are refused."""
+    """A part of the file whose unknown keys are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -22,7 +22,7 @@ class NumaPart(Closed):
 
 
 class Processor(Closed):
-    """`cores` of all sockets; `usable` by one rank, where ranks are bound or confined."""
+    """`cores` of all sockets; `usable` by one rank, if ranks are bound or confined."""
 
     model: str
     architecture: str
@@ -34,7 +34,7 @@ class Processor(Closed):
 
 
 class Interface(Closed):
-    """A network interface or InfiniBand port; speed as its driver states it (None: it states none)."""
+    """A network interface or InfiniBand port, with the speed that its driver states (None: it states none)."""
 
     name: str
     kind: Literal["ethernet", "infiniband", "loopback", "other"]
@@ -42,7 +42,7 @@ class Interface(Closed):
 
 
 class Gpu(Closed):
-    """What the driver tells of a device."""
+    """A device as its driver describes it."""
 
     name: str
     pci: str
@@ -63,7 +63,7 @@ class GpuLinks(Closed):
 
 
 class Node(Closed):
-    """What one node is. `transport`: what ranks talk over, as the environment or the host's own name decides."""
+    """What one node is. `transport`: what ranks talk over, which the environment or the host's own name decides."""
 
     processor: Processor
     memory_gib: float

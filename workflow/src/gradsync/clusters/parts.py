@@ -1,6 +1,6 @@
 """Parts of a cluster profile, each measured by itself and kept in a file, and the profile made of them.
 
-A part remembers what it was measured with (`key`): one of another allocation, size or version is not taken for it.
+A part remembers what it was measured with (`key`): a part of another allocation, size or version never replaces it.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class LinkPart(_Part):
 
 
 class LayersPart(_Part):
-    """Layer times of one model, measured with so many ranks at once."""
+    """Layer times of one model, measured with so many ranks at a time."""
 
     part: Literal["layers"] = "layers"
     nodes: int
@@ -62,7 +62,7 @@ _ADAPTER: TypeAdapter[Part] = TypeAdapter(Part)
 
 
 def read(path: Path) -> Part:
-    """A part's file; raises InputError where it can't be read or is none."""
+    """A part's file; raises InputError if it can't be read or is none."""
     content = reading.json_of(path, "cluster part")
     try:
         return _ADAPTER.validate_python(content)
@@ -75,11 +75,11 @@ def write(part: Part, path: Path) -> None:
     write_whole(path, json.dumps(part.model_dump(mode="json"), indent=1) + "\n")
 
 
-def layers(workload: Workload, nodes: Nodes, where: str) -> LayersPart:
-    """The part of a workload that `measure layers` wrote: its provenance says with how many ranks."""
+def layers(workload: Workload, nodes: Nodes, source: str) -> LayersPart:
+    """The part of a workload from `source` that `measure layers` wrote: its provenance says with how many ranks."""
     ranks = workload.provenance.get("ranks")
     if not isinstance(ranks, int):
-        raise InputError(f"{where}: provenance.ranks: needs the number of ranks that computed at the same time")
+        raise InputError(f"{source}: provenance.ranks: needs the number of ranks that computed at the same time")
     count = max(1, -(-ranks // nodes.ranks_per_node))
     return LayersPart(nodes=count, ranks_per_node=-(-ranks // count), workload=workload)
 
@@ -92,26 +92,26 @@ def assemble(name: str, parts: Sequence[Part], output: Path) -> Profile:
     twice = [name for name, times in Counter(_title(part) for part in parts).items() if times > 1 and name]
     if twice:
         raise InputError(f"cluster {name}: {twice[0]}: measured twice: give one of them")
-    described = [part for part in parts if isinstance(part, NodesPart)]
-    if len(described) != 1:
-        raise InputError(f"cluster {name}: {len(described)} descriptions of its nodes: needs one")
-    (about,) = described
+    descriptions = [part for part in parts if isinstance(part, NodesPart)]
+    if len(descriptions) != 1:
+        raise InputError(f"cluster {name}: {len(descriptions)} descriptions of its nodes: needs one")
+    (description,) = descriptions
     timed = []
     for part in sorted((part for part in parts if isinstance(part, LayersPart)), key=_order):
         file = Path(output.stem) / f"{part.workload.name}-{part.nodes}x{part.ranks_per_node}.json"
         write_whole(output.parent / file, part.workload.to_json())
         timed.append(_timed(part, str(file)))
-    links = {kind: _link(kind, about, parts) for kind in KINDS}
+    links = {kind: _link(kind, description, parts) for kind in KINDS}
     try:
         profile = Profile(
             version=VERSION,
             profile="measured",
             name=name,
-            measured=about.measured,
-            nodes=about.nodes,
+            measured=description.measured,
+            nodes=description.nodes,
             allreduce=Links(**links),
             workloads=tuple(timed),
-            notes=(*about.notes, *_crowded(about.nodes, links)),
+            notes=(*description.notes, *_crowded(description.nodes, links)),
         )
     except ValidationError as error:
         raise InputError(f"cluster {name}: {first_problem(error)}") from None
@@ -120,7 +120,7 @@ def assemble(name: str, parts: Sequence[Part], output: Path) -> Profile:
 
 
 def _title(part: Part) -> str:
-    """What is measured once; nodes have an error of their own."""
+    """A name for what is measured once; nodes have an error of their own."""
     if isinstance(part, LinkPart):
         return f"all-reduces {part.kind}, {part.allreduce.place}"
     if isinstance(part, LayersPart):
@@ -132,42 +132,42 @@ def _order(part: LayersPart) -> tuple[str, int, int]:
     return part.workload.name, part.nodes, part.ranks_per_node
 
 
-def _link(kind: str, about: NodesPart, parts: Sequence[Part]) -> Link:
-    found = [part.allreduce for part in parts if isinstance(part, LinkPart) and part.kind == kind]
-    if not found:
-        return Link(measured=None, reason=about.reasons.get(kind, "no such part was given"))
-    return Link(measured=tuple(sorted(found, key=lambda one: (one.nodes, one.ranks_per_node))))
+def _link(kind: str, description: NodesPart, parts: Sequence[Part]) -> Link:
+    measured = [part.allreduce for part in parts if isinstance(part, LinkPart) and part.kind == kind]
+    if not measured:
+        return Link(measured=None, reason=description.reasons.get(kind, "no such part was given"))
+    return Link(measured=tuple(sorted(measured, key=lambda each: (each.nodes, each.ranks_per_node))))
 
 
 def _crowded(nodes: Nodes, links: dict[str, Link]) -> list[str]:
-    """Which times are of ranks that shared cores."""
+    """Notes on times of ranks that shared cores."""
     cores = min(kind.processor.cores for kind in nodes.kinds)
-    every = [one for link in links.values() for one in link.measured or () if one.device == "cpu"]
+    on_cores = [each for link in links.values() for each in link.measured or () if each.device == "cpu"]
     return [
-        f"all-reduces of {one.place}: these ranks shared {cores} cores, and waited for one another"
-        for one in every
-        if one.ranks_per_node > cores
+        f"all-reduces of {each.place}: these ranks shared {cores} cores, and waited for one another"
+        for each in on_cores
+        if each.ranks_per_node > cores
     ]
 
 
 def _timed(part: LayersPart, file: str) -> Timed:
-    of, made = part.workload, part.workload.provenance
+    workload, provenance = part.workload, part.workload.provenance
     for key in ("batch", "size"):
-        if not isinstance(made.get(key), int | None) or isinstance(made.get(key), bool):
-            raise InputError(
-                f"workload {of.name!r}: provenance.{key}: {reading.shown(str(made[key]))}: a whole number, or left out"
-            )
+        value = provenance.get(key)
+        if not isinstance(value, int | None) or isinstance(value, bool):
+            shown = reading.shown(str(value))
+            raise InputError(f"workload {workload.name!r}: provenance.{key}: {shown}: a whole number, or left out")
     return Timed(
-        model=of.name,
+        model=workload.name,
         file=file,
-        device=str(made.get("device", "unknown")),
-        batch=made.get("batch"),
-        size=made.get("size"),
+        device=str(provenance.get("device", "unknown")),
+        batch=provenance.get("batch"),
+        size=provenance.get("size"),
         nodes=part.nodes,
         ranks_per_node=part.ranks_per_node,
-        tensors=len(of.layers),
-        bytes=of.bytes,
-        forward_seconds=float(f"{of.forward_seconds:.6g}"),
-        backward_seconds=float(f"{of.backward_seconds:.6g}"),
-        update_seconds=float(f"{of.update_seconds:.6g}"),
+        tensors=len(workload.layers),
+        bytes=workload.bytes,
+        forward_seconds=float(f"{workload.forward_seconds:.6g}"),
+        backward_seconds=float(f"{workload.backward_seconds:.6g}"),
+        update_seconds=float(f"{workload.update_seconds:.6g}"),
     )

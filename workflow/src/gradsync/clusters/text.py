@@ -91,9 +91,9 @@ def show(profile: Profile) -> str:
     parts += [_kind(kind) for kind in nodes.kinds]
     heads = ["all-reduce", "ranks", "a (us)", "95 %", "b (ns/B)", "95 %", "residual", "worst", "points", "bytes"]
     rows = [
-        [name, *_line(one)]
+        [name, *_line(measured)]
         for name in ("inside", "between", "everything")
-        for one in getattr(profile.allreduce, name).measured or ()
+        for measured in getattr(profile.allreduce, name).measured or ()
     ]
     parts.append(table(heads, rows))
     for name in ("inside", "between", "everything"):
@@ -103,11 +103,11 @@ def show(profile: Profile) -> str:
     heads = ["model", "batch", "size", "ranks a node", "device", "tensors", "MB", "forward (ms)", "backward", "update"]
     rows = [
         [
-            *(one.model, str(one.batch or "?"), str(one.size or "?"), str(one.ranks_per_node), one.device),
-            *(str(one.tensors), f"{one.bytes / 1e6:.2f}"),
-            *(f"{1e3 * t:.3g}" for t in (one.forward_seconds, one.backward_seconds, one.update_seconds)),
+            *(timed.model, str(timed.batch or "?"), str(timed.size or "?"), str(timed.ranks_per_node), timed.device),
+            *(str(timed.tensors), f"{timed.bytes / 1e6:.2f}"),
+            *(f"{1e3 * t:.3g}" for t in (timed.forward_seconds, timed.backward_seconds, timed.update_seconds)),
         ]
-        for one in profile.workloads
+        for timed in profile.workloads
     ]
     parts.append(table(heads, rows) if rows else "  no layer times")
     missing = [key for key in ("contention", "topk", "io") if getattr(profile, key) is None]
@@ -118,8 +118,8 @@ def show(profile: Profile) -> str:
 
 
 def _kind(kind: Kind) -> str:
-    of = kind.processor
-    numa = f", {len(of.numa)} NUMA part(s)" if of.numa else ""
+    processor = kind.processor
+    numa = f", {len(processor.numa)} NUMA part(s)" if processor.numa else ""
     names = ", ".join(kind.hosts[:4]) + (f" and {len(kind.hosts) - 4} more" if len(kind.hosts) > 4 else "")
     speeds = ", ".join(
         f"{each.name} ({each.kind}, "
@@ -127,7 +127,8 @@ def _kind(kind: Kind) -> str:
         for each in kind.interfaces
     )
     lines = [
-        f"  {names}: {of.model}, {of.sockets} socket(s), {of.cores} cores{numa}, {kind.memory_gib:g} GiB",
+        f"  {names}: {processor.model}, {processor.sockets} socket(s), {processor.cores} cores{numa}, "
+        f"{kind.memory_gib:g} GiB",
         f"    network: {speeds or 'none'}; used: " + ", ".join(f"{k} {v}" for k, v in kind.transport.items() if v),
         "    " + ", ".join(f"{key} {value}" for key, value in kind.software.items()),
     ]
@@ -141,14 +142,15 @@ def _kind(kind: Kind) -> str:
     return "\n".join(lines)
 
 
-def _line(one: AllReduce) -> list[str]:
-    def both(interval: tuple[float, float] | None, unit: float) -> str:
+def _line(measured: AllReduce) -> list[str]:
+    def ends(interval: tuple[float, float] | None, unit: float) -> str:
         return f"{interval[0] * unit:.3g}..{interval[1] * unit:.3g}" if interval else NONE
 
-    of = one.line
+    fit = measured.line
     return [
-        f"{one.nodes} x {one.ranks_per_node}",
-        *(f"{of.a_seconds * 1e6:.4g}", both(of.a_interval, 1e6)),
-        *(f"{of.b_seconds_per_byte * 1e9:.4g}", both(of.b_interval, 1e9)),
-        *(f"{of.mean_residual:.1%}", f"{of.worst_residual:.0%}", str(of.points), f"{of.from_bytes} to {of.to_bytes}"),
+        f"{measured.nodes} x {measured.ranks_per_node}",
+        *(f"{fit.a_seconds * 1e6:.4g}", ends(fit.a_interval, 1e6)),
+        *(f"{fit.b_seconds_per_byte * 1e9:.4g}", ends(fit.b_interval, 1e9)),
+        *(f"{fit.mean_residual:.1%}", f"{fit.worst_residual:.0%}"),
+        *(str(fit.points), f"{fit.from_bytes} to {fit.to_bytes}"),
     ]

@@ -68,7 +68,7 @@ def sizes_in_chunks(smallest: int, largest: int) -> list[int]:
 def collective(text: str) -> Scheme:
     """`bml`, or `bml@bcube:3,2`: a collective, and the topology where it is not the one that it is made for.
 
-    Raises InputError where they don't exist or don't go together.
+    Raises InputError if they don't exist or don't go together.
     """
     name, _, topology = text.partition("@")
     scheme = Scheme(name=text, schedule="single", collective=name, topology=topology)

@@ -57,7 +57,7 @@ def here() -> Place:
 def sort_out(places: Sequence[Place]) -> Map:
     """Nodes by the place of each rank, in order of their first rank.
 
-    Raises RunError where they don't hold the same number of ranks.
+    Raises RunError if they don't hold the same number of ranks.
     """
     found: dict[str, list[int]] = {}
     for rank, place in enumerate(places):

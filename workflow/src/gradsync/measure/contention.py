@@ -48,7 +48,7 @@ class Side(Protocol):
 def measure(smallest: int, largest: int, lanes: int, device: Device = PROCESSOR) -> Contention:
     """The times of the running ranks, the same on all of them; collective over at least two.
 
-    Raises RunError where the backend gives no connections for a lane.
+    Raises RunError if the backend gives no connections for a lane.
     """
     others = OtherWork()
     groups, ranks = Groups(device), dist.get_world_size()

@@ -35,7 +35,7 @@ NUMBER = r"\d+(?:\.\d*)?(?:e[+-]?\d+)?"  # not negative
 def check(folder: str | None, output: Path) -> dict[str, Any]:
     """Hold the carried tables against the logs in a folder, and write `status.json` into `output`: what was found.
 
-    Raises InputError where no folder is named or it is missing, a file in it is not the published one, or a table
+    Raises InputError if no folder is named or it is missing, a file in it is not the published one, or a table
     differs from what its log says.
     """
     named = folder or os.environ.get(VARIABLE)

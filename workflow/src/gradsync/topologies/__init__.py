@@ -1,9 +1,9 @@
 """Topologies: which links a message between two ranks crosses, and what a network costs to build.
 
 A topology is one file here with a class of its own, named in `TOPOLOGY`; discovery finds the file, its name is the
-topology's name. In text it is the name with its numbers (`bcube:3,2`), or the name alone, which is then made for a
-number of ranks. Ranks are numbered level by level: level 0 is the last digit of a rank's id, neighbours there are
-nearest. A cable carries both directions at once: each is a link.
+topology's name. A text names it with its numbers (`bcube:3,2`), or by its name alone, which then stands for the one
+made for a number of ranks. Ranks are numbered level by level: level 0 is the last digit of a rank's id, neighbours
+there are nearest. A cable carries both directions at the same time: each is a link.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NO_LINK = -1
 
 
 class Equipment(NamedTuple):
-    """What has to be bought: switches, ports of all of them, network interfaces of all hosts."""
+    """What a network is built of: switches, ports of all of them, network interfaces of all hosts."""
 
     switches: int
     ports: int
@@ -39,7 +39,7 @@ class Topology(ABC):
     kinds: ClassVar[tuple[str, ...]] = ("link",)
     """Kinds of links: those of a kind are equally fast."""
     own_links: ClassVar[bool] = False
-    """True where each level has links of its own at every rank, so that levels can be used at once."""
+    """True if each level has links of its own at every rank, so that levels can be used at the same time."""
 
     @property
     @abstractmethod
@@ -52,23 +52,23 @@ class Topology(ABC):
 
     @abstractmethod
     def route(self, source: np.ndarray, destination: np.ndarray, rail: np.ndarray) -> np.ndarray:
-        """Links that each transfer crosses, NO_LINK where it crosses fewer.  # (transfers, hops)
+        """Links that each transfer crosses, NO_LINK for the hops that it lacks.  # (transfers, hops)
 
-        `rail` is which of its links a rank sends on first, where it has several.  # all (transfers,)
+        `rail` is the link that a rank sends on first, if it has several.  # all (transfers,)
         """
 
     @abstractmethod
     def equipment(self) -> Equipment:
-        """What the whole of it is built of."""
+        """What the whole network is built of."""
 
     @classmethod
     @abstractmethod
     def numbers_for(cls, ranks: int) -> tuple[int, ...]:
-        """Numbers of a topology for so many ranks; raises InputError where there is none."""
+        """Numbers of a topology for so many ranks; raises InputError if there is no such topology."""
 
     @classmethod
     def numbers_on(cls, ranks: int, ranks_a_node: int) -> tuple[int, ...]:
-        """The same where so many ranks share a node; for a topology that is made of nodes."""
+        """The same if so many ranks share a node; for a topology that is made of nodes."""
         return cls.numbers_for(ranks)
 
     @cached_property
@@ -83,17 +83,17 @@ class Topology(ABC):
 
     @property
     def ranks_a_node(self) -> int | None:
-        """How many neighbouring ranks share a machine; None where the topology says nothing of machines."""
+        """How many neighbouring ranks share a machine; None if the topology says nothing of machines."""
         return None
 
     @property
     def name(self) -> str:
-        """As it is written in configurations: `bcube:3,2`."""
+        """The text that names it in configurations: `bcube:3,2`."""
         kind = type(self).__module__.rpartition(".")[2]
         return f"{kind}:{','.join(map(str, astuple(self)))}"  # type: ignore[call-overload]
 
     def shape_of(self, ranks: int) -> tuple[int, ...]:
-        """The levels that so many ranks fill, in order; raises InputError where they don't fit."""
+        """The levels that so many ranks fill, in order; raises InputError if they don't fit."""
         if not 1 <= ranks <= self.hosts:
             raise InputError(f"topology {self.name!r} holds 1 to {self.hosts} ranks, not {ranks}")
         filled: list[int] = []
@@ -104,7 +104,7 @@ class Topology(ABC):
                 filled.append(ranks)
                 ranks = 1
             elif ranks % size:
-                # whole groups of the levels below are needed where a collective works level by level
+                # a collective that works level by level needs whole groups of the levels below
                 return (prod(filled) * ranks,)
             else:
                 filled.append(size)
@@ -176,7 +176,7 @@ def get(name: str) -> Any:
 def parse(text: str, ranks: int | None = None, ranks_a_node: int | None = None) -> Topology:
     """`bcube:3,2`, or `bcube` for a number of ranks; raises InputError for what does not exist or makes no sense.
 
-    `ranks_a_node`: how many of them really share a node, where that is known.
+    `ranks_a_node`: how many of them really share a node, if that is known.
     """
     name, separator, numbers = text.partition(":")
     kind = get(name)
@@ -184,22 +184,21 @@ def parse(text: str, ranks: int | None = None, ranks_a_node: int | None = None) 
     if not separator and ranks is not None:
         if not 1 <= ranks <= MOST_HOSTS:
             raise InputError(f"topology {name!r}: {ranks} ranks: 1 to {MOST_HOSTS}")
-        real = kind.numbers_on(ranks, ranks_a_node) if ranks_a_node else kind.numbers_for(ranks)
-        return kind(*real)
+        return kind(*(kind.numbers_on(ranks, ranks_a_node) if ranks_a_node else kind.numbers_for(ranks)))
     try:
         values = [int(number) for number in numbers.split(",")]
     except ValueError:
         values = []
     if len(values) != len(parameters):
         raise InputError(f"topology {text!r}: write {name}:{','.join(parameter.upper() for parameter in parameters)}")
-    made: Topology = kind(*values)
+    topology: Topology = kind(*values)
     if ranks is not None:
-        made.shape_of(ranks)
-    return made
+        topology.shape_of(ranks)
+    return topology
 
 
 def most_even(ranks: int) -> tuple[int, int]:
-    """(rows, columns) of the most even grid of so many ranks, rows <= columns; one row where `ranks` is prime."""
+    """(rows, columns) of the most even grid of so many ranks, rows <= columns; one row if `ranks` is prime."""
     rows = next(rows for rows in range(isqrt(ranks), 0, -1) if ranks % rows == 0)
     return rows, ranks // rows
 

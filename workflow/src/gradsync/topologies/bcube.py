@@ -1,7 +1,7 @@
 """BCube(n, k): every host has a link to a switch of n ports on each of k levels (BML paper, Section 3.1, Fig. 3).
 
-n^k hosts, k n^(k-1) switches. Hosts under one switch of level l differ in digit l of their ids only. Messages between
-hosts that differ in several digits are passed on by the hosts in between, one digit a hop.
+n^k hosts, k n^(k-1) switches. Hosts under one switch of level l differ in digit l of their ids only. Hosts in between
+pass on the messages between hosts that differ in several digits, one digit per hop.
 
 Differs from the paper: nothing; the paper that introduced BCube numbers its levels 0 to k, here they are k (BM-E16).
 """
@@ -43,22 +43,22 @@ class BCube(Topology):
         n, k = self.n, self.k
         units = n ** np.arange(k, dtype=np.int32)
         hops: list[np.ndarray] = []
-        here = np.asarray(source)
+        host = np.asarray(source)
         for step in range(k):
-            if np.array_equal(here, destination):
+            if np.array_equal(host, destination):
                 break
             level = (rail + step) % k
             unit = units[level]
-            there = here + (destination // unit % n - here // unit % n) * unit
-            moved = there != here
+            next_host = host + (destination // unit % n - host // unit % n) * unit
+            moved = next_host != host
             if moved.any():
-                hops.append(np.where(moved, k * here + level, NO_LINK))
-                hops.append(np.where(moved, k * self.hosts + k * there + level, NO_LINK))
-            here = there
-        return np.column_stack(hops) if hops else np.full((len(here), 1), NO_LINK)
+                hops.append(np.where(moved, k * host + level, NO_LINK))
+                hops.append(np.where(moved, k * self.hosts + k * next_host + level, NO_LINK))
+            host = next_host
+        return np.column_stack(hops) if hops else np.full((len(host), 1), NO_LINK)
 
     def equipment(self) -> Equipment:
-        """k N / n switches of n ports, k interfaces a host."""
+        """k N / n switches of n ports, k interfaces for each host."""
         switches = self.k * self.n ** (self.k - 1)
         return Equipment(switches, switches * self.n, self.k * self.hosts)
 

@@ -11,7 +11,7 @@ from gradsync.topologies import NO_LINK, Equipment, Topology, most_even, refuse_
 
 @dataclass(frozen=True)
 class DenseGpu(Topology):
-    """`m` nodes of `n` GPUs. Of all links first the GPUs' (out, in), then the nodes' (out, in)."""
+    """`m` nodes of `n` GPUs. The links of GPUs (out, in) come first, then those of nodes (out, in)."""
 
     kinds = ("inside", "between")
     m: int
@@ -27,7 +27,7 @@ class DenseGpu(Topology):
 
     @property
     def ranks_a_node(self) -> int:
-        """A rank a GPU."""
+        """One rank for each GPU."""
         return self.n
 
     def link_kind(self) -> np.ndarray:
@@ -48,7 +48,7 @@ class DenseGpu(Topology):
         )
 
     def equipment(self) -> Equipment:
-        """One switch between the nodes, an interface a node; what is inside a node comes with it."""
+        """One switch between the nodes, an interface for each node; what is inside a node comes with it."""
         return Equipment(1, self.m, self.m)
 
     @classmethod

@@ -1,7 +1,7 @@
 """Fat-Tree of n-port switches: n^3/4 hosts, 5 n^2/4 switches in three layers, never blocking (BML paper, Fig. 2).
 
-n pods of n/2 edge and n/2 aggregation switches, (n/2)^2 core switches. Routes up are chosen by the destination: the
-last digit of its place picks the aggregation switch, the next one the core switch (Al-Fares et al., SIGCOMM 2008).
+n pods of n/2 edge and n/2 aggregation switches, (n/2)^2 core switches. The destination decides the route up: the last
+digit of its place picks the aggregation switch, the next one the core switch (Al-Fares et al., SIGCOMM 2008).
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class FatTree(Topology):
         )
 
     def equipment(self) -> Equipment:
-        """5 N / n switches of n ports, an interface a host."""
+        """5 N / n switches of n ports, an interface for each host."""
         switches = 5 * self.n**2 // 4
         return Equipment(switches, switches * self.n, self.hosts)
 

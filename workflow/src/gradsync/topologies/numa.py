@@ -10,7 +10,7 @@ from gradsync.topologies.switch import Switch
 
 @dataclass(frozen=True)
 class Numa(Switch):
-    """`n` parts; the mesh never blocks: what bounds a part is how much it can write, and read, at a time."""
+    """`n` parts; the mesh never blocks: a part is bounded by how much it can write, and read, per second."""
 
     kinds = ("mesh",)
 

@@ -32,7 +32,7 @@ class Switch(Topology):
         return np.column_stack([source, self.n + destination])
 
     def equipment(self) -> Equipment:
-        """A port and an interface a host."""
+        """A port and an interface for each host."""
         return Equipment(1, self.n, self.n)
 
     @classmethod

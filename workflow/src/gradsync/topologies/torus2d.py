@@ -31,26 +31,25 @@ class Torus2D(Topology):
 
     def route(self, source: np.ndarray, destination: np.ndarray, rail: np.ndarray) -> np.ndarray:
         """Along the row and then the column (rail 1: the other way round), each the shorter way round."""
-        here, hops = np.asarray(source), []
+        host, hops = np.asarray(source), []
         for turn in range(2):
             along_row = (rail + turn) % 2 == 0
             size = np.where(along_row, self.columns, self.rows)
             unit = np.where(along_row, 1, self.columns)
-            away = (destination // unit - here // unit) % size
-            forward = 2 * away <= size
+            distance = (destination // unit - host // unit) % size
+            forward = 2 * distance <= size
             for _ in range(max(self.columns, self.rows) // 2):
-                left = (destination // unit - here // unit) % size
-                moves = left != 0
+                moves = (destination // unit - host // unit) % size != 0
                 if not moves.any():
                     break
-                hops.append(np.where(moves, 4 * here + np.where(along_row, 0, 2) + ~forward, NO_LINK))
-                place = here // unit % size
-                there = here + ((place + np.where(forward, 1, -1)) % size - place) * unit
-                here = np.where(moves, there, here)
-        return np.column_stack(hops) if hops else np.full((len(here), 1), NO_LINK)
+                hops.append(np.where(moves, 4 * host + np.where(along_row, 0, 2) + ~forward, NO_LINK))
+                place = host // unit % size
+                next_host = host + ((place + np.where(forward, 1, -1)) % size - place) * unit
+                host = np.where(moves, next_host, host)
+        return np.column_stack(hops) if hops else np.full((len(host), 1), NO_LINK)
 
     def equipment(self) -> Equipment:
-        """Four interfaces a host."""
+        """Four interfaces for each host."""
         return Equipment(0, 0, 4 * self.hosts)
 
     @classmethod
