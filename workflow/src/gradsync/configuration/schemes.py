@@ -21,6 +21,7 @@ from gradsync.files.problems import first_problem
 from gradsync.plan import DTYPE_BYTES, Plan
 from gradsync.plan.workload import Layer, Workload
 from gradsync.topologies import Topology
+from gradsync.transforms.step import Step
 
 LAYER_BY_LAYER = "wfbp"  # the schedule of a collective's own scheme: each layer is split by itself, as with BML
 TRIAL = tuple(Layer(name=name, bytes=4, backward_seconds=0.0) for name in ("second", "first"))
@@ -187,7 +188,8 @@ def plan(
     """
     scheme.refuse_ranks(ranks, ranks_a_node)
     messages = schedules.messages(scheme.schedule, _on_the_wire(workload, scheme.wire), cost, scheme.options)
-    made = updates.get(scheme.update)(
+    planned = updates.plan(
+        scheme.update,
         scheme.name,
         workload,
         messages,
@@ -196,11 +198,13 @@ def plan(
         shape=() if scheme.collective == NATIVE else scheme.shape(ranks, ranks_a_node),
         lr=lr,
         momentum=momentum,
-        wire=scheme.wire,
-        loss_scaling=loss_scaling,
-        statistics=statistics,
-        accumulate=accumulate,
-        clip_norm=clip_norm,
+        step=Step(
+            wire=scheme.wire,
+            loss_scaling=loss_scaling,
+            statistics=statistics,
+            accumulate=accumulate,
+            clip_norm=clip_norm,
+        ),
     )
     origin = {
         "scheme": scheme.name,
@@ -210,7 +214,7 @@ def plan(
         "workload": workload.name,
         "all_reduce": cost.describe(),
     }
-    return dataclasses.replace(made, provenance=origin)
+    return dataclasses.replace(planned, provenance=origin)
 
 
 def _on_the_wire(workload: Workload, wire: str) -> Workload:
