@@ -7,6 +7,7 @@ from itertools import pairwise
 import pytest
 
 import tiny_plans as tiny
+from gradsync import updates
 from gradsync.check import check
 from gradsync.errors import InputError
 from gradsync.plan import (
@@ -26,7 +27,6 @@ from gradsync.plan import (
     piece,
     repeats,
 )
-from gradsync.updates import ssgd
 from tiny_workloads import workload
 
 EVERY = tiny.every_kind()
@@ -258,7 +258,7 @@ def test_messages_name_no_tensor_that_they_only_touch_and_nothing_that_is_no_gra
     assert tiny.split_norms(3).messages() == [["layer3", "layer2", "layer1"]]  # not the gathered norms
     assert tiny.synchronous(2, (5, 3)).messages() == [["layer2"], ["layer1"]]
     load = workload([20, 12], [1.0, 1.0]).model_copy(update={"statistics": 8})  # as many as there are parameters
-    plan = ssgd.plan("as many", load, (tiny.Message(0, 1),), 2)
+    plan = updates.plan("ssgd", "as many", load, (tiny.Message(0, 1),), 2)
     assert [op.name for op in plan.communications()] == ["statistics", "message0"]
     assert plan.messages() == [["layer2", "layer1"]]
 
