@@ -156,7 +156,7 @@ def test_a_kernel_that_takes_no_mean_accumulates_nothing():
 
 def test_what_accumulates_already_is_refused():
     plan = accumulation.accumulate(tiny.synchronous(2), 2)
-    with pytest.raises(InputError, match="role 'worker' has several micro-batches a step already"):
+    with pytest.raises(InputError, match="steps of role 'worker' have several micro-batches already"):
         accumulation.accumulate(plan, 2)
 
 

@@ -157,7 +157,7 @@ class NetworkProfile(_Closed):
 
 
 class ContentionProfile(_Closed):
-    """Times of several all-reduces at once on this machine, for Fig. 4 and 5 of the ASC-WFBP paper."""
+    """Times of all-reduces under contention on this machine, for Fig. 4 and 5 of the ASC-WFBP paper."""
 
     ranks: Ranks = Field(default=2, ge=2)
     lanes: int = Field(
@@ -347,7 +347,7 @@ def _kind(paper: str) -> type[PaperSettings]:
 
 
 def _refuse_names(settings: Settings, where: str) -> None:
-    """Models, data sets and papers that there are none of: a job would fail for it long afterwards."""
+    """Raises InputError for a model, a data set or a paper that does not exist: a job would fail long afterwards."""
     place = f"configuration {where}"
     for i, training in enumerate(settings.training):
         names.refuse_unknown("model", training.model, names.MODELS, f"{place}: training.{i}.model")

@@ -18,7 +18,7 @@ from gradsync import collectives
 from gradsync.collectives import Round, Shape, bml
 from gradsync.errors import InputError, RunError
 
-MOST_BYTES = 1 << 30  # of all sets; a round needs about three times as much beside it
+MOST_BYTES = 1 << 30  # of all sets; a round needs about three times as much in addition
 
 
 @dataclass(frozen=True)

@@ -50,10 +50,10 @@ def applies_gradients(plan: Plan, op: Any) -> bool:
     return isinstance(op, SharedAdd) or reads_gradient or "scale" in KERNELS[op.kernel].arguments
 
 
-def the_update(plan: Plan, role: Role, body: Body, what: str) -> Local | None:
+def the_update(plan: Plan, role: Role, body: Body, transform: str) -> Local | None:
     """The one operation of a body that applies gradients, all of them at once; None if none does.
 
-    Raises InputError, in the name of `what` needs all gradients at once, if there are several, or one of a part.
+    Raises InputError which names the transform, if there are several, or one of a part.
     """
     updates = [op for op in body if applies_gradients(plan, op)]
     if not updates:
@@ -61,23 +61,23 @@ def the_update(plan: Plan, role: Role, body: Body, what: str) -> Local | None:
     update = updates[0]
     if len(updates) > 1 or not isinstance(update, Local) or update.reads[0][1:] != (0, plan.elements, False):
         raise InputError(
-            f"plan {plan.name!r}: {what} needs one local operation that applies all gradients; role {role.name!r} has: "
+            f"plan {plan.name!r}: {transform} needs one local operation that applies all gradients; role {role.name!r} has: "
             f"{', '.join(op.name for op in updates)}"
         )
     return update
 
 
-def rescaled(plan: Plan, op: Any, factor: Fraction, what: str) -> Any:
+def rescaled(plan: Plan, op: Any, factor: Fraction, transform: str) -> Any:
     """An operation that applies gradients, with its scale multiplied by `factor`.
 
-    Raises InputError, in the name of `what` changes the weight of gradients, if the operation has no scale.
+    Raises InputError, which names the transform, if the operation has no scale.
     """
     if isinstance(op, SharedAdd):
         return dataclasses.replace(op, scale=_product(op.scale, factor))
     known = KERNELS[op.kernel].arguments
     if "scale" not in known:
         raise InputError(
-            f"plan {plan.name!r}: {what} changes the weight of gradients, and {op.name!r} applies them by kernel "
+            f"plan {plan.name!r}: {transform} changes the weight of gradients, and {op.name!r} applies them by kernel "
             f"{op.kernel!r}, which has no scale"
         )
     scale = op.arguments.get("scale", known["scale"].default)
@@ -90,8 +90,8 @@ def _product(scale: float, factor: Fraction) -> float:
     return float((short if float(short) == scale else Fraction(scale)) * factor)
 
 
-def with_buffer(plan: Plan, buffer: Buffer, what: str) -> Plan:
-    """The plan with one more buffer; raises InputError, in the name of `what`, if it has one of that name."""
+def with_buffer(plan: Plan, buffer: Buffer, transform: str) -> Plan:
+    """The plan with one more buffer; raises InputError, which names the transform, if it has one of that name."""
     if buffer.name in plan.buffer:
-        raise InputError(f"plan {plan.name!r}: {what} needs a buffer {buffer.name!r}, which the plan has already")
+        raise InputError(f"plan {plan.name!r}: {transform} needs a buffer {buffer.name!r}, which the plan has already")
     return dataclasses.replace(plan, buffers=(*plan.buffers, buffer))

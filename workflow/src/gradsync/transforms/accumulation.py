@@ -15,11 +15,11 @@ from gradsync.errors import InputError
 from gradsync.plan import Need, Plan, Ready, Ref, Role
 from gradsync.transforms._edits import Body, applies_gradients, computes, rescaled, with_bodies
 
-WHAT = "gradient accumulation"
+TRANSFORM = "gradient accumulation"
 
 
 def accumulate(plan: Plan, micro_batches: int) -> Plan:
-    """The plan with so many micro-batches a step; with one it is as it was.
+    """The plan with so many micro-batches per step; with one it is as it was.
 
     Raises InputError for less than one, and for a plan that accumulates already or has nothing to accumulate.
     """
@@ -28,17 +28,20 @@ def accumulate(plan: Plan, micro_batches: int) -> Plan:
     if micro_batches == 1:
         return plan
     if plan.passes == 0:
-        raise InputError(f"plan {plan.name!r}: {WHAT} needs a plan that computes gradients")
+        raise InputError(f"plan {plan.name!r}: {TRANSFORM} needs a plan that computes gradients")
 
     def edited(role: Role, body: Body) -> Iterator[Any]:
         body = tuple(
-            rescaled(plan, op, Fraction(1, micro_batches), WHAT) if applies_gradients(plan, op) else op for op in body
+            rescaled(plan, op, Fraction(1, micro_batches), TRANSFORM) if applies_gradients(plan, op) else op
+            for op in body
         )
         if not computes(body):
             yield from body
             return
         if any(isinstance(op, Ready) and (op.adds or op.tensor is None) for op in body):
-            raise InputError(f"plan {plan.name!r}: {WHAT}: role {role.name!r} has several micro-batches a step already")
+            raise InputError(
+                f"plan {plan.name!r}: {TRANSFORM}: steps of role {role.name!r} have several micro-batches already"
+            )
         forward = [op for op in body if isinstance(op, Need)]
         for op in body:
             if forward and op is forward[0]:

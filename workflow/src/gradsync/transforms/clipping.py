@@ -16,7 +16,7 @@ from gradsync.kernels import KERNELS
 from gradsync.plan import DTYPE_BYTES, Buffer, Local, Plan, Ref, Role
 from gradsync.transforms._edits import Body, the_update, with_bodies, with_buffer
 
-WHAT = "clipping"
+TRANSFORM = "clipping"
 BUFFER = "norm"
 
 
@@ -31,7 +31,7 @@ def clip(plan: Plan, norm: float) -> Plan:
     gradients: list[str] = []  # buffers that updates read
 
     def edited(role: Role, body: Body) -> Iterator[Any]:
-        update = the_update(plan, role, body, WHAT)
+        update = the_update(plan, role, body, TRANSFORM)
         for op in body:
             if update is None or op is not update:
                 yield op
@@ -41,16 +41,16 @@ def clip(plan: Plan, norm: float) -> Plan:
 
     clipped = with_bodies(plan, edited)
     if not gradients:
-        raise InputError(f"plan {plan.name!r}: {WHAT} needs an operation that applies gradients")
+        raise InputError(f"plan {plan.name!r}: {TRANSFORM} needs an operation that applies gradients")
     dtype = plan.buffer[gradients[0]].dtype
     wide = dtype if DTYPE_BYTES[dtype] >= DTYPE_BYTES["float32"] else "float32"
-    return with_buffer(clipped, Buffer(BUFFER, 1, wide), WHAT)
+    return with_buffer(clipped, Buffer(BUFFER, 1, wide), TRANSFORM)
 
 
 def _clipped(plan: Plan, update: Local, norm: float) -> Iterator[Local]:
     """The norm of all that the update applies, then the update."""
     if "clip" not in KERNELS[update.kernel].arguments:
-        raise InputError(f"plan {plan.name!r}: {WHAT}: kernel {update.kernel!r} of {update.name!r} can't clip")
+        raise InputError(f"plan {plan.name!r}: {TRANSFORM}: kernel {update.kernel!r} of {update.name!r} can't clip")
     gradient, length = update.reads[:1], (Ref(BUFFER, 0, 1),)
     yield Local(name="norm", after=update.after, kernel="norm", reads=gradient, writes=length, requires=update.requires)
     arguments = {**update.arguments, "clip": norm}

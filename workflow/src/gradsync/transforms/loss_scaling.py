@@ -15,7 +15,7 @@ from gradsync.kernels.sgd_scaled import SCALER_ELEMENTS
 from gradsync.plan import Buffer, Local, Plan, Ref, Role
 from gradsync.transforms._edits import Body, computes, the_update, with_bodies, with_buffer
 
-WHAT = "loss scaling"
+TRANSFORM = "loss scaling"
 BUFFER = "scaler"
 
 
@@ -25,14 +25,14 @@ def scale_loss(plan: Plan) -> Plan:
     Raises InputError unless each rank that computes gradients applies them, at once and by a kernel that can do so.
     """
     if plan.passes == 0:
-        raise InputError(f"plan {plan.name!r}: {WHAT} needs a plan that computes gradients")
-    plan = with_buffer(plan, Buffer(BUFFER, SCALER_ELEMENTS, role="scaler"), WHAT)
+        raise InputError(f"plan {plan.name!r}: {TRANSFORM} needs a plan that computes gradients")
+    plan = with_buffer(plan, Buffer(BUFFER, SCALER_ELEMENTS, role="scaler"), TRANSFORM)
 
     def edited(role: Role, body: Body) -> Iterator[Any]:
-        update = the_update(plan, role, body, WHAT)
+        update = the_update(plan, role, body, TRANSFORM)
         if computes(body) != (update is not None):
             raise InputError(
-                f"plan {plan.name!r}: {WHAT}: role {role.name!r} computes gradients or applies them, not both: another "
+                f"plan {plan.name!r}: {TRANSFORM}: role {role.name!r} computes gradients or applies them, not both: another "
                 "rank's loss scale may be another"
             )
         for op in body:
@@ -44,5 +44,5 @@ def scale_loss(plan: Plan) -> Plan:
 def _scaled(plan: Plan, update: Local) -> Local:
     kernel = f"{update.kernel}_scaled"
     if kernel not in KERNELS:
-        raise InputError(f"plan {plan.name!r}: {WHAT}: no kernel {kernel!r} for the update {update.name!r}")
+        raise InputError(f"plan {plan.name!r}: {TRANSFORM}: no kernel {kernel!r} for the update {update.name!r}")
     return dataclasses.replace(update, kernel=kernel, writes=(*update.writes, Ref(BUFFER, 0, SCALER_ELEMENTS)))

@@ -16,7 +16,7 @@ from gradsync.kernels import FLOATS
 from gradsync.plan import BYTES, Buffer, Collective, Local, Plan, Ref, Role
 from gradsync.transforms._edits import Body, applies_gradients, operations, rescaled, with_bodies, with_buffer
 
-WHAT = "a narrow wire"
+TRANSFORM = "a narrow wire"
 SUMS = ("all_reduce", "reduce_scatter")
 BUFFER = "wire"
 
@@ -31,18 +31,18 @@ def narrow(plan: Plan, wire: str) -> Plan:
         raise InputError(f"wire {wire!r}: gradients travel in one of the types {', '.join(FLOATS)}")
     holding = plan.holding("gradient")
     if holding is None:
-        raise InputError(f"plan {plan.name!r}: {WHAT} needs a plan with gradients")
+        raise InputError(f"plan {plan.name!r}: {TRANSFORM} needs a plan with gradients")
     gradient = plan.buffer[holding]
     if gradient.dtype == wire:
         return plan
     if gradient.dtype == BYTES:
-        raise InputError(f"plan {plan.name!r}: {WHAT} needs gradients of a known type, not bytes")
-    plan = with_buffer(plan, Buffer(BUFFER, gradient.elements, wire), WHAT)
+        raise InputError(f"plan {plan.name!r}: {TRANSFORM} needs gradients of a known type, not bytes")
+    plan = with_buffer(plan, Buffer(BUFFER, gradient.elements, wire), TRANSFORM)
     messages = {role.name: _messages(plan, role, gradient.name) for role in plan.roles}
     sizes = {len(op.ranks) or plan.ranks for ops in messages.values() for op in ops.values()}
     if len(sizes) != 1:
         raise InputError(
-            f"plan {plan.name!r}: {WHAT} needs sums of gradients over one number of ranks; "
+            f"plan {plan.name!r}: {TRANSFORM} needs sums of gradients over one number of ranks; "
             + (f"it has sums over {', '.join(map(str, sorted(sizes)))}" if sizes else "it has no such message")
         )
     (members,) = sizes
@@ -54,7 +54,7 @@ def narrow(plan: Plan, wire: str) -> Plan:
                 yield from _narrowed(op, members)
                 continue
             if applies_gradients(plan, op):
-                op = rescaled(plan, op, Fraction(members), WHAT)
+                op = rescaled(plan, op, Fraction(members), TRANSFORM)
             changes = {
                 key: tuple(_widen(name) if name in of_role else name for name in getattr(op, key))
                 for key in ("after", "after_previous")
@@ -72,9 +72,11 @@ def _messages(plan: Plan, role: Role, gradient: str) -> dict[str, Collective]:
     of_gradients = [op for op in operations(role.body) if isinstance(op, Collective) and _touches(op, gradient)]
     for op in sorted(of_gradients, key=lambda op: op.writes):
         if op.kind not in SUMS or len(op.writes) != 1 or op.reads != op.writes:
-            raise InputError(f"plan {plan.name!r}: {WHAT}: message {op.name!r} is no sum of one range of gradients")
+            raise InputError(
+                f"plan {plan.name!r}: {TRANSFORM}: message {op.name!r} is no sum of one range of gradients"
+            )
         if op.writes[0].start < end:
-            raise InputError(f"plan {plan.name!r}: {WHAT}: gradients of {op.name!r} travel in another message too")
+            raise InputError(f"plan {plan.name!r}: {TRANSFORM}: gradients of {op.name!r} travel in another message too")
         end = op.writes[0].stop
         messages[op.name] = op
     return messages

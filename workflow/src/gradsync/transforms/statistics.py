@@ -1,7 +1,7 @@
 """Batch-norm statistics follow rank 0's, as in PyTorch DDP.
 
 Differs from DDP, which broadcasts them before forward: here they travel as the first message of the backward pass,
-which the next forward sees alike. With several micro-batches a step they are those of the last one.
+which the next forward sees alike. With several micro-batches per step they are those of the last one.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from gradsync.plan import COMPUTE, Buffer, Collective, Need, Plan, Ref, Role
 from gradsync.schedules import DEFAULT_LANE
 from gradsync.transforms._edits import Body, computes, operations, with_bodies, with_buffer
 
-WHAT = "a broadcast of statistics"
+TRANSFORM = "a broadcast of statistics"
 BUFFER = "statistics"
 
 
@@ -25,10 +25,10 @@ def broadcast(plan: Plan, elements: int) -> Plan:
     Raises InputError for none, and for a plan in which not all ranks compute.
     """
     if elements < 1:
-        raise InputError(f"plan {plan.name!r}: {WHAT} needs at least 1 element, not {elements}")
+        raise InputError(f"plan {plan.name!r}: {TRANSFORM} needs at least 1 element, not {elements}")
     if not all(any(computes(body) for body in _bodies(role)) for role in plan.roles):
-        raise InputError(f"plan {plan.name!r}: {WHAT} is a message of all ranks, of which some compute nothing")
-    plan = with_buffer(plan, Buffer(BUFFER, elements, role="statistics"), WHAT)
+        raise InputError(f"plan {plan.name!r}: {TRANSFORM} is a message of all ranks, of which some compute nothing")
+    plan = with_buffer(plan, Buffer(BUFFER, elements, role="statistics"), TRANSFORM)
     whole = (Ref(BUFFER, 0, elements),)
     lanes = (op.lane for op in operations(plan.roles[0].body) if getattr(op, "lane", COMPUTE) != COMPUTE)
     message = Collective(
