@@ -53,7 +53,7 @@ def applies_gradients(plan: Plan, op: Any) -> bool:
 def the_update(plan: Plan, role: Role, body: Body, transform: str) -> Local | None:
     """The one operation of a body that applies gradients, all of them at once; None if none does.
 
-    Raises InputError which names the transform, if there are several, or one of a part.
+    Raises InputError, which names the transform, if there are several, or one of a part.
     """
     updates = [op for op in body if applies_gradients(plan, op)]
     if not updates:
@@ -61,8 +61,8 @@ def the_update(plan: Plan, role: Role, body: Body, transform: str) -> Local | No
     update = updates[0]
     if len(updates) > 1 or not isinstance(update, Local) or update.reads[0][1:] != (0, plan.elements, False):
         raise InputError(
-            f"plan {plan.name!r}: {transform} needs one local operation that applies all gradients; role {role.name!r} has: "
-            f"{', '.join(op.name for op in updates)}"
+            f"plan {plan.name!r}: {transform} needs one local operation that applies all gradients; role {role.name!r} "
+            f"has: {', '.join(op.name for op in updates)}"
         )
     return update
 
