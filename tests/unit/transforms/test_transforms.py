@@ -231,7 +231,7 @@ def test_other_messages_of_gradients_are_no_sums():
         for op in plan.roles[0].body
     )
     plan = dataclasses.replace(plan, roles=(dataclasses.replace(plan.roles[0], body=body),))
-    with pytest.raises(InputError, match="message 'message0' is no sum of one range of gradients"):
+    with pytest.raises(InputError, match="'message0' is no sum of one range of gradients"):
         narrow_wire.narrow(plan, "float32")
 
 

@@ -31,17 +31,14 @@ def accumulate(plan: Plan, micro_batches: int) -> Plan:
         raise InputError(f"plan {plan.name!r}: {TRANSFORM} needs a plan that computes gradients")
 
     def edited(role: Role, body: Body) -> Iterator[Any]:
-        body = tuple(
-            rescaled(plan, op, Fraction(1, micro_batches), TRANSFORM) if applies_gradients(plan, op) else op
-            for op in body
-        )
+        mean = Fraction(1, micro_batches)
+        body = tuple(rescaled(plan, op, mean, TRANSFORM) if applies_gradients(plan, op) else op for op in body)
         if not computes(body):
             yield from body
             return
         if any(isinstance(op, Ready) and (op.adds or op.tensor is None) for op in body):
-            raise InputError(
-                f"plan {plan.name!r}: {TRANSFORM}: steps of role {role.name!r} have several micro-batches already"
-            )
+            problem = f"steps of role {role.name!r} have several micro-batches already"
+            raise InputError(f"plan {plan.name!r}: {TRANSFORM}: {problem}")
         forward = [op for op in body if isinstance(op, Need)]
         for op in body:
             if forward and op is forward[0]:

@@ -32,8 +32,8 @@ def scale_loss(plan: Plan) -> Plan:
         update = the_update(plan, role, body, TRANSFORM)
         if computes(body) != (update is not None):
             raise InputError(
-                f"plan {plan.name!r}: {TRANSFORM}: role {role.name!r} computes gradients or applies them, not both: another "
-                "rank's loss scale may be another"
+                f"plan {plan.name!r}: {TRANSFORM}: role {role.name!r} computes gradients or applies them, not both: "
+                "another rank's loss scale may be another"
             )
         for op in body:
             yield op if update is None or op is not update else _scaled(plan, update)

@@ -72,9 +72,7 @@ def _messages(plan: Plan, role: Role, gradient: str) -> dict[str, Collective]:
     of_gradients = [op for op in operations(role.body) if isinstance(op, Collective) and _touches(op, gradient)]
     for op in sorted(of_gradients, key=lambda op: op.writes):
         if op.kind not in SUMS or len(op.writes) != 1 or op.reads != op.writes:
-            raise InputError(
-                f"plan {plan.name!r}: {TRANSFORM}: message {op.name!r} is no sum of one range of gradients"
-            )
+            raise InputError(f"plan {plan.name!r}: {TRANSFORM}: {op.name!r} is no sum of one range of gradients")
         if op.writes[0].start < end:
             raise InputError(f"plan {plan.name!r}: {TRANSFORM}: gradients of {op.name!r} travel in another message too")
         end = op.writes[0].stop
