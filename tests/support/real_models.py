@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from gradsync import schedules
+from gradsync import schedules, updates
 from gradsync.costs import Linear, MessageCost
 from gradsync.costs.contention import Contended
 from gradsync.plan import Plan
@@ -20,7 +20,7 @@ from gradsync.plan.workload import Layer, Workload
 from gradsync.runtime import data, models
 from gradsync.runtime.compute import Forward, statistics
 from gradsync.runtime.torchvision_operators import torchvision
-from gradsync.updates import ssgd
+from gradsync.transforms.step import Step
 
 NAMES = ("lenet5", "resnet8")
 TURNS = 20
@@ -98,10 +98,10 @@ def options(schedule: str, name: str) -> dict[str, Any]:
     return {key: small for key in schedules.options(schedule) if key.endswith("_bytes")}
 
 
-def plan(schedule: str, name: str, ranks: int, dtype: str = "float32", cost: MessageCost = COST, **how: Any) -> Plan:
+def plan(schedule: str, name: str, ranks: int, dtype: str = "float32", cost: MessageCost = COST, **step: Any) -> Plan:
     workload = load(name, dtype)
     chosen = schedules.messages(schedule, workload, cost, options(schedule, name))
-    return ssgd.plan(schedule, workload, chosen, ranks, lr=LR, momentum=MOMENTUM, **how)
+    return updates.plan("ssgd", schedule, workload, chosen, ranks, lr=LR, momentum=MOMENTUM, step=Step(**step))
 
 
 def reference(name: str, ranks: int, turns: int, dtype: torch.dtype) -> dict[str, np.ndarray]:

@@ -9,14 +9,14 @@ import numpy as np
 import torch
 from torch import nn
 
-from gradsync import schedules
+from gradsync import schedules, updates
 from gradsync.collectives import NATIVE
 from gradsync.configuration import schemes
 from gradsync.costs import Linear
 from gradsync.plan import Plan
 from gradsync.plan.workload import Workload
 from gradsync.runtime.compute import Forward
-from gradsync.updates import ssgd
+from gradsync.transforms.step import Step
 from tiny_workloads import workload
 
 TURNS = 20
@@ -63,9 +63,10 @@ def options(schedule: str) -> dict[str, Any]:
     return {key: small for key in schedules.options(schedule) if key.endswith("_bytes")}
 
 
-def plan(schedule: str, ranks: int, algorithm: str = NATIVE, **how: Any) -> Plan:
+def plan(schedule: str, ranks: int, algorithm: str = NATIVE, **step: Any) -> Plan:
     chosen = schedules.messages(schedule, load(), COST, options(schedule))
-    return ssgd.plan(schedule, load(), chosen, ranks, algorithm=algorithm, lr=LR, momentum=MOMENTUM, **how)
+    settings = {"algorithm": algorithm, "lr": LR, "momentum": MOMENTUM}
+    return updates.plan("ssgd", schedule, load(), chosen, ranks, **settings, step=Step(**step))
 
 
 def composed() -> dict[str, schemes.Scheme]:

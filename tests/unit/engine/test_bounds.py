@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tiny_plans as tiny
-from gradsync import cli, collectives
+from gradsync import cli, collectives, updates
 from gradsync.benchmarks.emulated_bounds import hard_bound
+from gradsync.collectives import NATIVE
 from gradsync.configuration import schemes
 from gradsync.costs import Linear, Network, alpha_beta, contention_fit
 from gradsync.costs.contention import Contended, largest_capacity
@@ -31,15 +32,18 @@ from gradsync.schedules import Message
 from gradsync.testbed import framing
 from gradsync.testbed.description import Description
 from gradsync.topologies import Speeds, parse
+from gradsync.transforms.step import Step
 from gradsync.updates import ssgd
 from tiny_workloads import workload, workloads
 
 LOAD = workload([800, 400], [1.0, 3.0], forward=2.0, update=0.5)
 
 
-def plan_of(load: Workload = LOAD, ranks: int = 4, lanes: int = 2, **how) -> Plan:
+def plan_of(
+    load: Workload = LOAD, ranks: int = 4, lanes: int = 2, *, algorithm: str = NATIVE, shape=(), **step
+) -> Plan:
     messages = tuple(Message(i, i, f"lane{i % lanes}") for i in range(len(load.layers)))
-    return ssgd.plan("plan", load, messages, ranks, **how)
+    return updates.plan("ssgd", "plan", load, messages, ranks, algorithm=algorithm, shape=shape, step=Step(**step))
 
 
 def same(seconds):

@@ -22,6 +22,7 @@ from gradsync.rounds.lowering import lowered
 from gradsync.runtime.contenders import silent
 from gradsync.schedules import Message
 from gradsync.topologies import Speeds, parse
+from gradsync.transforms import accumulation
 from gradsync.updates import ssgd
 from tiny_workloads import workload
 
@@ -230,8 +231,8 @@ def test_links_are_busy_after_the_last_micro_batch_only():
     load, links = workload([32, 32], [1.0, 2.0], forward=3.0), (parse("switch:2"), Speeds(0.0, 1.0))
     messages = (Message(0, 1, "lane0"),)
     bounds = []
-    for accumulate in (1, 3):
-        plan = ssgd.plan("steps", load, messages, 2, algorithm="ring", accumulate=accumulate)
+    for micro_batches in (1, 3):
+        plan = accumulation.accumulate(ssgd.plan("steps", load, messages, 2, algorithm="ring"), micro_batches)
         bounds.append(links_bound_seconds(plan, load, *links))
         found = simulate(plan, load, Network({}), topology=links[0], speeds=links[1]).iteration_seconds()
         assert bounds[-1] <= found * (1 + 1e-12)

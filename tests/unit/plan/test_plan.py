@@ -7,11 +7,26 @@ from itertools import pairwise
 import pytest
 
 import tiny_plans as tiny
-from gradsync import plan as vocabulary
+from gradsync import updates
 from gradsync.check import check
 from gradsync.errors import InputError
-from gradsync.plan import Local, Need, Plan, Ready, RecvAny, Ref, Repeat, Reply, Role, piece
-from gradsync.updates import ssgd
+from gradsync.plan import (
+    BYTES,
+    DTYPE_BYTES,
+    VERSION,
+    Buffer,
+    Local,
+    Need,
+    Plan,
+    Ready,
+    RecvAny,
+    Ref,
+    Repeat,
+    Reply,
+    Role,
+    piece,
+    repeats,
+)
 from tiny_workloads import workload
 
 EVERY = tiny.every_kind()
@@ -167,7 +182,7 @@ def test_only_plans_whose_ranks_all_do_the_same_are_symmetric():
 
 
 def test_the_module_reads_the_version_that_it_writes():
-    assert tiny.synchronous(2).version == vocabulary.VERSION
+    assert tiny.synchronous(2).version == VERSION
 
 
 # What is read off a plan
@@ -197,14 +212,14 @@ def test_of_several_problems_the_first_is_told_and_how_many_more_there_are():
 
 def test_a_single_pass_and_as_many_operations_as_are_allowed_are_no_error(monkeypatch):
     assert list(flat(Repeat(name="once", count=1, body=(local("a"),)), local("x"))) == ["a#0", "x"]
-    monkeypatch.setattr(vocabulary, "MOST_OPERATIONS", 7)
+    monkeypatch.setattr(repeats, "MOST_OPERATIONS", 7)
     repeat = Repeat(name="thrice", count=3, body=(local("a"), local("b")))
     assert len(flat(repeat, local("x"))) == 7
     with pytest.raises(InputError, match=r"6 operations of repeats and 2 others a turn: .* and 7 in all"):
         flat(repeat, local("x"), local("y"))
-    monkeypatch.setattr(vocabulary, "MOST_REPEATED", 6)
+    monkeypatch.setattr(repeats, "MOST_REPEATED", 6)
     assert len(flat(repeat, local("x"))) == 7
-    monkeypatch.setattr(vocabulary, "MOST_REPEATED", 5)
+    monkeypatch.setattr(repeats, "MOST_REPEATED", 5)
     with pytest.raises(InputError, match="at most 5 of repeats are allowed"):
         flat(repeat)
 
@@ -227,7 +242,7 @@ def test_a_pass_ends_where_the_next_forward_begins_or_a_gradient_comes_again():
 
 def test_a_role_is_held_by_the_first_buffer_that_each_rank_has_for_itself():
     plan = tiny.hogwild(2)
-    shared = vocabulary.Buffer("everybody's", 13, "float64", shared=True, role="parameter")
+    shared = Buffer("everybody's", 13, "float64", shared=True, role="parameter")
     plan = dataclasses.replace(plan, buffers=(shared, *plan.buffers))
     assert plan.holding("parameter") == "parameter"
     assert plan.holding("centre") is None  # shared
@@ -243,7 +258,7 @@ def test_messages_name_no_tensor_that_they_only_touch_and_nothing_that_is_no_gra
     assert tiny.split_norms(3).messages() == [["layer3", "layer2", "layer1"]]  # not the gathered norms
     assert tiny.synchronous(2, (5, 3)).messages() == [["layer2"], ["layer1"]]
     load = workload([20, 12], [1.0, 1.0]).model_copy(update={"statistics": 8})  # as many as there are parameters
-    plan = ssgd.plan("as many", load, (tiny.Message(0, 1),), 2)
+    plan = updates.plan("ssgd", "as many", load, (tiny.Message(0, 1),), 2)
     assert [op.name for op in plan.communications()] == ["statistics", "message0"]
     assert plan.messages() == [["layer2", "layer1"]]
 
@@ -280,7 +295,7 @@ def test_the_pace_is_that_of_the_ranks_that_compute_gradients():
 
 def test_bytes_are_those_of_the_type_of_each_buffer():
     plan = tiny.synchronous(2)
-    narrow = vocabulary.Buffer("wire", 13, "float16")
+    narrow = Buffer("wire", 13, "float16")
     plan = dataclasses.replace(plan, buffers=(*plan.buffers, narrow))
     assert plan.bytes_of((Ref("gradient", 2, 5), Ref("wire", 1, 4))) == 3 * 8 + 3 * 2
 
@@ -302,4 +317,4 @@ def test_nothing_of_a_plan_can_be_changed_and_operations_are_written_by_name():
 
 
 def test_every_type_has_a_size_that_of_bytes_is_one():
-    assert vocabulary.DTYPE_BYTES[vocabulary.BYTES] == 1
+    assert DTYPE_BYTES[BYTES] == 1

@@ -10,7 +10,7 @@ from torch import nn
 import real_models as real
 import small_model
 import tiny_plans as tiny
-from gradsync import schedules
+from gradsync import schedules, updates
 from gradsync.collectives import NATIVE
 from gradsync.errors import InputError, RunError
 from gradsync.plan import COMPUTE, Plan
@@ -18,7 +18,7 @@ from gradsync.runtime.compute import ModelCompute, bind, bind_statistics
 from gradsync.runtime.enqueue import Enqueuer, prepare, refuse
 from gradsync.runtime.execute import Executor
 from gradsync.runtime.group import Groups
-from gradsync.updates import ssgd
+from gradsync.transforms.step import Step
 from queued_device import QueuedProcessor, before
 
 pytestmark = pytest.mark.usefixtures("alone")
@@ -44,15 +44,15 @@ def trained(executor: Executor) -> ModelCompute:
     return compute
 
 
-def planned(schedule: str, wire: str = "", **how: Any) -> Plan:
+def planned(schedule: str, **step: Any) -> Plan:
     load = real.load("resnet8")
     chosen = schedules.messages(schedule, load, real.COST, real.options(schedule, "resnet8"))
-    return ssgd.plan(schedule, load, chosen, 1, lr=real.LR, momentum=real.MOMENTUM, wire=wire, **how)
+    return updates.plan("ssgd", schedule, load, chosen, 1, lr=real.LR, momentum=real.MOMENTUM, step=Step(**step))
 
 
 PLANS = {
     **{name: planned(name) for name in schedules.names()},
-    "narrow": planned("wfbp", "float16"),
+    "narrow": planned("wfbp", wire="float16"),
     "two lanes": small_model.two_lanes(planned("wfbp")),
     "micro-batches": planned("mgwfbp", accumulate=3, clip_norm=0.1),
 }

@@ -227,12 +227,20 @@ def test_momentum_is_of_the_type_of_the_gradients_and_a_norm_no_narrower_than_fl
 
 
 def test_a_plan_unless_told_otherwise_is_plain_sgd_that_follows_the_statistics_of_rank_0():
-    plan = ssgd.plan("plain", net(statistics=6), tuple(schedules.Message(i, i) for i in range(4)), 2)
+    messages = tuple(schedules.Message(i, i) for i in range(4))
+    plan = updates.plan("ssgd", "plain", net(statistics=6), messages, 2)
     update = plan.roles[0].flat[-1]
     assert (update.kernel, update.arguments) == ("sgd", {"lr": 0.01, "momentum": 0.0, "scale": 0.5})
     assert plan.communications()[0].name == "statistics"
     assert set(plan.buffer) == {"gradient", "parameter", "statistics"}
     assert {op.algorithm for op in plan.communications()} == {"native"}
+
+
+def test_the_update_itself_plans_the_plain_step():
+    messages = tuple(schedules.Message(i, i) for i in range(4))
+    plain = ssgd.plan("plain", net(statistics=6), messages, 2, momentum=0.9)
+    assert plain == updates.plan("ssgd", "plain", net(), messages, 2, momentum=0.9)
+    assert set(plain.buffer) == {"gradient", "parameter", "momentum"}
 
 
 def test_an_update_that_does_not_exist_is_refused_with_those_that_do():

@@ -12,7 +12,7 @@ class InputError(Exception):
 class RunError(Exception):
     """A run or a check failed: says which rank, scheme or step. Exit status 1.
 
-    `result` is what a subcommand has found nevertheless; it is printed.
+    `result` is what a subcommand has to show nevertheless; it is printed.
     """
 
     def __init__(self, message: str, result: dict[str, Any] | None = None):

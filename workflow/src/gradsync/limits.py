@@ -9,7 +9,7 @@ from __future__ import annotations
 MOST_RANKS = 65_536  # hosts of a BCube of 16 ports and 4 levels, the largest that a paper speaks of
 MOST_COUNT = 1_000_000_000  # samples, epochs, iterations: 32 bits hold them
 MOST_LENGTH = 65_536  # pixels of a side, or tokens: more is a slip of the keyboard
-MOST_ACCUMULATED = 1024  # micro-batches a step: each is operations of the plan
+MOST_ACCUMULATED = 1024  # micro-batches per step: each is operations of the plan
 MOST_SEED = (1 << 64) - 1  # torch's generator takes 64 bits
 MOST_GPUS_A_NODE = 1024
 MOST_MEGABYTES = 1_000_000_000  # of a node: a petabyte
@@ -18,7 +18,7 @@ MOST_MINUTES = 100_000_000  # of a job: two centuries, which is what Slurm can c
 # Messages that are measured
 LEAST_MESSAGE = 4  # bytes: an element
 MOST_MESSAGE = 1 << 36  # bytes, 64 GiB: every rank holds one, and its sum
-LEAST_LANES = 2  # messages at once: fewer are no contention
+LEAST_LANES = 2  # of messages: on one lane there is no contention
 MOST_MEASURED_LANES = 16  # each has threads and connections of its own on every rank
 LEAST_MEASURED_SECONDS = 1e-12  # no clock resolves as much; less makes fits divide by nothing
 MOST_MEASURED_SECONDS = 1e9  # 30 years

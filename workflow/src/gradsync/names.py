@@ -50,7 +50,7 @@ def refuse_unknown(what: str, name: str, known: Iterable[str], where: str = "") 
 
 
 def near(name: object, known: Iterable[str]) -> str:
-    """`did you mean ...? `, for a message, where known names are like that one; else empty."""
+    """`did you mean ...? `, for a message, if known names are like that one; else empty."""
     word = str(name)[:100].lower()
     close = get_close_matches(word, known)
     alike = [SequenceMatcher(None, each, word).ratio() for each in close]
@@ -70,7 +70,7 @@ def refuse_form(what: str, name: object, where: str) -> None:
 
 
 def shown(value: object) -> str:
-    """A value as a message shows it: quoted, on one line, cut where it is long."""
+    """A value as a message shows it: quoted, on one line, cut if it is long."""
     try:
         text = repr(value)
     except ValueError:  # a whole number of thousands of digits

@@ -1,4 +1,4 @@
-"""Who sends what to whom: endpoints that agree, streams in one order, groups that mean the same, servers that end.
+"""Messages between ranks: ends that agree, streams in one order, groups that mean the same, servers that end.
 
 On real ranks a message finds its receive by connection and tag alone, and a collective its partners by order alone.
 What goes together must therefore be the same in bytes, type and channel on both ends, and come in an order that no
@@ -15,7 +15,7 @@ from gradsync.plan import Collective, Plan, Recv, RecvAny, Reply, Role, Send
 
 
 class Stream(NamedTuple):
-    """What comes to a rank over a channel and rail with a tag."""
+    """The messages that come to a rank over a channel and rail with a tag."""
 
     to: int
     channel: str
@@ -36,7 +36,7 @@ Streams = dict[Stream, tuple[list[End], list[End]]]  # what is sent, what is rec
 
 
 def refuse_channels(plan: Plan) -> None:
-    """Raises PlanError where two ends don't fit, or only timing decides which do."""
+    """Raises PlanError if two ends don't fit, or only timing decides which do."""
     streams = _streams(plan)
     for stream, (sends, receives) in streams.items():
         _one_lane(plan, stream, sends, receives)
@@ -55,24 +55,24 @@ def served(plan: Plan, role: Role) -> int:
 
 
 def _streams(plan: Plan) -> Streams:
-    found: Streams = defaultdict(lambda: ([], []))
+    streams: Streams = defaultdict(lambda: ([], []))
     for role in plan.roles:
         sources = {op.name: op.sources for op in role.flat if isinstance(op, RecvAny)}
         for step, op in enumerate(role.flat):
             for rank in role.ranks:
                 match op:
                     case Send():
-                        found[Stream(op.to, op.channel, op.rail, op.tag)][0].append(End(rank, op.to, step, op))
+                        streams[Stream(op.to, op.channel, op.rail, op.tag)][0].append(End(rank, op.to, step, op))
                     case Reply():
                         for to in sources[op.to]:
-                            found[Stream(to, op.channel, 0, op.tag)][0].append(End(rank, to, step, op))
+                            streams[Stream(to, op.channel, 0, op.tag)][0].append(End(rank, to, step, op))
                     case Recv():
                         end = End(rank, op.source, step, op)
-                        found[Stream(rank, op.channel, op.rail, op.tag)][1].append(end)
+                        streams[Stream(rank, op.channel, op.rail, op.tag)][1].append(end)
                     case RecvAny():
                         end = End(rank, -1, step, op)
-                        found[Stream(rank, op.channel, 0, op.tag)][1].append(end)
-    return found
+                        streams[Stream(rank, op.channel, 0, op.tag)][1].append(end)
+    return streams
 
 
 def _refuse(plan: Plan, problem: str, *ends: End) -> None:
@@ -165,13 +165,13 @@ def _collectives(plan: Plan) -> None:
                 continue
             other, at = first.setdefault((op.name, op.ranks), (role, step))
             one: Collective = other.flat[at]
-            said = [
+            signatures = [
                 (each.lane, each.kind, each.algorithm, each.shape, each.root, _signature(plan, each.reads))
                 for each in (one, op)
             ]
-            if said[0] != said[1]:
+            if signatures[0] != signatures[1]:
                 names = ("lane", "kind", "algorithm", "levels", "root", "ranges")
-                differ = ", ".join(n for n, a, b in zip(names, *said, strict=True) if a != b)
+                differ = ", ".join(n for n, a, b in zip(names, *signatures, strict=True) if a != b)
                 problem = f"collective {op.name!r} has other {differ} in role {role.name!r} than in role {other.name!r}"
                 raise PlanError(plan, problem, {(other.ranks[0], at): "!", (role.ranks[0], step): "!"})
 
@@ -223,24 +223,24 @@ def _served(plan: Plan, role: Role, streams: Streams) -> None:
 
 
 def _incoming(role: Role, streams: Streams) -> list[tuple[int, list[End], int]]:
-    """(rank, receives of a pass, messages of a turn) of each stream, and each source where receives name one."""
-    found = []
+    """(rank, receives of a pass, messages of a turn) of each stream, and of each source if receives name one."""
+    incoming = []
     for stream, (sends, receives) in streams.items():
         if stream.to not in role.ranks or not receives:
             continue
         if isinstance(receives[0].op, RecvAny):
-            found.append((stream.to, receives, len(sends)))
+            incoming.append((stream.to, receives, len(sends)))
             continue
         for source in dict.fromkeys(end.peer for end in receives):
             ends = [end for end in receives if end.peer == source]
-            found.append((stream.to, ends, sum(end.rank == source for end in sends)))
-    return found
+            incoming.append((stream.to, ends, sum(end.rank == source for end in sends)))
+    return incoming
 
 
 def _passes(role: Role, streams: Streams) -> int | None:
-    """Passes of the body that a turn of the others takes; None where that is no whole number, or differs."""
-    found = {divmod(sent, len(receives)) for _, receives, sent in _incoming(role, streams)}
-    if len(found) != 1:
+    """Passes of the body that a turn of the others takes; None if that is no whole number, or differs."""
+    ratios = {divmod(sent, len(receives)) for _, receives, sent in _incoming(role, streams)}
+    if len(ratios) != 1:
         return None
-    ((passes, rest),) = found
+    ((passes, rest),) = ratios
     return passes if passes and not rest else None

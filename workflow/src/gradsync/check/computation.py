@@ -1,4 +1,4 @@
-"""What computation a role describes: passes of a model, each a forward and a backward over all of its tensors."""
+"""The computation of a role: passes of a model, each a forward and a backward over all of its tensors."""
 
 from __future__ import annotations
 
@@ -56,16 +56,16 @@ def _readies(
 ) -> None:
     """Backward makes each gradient once, in its place."""
     (parameter,), (gradient,) = buffers["parameter"], buffers["gradient"]
-    made = [op.tensor for _, op in readies]
+    tensors = [op.tensor for _, op in readies]
     known = {*plan.tensor, None}
     for step, op in readies:
         if op.tensor not in known:
             fail(plan, f"{op.name!r} makes the gradient of {op.tensor!r}, which the plan does not have", role, (step,))
-    if None in made and len(made) > 1:
+    if None in tensors and len(tensors) > 1:
         problem = f"{readies[0][1].name!r}: what makes all gradients ready writes all of them, and is alone in its pass"
         fail(plan, problem, role, (readies[0][0],))
-    missing = next((name for name in plan.tensor if name not in made), None)
-    if missing is not None and None not in made:
+    missing = next((name for name in plan.tensor if name not in tensors), None)
+    if missing is not None and None not in tensors:
         fail(plan, f"missing gradient: no operation makes {missing!r} ready in role {role.name!r}", role, (first,))
     for step, op in readies:
         source, target = (Ref(name, *_place(plan, op.tensor)) for name in (parameter, gradient))

@@ -78,7 +78,7 @@ class ContentError(Exception):
 
 
 class Seen(NamedTuple):
-    """What computation had before it in one pass of one rank: parameters; statistics and a loss scale if it has any."""
+    """What one pass of one rank computes with: parameters; statistics and a loss scale if it has any."""
 
     parameters: Cover
     statistics: tuple[Part, ...]
@@ -86,7 +86,7 @@ class Seen(NamedTuple):
 
 
 class Run:
-    """The contents of all buffers of `ranks`, which may be fewer than the plan's where all do the same.
+    """The contents of all buffers of `ranks`, which may be fewer than the plan's if all do the same.
 
     `follow` takes one event after another; `finish.py` looks at what is left at the end.
     """
@@ -132,11 +132,11 @@ class Run:
     # Ranges
 
     def bounds(self, ref: Ref, rank: int) -> tuple[int, int]:
-        """Of what a rank takes of a range."""
+        """The bounds of what a rank takes of a range."""
         return piece(ref.start, ref.stop, rank, self.plan.ranks) if ref.mine else (ref.start, ref.stop)
 
     def get(self, ref: Ref, rank: int, op: Any, part: tuple[int, int] | None = None) -> Parts:
-        """What is read (`part`: of that part of it alone); raises where nothing has been written."""
+        """What is read, of the whole range or of `part` of it; raises if nothing has been written."""
         start, stop = self.bounds(ref, rank)
         if part is not None:
             start, stop = start + part[0], start + part[1]
@@ -148,7 +148,7 @@ class Run:
         return parts
 
     def put(self, ref: Ref, rank: int, op: Any, parts: Sequence[Part]) -> None:
-        """What is written; raises where it is not what the buffer is for, or in the place of others."""
+        """What is written; raises if it is not what the buffer is for, or in the place of others."""
         start = self.bounds(ref, rank)[0]
         self.covers[rank][ref.buffer].write(start, self._taken(ref, start, parts, rank, op))
 
@@ -208,12 +208,12 @@ class Run:
         known = self._owners.get(tokens)
         if known is not None:
             return known
-        found = self._owners[tokens] = {}
+        passes_of = self._owners[tokens] = {}
         for place, rank in enumerate(self.workers):
-            own = tokens >> (place * self.passes) & ((1 << self.passes) - 1)
-            if own:
-                found[rank] = [number for number in range(self.passes) if own >> number & 1]
-        return found
+            bits = tokens >> (place * self.passes) & ((1 << self.passes) - 1)
+            if bits:
+                passes_of[rank] = [number for number in range(self.passes) if bits >> number & 1]
+        return passes_of
 
     # Computation
 
@@ -252,10 +252,10 @@ class Run:
             if self.get(ref, rank, op) != self.seen[rank, number].parameters.read(ref.start, ref.stop):
                 self.fail(f"{op.name!r} computes with other parameters than forward did", rank, op)
         (ref,) = op.writes
-        made = [Part(0, ref.stop - ref.start, Content(GRADIENT, Sum(self.token(rank, number)), ref.start))]
+        new = [Part(0, ref.stop - ref.start, Content(GRADIENT, Sum(self.token(rank, number)), ref.start))]
         if op.adds:
-            made = self.sum([self.get(ref, rank, op), made], rank, op, ref)
-        self.put(ref, rank, op, made)
+            new = self.sum([self.get(ref, rank, op), new], rank, op, ref)
+        self.put(ref, rank, op, new)
 
     def drifted(self, tokens: int) -> tuple[int, int] | None:
         """Two ranks that computed these gradients with different parameters or statistics; None: there are none."""
@@ -273,9 +273,9 @@ class Run:
                 }
                 if number % self.plan.role_of[rank].passes == 0:  # in a later pass of a turn they are the rank's own
                     parts["statistics"] = seen.statistics
-                for kind, found in parts.items():
-                    other, known = models.setdefault(kind, (rank, found))
-                    if known != found:
+                for kind, contents in parts.items():
+                    other, expected = models.setdefault(kind, (rank, contents))
+                    if expected != contents:
                         return other, rank
         return None
 
@@ -289,24 +289,24 @@ class Run:
             track.refuse_incomplete()
 
     def sum(self, operands: Sequence[Parts], rank: int, op: Any, ref: Ref) -> Parts:
-        """Element by element; raises where a gradient is in it twice, or gradients of other elements are."""
+        """Element by element; raises if a gradient is in it twice, or gradients of other elements are."""
         total = []
         for low, high, contents in together(operands):
             total.append(Part(low, high, self._summed(contents, low, high, rank, op, ref)))
         return total
 
     def _summed(self, contents: Sequence[Content], low: int, high: int, rank: int, op: Any, ref: Ref) -> Content:
-        found = [content for content in contents if content.kind != CONSTANT or content.key != 0]
-        if len(found) < 2:
-            return found[0] if found else contents[0]
-        if {content.kind for content in found} != {GRADIENT}:
-            return Content(MIXED, self.version("sum", *sorted(found, key=repr)), None)
-        tokens, weight, sparse, narrowed = found[0].key
-        shift = found[0].shift or 0
+        terms = [content for content in contents if content.kind != CONSTANT or content.key != 0]
+        if len(terms) < 2:
+            return terms[0] if terms else contents[0]
+        if {content.kind for content in terms} != {GRADIENT}:
+            return Content(MIXED, self.version("sum", *sorted(terms, key=repr)), None)
+        tokens, weight, sparse, narrowed = terms[0].key
+        shift = terms[0].shift or 0
         names = self.tensors(low + shift, high + shift)
-        for content in found[1:]:
+        for content in terms[1:]:
             other: Sum = content.key
-            if content.shift != found[0].shift:
+            if content.shift != terms[0].shift:
                 there = (low + (content.shift or 0), high + (content.shift or 0))
                 self.fail(f"{op.name!r} adds gradients of {self.tensors(*there)} to those of {names}", rank, op)
             if tokens & other.tokens:
@@ -378,8 +378,8 @@ class Run:
     def _shared_add(self, op: SharedAdd, event: Event) -> None:
         track = Track(self, op, event)
         new = []
-        for low, high, found, (target,) in track.gradients(track.read(0), track.held(0)):
-            version = self.version("shared add", op.scale, found, target)
-            track.applied(low, high, low + (target.shift or 0), found, target, version)
+        for low, high, summed, (target,) in track.gradients(track.read(0), track.held(0)):
+            version = self.version("shared add", op.scale, summed, target)
+            track.applied(low, high, low + (target.shift or 0), summed, target, version)
             new.append(Part(low, high, target._replace(key=version)))
         track.put(0, new)

@@ -12,7 +12,7 @@ from gradsync.plan.content import together
 
 
 def refuse_unfinished(run: Run) -> None:
-    """Raises ContentError where a gradient of an earlier turn reaches no update, or an exchange has one side."""
+    """Raises ContentError if a gradient of an earlier turn reaches no update, or an exchange has one side."""
     for rank in run.workers:
         _refuse_unused(run, rank)
         _refuse_lost(run, rank)
@@ -40,7 +40,7 @@ def _refuse_unused(run: Run, rank: int) -> None:
 
 
 def _refuse_lost(run: Run, rank: int) -> None:
-    """What a rank computes with in the last turn has in it what itself found in the turns before the last one."""
+    """A rank computes in the last turn with parameters that hold its own gradients of all turns but the last two."""
     role = run.plan.role_of[rank]
     wanted = sum(1 << number for number in range((run.turns - 2) * role.passes)) * run.token(rank, 0)
     for low, high, content in run.seen[rank, (run.turns - 1) * role.passes].parameters.read(0, run.elements):

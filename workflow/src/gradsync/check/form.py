@@ -84,9 +84,9 @@ def _spelled_out(plan: Plan, role: Role) -> None:
     if not made_of_rounds:
         return
     for step, op in enumerate(role.flat):
-        found = LOWERED.fullmatch(op.name)
-        if found and found[1] in made_of_rounds:
-            fail(plan, f"{op.name!r} is the name of a transfer of {found[1]!r}: give it another one", role, (step,))
+        transfer = LOWERED.fullmatch(op.name)
+        if transfer and transfer[1] in made_of_rounds:
+            fail(plan, f"{op.name!r} is the name of a transfer of {transfer[1]!r}: give it another one", role, (step,))
         if op.name in made_of_rounds and (name := f"scratch:{op.name}") in plan.buffer:
             fail(plan, f"{name!r} is the name of what {op.name!r} receives into: give it another", role, (step,))
 

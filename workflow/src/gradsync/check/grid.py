@@ -1,4 +1,4 @@
-"""A plan that must not run, and the picture of where: the rank x step grid."""
+"""A plan that must not run, and the picture of the place at fault: the rank x step grid."""
 
 from __future__ import annotations
 

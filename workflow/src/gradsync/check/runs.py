@@ -31,11 +31,11 @@ class _Chance(Clock):
 
 
 def refuse_runs(plan: Plan) -> None:
-    """Raises PlanError where a run of `TURNS` turns doesn't come to its end, or to the values that it should."""
+    """Raises PlanError if a run of `TURNS` turns doesn't come to its end, or to the values that it should."""
     ranks = _standing_for_all(plan)
     _follow(plan, _run(plan, Progress(plan, TURNS, Clock(), ranks[:1] if plan.symmetric else None)), ranks)
     if any(isinstance(op, Send | Reply) for role in plan.roles for op in role.flat):
-        # a plan that is through with messages waiting in between can still hang where sends wait for their receives
+        # a plan that ends if messages wait in between can still hang if sends wait for their receives
         _run(plan, Progress(plan, TURNS, Clock(), rendezvous=True), " (a send is finished only when it is received)")
     if any(isinstance(op, RecvAny | SharedAdd) for role in plan.roles for op in role.flat):
         for seed in range(ORDERS):
@@ -44,7 +44,7 @@ def refuse_runs(plan: Plan) -> None:
 
 
 def _standing_for_all(plan: Plan) -> tuple[int, ...]:
-    """The ranks whose contents are followed: a few, where all do the same to the same elements."""
+    """The ranks whose contents are followed: a few, if all do the same to the same elements."""
     everyone = tuple(range(plan.ranks))
     if not plan.symmetric:
         return everyone
@@ -74,7 +74,7 @@ def _follow(plan: Plan, events: Sequence[Event], ranks: tuple[int, ...]) -> None
 
 
 def _run(plan: Plan, progress: Progress, how: str = "") -> list[Event]:
-    """Runs `progress` and gives its events; fails with what each rank waits at where it does not come to an end."""
+    """Runs `progress` and gives its events; if it does not end, raises PlanError with what each rank waits at."""
     outcome = progress.run()
     if outcome.stuck:
         first: dict[int, tuple[int, int]] = {}

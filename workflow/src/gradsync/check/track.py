@@ -1,6 +1,6 @@
 """One local operation of one rank, as a kernel's `follow` sees it: what it may read, apply and leave behind.
 
-Here stand the rules of updates: whose gradients, computed with which parameters, applied to what, each once.
+It holds the rules of updates: whose gradients, computed with which parameters, are applied to what, each once.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Track:
         return self.run.sum(operands, self.rank, self.op, self.op.writes[0])
 
     def dtype(self, ref: Ref) -> str:
-        """Of a range."""
+        """The type of a range."""
         return self.run.plan.buffer[ref.buffer].dtype
 
     def version(self, *what: Hashable) -> int:
@@ -69,7 +69,7 @@ class Track:
         self.run.encoded_in.setdefault(self.event.turn, set()).add(number)
 
     def message(self, number: int) -> Message:
-        """What was told of a sparse message."""
+        """The sparse message of that number."""
         return self.run.messages[number]
 
     def received(self, number: int) -> None:
@@ -81,22 +81,22 @@ class Track:
         weights = {part.content.key.weight for part in gradient if part.content.kind == GRADIENT}
         if len(weights) > 1:
             self.fail("takes gradients that were scaled differently")
-        for low, high, (found, *held) in together([gradient, *state]):
-            if found.kind != GRADIENT:
-                self.fail(f"missing gradient: it takes gradients and finds {found.kind}")
-            key: Sum = found.key
-            names = self.run.tensors(low + (found.shift or 0), high + (found.shift or 0))
+        for low, high, (content, *held) in together([gradient, *state]):
+            if content.kind != GRADIENT:
+                self.fail(f"missing gradient: it takes gradients and finds {content.kind}")
+            summed: Sum = content.key
+            names = self.run.tensors(low + (content.shift or 0), high + (content.shift or 0))
             if held and held[0].kind not in (PARAMETER, CENTRE):
                 self.fail(f"applies gradients of {names} to {held[0].kind}")
-            if held and held[0].shift != found.shift:
+            if held and held[0].shift != content.shift:
                 self.fail(f"applies gradients of {names} to other elements")
             if held:
-                self._refuse_parameters(key, names, low, high, held[0])
-                self._refuse_scaler(key, names)
-            yield low, high, key, tuple(held)
+                self._refuse_parameters(summed, names, low, high, held[0])
+                self._refuse_scaler(summed, names)
+            yield low, high, summed, tuple(held)
 
     def refuse_others(self) -> None:
-        """Raises where what the operation reads are not the gradients that it requires."""
+        """Raises if what the operation reads are not the gradients that it requires."""
         requires = self.op.requires
         if requires is None:
             return
@@ -104,15 +104,15 @@ class Track:
         gradients = [part for part in parts if part.content.kind == GRADIENT]
         if parts and not gradients:
             self.fail(f"missing gradient: it requires {requires!r} and finds {parts[0].content.kind}")
-        for low, high, (_, found, shift) in gradients:
+        for low, high, (_, summed, shift) in gradients:
             names = self.run.tensors(low + (shift or 0), high + (shift or 0))
-            if bool(found.sparse) is not (requires == "sparse_sum"):
+            if bool(summed.sparse) is not (requires == "sparse_sum"):
                 self._refuse(names, repr(requires))
-            self.refuse_missing(found, names)
+            self.refuse_missing(summed, names)
 
-    def refuse_missing(self, found: Sum, names: str) -> None:
-        """Raises where they are not of all ranks, of each the same passes."""
-        owners = self.run.owners(found.tokens)
+    def refuse_missing(self, summed: Sum, names: str) -> None:
+        """Raises if they are not of all ranks, of each the same passes."""
+        owners = self.run.owners(summed.tokens)
         passes = set().union(*owners.values()) if owners else set()
         lacking = [rank for rank in self.run.workers if set(owners.get(rank, ())) != passes]
         if lacking:
@@ -123,11 +123,11 @@ class Track:
         problem = f"missing gradient: {names} reaches {self.op.name!r} without {what}: no message carries it"
         self.run.fail(problem, self.rank, self.op)
 
-    def _refuse_parameters(self, found: Sum, names: str, low: int, high: int, target: Content) -> None:
-        """Raises where gradients were computed with other parameters than each other's, or than those they change."""
-        owners = self.run.owners(found.tokens)
+    def _refuse_parameters(self, summed: Sum, names: str, low: int, high: int, target: Content) -> None:
+        """Raises if gradients were computed with other parameters than each other's, or than those they change."""
+        owners = self.run.owners(summed.tokens)
         several = len(owners) > 1
-        if several and (apart := self.run.drifted(found.tokens)):
+        if several and (apart := self.run.drifted(summed.tokens)):
             self.fail(
                 f"applies gradients of {names} that rank {apart[0]} and rank {apart[1]} computed with different "
                 "parameters or statistics: ranks have drifted apart"
@@ -147,32 +147,32 @@ class Track:
     def _shared(self) -> bool:
         return any(self.run.plan.buffer[ref.buffer].shared for ref in self.op.writes)
 
-    def _refuse_scaler(self, found: Sum, names: str) -> None:
-        """Raises where these gradients have a loss scale that the operation doesn't take out of them."""
+    def _refuse_scaler(self, summed: Sum, names: str) -> None:
+        """Raises if these gradients have a loss scale that the operation doesn't take out of them."""
         scalers = (n for n, ref in enumerate(self.op.writes) if self.run.plan.buffer[ref.buffer].role == "scaler")
-        own = next((self.held(number)[0].content for number in scalers), None)
-        for rank, numbers in self.run.owners(found.tokens).items():
-            if any(self.run.seen[rank, number].scaler != own for number in numbers):
+        scaler = next((self.held(number)[0].content for number in scalers), None)
+        for rank, numbers in self.run.owners(summed.tokens).items():
+            if any(self.run.seen[rank, number].scaler != scaler for number in numbers):
                 self.fail(
                     f"applies gradients of {names} that rank {rank} computed under another loss scale than it takes "
-                    f"out of them: {'its scaler has changed' if own else 'only sgd_scaled takes one out'}"
+                    f"out of them: {'its scaler has changed' if scaler else 'only sgd_scaled takes one out'}"
                 )
 
-    def applied(self, start: int, stop: int, origin: int, found: Sum, before: Content, version: int) -> None:
-        """Raises where other updates took these gradients, or where another one of `before` is lost."""
-        self.run.hold(version, self.run.holds(before) | found.tokens)
+    def applied(self, start: int, stop: int, origin: int, summed: Sum, before: Content, version: int) -> None:
+        """Raises if other updates took these gradients, or where another one of `before` is lost."""
+        self.run.hold(version, self.run.holds(before) | summed.tokens)
         new = []
         # a sum is applied to one version, whoever does it; what is of one rank, by each to a version of his own
-        ranks = tuple(self.run.owners(found.tokens))
+        ranks = tuple(self.run.owners(summed.tokens))
         owners = ranks if len(ranks) > 1 else (self.rank,)
-        use = found.tokens, owners, before.key, version
+        use = summed.tokens, owners, before.key, version
         for low, high, content in self.run.uses.read(origin, origin + stop - start):
             names = self.run.tensors(origin + low, origin + high)
             known: frozenset[tuple[int, tuple[int, ...], Hashable, int]] = content.key
             for tokens, other_owners, other_before, other in known:
                 if other == version:
                     continue
-                if tokens & found.tokens:
+                if tokens & summed.tokens:
                     self.fail(f"applies gradients of {names} that another update has applied")
                 if (other_owners, other_before) == use[1:3]:
                     self.fail(f"updates {names} as they were before another update, which is lost")
@@ -180,7 +180,7 @@ class Track:
         self.run.uses.write(origin, new)
 
     def exchanged(self, side: str, start: int, stop: int, worker: Content, centre: Content) -> None:
-        """Raises where this side has made the very exchange before."""
+        """Raises if this side has made the very exchange before."""
         pair = worker.key, centre.key
         cover = self.run.pairs[side]
         place = self.rank, self.event.step, self.op.name
@@ -194,7 +194,7 @@ class Track:
         )
 
     def refuse_incomplete(self) -> None:
-        """Raises where the operation declares a sum that is none."""
+        """Raises if the operation declares a sum that is none."""
         declared, joins = self.op.postcondition, self.op.kernel == "join"  # a collective, which sums whatever it gets
         for number in range(len(self.op.writes)):
             for low, high, content in self.held(number):

@@ -1,4 +1,4 @@
-"""What waits for what: names that resolve, no wait for what comes later, no race on any element."""
+"""Waits: names that resolve, no wait for what comes later, no race on any element."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Order:
 
     Of each node is known how far every lane has come when it starts: the last that has begun, and the last that has
     finished. All before the last of a lane have finished too, but for sends, which occupy it only until they are
-    posted: a send has finished where something that waits for it has begun.
+    posted: a send has finished if something that waits for it has begun.
     """
 
     def __init__(self, role: Role):

@@ -42,7 +42,7 @@ def load(path: str | Path) -> dict[str, Peer]:
     entries = reading.yaml_of(path, "peers") or {}
     if not isinstance(entries, dict):
         raise InputError(f"{path}: needs names of peers as keys")
-    found = {}
+    peers = {}
     for name, entry in entries.items():
         names_of.refuse_form("peer", name, str(path))
         if not isinstance(entry, dict | None):
@@ -59,8 +59,8 @@ def load(path: str | Path) -> dict[str, Peer]:
             raise InputError(f"{path}, peer {name!r}: plan and bucket_mib exclude one another")
         if peer.hook == "powersgd" and (peer.plan or peer.bucket_mib is not None):
             raise InputError(f"{path}, peer {name!r}: powersgd sends one bucket: leave out plan and bucket_mib")
-        found[name] = peer
-    return found
+        peers[name] = peer
+    return peers
 
 
 def pick(known: dict[str, Peer], names: list[str] | None, where: str) -> list[Peer]:
@@ -107,8 +107,8 @@ def lost_in_buckets(plan: Plan) -> list[str]:
     """What a plan says and sizes of DDP's buckets don't, each in words."""
     sums = [op for op in plan.communications() if isinstance(op, Collective) and op.kind == "all_reduce"]
     lost = []
-    if own := sorted({op.algorithm for op in sums} - {NATIVE}):
-        lost.append(f"collective {', '.join(own)} is lost: DDP sums by the backend's own")
+    if algorithms := sorted({op.algorithm for op in sums} - {NATIVE}):
+        lost.append(f"collective {', '.join(algorithms)} is lost: DDP sums by the backend's own")
     if len(lanes := {op.lane for op in sums}) > 1:
         lost.append(f"{len(lanes)} lanes are lost: DDP sends its buckets one after the other")
     gradient = plan.holding("gradient")

@@ -1,4 +1,4 @@
-"""A scheme is a composition of parts: schedule, collective, topology, update. Here schemes are named, refused, planned.
+"""A scheme is a composition of parts: schedule, collective, topology, update. This module names, refuses, plans them.
 
 Each file in `schedules/` and in `collectives/` is a scheme of its own name, with the other parts at their defaults.
 """
@@ -21,6 +21,7 @@ from gradsync.files.problems import first_problem
 from gradsync.plan import DTYPE_BYTES, Plan
 from gradsync.plan.workload import Layer, Workload
 from gradsync.topologies import Topology
+from gradsync.transforms.step import Step
 
 LAYER_BY_LAYER = "wfbp"  # the schedule of a collective's own scheme: each layer is split by itself, as with BML
 TRIAL = tuple(Layer(name=name, bytes=4, backward_seconds=0.0) for name in ("second", "first"))
@@ -53,7 +54,7 @@ class Scheme(BaseModel):
             object.__setattr__(self, key, getattr(self, key) or default)
 
     def refuse_nonsense(self, where: str) -> None:
-        """Raises InputError where a part does not exist, has no such option, or two parts don't go together."""
+        """Raises InputError if a part does not exist, has no such option, or two parts don't go together."""
         try:
             trial = Workload(name="trial", forward_seconds=0.0, layers=TRIAL)
             schedules.messages(self.schedule, trial, Linear(0.0, 0.0), self.options)
@@ -83,14 +84,14 @@ class Scheme(BaseModel):
             )
 
     def network(self, ranks: int, ranks_a_node: int | None = None) -> Topology:
-        """The topology between so many ranks; `ranks_a_node` are on a node together, where that is known.
+        """The topology between so many ranks; `ranks_a_node` are on a node together, if that is known.
 
-        Raises InputError where it can't hold them.
+        Raises InputError if it can't hold them.
         """
         return topologies.parse(self.topology or collectives.topology_of(self.collective), ranks, ranks_a_node)
 
     def shape(self, ranks: int, ranks_a_node: int | None = None) -> tuple[int, ...]:
-        """The levels that so many ranks fill; raises InputError where topology or collective refuse them."""
+        """The levels that so many ranks fill; raises InputError if topology or collective refuse them."""
         return collectives.shape_on(self.collective, self.network(ranks, ranks_a_node), ranks)
 
     @property
@@ -106,7 +107,7 @@ class Scheme(BaseModel):
 
 
 def discovered() -> dict[str, Scheme]:
-    """A scheme for each schedule and each collective; raises InputError where one of both has a name twice."""
+    """A scheme for each schedule and each collective; raises InputError if one of both has a name twice."""
     if twice := sorted({*schedules.names()} & {*collectives.names(), NATIVE}):
         raise InputError(f"{twice[0]!r} is a schedule and a collective, a scheme can be one of them: rename its file")
     return {name: Scheme(name=name) for name in (*schedules.names(), *collectives.names())}
@@ -117,7 +118,7 @@ def load(path: str | Path) -> dict[str, Scheme]:
     entries = reading.yaml_of(path, "schemes") or {}
     if not isinstance(entries, dict):
         raise InputError(f"{path}: needs scheme names as keys")
-    found: dict[str, Scheme] = {}
+    named: dict[str, Scheme] = {}
     for name, entry in entries.items():
         names_of.refuse_form("scheme", name, str(path))
         if not isinstance(entry, dict | None):
@@ -125,11 +126,11 @@ def load(path: str | Path) -> dict[str, Scheme]:
         if "name" in (entry or {}):
             raise InputError(f"{path}, scheme {name!r}: leave out the key name: {name!r} is its name")
         try:
-            found[name] = Scheme.model_validate({"name": name, **(entry or {})})
+            named[name] = Scheme.model_validate({"name": name, **(entry or {})})
         except ValidationError as error:
             raise InputError(f"{path}, scheme {name!r}: {first_problem(error, Scheme)}") from None
-        found[name].refuse_nonsense(str(path))
-    return found | {name: scheme for name, scheme in discovered().items() if name not in found}
+        named[name].refuse_nonsense(str(path))
+    return named | {name: scheme for name, scheme in discovered().items() if name not in named}
 
 
 def pick(
@@ -149,7 +150,7 @@ def pick(
     named = names if isinstance(names, list) else None
     for name in named or ():
         names_of.refuse_unknown("scheme", name, known, where)
-    found = []
+    picked = []
     for scheme in every if named is None else map(known.__getitem__, named):
         try:
             if ranks is not None:
@@ -159,8 +160,8 @@ def pick(
             if named is None:
                 continue
             raise InputError(f"{where}: {error}") from None
-        found.append(scheme)
-    return found
+        picked.append(scheme)
+    return picked
 
 
 def plan(
@@ -181,13 +182,14 @@ def plan(
 
     `loss_scaling` guards float16 computation, `statistics` broadcasts rank 0's batch-norm statistics. A step has
     `accumulate` micro-batches, each a forward and a backward of the workload; the mean gradient is clipped to
-    `clip_norm`. `ranks_a_node` are on a node together, where that is known.
+    `clip_norm`. `ranks_a_node` are on a node together, if that is known.
 
     Raises InputError for an option or a number of ranks that the scheme's parts refuse.
     """
     scheme.refuse_ranks(ranks, ranks_a_node)
     messages = schedules.messages(scheme.schedule, _on_the_wire(workload, scheme.wire), cost, scheme.options)
-    made = updates.get(scheme.update)(
+    planned = updates.plan(
+        scheme.update,
         scheme.name,
         workload,
         messages,
@@ -196,11 +198,13 @@ def plan(
         shape=() if scheme.collective == NATIVE else scheme.shape(ranks, ranks_a_node),
         lr=lr,
         momentum=momentum,
-        wire=scheme.wire,
-        loss_scaling=loss_scaling,
-        statistics=statistics,
-        accumulate=accumulate,
-        clip_norm=clip_norm,
+        step=Step(
+            wire=scheme.wire,
+            loss_scaling=loss_scaling,
+            statistics=statistics,
+            accumulate=accumulate,
+            clip_norm=clip_norm,
+        ),
     )
     origin = {
         "scheme": scheme.name,
@@ -210,7 +214,7 @@ def plan(
         "workload": workload.name,
         "all_reduce": cost.describe(),
     }
-    return dataclasses.replace(made, provenance=origin)
+    return dataclasses.replace(planned, provenance=origin)
 
 
 def _on_the_wire(workload: Workload, wire: str) -> Workload:

@@ -157,7 +157,7 @@ class NetworkProfile(_Closed):
 
 
 class ContentionProfile(_Closed):
-    """Times of several all-reduces at once on this machine, for Fig. 4 and 5 of the ASC-WFBP paper."""
+    """Times of all-reduces under contention on this machine, for Fig. 4 and 5 of the ASC-WFBP paper."""
 
     ranks: Ranks = Field(default=2, ge=2)
     lanes: int = Field(
@@ -226,7 +226,7 @@ class Settings(_Closed):
     mlflow: MLflow = MLflow()
 
     def of_paper(self, name: str) -> PaperSettings:
-        """What is set of a paper; raises InputError where the configuration does not show it."""
+        """The settings of a paper; raises InputError if the configuration does not show it."""
         if name not in self.papers:
             raise InputError(f"configuration {self.name}: paper {name} is not under `papers`: add `{name}: {{}}` there")
         return self.papers[name]
@@ -318,7 +318,7 @@ def parse(content: object, where: str) -> Settings:
 
 
 def _papers(entries: object, where: str) -> dict[str, PaperSettings]:
-    """What is set of each paper, in its own type; raises InputError with file and key."""
+    """The settings of each paper, in its own type; raises InputError with file and key."""
     place = f"configuration {where}: papers"
     if not isinstance(entries, dict):
         raise InputError(
@@ -339,7 +339,7 @@ def _papers(entries: object, where: str) -> dict[str, PaperSettings]:
 
 
 def _kind(paper: str) -> type[PaperSettings]:
-    """The type of a paper's own settings, which its folder has where there are any."""
+    """The type of a paper's own settings, which lies in its folder if there is one."""
     if not (Path(__file__).parents[1] / "papers" / paper / "settings.py").is_file():
         return PaperSettings
     kind: type[PaperSettings] = importlib.import_module(f"gradsync.papers.{paper}.settings").Own
@@ -347,7 +347,7 @@ def _kind(paper: str) -> type[PaperSettings]:
 
 
 def _refuse_names(settings: Settings, where: str) -> None:
-    """Models, data sets and papers that there are none of: a job would fail for it long afterwards."""
+    """Raises InputError for a model, a data set or a paper that does not exist: a job would fail long afterwards."""
     place = f"configuration {where}"
     for i, training in enumerate(settings.training):
         names.refuse_unknown("model", training.model, names.MODELS, f"{place}: training.{i}.model")
@@ -357,10 +357,10 @@ def _refuse_names(settings: Settings, where: str) -> None:
     for model in settings.profiles:
         names.refuse_unknown("model", model, names.MODELS, f"{place}: profiles")
     for i, text in enumerate(settings.cluster_profile.models if settings.cluster_profile else ()):
-        asked = f"{place}: cluster_profile.models.{i}"
+        entry = f"{place}: cluster_profile.models.{i}"
         if not re.fullmatch(r"[A-Za-z0-9_]+(:(size|batch)=[1-9][0-9]{0,8})*", text):
-            raise InputError(f"{asked}: {names.shown(text)}: give NAME, or NAME:size=PIXELS:batch=SAMPLES, or all")
-        names.refuse_unknown("model", text.partition(":")[0], ("all", *names.MODELS), asked)
+            raise InputError(f"{entry}: {names.shown(text)}: give NAME, or NAME:size=PIXELS:batch=SAMPLES, or all")
+        names.refuse_unknown("model", text.partition(":")[0], ("all", *names.MODELS), entry)
     for kind, profile in (("network", settings.network), ("contention", settings.contention)):
         if profile.smallest >= profile.largest:
             raise InputError(

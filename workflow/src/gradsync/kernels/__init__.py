@@ -8,7 +8,7 @@ A kernel is one file here with
     moved(form) -> float                   bytes that it reads and writes in memory
     KEEPS                                  roles of buffers that kernels which name them, and nothing else, may write
 
-`compute` is written with operators that NumPy and PyTorch share where that is possible, so that the oracle (NumPy, n
+`compute` is written with operators that NumPy and PyTorch share if that is possible, so that the oracle (NumPy, n
 ranks in one process) and the executor (PyTorch, `runtime/kernels.py`) mean the same by a name. Discovery finds the
 file; its name is the kernel's name.
 """
@@ -33,7 +33,7 @@ FLOATS = ("float64", "float32", "float16", "bfloat16")
 INTEGERS = ("int64", "int32")
 FACTORS = ("lr", "scale", "rho")  # arguments that are multiplied with one another
 SMALLEST_SCALE = 1e-18  # what is scaled by less, or by 0, is lost
-# What an argument of any kernel may be: (least, most); most itself only where it is infinite
+# What an argument of any kernel may be: from the least to below the most
 RANGES = {
     "lr": (0.0, inf),
     "momentum": (0.0, 1.0),
@@ -51,7 +51,7 @@ def largest(dtype: str) -> float:
 
 
 class Operand(NamedTuple):
-    """A range that a kernel reads or writes; of `elements` each rank takes one of so many `pieces`."""
+    """A range that a kernel reads or writes; each rank takes one of so many `pieces` of its `elements`."""
 
     ref: Ref
     role: str
@@ -60,12 +60,12 @@ class Operand(NamedTuple):
 
     @property
     def elements(self) -> int:
-        """Of the whole range."""
+        """The elements of the whole range."""
         return self.ref.stop - self.ref.start
 
     @property
     def bytes(self) -> float:
-        """What a rank takes of it, on average."""
+        """The bytes that a rank takes of it, on average."""
         return self.elements * DTYPE_BYTES[self.dtype] / self.pieces
 
 
@@ -85,40 +85,40 @@ class Form:
         raise InputError(f"{self.op.name!r}: kernel {self.op.kernel!r} {problem}")
 
     def counts(self, reads: int, writes: int) -> None:
-        """So many operands."""
+        """Raises InputError unless it has so many operands."""
         if (len(self.reads), len(self.writes)) != (reads, writes):
             self.fail(f"reads {reads} and writes {writes} ranges, not {len(self.reads)} and {len(self.writes)}")
 
     def alike(self, *operands: Operand, types: Sequence[str] | None = FLOATS) -> None:
-        """Of equal length on every rank, and (unless `types` is None) of one of these types, the same.
+        """Raises InputError unless they are of equal length on every rank, and all of one of `types` (None: of any).
 
-        Where gradients are bytes of an unknown type, which are never computed with, these count as numbers.
+        If gradients are bytes of an unknown type, which are never computed with, these count as numbers.
         """
         shapes = {(each.elements, each.ref.mine) for each in operands}
         if len(shapes) > 1:
             self.fail(f"needs ranges of equal length: {self._described(operands)}")
         if types is None:
             return
-        found = {each.dtype for each in operands}
-        if found - set(types) - ({BYTES} if self.plan.of_bytes else set()) or len(found) > 1:
+        dtypes = {each.dtype for each in operands}
+        if dtypes - set(types) - ({BYTES} if self.plan.of_bytes else set()) or len(dtypes) > 1:
             self.fail(f"needs ranges of one of the types {', '.join(types)}: {self._described(operands)}")
 
     def apart(self) -> None:
-        """Nothing that is written is read: the kernel reads some of it again once it has begun to write."""
+        """Raises InputError if a range is read and written: the kernel reads again once it has begun to write."""
         read = {each.ref for each in self.reads}
         for each in self.writes:
             if each.ref in read:
                 self.fail(f"can't write what it reads: {self._described([each])}")
 
     def long(self, operand: Operand, elements: int) -> None:
-        """A range of just so many elements, on every rank."""
+        """Raises InputError unless the range has just so many elements on every rank."""
         ranks, (_, start, stop, mine) = self.plan.ranks, operand.ref
         bounds = [piece(start, stop, rank, ranks) for rank in range(ranks)] if mine else [(start, stop)]
         if any(high - low != elements for low, high in bounds):
             self.fail(f"needs {elements} element(s): {self._described([operand])}")
 
     def shorter(self, operand: Operand, other: Operand) -> None:
-        """At least an element, and no more than the other, on every rank."""
+        """Raises InputError unless it has an element, and no more than the other, on every rank."""
         ranks = self.plan.ranks
         for rank in range(ranks):
             few, many = (
@@ -144,7 +144,7 @@ class Form:
 
 
 class Message(NamedTuple):
-    """A sparse message: of which gradients, how many values; `contained`: the tokens in it and in what it leaves."""
+    """A sparse message of so many values of a gradient; `contained`: the tokens in it and in what it leaves."""
 
     gradient: Parts
     values: int
@@ -158,7 +158,7 @@ class Track(Protocol):
     elements: int  # of all tensors
 
     def read(self, number: int) -> Parts:
-        """What an operand holds; raises where nothing has written it."""
+        """What an operand holds; raises if nothing has written it."""
 
     def held(self, number: int) -> Parts:
         """What one of `writes` held before."""
@@ -170,7 +170,7 @@ class Track(Protocol):
         """Element by element; no gradient may be in it twice."""
 
     def dtype(self, ref: Ref) -> str:
-        """Of a range."""
+        """The type of a range."""
 
     def version(self, *what: Any) -> int:
         """A number for what a value was computed from: equal numbers, equal values."""
@@ -179,26 +179,26 @@ class Track(Protocol):
         """A version of parameters or of a centre was made of others, and holds the gradients that they hold."""
 
     def fail(self, problem: str) -> NoReturn:
-        """What is wrong here."""
+        """Raises, since the operation must not do what it does."""
 
     def gradients(self, gradient: Parts, *state: Parts) -> Iterator[tuple[int, int, Sum, tuple[Content, ...]]]:
         """(start, stop, the sum of gradients, the contents of `state`): what an update may apply, part by part.
 
-        The first of `state` is what they are applied to. Raises where gradients are missing, lie in the place of
+        The first of `state` is what they are applied to. Raises if gradients are missing, lie in the place of
         others, or were computed with other parameters or under another loss scale.
         """
 
-    def applied(self, start: int, stop: int, origin: int, found: Sum, before: Content, version: int) -> None:
+    def applied(self, start: int, stop: int, origin: int, summed: Sum, before: Content, version: int) -> None:
         """These gradients of elements origin .. have become part of a version that follows `before`."""
 
     def sent(self, number: int, message: Message) -> None:
-        """A sparse message, for whoever decodes it."""
+        """This operation makes a sparse message, which another decodes."""
 
     def message(self, number: int) -> Message:
-        """What was told of it."""
+        """The sparse message of that number."""
 
     def received(self, number: int) -> None:
-        """It is decoded here."""
+        """This operation decodes it."""
 
     def exchanged(self, side: str, start: int, stop: int, worker: Content, centre: Content) -> None:
         """An elastic exchange of these elements, as the side `worker` or `centre` saw it: what both were before."""
@@ -224,8 +224,8 @@ class Kernel:
 
     def refuse(self, form: Form) -> None:
         """Raises InputError for arguments that it does not have or that make no sense, and for wrong operands."""
-        given = form.op.arguments
-        for name, value in given.items():
+        values = form.op.arguments
+        for name, value in values.items():
             if name not in self.arguments:
                 form.fail(f"has no argument {name!r}; it has: {', '.join(self.arguments) or 'none'}")
             least, most = RANGES.get(name, (-inf, inf))
@@ -235,18 +235,20 @@ class Kernel:
                 form.fail(f"needs a scale of at least {SMALLEST_SCALE:g}, not {value:g}: what it scales would be lost")
         self._refuse_large(form)
         for name, parameter in self.arguments.items():
-            if parameter.default is inspect.Parameter.empty and name not in given:
+            if parameter.default is inspect.Parameter.empty and name not in values:
                 form.fail(f"needs its argument {name!r}")
         self._refuse(form)
 
     def _refuse_large(self, form: Form) -> None:
         """Raises InputError for arguments, or products of them, that the type of an operand can't hold."""
-        given = form.op.arguments
-        product = prod(max(1.0, abs(given.get(name, 1.0))) for name in FACTORS)
-        found = max([product, *map(abs, given.values())])
+        values = form.op.arguments
+        product = prod(max(1.0, abs(values.get(name, 1.0))) for name in FACTORS)
+        greatest = max([product, *map(abs, values.values())])
         for each in (*form.reads, *form.writes):
-            if found > largest(each.dtype):
-                form.fail(f"has arguments of up to {found:g}, and {each.dtype} holds {largest(each.dtype):g} at most")
+            if greatest > largest(each.dtype):
+                form.fail(
+                    f"has arguments of up to {greatest:g}, and {each.dtype} holds {largest(each.dtype):g} at most"
+                )
 
 
 def arguments(name: str) -> dict[str, inspect.Parameter]:

@@ -21,18 +21,17 @@ def refuse(form: Form) -> None:
 
 def follow(track: Track) -> None:
     """A new version of the parameters; both sides must have seen the same pair, before either changed it."""
-    gradient, centre, parameter = track.read(0), track.read(1), track.held(0)
     new: Parts = []
-    for low, high, found, (own, other) in track.gradients(gradient, parameter, centre):
-        if (own.kind, other.kind) != (PARAMETER, CENTRE) or own.shift != other.shift:
-            track.fail(f"pulls parameters to the centre, element by element, and finds {own.kind} and {other.kind}")
-        origin = low + (own.shift or 0)
-        track.exchanged("worker", origin, origin + high - low, own, other)
+    for low, high, summed, (worker, centre) in track.gradients(track.read(0), track.held(0), track.read(1)):
+        if (worker.kind, centre.kind) != (PARAMETER, CENTRE) or worker.shift != centre.shift:
+            track.fail(f"pulls parameters to the centre, element by element, and finds {worker.kind} and {centre.kind}")
+        origin = low + (worker.shift or 0)
+        track.exchanged("worker", origin, origin + high - low, worker, centre)
         rates = tuple(sorted(track.op.arguments.items()))
-        version = track.version(track.op.kernel, rates, found, own.key, other.key)
-        track.applied(low, high, origin, found, own, version)
-        track.follows(version, other)
-        new.append(Part(low, high, own._replace(key=version)))
+        version = track.version(track.op.kernel, rates, summed, worker.key, centre.key)
+        track.applied(low, high, origin, summed, worker, version)
+        track.follows(version, centre)
+        new.append(Part(low, high, worker._replace(key=version)))
     track.put(0, new)
 
 

@@ -39,12 +39,12 @@ def follow(track: Track) -> None:
     if [(norm.kind, norm.key) for norm in norms] != [(NORM, each) for each in expected]:
         track.fail("needs the norms of the parameters and of the gradients that it works on, of the same layer")
     new: Parts = []
-    for low, high, found, (content,) in track.gradients(gradient, parameter):
+    for low, high, summed, (content,) in track.gradients(gradient, parameter):
         if content.kind != PARAMETER:
             track.fail(f"updates parameters and finds {content.kind}")
         rates = tuple(sorted(track.op.arguments.items()))
-        version = track.version(track.op.kernel, rates, found, tuple(expected), content.key)
-        track.applied(low, high, low + (content.shift or 0), found, content, version)
+        version = track.version(track.op.kernel, rates, summed, tuple(expected), content.key)
+        track.applied(low, high, low + (content.shift or 0), summed, content, version)
         new.append(Part(low, high, content._replace(key=version)))
     track.put(0, new)
 

@@ -39,13 +39,13 @@ def described(track: Track, number: int) -> tuple[object, ...]:
 
 def elements(parts: Parts) -> tuple[object, ...]:
     """(first, one past the last, kind, which) of each run of elements."""
-    found: list[tuple[int, int, str, object]] = []
+    runs: list[tuple[int, int, str, object]] = []
     for low, high, (content,) in together([parts]):
         start = low + (content.shift or 0)
-        if found and found[-1][1:] == (start, content.kind, content.key):
-            start = found.pop()[0]
-        found.append((start, start + high - low, content.kind, content.key))
-    return tuple(found)
+        if runs and runs[-1][1:] == (start, content.kind, content.key):
+            start = runs.pop()[0]
+        runs.append((start, start + high - low, content.kind, content.key))
+    return tuple(runs)
 
 
 def moved(form: Form) -> float:

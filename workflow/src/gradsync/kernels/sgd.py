@@ -20,7 +20,7 @@ def compute(
     """reads: gradient[, its norm]; writes: parameter[, momentum].
 
     `scale` is 1/N after a sum over N ranks (the paper's Algorithm 2 leaves it out, its Eq. 2 has it). With `clip`
-    scale * g is shrunk to that norm where it is longer, as torch's `clip_grad_norm_` does; the norm is that of g.
+    scale * g is shrunk to that norm if it is longer, as torch's `clip_grad_norm_` does; the norm is that of g.
     """
     gradient, parameter = reads[0], writes[0]
     if clip:

@@ -40,7 +40,7 @@ def compute(
 
 def refuse(form: Form) -> None:
     """As SGD; and the scaler. All of the gradient, since every rank must skip the same steps."""
-    _update.refuse(form, beside=1)
+    _update.refuse(form, extra=1)
     form.long(form.writes[-1], SCALER_ELEMENTS)
     everything = (0, form.plan.elements, False)
     if form.writes[-1].role != "scaler" or form.reads[0].ref[1:] != everything:

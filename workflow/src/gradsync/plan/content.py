@@ -1,7 +1,7 @@
-"""What the elements of a buffer hold, where values are not looked at: whose gradients, which version of a parameter.
+"""What the elements of a buffer hold, values aside: whose gradients, which version of a parameter.
 
-A *content* says of one element what it is (`kind`), which one of that kind (`key`), and which element of it: element i
-of a buffer is element i + shift of the gradient, the parameters, the sparse message it belongs to. So content that
+A *content* says what one element is (`kind`), which one of that kind (`key`), and which element of it: element i of a
+buffer is element i + shift of the gradient, the parameters or the sparse message that it belongs to. So content that
 arrives in another place than its own is noticed. Contents are equal exactly if the values are, whatever the numbers.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-# Kinds. A gradient's key is a `Sum`; that of what has versions (parameters, momentum, ..) is the number of a version.
+# Kinds. The key of a gradient is a `Sum`; that of what has versions (parameters, momentum, ..) is a version's number.
 GRADIENT, PARAMETER, MOMENTUM, RESIDUAL, CENTRE, STATISTICS, SCALER, STATE = (
     *("gradient", "parameter", "momentum", "residual", "centre"),
     *("statistics", "scaler", "state"),
@@ -24,7 +24,8 @@ NOTHING, CONSTANT = "nothing", "constant"
 class Sum(NamedTuple):
     """A sum of gradients: a bit for each rank's gradient of each pass; all of them were multiplied by `weight`.
 
-    `sparse`: of each, only the elements in these messages; empty: all. `narrowed`: types that took some of its digits.
+    `sparse`: the messages whose elements alone are in the sum; empty: all elements. `narrowed`: types that took some of
+    its digits.
     """
 
     tokens: int
@@ -38,14 +39,14 @@ class Sum(NamedTuple):
 
 
 class Content(NamedTuple):
-    """What an element holds; `shift` is None where all elements are alike."""
+    """What an element holds; `shift` is None if all elements are alike."""
 
     kind: str
     key: Any = None
     shift: int | None = None
 
     def moved(self, by: int) -> Content:
-        """The same where positions are counted from `by` on."""
+        """The same content, with positions counted from `by` on."""
         return self if self.shift is None or not by else Content(self.kind, self.key, self.shift + by)
 
 
@@ -72,14 +73,14 @@ class Cover:
 
     def read(self, start: int, stop: int) -> Parts:
         """The parts of [start, stop), counted from `start`."""
-        found: Parts = []
+        parts: Parts = []
         i = bisect_right(self.starts, start) - 1
         while start < stop and i < len(self.starts) and self.starts[i] < stop:
             end = self.starts[i + 1] if i + 1 < len(self.starts) else self.stop
             low, high = max(self.starts[i], start), min(end, stop)
-            found.append(Part(low - start, high - start, self.contents[i].moved(start)))
+            parts.append(Part(low - start, high - start, self.contents[i].moved(start)))
             i += 1
-        return found
+        return parts
 
     def write(self, start: int, parts: Sequence[Part]) -> None:
         """Put `parts`, which follow one another, counted from `start`."""
@@ -106,7 +107,7 @@ class Cover:
 
 
 def cut(parts: Sequence[Part], start: int, stop: int) -> Parts:
-    """What of `parts` lies in [start, stop), counted as before."""
+    """The part of `parts` that lies in [start, stop), counted as before."""
     return [
         Part(max(part.start, start), min(part.stop, stop), part.content)
         for part in parts

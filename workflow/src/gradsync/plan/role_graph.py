@@ -1,4 +1,4 @@
-"""What waits for what in a role of a plan: the order of a lane, and what operations name in `after`."""
+"""Which operations of a role wait for which: by the order of a lane, and by what they name in `after`."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ NOT_STEADY = "not steady"  # what the note of such a trace begins with
 
 
 class Span(NamedTuple):
-    """One operation of one rank in one turn, [start, end) in seconds; `source` of a receive.
+    """One operation of one rank in one turn, [start, end) in seconds; a receive has a `source`.
 
     The first `waited` seconds of a message were spent waiting for other ranks (`engine/waiting.py`), not with
     communication.
@@ -48,8 +48,7 @@ class Trace:
     """Spans in order of completion; `turns` of the loop. A symmetric plan's trace may hold rank 0 alone.
 
     Times of an iteration are means over the `period` turns before turn `end_turn` begins (None: before the last one).
-    `steady`: of a simulation, whether it repeats itself with that period (`engine/steady.py`); None where nobody
-    looked.
+    `steady`: whether a simulation repeats itself with that period (`engine/steady.py`); None if nobody looked.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid")
@@ -70,8 +69,8 @@ class Trace:
 
     def of(self, rank: int, turn: int | None = None) -> list[Span]:
         """Spans of one rank (of one turn) in order of start."""
-        found = [span for span in self.spans if span.rank == rank and turn in (None, span.turn)]
-        return sorted(found, key=lambda span: (span.start, span.end))
+        spans = [span for span in self.spans if span.rank == rank and turn in (None, span.turn)]
+        return sorted(spans, key=lambda span: (span.start, span.end))
 
     def turn_starts(self, rank: int = 0) -> list[float]:
         """When each turn begins on `rank`: the start of its first forward (else of its first operation)."""
@@ -84,7 +83,7 @@ class Trace:
 
     @property
     def note(self) -> str:
-        """What whoever shows its times has to say of them; empty where they are those of a steady state."""
+        """What must be said wherever its times are shown; empty if they are those of a steady state."""
         if self.steady is not False:
             return ""
         return f"{NOT_STEADY} after {self.turns} turns: mean of the last {self.period}"
@@ -99,7 +98,7 @@ class Trace:
         return list(pairwise(self.turn_starts(rank)))
 
     def window(self, rank: int = 0) -> tuple[float, float]:
-        """The period of `rank` that times are means over; raises InputError where the trace holds no whole one."""
+        """The period of `rank` over which times are means; raises InputError if the trace holds no whole one."""
         starts = self.turn_starts(rank)
         end = len(starts) - 1 if self.end_turn is None else min(self.end_turn, len(starts) - 1)
         if end < self.period:
@@ -109,7 +108,7 @@ class Trace:
         return starts[end - self.period], starts[end]
 
     def busy(self, rank: int, lanes: Iterable[str], window: tuple[float, float]) -> list[tuple[float, float]]:
-        """Union of what the spans of `lanes` do inside `window`, as disjoint intervals; waiting is nothing done."""
+        """When the spans of `lanes` do anything inside `window`, as disjoint intervals; waiting counts as nothing."""
         wanted = set(lanes)
         return _union(
             (max(span.start + span.waited, window[0]), min(span.end, window[1]))
@@ -126,7 +125,7 @@ class Trace:
     def exposed_communication_seconds(self, rank: int = 0, window: tuple[float, float] | None = None) -> float:
         """Seconds in which a message is under way and nothing is computed (the paper's t_c^no).
 
-        Of a turn, as the mean over one period; of all of `window` where it is given.
+        Per turn, as the mean over one period; with `window`, in all of it.
         """
         within, turns = self._within(rank, window)
         compute = self.busy(rank, [COMPUTE], within)
@@ -136,7 +135,7 @@ class Trace:
     def waiting_seconds(self, rank: int = 0, window: tuple[float, float] | None = None) -> float:
         """Seconds in which `rank` waits for others in a message, and neither computes nor communicates meanwhile.
 
-        Of a turn, as the mean over one period; of all of `window` where it is given.
+        Per turn, as the mean over one period; with `window`, in all of it.
         """
         (low, high), turns = self._within(rank, window)
         waiting = _union(
@@ -147,17 +146,17 @@ class Trace:
         return (_length(waiting) - _length(_intersect(waiting, self.busy(rank, self.lanes, (low, high))))) / turns
 
     def computation_seconds(self, rank: int = 0, window: tuple[float, float] | None = None) -> float:
-        """Seconds in which something is computed, slowed by messages or not; of a turn, or of all of `window`."""
+        """Seconds in which something is computed, slowed by messages or not; per turn, or in all of `window`."""
         within, turns = self._within(rank, window)
         return _length(self.busy(rank, [COMPUTE], within)) / turns
 
     def overlap_seconds(self, first: str, second: str, rank: int = 0) -> float:
-        """Seconds of a turn in which both lanes are busy."""
+        """Seconds per turn in which both lanes are busy."""
         within, turns = self._within(rank, None)
         return _length(_intersect(self.busy(rank, [first], within), self.busy(rank, [second], within))) / turns
 
     def _within(self, rank: int, window: tuple[float, float] | None) -> tuple[tuple[float, float], int]:
-        """Where to look, and the turns that what is there is divided by."""
+        """The window to look at, and the number of turns to divide by."""
         return (window, 1) if window else (self.window(rank), self.period)
 
     def to_json(self) -> str:
@@ -179,7 +178,7 @@ class Trace:
         return trace
 
     def to_chrome(self) -> str:
-        """Chrome trace events (chrome://tracing, ui.perfetto.dev): a process a rank, a thread a lane, microseconds."""
+        """Chrome trace events (chrome://tracing, ui.perfetto.dev): a process per rank, a thread per lane."""
         tid = {lane: i for i, lane in enumerate(self.lanes)}
         events: list[dict[str, Any]] = []
         for rank in self.ranks:
@@ -221,16 +220,16 @@ def _union(intervals: Iterable[tuple[float, float]]) -> list[tuple[float, float]
 
 
 def _intersect(first: list[tuple[float, float]], second: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    found, i, j = [], 0, 0
+    common, i, j = [], 0, 0
     while i < len(first) and j < len(second):
         start, end = max(first[i][0], second[j][0]), min(first[i][1], second[j][1])
         if end > start:
-            found.append((start, end))
+            common.append((start, end))
         if first[i][1] < second[j][1]:
             i += 1
         else:
             j += 1
-    return found
+    return common
 
 
 def _length(intervals: list[tuple[float, float]]) -> float:

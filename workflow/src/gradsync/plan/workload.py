@@ -1,7 +1,7 @@
 """A workload: what one iteration of a model computes and sends, tensor by tensor. JSON that people can write by hand.
 
-`layers` are in backward order: the gradient that is ready first comes first; one entry a gradient tensor, named as
-in `named_parameters()`. Seconds and bytes.
+`layers` are in backward order: the gradient that is ready first comes first. Each gradient tensor has one entry, named
+as in `named_parameters()`. Seconds and bytes.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Layer(BaseModel):
 
     @property
     def parameters(self) -> float:
-        """Elements of the tensor (a fraction where hand-written bytes are no whole number of them)."""
+        """Elements of the tensor (a fraction if hand-written bytes are no whole number of them)."""
         return self.bytes / DTYPE_BYTES[self.dtype]
 
 
@@ -97,7 +97,7 @@ class Workload(BaseModel):
 
     @property
     def unit(self) -> str:
-        """The dtype in which plans count elements: the gradients' own, or bytes where sizes are no multiple of it."""
+        """The dtype in which plans count elements: the gradients' own, or bytes if sizes are no multiple of it."""
         dtype = self.layers[0].dtype
         return dtype if all(layer.bytes % DTYPE_BYTES[dtype] == 0 for layer in self.layers) else "uint8"
 
@@ -152,5 +152,5 @@ class Workload(BaseModel):
 
     @staticmethod
     def load(path: str | Path) -> Workload:
-        """Read a file; raises InputError where it is missing or not a workload."""
+        """Read a file; raises InputError if it is missing or not a workload."""
         return Workload.from_json(reading.text(path, "workload"), str(path))

@@ -5,7 +5,7 @@ link's bandwidth (all ranks in step), plus gamma times the bytes that the busies
 that all of it is a line in the message: T(m) = a + b m. With alpha 0 and links of bandwidth 1, b is the gradient
 synchronisation time in units of T_F (BML paper, Section 3.3).
 
-Where rounds need not be in step, and for whole plans, transfers are simulated one by one (`engine/simulate.py`).
+If rounds need not be in step, and for whole plans, transfers are simulated one by one (`engine/simulate.py`).
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from gradsync.topologies import NO_LINK, Speeds, Topology
 CHUNK = 1 << 19  # transfers whose routes are in memory at a time
 
 Watch = Callable[[int, int], None]
-"""Told, from time to time, how many rounds and transfers have been looked at."""
+"""It gets, from time to time, how many rounds and transfers have been timed."""
 
 
 @dataclass(frozen=True)
 class FlowCost:
-    """An all-reduce on a topology. Loads are in bytes for each byte of the message."""
+    """An all-reduce on a topology. Loads are in bytes per byte of the message."""
 
     line: Linear
     rounds: int
     transfers: int
     shape: Shape
     sent: float
-    """By the rank that sends most, over all rounds; what it passes on for others is not counted."""
+    """What the rank that sends most sends over all rounds; what it passes on for others is not counted."""
     link_load: float
-    """Over the link that carries most, over all rounds."""
+    """What the link that carries most carries over all rounds."""
     link_kind: str
     """The kind of that link."""
 
@@ -59,7 +59,7 @@ def cost(
 ) -> FlowCost:
     """Cost of collective `name` between the first `ranks` hosts (None: all) of a topology.
 
-    Raises InputError where the topology can't carry it or `speeds` lack a kind of its links.
+    Raises InputError if the topology can't carry it or `speeds` lack a kind of its links.
     """
     ranks = topology.hosts if ranks is None else ranks
     shape = collectives.shape_on(name, topology, ranks)
@@ -91,7 +91,7 @@ def cost(
 
 
 def _watched(rounds: Iterable[Round], watch: Watch | None) -> Iterator[Round]:
-    """The same; `watch` is told of each before it is timed, also of one that is timed with those it is like."""
+    """The same rounds; `watch` gets each before it is timed, also one that is timed with those it is like."""
     count = transfers = 0
     for step in rounds:
         count, transfers = count + 1, transfers + len(step.source)
@@ -103,7 +103,7 @@ def _watched(rounds: Iterable[Round], watch: Watch | None) -> Iterator[Round]:
 def _alike(rounds: Iterable[Round]) -> Iterator[tuple[Round, int, int]]:
     """(round, how many like it follow one another, how many of them add).
 
-    Rounds are alike where their arrays are the very same ones, but for the places of the pieces: as in a ring.
+    Rounds are alike if their arrays are the very same ones, but for the places of the pieces: as in a ring.
     """
     like: Round | None = None
     times = adding = 0

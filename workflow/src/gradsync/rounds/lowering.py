@@ -40,28 +40,27 @@ class Step(NamedTuple):
 
 @lru_cache(maxsize=256)
 def steps(algorithm: str, shape: Shape, root: int, rank: int) -> tuple[Step, ...]:
-    """The rounds of a collective as `rank` sees them; raises InputError where the collective can't serve the shape."""
+    """The rounds of a collective as `rank` sees them; raises InputError if the collective can't serve the shape."""
 
-    def parts(peer: np.ndarray, at: np.ndarray, found: collectives.Round) -> tuple[Part, ...]:
+    def parts(peer: np.ndarray, at: np.ndarray, step: collectives.Round) -> tuple[Part, ...]:
         return tuple(
-            Part(*map(int, row))
-            for row in zip(peer[at], found.first[at], found.pieces[at], found.rail[at], strict=True)
+            Part(*map(int, row)) for row in zip(peer[at], step.first[at], step.pieces[at], step.rail[at], strict=True)
         )
 
     return tuple(
         Step(
-            parts(found.destination, np.flatnonzero(found.source == rank), found),
-            parts(found.source, np.flatnonzero(found.destination == rank), found),
-            found.adds,
+            parts(step.destination, np.flatnonzero(step.source == rank), step),
+            parts(step.source, np.flatnonzero(step.destination == rank), step),
+            step.adds,
         )
-        for found in collectives.rounds(algorithm, shape, root)
+        for step in collectives.rounds(algorithm, shape, root)
     )
 
 
 @lru_cache(maxsize=256)
 def rails(algorithm: str, shape: Shape, root: int) -> int:
     """How many rails a collective sends on."""
-    return 1 + max((int(found.rail.max()) for found in collectives.rounds(algorithm, shape, root)), default=0)
+    return 1 + max((int(step.rail.max()) for step in collectives.rounds(algorithm, shape, root)), default=0)
 
 
 def shape_of(op: Collective, ranks: int) -> Shape:
@@ -94,7 +93,7 @@ def scratch(op: Collective, ranks: int, dtype: str) -> Buffer:
     (ref,) = op.writes
     # of all ranks alike, as the buffers of a plan are
     longest = max(
-        (found.pieces.max() for found in collectives.rounds(op.algorithm, shape_of(op, ranks), op.root) if found.adds),
+        (step.pieces.max() for step in collectives.rounds(op.algorithm, shape_of(op, ranks), op.root) if step.adds),
         default=0,
     )
     pieces = collectives.get(op.algorithm).pieces(shape_of(op, ranks))
@@ -122,7 +121,7 @@ class Exchange(NamedTuple):
 def exchanges(op: Collective, rank: int, ranks: int) -> Iterator[Exchange]:
     """The rounds of an all-reduce as `rank` sees them, in elements of the buffer that `op` writes.
 
-    Raises InputError where `op` is not an all-reduce of all ranks over one range.
+    Raises InputError if `op` is not an all-reduce of all ranks over one range.
     """
     _refuse_other(op)
     shape = shape_of(op, ranks)
@@ -130,13 +129,13 @@ def exchanges(op: Collective, rank: int, ranks: int) -> Iterator[Exchange]:
     pieces = collectives.get(op.algorithm).pieces(shape)
 
     def ranges(parts: tuple[Part, ...]) -> tuple[Range, ...]:
-        found = []
+        elements = []
         for part in parts:
             low, _ = piece(start, stop, part.first, pieces)
             _, high = piece(start, stop, part.first + part.pieces - 1, pieces)
             if high > low:
-                found.append(Range(part.peer, low, high, part.rail))
-        return tuple(found)
+                elements.append(Range(part.peer, low, high, part.rail))
+        return tuple(elements)
 
     for step in steps(op.algorithm, shape, op.root, rank):
         yield Exchange(ranges(step.sends), ranges(step.receives), step.adds)
@@ -145,7 +144,7 @@ def exchanges(op: Collective, rank: int, ranks: int) -> Iterator[Exchange]:
 def lower(op: Collective, rank: int, ranks: int, tag: int) -> list[Any]:
     """The sends, receives and local operations of `rank` in an all-reduce, in order; the last has the name of `op`.
 
-    Raises InputError where `op` is not an all-reduce of all ranks over one range.
+    Raises InputError if `op` is not an all-reduce of all ranks over one range.
     """
     buffer = op.writes[0].buffer
     ops: list[Any] = []
@@ -208,7 +207,7 @@ def lower(op: Collective, rank: int, ranks: int, tag: int) -> list[Any]:
 
 
 def lowered(plan: Plan) -> Plan:
-    """The plan with every collective that has rounds spelled out: a role a rank; for few ranks."""
+    """The plan with every collective that has rounds spelled out, with a role per rank; for few ranks."""
     whole = [op for role in plan.roles for op in role.flat]
     unused = 1 + max((getattr(op, "tag", 0) for op in whole), default=0)
     described = {op.name: op for op in whole if isinstance(op, Collective) and op.algorithm != NATIVE}

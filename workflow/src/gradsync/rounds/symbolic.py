@@ -18,12 +18,12 @@ from gradsync import collectives
 from gradsync.collectives import Round, Shape, bml
 from gradsync.errors import InputError, RunError
 
-MOST_BYTES = 1 << 30  # of all sets; a round needs about three times as much beside it
+MOST_BYTES = 1 << 30  # of all sets; a round needs about three times as much in addition
 
 
 @dataclass(frozen=True)
 class State:
-    """What every rank holds. Bit r of piece p of rank q is set where r's contribution is in it.
+    """What every rank holds. Bit r of piece p of rank q is set if r's contribution is in it.
 
     `bits` is of 64-bit words, the first ranks in the lowest bits of the first word.  # (ranks, pieces, words)
     """
@@ -39,8 +39,8 @@ class State:
 def verify(name: str, shape: Shape, root: int = 0, watch: Callable[[int, int], None] | None = None) -> None:
     """Run a collective symbolically and hold it to its postcondition.
 
-    Raises RunError that names round (from 1), rank and piece where it fails, InputError for a shape that it can't serve
-    or that is too large to be checked. `watch` is told after each round how many rounds and transfers are done.
+    Raises RunError that names round (from 1), rank and piece if it fails, InputError for a shape that it can't serve or
+    that is too large to be checked. `watch` gets, after each round, how many rounds and transfers are done.
     """
     if (declared := collectives.get(name).POSTCONDITION) != "sum":
         raise InputError(f"collective {name!r} declares the postcondition {declared!r}: only 'sum' can be checked")
@@ -65,7 +65,7 @@ def states(name: str, shape: Shape, root: int = 0) -> Iterator[State]:
 
 
 def refuse_size(name: str, shape: Shape) -> None:
-    """Raises InputError where the sets of a collective would take too much memory."""
+    """Raises InputError if the sets of a collective would take too much memory."""
     ranks, pieces, words = _sizes(name, shape)
     if (needed := ranks * pieces * words * 8) > MOST_BYTES:
         raise InputError(
@@ -80,13 +80,13 @@ def _sizes(name: str, shape: Shape) -> tuple[int, int, int]:
 
 
 def patterns(state: State, rank: int) -> tuple[str, ...]:
-    """A server of BCube(n, k) under BML as the paper writes it, a text a thread: `<0,*,1>([0,*])` (Fig. 4).
+    """A server of BCube(n, k) under BML as the paper writes it, a text per thread: `<0,*,1>([0,*])` (Fig. 4).
 
     Before the brackets are the pieces of the thread that hold most contributions, inside them whose these are; `*`
-    stands for all n digits. Raises ValueError where they are no such pattern.
+    stands for all n digits. Raises ValueError if they are no such pattern.
     """
     shape, names = state.shape, bml.piece_ids(state.shape)
-    found = []
+    texts = []
     for thread in range(len(shape)):
         pieces = np.flatnonzero(names[:, 0] == thread)
         counts = _size(state.bits[rank, pieces])
@@ -96,12 +96,12 @@ def patterns(state: State, rank: int) -> tuple[str, ...]:
             raise ValueError(f"rank {rank}, thread {thread}: pieces with equally many contributors have different ones")
         servers = np.stack(np.unravel_index(_ranks(sets[0]), shape[::-1]), axis=1)  # the last digit is level 0
         pattern = ",".join([str(thread), *_compressed(names[fullest, 1:], shape[::-1])])
-        found.append(f"<{pattern}>([{','.join(_compressed(servers, shape[::-1]))}])")
-    return tuple(found)
+        texts.append(f"<{pattern}>([{','.join(_compressed(servers, shape[::-1]))}])")
+    return tuple(texts)
 
 
 def _compressed(ids: np.ndarray, sizes: Shape) -> list[str]:
-    """Digits that all ids share, `*` where they have all digits.  # ids: (ids, digits)"""
+    """Digits that all ids share, `*` if they have all digits.  # ids: (ids, digits)"""
     one = (ids == ids[0]).all(axis=0)
     if len(ids) != prod(size for size, same in zip(sizes, one, strict=True) if not same):
         raise ValueError(f"{len(ids)} ids are no pattern of digits and *: {ids[:4].tolist()} ...")

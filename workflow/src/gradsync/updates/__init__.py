@@ -2,19 +2,25 @@
 
 An update is one file here with
 
-    plan(name, workload, messages, ranks, *, algorithm, shape, lr, momentum, wire, loss_scaling, statistics, accumulate,
-         clip_norm) -> Plan
+    plan(name, workload, messages, ranks, *, algorithm, shape, lr, momentum) -> Plan
 
-Discovery finds the file; its name is the update's name.
+which plans the plain step: what a step may have besides (`transforms/step.py`), a narrow wire for instance, is added to
+the plan of any update. Discovery finds the file; its name is the update's name.
 """
 
 from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
+from typing import Any
 
 from gradsync.names import modules_in, refuse_unknown
 from gradsync.plan import Plan
+from gradsync.plan.workload import Workload
+from gradsync.schedules import Message
+from gradsync.transforms.step import Step
+
+DEFAULTS = Step()
 
 
 def names() -> list[str]:
@@ -23,6 +29,23 @@ def names() -> list[str]:
 
 
 def get(name: str) -> Callable[..., Plan]:
-    """The plan builder of that name; raises InputError that lists the known ones."""
+    """What plans the plain step of the update of that name; raises InputError that lists the known ones."""
     refuse_unknown("update", name, names())
     return importlib.import_module(f"{__name__}.{name}").plan
+
+
+def plan(
+    update: str,
+    name: str,
+    workload: Workload,
+    messages: tuple[Message, ...],
+    ranks: int,
+    *,
+    step: Step = DEFAULTS,
+    **settings: Any,
+) -> Plan:
+    """Plan an update with what a step has besides; `settings` are those of the update itself.
+
+    Raises InputError for an update that doesn't exist, and for a step that makes no sense with it.
+    """
+    return step.added_to(get(update)(name, workload, messages, ranks, **settings), workload.statistics)

@@ -86,7 +86,7 @@ def example(figure: str, name: str) -> tuple[Workload, Plan, Trace]:
     """A drawn example, simulated on the shared link."""
     case, messages = _chosen(figure, name)
     workload = case.workload()
-    plan = updates.get("ssgd")(f"{figure} {name}", workload, messages, 2)
+    plan = updates.plan("ssgd", f"{figure} {name}", workload, messages, 2)
     return workload, plan, simulate(plan, workload, alpha_beta.around(Contended(case.line, 2 / GAMMA), 2), turns=2)
 
 
@@ -155,7 +155,7 @@ def _penalty(figure: str, case: Case, messages: tuple[Message, ...]) -> float:
     if figure != "fig2" or messages == SEQUENTIAL:
         return np.nan
     workload = case.workload()
-    plan = updates.get("ssgd")("fig2", workload, messages, 2)
+    plan = updates.plan("ssgd", "fig2", workload, messages, 2)
     trace = simulate(plan, workload, alpha_beta.around(Contended(case.line, 2 / GAMMA), 2), turns=1)
     second = list(plan.communications())[1]
     span = next(span for span in trace.spans if span.operation == second.name)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from gradsync import schedules
+from gradsync import schedules, updates
 from gradsync.collectives import NATIVE
 from gradsync.configuration import schemes
 from gradsync.configuration.settings import Settings
@@ -27,7 +27,6 @@ from gradsync.papers.simulated import BOUNDS
 from gradsync.papers.simulated import timed as timed_plan
 from gradsync.papers.table import Table
 from gradsync.plan.workload import Workload
-from gradsync.updates import ssgd
 
 PAIRWISE, GAMMA, FULL = "pairwise", "gamma", "full"
 CONTENTION = (PAIRWISE, GAMMA, FULL)
@@ -131,7 +130,8 @@ def timed(
         alone = computation.forward_seconds + computation.backward_seconds
         row = {"iteration_seconds": seconds, "exposed_communication_seconds": seconds - alone}
         # it knows of no link (ASC-E32): nothing but computation is certain
-        bound = hard_bound_seconds(ssgd.plan(scheme.name, computation, messages, testbed.workers), computation)
+        plan = updates.plan("ssgd", scheme.name, computation, messages, testbed.workers)
+        bound = hard_bound_seconds(plan, computation)
         refuse_below(seconds, bound, f"{scheme.name} of {computation.name} by the pairwise model")
         return row | {"messages": len(messages), "hard_bound_seconds": bound, "note": ""}
     cost = testbed.contended(line, contention)

@@ -1,0 +1,207 @@
+"""The loop of a scheme: its roles, each with the body of its loop, and the plan that all of them make.
+
+Operations of one *lane* run in the order of the body; lanes overlap. An operation also waits for those it names in
+`after` (this turn) and `after_previous` (the turn before; nothing to wait for in the first turn). A send occupies its
+lane only until it is posted, every other operation until it is finished.
+
+Two ranks exchange a message over a *channel*, which both name: the send and the receive of equal channel, rail and tag
+belong together, in order, whatever lanes they are on. The messages of a channel share its connections.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from gradsync.errors import InputError
+from gradsync.files import reading
+from gradsync.files.problems import first_problem
+from gradsync.plan import repeats
+from gradsync.plan.buffers import BYTES, CLOSED, DTYPE_BYTES, KEYED, Buffer, Ref, Tensor
+from gradsync.plan.operations import Collective, Local, Need, Operation, Ready
+
+VERSION = 2
+
+
+@dataclass(frozen=True)
+class Role:
+    """The loop body of some ranks; all workers of a synchronous scheme share one."""
+
+    __pydantic_config__ = CLOSED
+    name: str
+    ranks: tuple[int, ...]
+    body: tuple[Operation, ...]
+
+    @cached_property
+    def until_stopped(self) -> bool:
+        """True if the role serves others and has no number of turns of its own."""
+        return repeats.until_stopped(self.body)
+
+    @cached_property
+    def flat(self) -> tuple[Any, ...]:
+        """The operations of one turn with every repeat spelled out (see `plan/repeats.py`); raises InputError."""
+        return repeats.spelled_out(self.body, self.name)
+
+    @cached_property
+    def pass_of(self) -> dict[str, int]:
+        """Needs and readies -> the pass of their turn that they belong to: 0, or with micro-batches 0, 1, ..
+
+        A pass is a forward and a backward: after a gradient, the next need is that of another pass.
+        """
+        pass_of: dict[str, int] = {}
+        number = 0
+        ready: set[str | None] = set()  # tensors whose gradient this pass has made
+        for op in self.flat:
+            if (isinstance(op, Need) and ready) or (isinstance(op, Ready) and op.tensor in ready):
+                number += 1
+                ready.clear()
+            if isinstance(op, Ready):
+                ready.add(op.tensor)
+            if isinstance(op, Need | Ready):
+                pass_of[op.name] = number
+        return pass_of
+
+    @cached_property
+    def passes(self) -> int:
+        """Forward and backward passes in a turn, each on samples of its own."""
+        return max(self.pass_of.values(), default=-1) + 1
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a scheme has planned. The docstring of this module says what order, lanes and waits mean."""
+
+    __pydantic_config__ = CLOSED
+    name: str
+    ranks: int
+    tensors: tuple[Tensor, ...]
+    buffers: tuple[Buffer, ...]
+    roles: tuple[Role, ...]
+    provenance: dict[str, str] = dataclasses.field(default_factory=dict)
+    version: int = VERSION
+
+    @cached_property
+    def role_of(self) -> dict[int, Role]:
+        """Rank -> its role."""
+        return {rank: role for role in self.roles for rank in role.ranks}
+
+    @cached_property
+    def buffer(self) -> dict[str, Buffer]:
+        """Name -> buffer."""
+        return {buffer.name: buffer for buffer in self.buffers}
+
+    @cached_property
+    def tensor(self) -> dict[str, Tensor]:
+        """Name -> tensor."""
+        return {tensor.name: tensor for tensor in self.tensors}
+
+    @property
+    def elements(self) -> int:
+        """The elements of all tensors together."""
+        return self.tensors[-1].stop if self.tensors else 0
+
+    @cached_property
+    def of_bytes(self) -> bool:
+        """True if gradients, or what else is keyed by parameters, are bytes of an unknown type."""
+        return any(buffer.role in KEYED and buffer.dtype == BYTES for buffer in self.buffers)
+
+    def holding(self, role: str) -> str | None:
+        """The first buffer of that role that every rank has for itself; None if there is none."""
+        return next((buffer.name for buffer in self.buffers if buffer.role == role and not buffer.shared), None)
+
+    @cached_property
+    def passes(self) -> int:
+        """Forward and backward passes in an iteration: the micro-batches of a step."""
+        return self.role_of[self.pace].passes
+
+    @cached_property
+    def symmetric(self) -> bool:
+        """True if the plan has one role, whose collectives are of all ranks: every rank does the same."""
+        return len(self.roles) == 1 and all(
+            isinstance(op, Need | Ready | Local) or (isinstance(op, Collective) and not op.ranks)
+            for op in self.roles[0].flat
+        )
+
+    @cached_property
+    def alike(self) -> tuple[str, ...]:
+        """Names of the buffers that outlast a turn and hold the same on all ranks between two turns.
+
+        These are parameters, momentum and scaler, if all ranks do the same to whole ranges and update from sums over
+        all ranks. Statistics of batch normalisation differ from a forward pass on until they are sent.
+        """
+        kept = tuple(buffer.name for buffer in self.buffers if buffer.role in ("parameter", "momentum", "scaler"))
+
+        def differs(op: Any) -> bool:
+            if any(ref.mine for ref in (*op.reads, *op.writes)):
+                return True
+            if isinstance(op, Collective):
+                return op.kind not in ("all_reduce", "broadcast")
+            return isinstance(op, Local) and op.requires is None and any(ref.buffer in kept for ref in op.writes)
+
+        return () if not self.symmetric or any(map(differs, self.roles[0].flat)) else kept
+
+    @cached_property
+    def pace(self) -> int:
+        """The rank whose turns are the iterations: the first that computes gradients, else the first that has turns."""
+        working = [role for role in self.roles if any(isinstance(op, Ready) for op in role.flat)]
+        turning = [role for role in self.roles if not role.until_stopped]
+        return min(role.ranks[0] for role in (working or turning or self.roles))
+
+    def bytes_of(self, refs: tuple[Ref, ...]) -> int:
+        """Bytes of the whole ranges (a piece is counted as its range)."""
+        return sum((ref.stop - ref.start) * DTYPE_BYTES[self.buffer[ref.buffer].dtype] for ref in refs)
+
+    def communications(self, role: Role | None = None) -> list[Any]:
+        """The operations of a role (default: the first) that move data between ranks, in launch order."""
+        verbs = ("send", "recv", "recv_any", "reply", "collective", "shared_read", "shared_add")
+        return [op for op in (role or self.roles[0]).flat if op.verb in verbs]
+
+    def messages(self, role: Role | None = None) -> list[list[str]]:
+        """Tensor names of each collective message of a role, in the order sent."""
+        messages = []
+        for op in self.communications(role):
+            if isinstance(op, Collective):
+                names = [
+                    tensor.name
+                    for ref in op.writes
+                    for tensor in self.tensors
+                    if self._keyed(ref) and tensor.start < ref.stop and ref.start < tensor.stop
+                ]
+                if names:  # not, say, the statistics of batch normalisation
+                    messages.append(names)
+        return messages
+
+    def _keyed(self, ref: Ref) -> bool:
+        """True if elements of its buffer may be those of the tensors; a gradient in another type lies in scratch."""
+        buffer = self.buffer[ref.buffer]
+        return buffer.role in (*KEYED, "scratch") and buffer.elements == self.tensors[-1].stop
+
+    def to_json(self) -> str:
+        """Canonical JSON; equal plans give equal text."""
+        return json.dumps(_ADAPTER.dump_python(self, mode="json", exclude_defaults=False), sort_keys=True)
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the canonical JSON: what ranks compare before they start."""
+        return hashlib.sha256(self.to_json().encode()).hexdigest()
+
+    @staticmethod
+    def from_json(text: str, where: str = "plan") -> Plan:
+        """Parse and validate; raises InputError that names the place."""
+        reading.parse_json(text, f"{where}: not a plan")
+        try:
+            plan = _ADAPTER.validate_json(text)
+        except ValidationError as error:
+            raise InputError(f"{where}: not a plan: {first_problem(error, Plan)}") from None
+        if plan.version != VERSION:
+            raise InputError(f"{where}: plan version {plan.version}; this gradsync reads version {VERSION}: plan again")
+        return plan
+
+
+_ADAPTER = TypeAdapter(Plan)

@@ -1,0 +1,97 @@
+"""What transforms have in common: bodies of a plan, the operations in them that apply gradients, their scale."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from fractions import Fraction
+from typing import Any
+
+from gradsync.errors import InputError
+from gradsync.kernels import KERNELS
+from gradsync.plan import Buffer, Local, Plan, Ready, Repeat, Role, SharedAdd
+
+UPDATED = ("parameter", "centre")  # roles of buffers that gradients are applied to
+LARGEST_DENOMINATOR = 1 << 40
+
+Body = tuple[Any, ...]
+
+
+def with_bodies(plan: Plan, edit: Callable[[Role, Body], Iterable[Any]]) -> Plan:
+    """The plan with what `edit` makes of the body of each role and of each repeat in it."""
+
+    def edited(role: Role, body: Body) -> Body:
+        inside = (dataclasses.replace(op, body=edited(role, op.body)) if isinstance(op, Repeat) else op for op in body)
+        return tuple(edit(role, tuple(inside)))
+
+    return dataclasses.replace(
+        plan, roles=tuple(dataclasses.replace(role, body=edited(role, role.body)) for role in plan.roles)
+    )
+
+
+def operations(body: Sequence[Any]) -> Iterator[Any]:
+    """All operations of a body, those inside repeats too, each once."""
+    for op in body:
+        yield op
+        if isinstance(op, Repeat):
+            yield from operations(op.body)
+
+
+def computes(body: Body) -> bool:
+    """Whether a body, without the repeats in it, makes gradients."""
+    return any(isinstance(op, Ready) for op in body)
+
+
+def applies_gradients(plan: Plan, op: Any) -> bool:
+    """Whether an operation changes parameters, or a centre, by gradients."""
+    if not isinstance(op, Local | SharedAdd) or not any(plan.buffer[ref.buffer].role in UPDATED for ref in op.writes):
+        return False
+    reads_gradient = any(plan.buffer[ref.buffer].role == "gradient" for ref in op.reads)
+    return isinstance(op, SharedAdd) or reads_gradient or "scale" in KERNELS[op.kernel].arguments
+
+
+def the_update(plan: Plan, role: Role, body: Body, transform: str) -> Local | None:
+    """The one operation of a body that applies gradients, all of them at once; None if none does.
+
+    Raises InputError, which names the transform, if there are several, or one of a part.
+    """
+    updates = [op for op in body if applies_gradients(plan, op)]
+    if not updates:
+        return None
+    update = updates[0]
+    if len(updates) > 1 or not isinstance(update, Local) or update.reads[0][1:] != (0, plan.elements, False):
+        raise InputError(
+            f"plan {plan.name!r}: {transform} needs one local operation that applies all gradients; role {role.name!r} "
+            f"has: {', '.join(op.name for op in updates)}"
+        )
+    return update
+
+
+def rescaled(plan: Plan, op: Any, factor: Fraction, transform: str) -> Any:
+    """An operation that applies gradients, with its scale multiplied by `factor`.
+
+    Raises InputError, which names the transform, if the operation has no scale.
+    """
+    if isinstance(op, SharedAdd):
+        return dataclasses.replace(op, scale=_product(op.scale, factor))
+    known = KERNELS[op.kernel].arguments
+    if "scale" not in known:
+        raise InputError(
+            f"plan {plan.name!r}: {transform} changes the weight of gradients, and {op.name!r} applies them by kernel "
+            f"{op.kernel!r}, which has no scale"
+        )
+    scale = op.arguments.get("scale", known["scale"].default)
+    return dataclasses.replace(op, arguments={**op.arguments, "scale": _product(scale, factor)})
+
+
+def _product(scale: float, factor: Fraction) -> float:
+    """Rounded once, if `scale` is a fraction of small numbers: 1/49, which is rounded, times 49 is 1."""
+    short = Fraction(scale).limit_denominator(LARGEST_DENOMINATOR)
+    return float((short if float(short) == scale else Fraction(scale)) * factor)
+
+
+def with_buffer(plan: Plan, buffer: Buffer, transform: str) -> Plan:
+    """The plan with one more buffer; raises InputError, which names the transform, if it has one of that name."""
+    if buffer.name in plan.buffer:
+        raise InputError(f"plan {plan.name!r}: {transform} needs a buffer {buffer.name!r}, which the plan has already")
+    return dataclasses.replace(plan, buffers=(*plan.buffers, buffer))
