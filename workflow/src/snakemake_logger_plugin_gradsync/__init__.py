@@ -32,7 +32,7 @@ class LogHandler(LogHandlerBase):
         self.whole = bool(settings.dryrun or settings.verbose or settings.printshellcmds or settings.debug_dag)
         self.screen = Screen()
         self.stream = sys.stdout if settings.stdout else sys.stderr
-        self.own = ColorizingTextHandler(nocolor=settings.nocolor, stream=self.stream)
+        self.snakemake_handler = ColorizingTextHandler(nocolor=settings.nocolor, stream=self.stream)
 
     def emit(self, record: logging.LogRecord) -> None:
         """Show a record, or leave it to the log file."""
@@ -50,7 +50,7 @@ class LogHandler(LogHandlerBase):
         if event == LogEvent.RUN_INFO:
             line = self.screen.planned(record.stats)  # type: ignore[attr-defined]
         elif event == LogEvent.JOB_INFO:
-            line = self.screen.started(record.jobid, record.rule_name, _named(record))  # type: ignore[attr-defined]
+            line = self.screen.started(record.jobid, record.rule_name, _job_name(record))  # type: ignore[attr-defined]
         elif event == LogEvent.JOB_FINISHED:
             line = self.screen.ended(record.job_id)  # type: ignore[attr-defined]
         elif event not in SILENT and not record.getMessage().startswith(BOILERPLATE):
@@ -59,8 +59,8 @@ class LogHandler(LogHandlerBase):
             print(f"{time.strftime('%H:%M:%S')}  {line}", file=self.stream, flush=True)
 
     def _as_snakemake(self, record: logging.LogRecord) -> None:
-        self.own.setFormatter(self.formatter)
-        self.own.emit(record)
+        self.snakemake_handler.setFormatter(self.formatter)
+        self.snakemake_handler.emit(record)
 
     @property
     def writes_to_stream(self) -> bool:
@@ -88,7 +88,7 @@ class LogHandler(LogHandlerBase):
         return False
 
 
-def _named(record: logging.LogRecord) -> str:
+def _job_name(record: logging.LogRecord) -> str:
     """What a job makes: the message of its rule, or the rule and its wildcards."""
     words = [str(value) for value in record.wildcards.values()]  # type: ignore[attr-defined]
     return str(record.rule_msg or " ".join([record.rule_name, *words]))  # type: ignore[attr-defined]

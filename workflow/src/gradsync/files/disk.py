@@ -17,7 +17,7 @@ class FullError(InputError):
 
 
 @contextmanager
-def told(path: Path) -> Iterator[None]:
+def explain_errors(path: Path) -> Iterator[None]:
     """What goes wrong while `path` is written is an InputError that says what, where, and what to do."""
     try:
         yield
@@ -51,24 +51,24 @@ def reason(error: OSError, path: Path) -> str:
 
 
 def refuse(folder: Path, need_bytes: float, what: str) -> None:
-    """Raises InputError where nothing can be written in `folder`, or where it will be, or less than `what` takes.
+    """Raises InputError if nothing can be written in `folder`, or where it will be, or less than `what` takes.
 
     A quota that the file system doesn't tell of is not seen here.
     """
-    there = existing(folder)
-    if not os.access(there, os.W_OK | os.X_OK):
-        only_read = os.statvfs(there).f_flag & os.ST_RDONLY
+    nearest = existing(folder)
+    if not os.access(nearest, os.W_OK | os.X_OK):
+        only_read = os.statvfs(nearest).f_flag & os.ST_RDONLY
         raise refusal(OSError(errno.EROFS if only_read else errno.EACCES, ""), folder)
     free = room(folder)
     if free is not None and free < need_bytes:
         raise FullError(
-            f"{folder}: no space left in {there}: {what} takes {size(need_bytes)}, {size(free)} are free: make room, "
+            f"{folder}: no space left in {nearest}: {what} takes {size(need_bytes)}, {size(free)} are free: make room, "
             "or take another folder"
         )
 
 
 def room(folder: Path) -> float | None:
-    """Bytes that are free where `folder` is, or will be; None where that can't be known."""
+    """Bytes that are free where `folder` is, or will be; None if that can't be known."""
     try:
         return float(shutil.disk_usage(existing(folder)).free)
     except OSError:

@@ -32,14 +32,14 @@ PATTERNS = {
     "^[A-Za-z0-9][A-Za-z0-9._-]*$": "of letters, digits, '.', '_' and '-', and begin with a letter or digit",
 }
 BOUNDS: dict[str, Callable[[dict[str, Any]], str]] = {
-    "greater_than": lambda told: f"more than {told['gt']:g}",
-    "greater_than_equal": lambda told: f"at least {told['ge']}",
-    "less_than": lambda told: f"less than {told['lt']}",
-    "less_than_equal": lambda told: f"at most {told['le']}",
-    "literal_error": lambda told: str(told["expected"]),
-    "string_pattern_mismatch": lambda told: PATTERNS.get(told["pattern"], f"of the form {told['pattern']}"),
-    "string_too_long": lambda told: f"at most {told['max_length']} characters",
-    "string_too_short": lambda told: f"at least {told['min_length']} character(s)",
+    "greater_than": lambda context: f"more than {context['gt']:g}",
+    "greater_than_equal": lambda context: f"at least {context['ge']}",
+    "less_than": lambda context: f"less than {context['lt']}",
+    "less_than_equal": lambda context: f"at most {context['le']}",
+    "literal_error": lambda context: str(context["expected"]),
+    "string_pattern_mismatch": lambda context: PATTERNS.get(context["pattern"], f"of the form {context['pattern']}"),
+    "string_too_long": lambda context: f"at most {context['max_length']} characters",
+    "string_too_short": lambda context: f"at least {context['min_length']} character(s)",
 }
 # names of pydantic's own for one of several forms that a value may have: no key of the file
 FORM = re.compile(r"[a-z-]*\[.*\]|int|float|str|bool|constrained-\w+|lax-or-strict\W*.*|json-or-python\W*.*")
@@ -51,48 +51,48 @@ def first_problem(error: ValidationError, model: type | None = None, below: str 
     `model`: what the file was to hold, so that a misspelt key gets the keys that it may have meant.
     `below`: where in the file it lies.
     """
-    found = [(_place(problem["loc"], model), problem) for problem in error.errors(include_url=False)]
-    place, problem = found[0]
+    problems = [(_place(problem["loc"], model), problem) for problem in error.errors(include_url=False)]
+    place, problem = problems[0]
     if problem["type"] in {"missing", *UNWANTED}:
         # a misspelt key is often reported as two: what is missing, and what is there instead
-        place, problem = next((each for each in found if each[1]["type"] in UNWANTED), found[0])
-    reasons = dict.fromkeys(_reason(each, model) for at, each in found if at == place)
+        place, problem = next((each for each in problems if each[1]["type"] in UNWANTED), problems[0])
+    reasons = dict.fromkeys(_reason(each, model) for at, each in problems if at == place)
     wants = [reason for reason in reasons if reason.startswith("must be ")]
     if problem["type"] not in {"missing", *UNWANTED} and len(wants) > 1:  # none of several forms
         forms = " or ".join(want.removeprefix("must be ").partition(", not ")[0] for want in wants)
-        told = f"must be {forms}, not {_given(problem)}"
+        reason = f"must be {forms}, not {_value_in_file(problem)}"
     else:
-        told = _reason(problem, model)
-    others = len({at for at, _ in found}) - 1
+        reason = _reason(problem, model)
+    others = len({at for at, _ in problems}) - 1
     where = ".".join([below] * bool(below) + [*map(_part, place)])
-    return f"{where or 'top level'}: {told}" + (f" (and {others} more)" if others else "")
+    return f"{where or 'top level'}: {reason}" + (f" (and {others} more)" if others else "")
 
 
 def _reason(problem: Any, model: type | None) -> str:
-    kind, told = problem["type"], problem.get("ctx", {})
+    kind, context = problem["type"], problem.get("ctx", {})
     if kind in WANTED:
-        return f"must be {WANTED[kind]}, not {_given(problem)}"
+        return f"must be {WANTED[kind]}, not {_value_in_file(problem)}"
     if kind in BOUNDS:
-        choices = re.findall(r"'([^']*)'", told.get("expected", ""))
+        choices = re.findall(r"'([^']*)'", context.get("expected", ""))
         guess = near(problem["input"], choices).strip()
-        return f"must be {BOUNDS[kind](told)}, not {_given(problem)}" + (f"; {guess}" if guess else "")
+        return f"must be {BOUNDS[kind](context)}, not {_value_in_file(problem)}" + (f"; {guess}" if guess else "")
     if kind == "missing":
         return "is missing"
     if kind in UNWANTED:
         keys = list(_keys(model, problem["loc"][:-1]))
         key = str(problem["loc"][-1])
-        there = f"; {near(key, keys)}there are: {', '.join(keys)}" if keys else ""
-        return f"no such key{there}"
+        hint = f"; {near(key, keys)}there are: {', '.join(keys)}" if keys else ""
+        return f"no such key{hint}"
     if kind in {"too_short", "too_long"}:
-        most, least = told.get("max_length"), told.get("min_length")
+        most, least = context.get("max_length"), context.get("min_length")
         count = f"at least {least}" if kind == "too_short" else f"at most {most}"
         return f"needs {count} {'entry' if count.endswith(' 1') else 'entries'}"
     if kind in {"union_tag_invalid", "union_tag_not_found"}:
-        what = told["discriminator"].strip("'")
-        if "expected_tags" not in told:
+        what = context["discriminator"].strip("'")
+        if "expected_tags" not in context:
             return f"{what} is missing"
-        guess = near(told["tag"], re.findall(r"'([^']*)'", told["expected_tags"])).strip()
-        return f"{what} must be one of {told['expected_tags']}, not {shown(told['tag'])}" + (
+        guess = near(context["tag"], re.findall(r"'([^']*)'", context["expected_tags"])).strip()
+        return f"{what} must be one of {context['expected_tags']}, not {shown(context['tag'])}" + (
             f"; {guess}" if guess else ""
         )
     if kind == "invalid_key":
@@ -107,7 +107,7 @@ def _part(part: int | str) -> str:
     return text if re.fullmatch(r"[\w@ /+-]{1,100}", text) else shown(text)
 
 
-def _given(problem: Any) -> str:
+def _value_in_file(problem: Any) -> str:
     """What is there, as a file says it."""
     words = {None: "null", True: "true", False: "false"}
     value = problem["input"]

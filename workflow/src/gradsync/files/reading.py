@@ -101,15 +101,15 @@ def json_of(path: str | Path, what: str) -> Any:
 def parse_json(content: str, where: str) -> Any:
     """What JSON says; raises InputError for anything that the module's docstring refuses."""
 
-    def pairs(found: list[tuple[str, Any]]) -> dict[str, Any]:
-        read = dict(found)
-        if len(read) < len(found):
-            keys = [key for key, _ in found]
+    def pairs(entries: list[tuple[str, Any]]) -> dict[str, Any]:
+        mapping = dict(entries)
+        if len(mapping) < len(entries):
+            keys = [key for key, _ in entries]
             twice = next(key for key in keys if keys.count(key) > 1)
             raise InputError(f"{where}: key {_cut(twice)} is there twice: one would be lost")
-        return read
+        return mapping
 
-    odd = False
+    not_finite = False
 
     def number(digits: str) -> int:
         if len(digits) > MOST_DIGITS:
@@ -117,20 +117,20 @@ def parse_json(content: str, where: str) -> Any:
         return int(digits)
 
     def real(digits: str) -> float:
-        nonlocal odd
+        nonlocal not_finite
         value = float(digits)
-        odd = odd or not math.isfinite(value)
+        not_finite = not_finite or not math.isfinite(value)
         return value
 
     try:
-        found = json.loads(content, object_pairs_hook=pairs, parse_constant=real, parse_int=number, parse_float=real)
+        parsed = json.loads(content, object_pairs_hook=pairs, parse_constant=real, parse_int=number, parse_float=real)
     except json.JSONDecodeError as error:
         raise InputError(f"{where}: not JSON: {error}") from None
     except RecursionError:
         raise InputError(f"{where}: lists and objects are nested too deep") from None
-    if odd:
-        _refuse_numbers(found, where, "")
-    return found
+    if not_finite:
+        _refuse_numbers(parsed, where, "")
+    return parsed
 
 
 def yaml_of(path: str | Path, what: str) -> Any:
@@ -148,7 +148,7 @@ def parse_yaml(content: str, where: str) -> Any:
             if node is None:
                 return None
             _refuse_nodes(node, where)
-            found = loader.construct_document(node)
+            parsed = loader.construct_document(node)
         finally:
             loader.dispose()
     except yaml.YAMLError as error:
@@ -156,8 +156,8 @@ def parse_yaml(content: str, where: str) -> Any:
     except (ValueError, OverflowError, TypeError, AttributeError, LookupError) as error:  # a date of month 13, say
         reason = "a whole number of thousands of digits" if "integer string" in str(error) else str(error)
         raise InputError(f"{where}: not YAML that means anything: {' '.join(reason.split())[:200]}") from None
-    _refuse_numbers(found, where, "")
-    return found
+    _refuse_numbers(parsed, where, "")
+    return parsed
 
 
 def _refuse_events(content: str, where: str) -> None:
@@ -196,28 +196,28 @@ def _refuse_nodes(root: yaml.Node, where: str) -> None:
 
 
 def _refuse_twice(node: yaml.MappingNode, where: str) -> None:
-    read = set()
+    known = set()
     for key, _ in node.value:
         if not isinstance(key, yaml.ScalarNode):
             raise InputError(f"{where}, line {key.start_mark.line + 1}: a list or mapping is a key")
-        if (key.tag, key.value) in read:
+        if (key.tag, key.value) in known:
             raise InputError(
                 f"{where}, line {key.start_mark.line + 1}: key {_cut(key.value)} is there twice: one would be lost"
             )
-        read.add((key.tag, key.value))
+        known.add((key.tag, key.value))
 
 
-def _refuse_numbers(found: Any, where: str, place: str) -> None:
-    if isinstance(found, dict):
-        for key, value in found.items():
+def _refuse_numbers(content: Any, where: str, place: str) -> None:
+    if isinstance(content, dict):
+        for key, value in content.items():
             _refuse_numbers(key, where, place)
             _refuse_numbers(value, where, f"{place}.{_name(key)}" if place else _name(key))
-    elif isinstance(found, list | tuple | set):
-        for number, value in enumerate(found):
+    elif isinstance(content, list | tuple | set):
+        for number, value in enumerate(content):
             _refuse_numbers(value, where, f"{place}.{number}")
-    elif isinstance(found, float) and not math.isfinite(found):
-        raise InputError(f"{where}: {place}: {found} is no number that anything here takes")
-    elif isinstance(found, int) and abs(found) >= 10**MOST_DIGITS:
+    elif isinstance(content, float) and not math.isfinite(content):
+        raise InputError(f"{where}: {place}: {content} is no number that anything here takes")
+    elif isinstance(content, int) and abs(content) >= 10**MOST_DIGITS:
         raise InputError(f"{where}: {place}: a whole number of more than {MOST_DIGITS} digits")
 
 

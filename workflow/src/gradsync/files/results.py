@@ -57,7 +57,7 @@ class Result(BaseModel):
 
     @staticmethod
     def load(path: Path) -> Result:
-        """Read a file; raises InputError where it is missing, corrupt or of another version."""
+        """Read a file; raises InputError if it is missing, corrupt or of another version."""
         try:
             result = Result.model_validate_json(reading.raw(path, "result"))
         except ValidationError as error:

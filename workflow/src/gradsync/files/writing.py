@@ -21,7 +21,7 @@ PLAIN = 0o666 & ~MASK  # of a new file
 def write_whole(path: Path, content: str | bytes) -> None:
     """Write a file so that it is never seen half written; an earlier one stays until then.
 
-    Raises InputError where it can't be written, or `refuse_target` refuses it.
+    Raises InputError if it can't be written, or `refuse_target` refuses it.
     """
     with replacing(path) as temporary:
         temporary.write_bytes(content.encode() if isinstance(content, str) else content)
@@ -31,7 +31,7 @@ def write_whole(path: Path, content: str | bytes) -> None:
 def replacing(path: Path) -> Iterator[Path]:
     """A new empty file in the folder of `path`, of a name that nobody can foresee, which takes its place at the end.
 
-    Raises InputError where that can't be; an earlier file stays where the block raises.
+    Raises InputError if that can't be; an earlier file stays where the block raises.
     """
     refuse_target(path)
     temporary: Path | None = None
@@ -55,30 +55,30 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def refuse_target(path: Path) -> None:
-    """Raises InputError where a result would replace what is none: a folder, device, pipe, socket, a link's target.
+    """Raises InputError if a result would replace what is none: a folder, device, pipe, socket, a link's target.
 
     A link is one's own where it leads to a file of the folder that it lies in, or of one below.
     """
     refuse_path(path, "output")
     try:
-        found = os.lstat(path)
-        if stat.S_ISLNK(found.st_mode):
+        status = os.lstat(path)
+        if stat.S_ISLNK(status.st_mode):
             target = Path(os.path.realpath(path))
             if not target.is_relative_to(os.path.realpath(path.parent)):
                 raise InputError(f"{path}: can't be written: it is a link out of its folder, to {target}: remove it")
-            found = os.stat(path)
+            status = os.stat(path)
     except FileNotFoundError:
         return
     except OSError as error:
         raise disk.refusal(error, path) from None
-    if stat.S_ISDIR(found.st_mode):
+    if stat.S_ISDIR(status.st_mode):
         raise InputError(f"{path}: can't be written: it is a folder: name a file")
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(status.st_mode):
         raise InputError(f"{path}: can't be written: it is a device, pipe or socket, no file: name another")
 
 
 def make_folder(path: Path) -> Path:
-    """The folder, made where it is not there; raises InputError where it can't be."""
+    """The folder, made where it is not there; raises InputError if it can't be."""
     refuse_path(path, "output")
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -88,7 +88,7 @@ def make_folder(path: Path) -> Path:
 
 
 def refuse_folder(path: Path, where: str) -> None:
-    """Raises InputError where no folder of that name can be made, or written to; makes nothing."""
+    """Raises InputError if no folder of that name can be made, or written to; makes nothing."""
     refuse_path(path, where)
     place = path
     try:

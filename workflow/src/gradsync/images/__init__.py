@@ -27,7 +27,7 @@ def definition(kind: str, project: Path = Path()) -> Path:
 
 
 def environment(kind: str, project: Path = Path()) -> Path:
-    """Where the pinned environment of an image lies; raises InputError where there is none."""
+    """Where the pinned environment of an image lies; raises InputError if there is none."""
     path = project / "envs" / f"{kind}.txt"
     if kind == BASE:
         raise InputError("image base: it holds no environment to check: name cpu or cuda")

@@ -41,7 +41,7 @@ def build(kind: str, output: Path, base: Path, source: Source, log: Path) -> dic
     """Build the image of a kind (base, cpu, cuda) from the definitions in the current folder.
 
     The base is an input of the other kinds. Everything that the build prints goes to `log`, its steps to stderr.
-    Raises InputError where something is missing, RunError with one message where the build or its %test fails.
+    Raises InputError if something is missing, RunError with one message where the build or its %test fails.
     """
     started = time.monotonic()
     path = definition(kind)
@@ -74,7 +74,7 @@ def build(kind: str, output: Path, base: Path, source: Source, log: Path) -> dic
 
 
 def labels(image: Path) -> dict[str, str]:
-    """The labels of an image; raises InputError where the file is not one, or Apptainer is missing."""
+    """The labels of an image; raises InputError if the file is not one, or Apptainer is missing."""
     preconditions.apptainer(str(image))
     command = ["apptainer", "inspect", "--json", "--labels", str(image)]
     try:

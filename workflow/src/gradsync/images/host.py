@@ -34,7 +34,7 @@ SECONDS = 60.0  # for a question to pip or apt
 def mirror_and_suite(mirror: str | None, suite: str | None) -> tuple[str, str]:
     """Mirror and suite to bootstrap from: what is given, else those of this host's own apt.
 
-    Raises InputError where neither tells.
+    Raises InputError if neither tells.
     """
     release = Path("/etc/os-release").read_text() if Path("/etc/os-release").is_file() else ""
     known = dict(re.findall(r'^(\w+)="?([^"\n]*)"?$', release, re.MULTILINE))
@@ -127,7 +127,7 @@ def _certificates() -> str | None:
 
 
 def _ask(*command: str) -> str:
-    """What a program prints; nothing where it is missing or fails."""
+    """What a program prints; nothing if it is missing or fails."""
     try:
         told = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
     except (OSError, subprocess.TimeoutExpired):

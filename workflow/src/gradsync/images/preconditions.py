@@ -35,7 +35,7 @@ def refuse(kind: str, bootstrap: str, output: Path) -> None:
 
 
 def apptainer(where: str) -> tuple[int, ...]:
-    """The version of Apptainer; raises InputError where it is missing or too old."""
+    """The version of Apptainer; raises InputError if it is missing or too old."""
     wanted = ".".join(map(str, OLDEST))
     program = shutil.which("apptainer")
     if program is None:
@@ -86,7 +86,7 @@ def _fakeroot(kind: str) -> None:
 
 
 def _from_directory(name: str) -> bool:
-    """True where ids come from a directory service rather than from the files."""
+    """True if ids come from a directory service rather than from the files."""
     program = shutil.which("getsubids")
     if program is None:
         return False

@@ -21,7 +21,7 @@ def check(kind: str, project: Path = Path()) -> dict[str, Any]:
     """What pip would install into the image of a kind (cpu, cuda): torch, its build, NCCL, number of packages.
 
     Only metadata is fetched where the index has it apart. Raises InputError on a machine that images are not for,
-    RunError where no solution exists or torch would be the wrong build.
+    RunError if no solution exists or torch would be the wrong build.
     """
     pinned = environment(kind, project)
     if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
@@ -53,7 +53,7 @@ def check(kind: str, project: Path = Path()) -> dict[str, Any]:
 
 
 def judged(kind: str, packages: Mapping[str, str], where: str) -> dict[str, Any]:
-    """The answer of `check` on solved packages (name -> version); raises RunError where torch is of the wrong build."""
+    """The answer of `check` on solved packages (name -> version); raises RunError if torch is of the wrong build."""
     if "torch" not in packages:
         raise RunError(f"image {kind}: {where} installs no torch: name it there")
     nccl = next((version for name, version in packages.items() if name.startswith("nvidia-nccl")), None)

@@ -27,14 +27,14 @@ MEMORY = Path("/dev/shm")
 def temporary_folder(parent: Path | None = None) -> Iterator[Path]:
     """A folder below `parent` (None: where the system keeps such), gone afterwards; those of killed runs go first.
 
-    Raises InputError where none can be made.
+    Raises InputError if none can be made.
     """
     place = parent or Path(tempfile.gettempdir())
     sweep(place)
-    with disk.told(place):
+    with disk.explain_errors(place):
         folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=place))
     try:
-        with disk.told(folder):
+        with disk.explain_errors(folder):
             owner = own(folder)
         try:
             yield folder
@@ -57,7 +57,7 @@ def own(folder: Path) -> int:
 def shared_file(size: int) -> tuple[int, str]:
     """A file of so many zero bytes in memory, for all ranks of this machine: (its open handle, its path).
 
-    It is locked as long as the handle is open; who has it removes it. Raises OSError where there is no room.
+    It is locked as long as the handle is open; who has it removes it. Raises OSError if there is no room.
     """
     sweep(MEMORY)
     path = MEMORY / f"{PREFIX}{secrets.token_hex(8)}"
@@ -75,13 +75,13 @@ def shared_file(size: int) -> tuple[int, str]:
 
 def sweep(place: Path, prefix: str = PREFIX) -> list[str]:
     """Remove what killed runs of this user have left directly below `place`; gives their names."""
-    gone = []
+    removed = []
     for path in sorted(place.glob(f"{prefix}*")):
         with suppress(OSError):
             if path.lstat().st_uid == os.geteuid() and not path.is_symlink() and _abandoned(path):
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
-                gone.append(str(path))
-    return gone
+                removed.append(str(path))
+    return removed
 
 
 def sweep_all() -> list[str]:

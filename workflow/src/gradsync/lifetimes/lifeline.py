@@ -45,13 +45,13 @@ class Leader(NamedTuple):
 
     @classmethod
     def of(cls, environment: Mapping[str, str]) -> Leader | None:
-        """Whom `environment` names; None where it names nobody, or somebody elsewhere."""
+        """Whom `environment` names; None if it names nobody, or somebody elsewhere."""
         try:
             place, pid, began = environment.get(VARIABLE, "").rsplit("/", 2)
-            found = cls(place, int(pid), int(began))
+            leader = cls(place, int(pid), int(began))
         except ValueError:
             return None
-        return found if found.place == _place() else None
+        return leader if leader.place == _place() else None
 
     def gone(self) -> bool:
         """Whether it has ended; another process may have its number by now."""
@@ -97,7 +97,7 @@ def orphaned(pid: int) -> bool:
 
 
 def _environment(pid: int) -> dict[str, str]:
-    """What a process was started with; empty where it is ending."""
+    """What a process was started with; empty if it is ending."""
     try:
         content = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     except OSError:

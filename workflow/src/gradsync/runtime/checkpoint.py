@@ -71,7 +71,7 @@ class Checkpoints:
             write_whole(self.folder / "latest.json", latest)
 
     def _together(self, write: Callable[[], object]) -> bool:
-        """Whether all ranks could write; False where space was missing. Raises InputError on all of them alike."""
+        """Whether all ranks could write; False if space was missing. Raises InputError on all of them alike."""
         problem = ("", False)
         try:
             write()
@@ -93,7 +93,7 @@ class Checkpoints:
         return not lacking
 
     def load(self) -> tuple[State, State] | None:
-        """(alike, own) of the last checkpoint; None where there is none, or where it belongs to another run.
+        """(alike, own) of the last checkpoint; None if there is none, or where it belongs to another run.
 
         Raises InputError for a file that can't be read.
         """
@@ -146,7 +146,7 @@ class Checkpoints:
 
 
 def room(folder: Path, parameters: int, kept: int) -> str:
-    """What to say where no checkpoint fits into `folder` beside the last one; empty where it does.
+    """What to say where no checkpoint fits into `folder` beside the last one; empty if it does.
 
     `kept`: arrays of all parameters that a checkpoint holds at the least, over all contenders.
     """
@@ -160,7 +160,7 @@ def room(folder: Path, parameters: int, kept: int) -> str:
 
 
 def _save(content: State, path: Path) -> None:
-    """Write a file whole or not at all; raises InputError where it can't be written."""
+    """Write a file whole or not at all; raises InputError if it can't be written."""
     try:
         with replacing(path) as partial, partial.open("wb") as file:  # given a name, torch does not say what went wrong
             try:

@@ -33,7 +33,7 @@ SMALLEST_LOSS_SCALE = 1e-4  # by then many steps in a row were skipped
 def bind(model: nn.Module, plan: Plan, flat: torch.Tensor) -> None:
     """Move the model's parameters into `flat` (mutated: it takes their values), where the plan lays them.
 
-    Raises RunError where model and plan name different tensors.
+    Raises RunError if model and plan name different tensors.
     """
     parameters = dict(model.named_parameters())
     unknown = set(parameters) ^ {tensor.name for tensor in plan.tensors}
@@ -56,7 +56,7 @@ def statistics(model: nn.Module) -> list[torch.Tensor]:
 
 
 def bind_statistics(model: nn.Module, flat: torch.Tensor) -> None:
-    """Move the model's statistics into `flat` (mutated); raises RunError where there are more or fewer."""
+    """Move the model's statistics into `flat` (mutated); raises RunError if there are more or fewer."""
     found = statistics(model)
     if sum(buffer.numel() for buffer in found) != len(flat):
         raise RunError(

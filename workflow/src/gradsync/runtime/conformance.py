@@ -107,7 +107,7 @@ class Held:
     def against_oracle(self, plan: Plan) -> dict[str, Any]:
         """Steps, type, the largest difference of a parameter (float32: as a share of the largest change), the worst.
 
-        Raises RunError that names rank, buffer and tensor where something is beyond its tolerance.
+        Raises RunError that names rank, buffer and tensor if something is beyond its tolerance.
         """
         executor = prepare(plan, self.rank, self.groups, dtype=self.dtype, pool=self.pool)
         buffers = executor.buffers

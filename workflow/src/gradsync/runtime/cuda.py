@@ -117,7 +117,7 @@ class Gpu(Device):
 
 
 def refuse_absent() -> None:
-    """Raises InputError where this program can't use a GPU, and says why."""
+    """Raises InputError if this program can't use a GPU, and says why."""
     if torch.version.cuda is None:
         raise InputError(
             f"--device cuda: this torch ({torch.__version__}) is built for processors only: install the one that "
@@ -134,7 +134,7 @@ def refuse_absent() -> None:
 
 
 def driver_version() -> str | None:
-    """That of the NVIDIA kernel module; None where it is not loaded."""
+    """That of the NVIDIA kernel module; None if it is not loaded."""
     try:
         first = Path("/proc/driver/nvidia/version").read_text().splitlines()[0]
     except (OSError, IndexError):

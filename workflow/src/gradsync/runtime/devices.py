@@ -70,7 +70,7 @@ class Device:
         return None
 
     def refuse_precision(self, precision: str) -> None:
-        """Raises InputError where it can't compute in that type."""
+        """Raises InputError if it can't compute in that type."""
 
     def identity(self) -> tuple[str, str]:
         """(host, unique name there)."""
@@ -85,7 +85,7 @@ PROCESSOR = Device()
 
 
 def pick(kind: str) -> Device:
-    """This rank's device: the only visible GPU, else that of LOCAL_RANK. Raises InputError where there is none."""
+    """This rank's device: the only visible GPU, else that of LOCAL_RANK. Raises InputError if there is none."""
     if kind not in KINDS:
         raise InputError(f"device {kind!r} does not exist; there are: {', '.join(KINDS)}")
     return PROCESSOR if kind == CPU else _gpu()
@@ -100,7 +100,7 @@ def _gpu() -> Device:
 
 
 def local_index(visible: int, local_rank: str | None) -> int:
-    """Which of `visible` GPUs the rank with that LOCAL_RANK takes; raises InputError where it gets none."""
+    """Which of `visible` GPUs the rank with that LOCAL_RANK takes; raises InputError if it gets none."""
     if visible == 1:  # a launcher shows each rank its own, or there is one rank
         return 0
     if local_rank is None or not local_rank.isdigit():
@@ -117,7 +117,7 @@ def local_index(visible: int, local_rank: str | None) -> int:
 
 
 def refuse(kind: str, ranks: int) -> None:
-    """For who starts `ranks` ranks on this machine; raises InputError where it has too few GPUs. Starts nothing."""
+    """For who starts `ranks` ranks on this machine; raises InputError if it has too few GPUs. Starts nothing."""
     if kind == CPU:
         return
     from gradsync.runtime import cuda

@@ -167,7 +167,7 @@ class Executor:
     def run(self, turns: int, compute: Compute | None = None, *, record: bool = True) -> None:
         """Run the role's loop `turns` more turns (a role that serves others: until they have had theirs).
 
-        Raises RunError that names rank and operation where something failed.
+        Raises RunError that names rank and operation if something failed.
         """
         first, last = self.turn, self.turn + (self._served(turns) if self.role.until_stopped else turns)
         threads = [

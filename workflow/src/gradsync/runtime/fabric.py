@@ -56,7 +56,7 @@ class Fabric(NamedTuple):
 
 @cache
 def fabric() -> Fabric | None:
-    """What the launcher has told; None where all ranks share one network."""
+    """What the launcher has told; None if all ranks share one network."""
     told = os.environ.get(VARIABLE)
     if not told:
         return None

@@ -17,7 +17,7 @@ LATE = re.compile(r"timed? ?out", re.IGNORECASE)
 
 
 def told(error: BaseException, rank: int) -> RunError | None:
-    """What a failure of torch's means; None where it means nothing known."""
+    """What a failure of torch's means; None if it means nothing known."""
     if not isinstance(error, RuntimeError | dist.DistError):
         return None
     reason = next(iter(str(error).strip().splitlines()), type(error).__name__)

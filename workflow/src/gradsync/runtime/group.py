@@ -45,7 +45,7 @@ def process_group(timeout_seconds: float = RENDEZVOUS_SECONDS, device: str = dev
     `timeout_seconds` is for the rendezvous. In the default group, over which ranks agree and meet, a rank waits
     `CONTROL_SECONDS` at most; it carries no gradients, which go over groups of `own_group`.
 
-    Raises InputError for a bad environment or a rank without a GPU where `device` is cuda, and RunError where the
+    Raises InputError for a bad environment or a rank without a GPU where `device` is cuda, and RunError if the
     others can't be reached in time. On a testbed, a link that is cut meanwhile ends the process.
     """
     with watched(), _joined(timeout_seconds, device) as place:
@@ -139,7 +139,7 @@ def own_group(device: Device, ranks: Sequence[int] | None = None, rail: int = 0,
 
     A rank waits in it for `MESSAGE_SECONDS` at most. `lane`: on a testbed, whose share of the links they have.
 
-    Raises InputError where a testbed has no switch that joins them on that rail.
+    Raises InputError if a testbed has no switch that joins them on that rail.
     """
     members = None if ranks is None else list(ranks)
     known, limit = fabric(), timedelta(seconds=MESSAGE_SECONDS)
@@ -207,7 +207,7 @@ class Groups:
                 self.groups[lane, part, rail] = own_group(self.device, part, rail, _number(lane))
 
     def of(self, lane: str, ranks: tuple[int, ...], rail: int = 0) -> dist.ProcessGroup:
-        """That of a lane or channel on a rail; raises InputError where a testbed has no switch that joins `ranks`."""
+        """That of a lane or channel on a rail; raises InputError if a testbed has no switch that joins `ranks`."""
         found = self.groups.get((lane, ranks, rail))
         if found is None:
             raise InputError(_apart(ranks))
@@ -218,7 +218,7 @@ class Groups:
     ) -> tuple[dist.ProcessGroup, int]:
         """(the group of `ranks`, or on a testbed of those in a switch, in which two of them speak; the peer's place).
 
-        Raises InputError where no switch of that rail joins the two.
+        Raises InputError if no switch of that rail joins the two.
         """
         known = fabric()
         for part in [ranks] if known is None else known.parts(ranks, rail):
@@ -269,7 +269,7 @@ def _rails(op: Collective, ranks: int) -> int:
 
 
 def agree(plan: Plan, rank: int) -> None:
-    """Compare the plan's digest over all ranks before anything is sent; raises RunError where they differ.
+    """Compare the plan's digest over all ranks before anything is sent; raises RunError if they differ.
 
     Two equal messages swapped on one rank would give wrong sums without any error.
     """

@@ -42,7 +42,7 @@ def watched() -> Iterator[None]:
 
 
 def lost(status: int, interfaces: Sequence[str]) -> str:
-    """Which of a host's interfaces the exit status of a rank tells of; empty where it ended otherwise."""
+    """Which of a host's interfaces the exit status of a rank tells of; empty if it ended otherwise."""
     return interfaces[status - DOWN] if DOWN <= status < DOWN + len(interfaces) else ""
 
 

@@ -13,12 +13,12 @@ MOST_AT_ONCE = 2048  # ranks that knock before they are let in
 
 
 def at(host: str, port: int) -> socket.socket | None:
-    """A listening socket at the one address that `host` is here; None where only all addresses are sure to be right.
+    """A listening socket at the one address that `host` is here; None if only all addresses are sure to be right.
 
     That is so for a name that other hosts may take for another address (several addresses, or loopback, as some
     systems call themselves) and for one that leads here by a detour and is no address of this host.
 
-    Raises OSError where the port is taken.
+    Raises OSError if the port is taken.
     """
     try:
         told = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)

@@ -148,7 +148,7 @@ def is_replay(model: str) -> bool:
 
 
 def workload_of(model: str) -> Workload:
-    """The workload of `replay:FILE`; raises InputError where the file holds none."""
+    """The workload of `replay:FILE`; raises InputError if the file holds none."""
     return Workload.load(Path(model.removeprefix(PREFIX)))
 
 

@@ -112,7 +112,7 @@ class Cluster:
 
 
 def ranks_a_node() -> int | None:
-    """How many ranks the command that starts them puts on a node; None where they are started on this machine."""
+    """How many ranks the command that starts them puts on a node; None if they are started on this machine."""
     return int(os.environ.get(RANKS_A_NODE, "1")) if os.environ.get(LAUNCH) else None
 
 

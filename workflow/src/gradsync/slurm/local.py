@@ -155,7 +155,7 @@ def _last_words(place: Folder, name: str) -> str:
 
 
 def _nodes(place: Folder) -> dict[str, str]:
-    """States of the nodes; none where the controller doesn't answer in 2 s."""
+    """States of the nodes; none if the controller doesn't answer in 2 s."""
     try:
         answer = subprocess.run(
             [installed.program("sinfo"), "--noheader", "--Node", "--format=%N %T"],

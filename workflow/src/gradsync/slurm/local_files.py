@@ -90,7 +90,7 @@ class Folder:
 
 
 def at(path: Path) -> Folder:
-    """The folder of a local Slurm. InputError where sockets could not lie below it or it is a file."""
+    """The folder of a local Slurm. InputError if sockets could not lie below it or it is a file."""
     path = path.resolve()
     if len(str(path)) > LONGEST_FOLDER or any(letter in str(path) for letter in " %#,$'\""):
         raise InputError(
@@ -103,7 +103,7 @@ def at(path: Path) -> Folder:
 
 
 def refuse_others(folder: Folder) -> None:
-    """InputError where the folder holds something else than a local Slurm, which would be overwritten."""
+    """InputError if the folder holds something else than a local Slurm, which would be overwritten."""
     if folder.path.exists() and any(folder.path.iterdir()) and not folder.lock.exists():
         raise InputError(f"{folder.path} holds other things than a local Slurm: give an empty folder with --folder")
 

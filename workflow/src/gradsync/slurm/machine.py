@@ -18,7 +18,7 @@ def memory_each(nodes: int) -> int:
 
 
 def address() -> str | None:
-    """The only one that Slurm can be bound to: what this host's name means. None where it can't.
+    """The only one that Slurm can be bound to: what this host's name means. None if it can't.
 
     `NoInAddrAny` of slurm.conf(5) knows neither NodeAddr nor SlurmctldHost. A step is told to find its srun at the
     address that srun came from, so the two must be the same: they aren't for 127.0.1.1, which some systems call their
@@ -34,14 +34,14 @@ def address() -> str | None:
 
 
 def is_loopback(address: str | None) -> bool:
-    """True where nobody but this machine reaches it; None stands for all addresses."""
+    """True if nobody but this machine reaches it; None stands for all addresses."""
     return address is not None and ipaddress.ip_address(address).is_loopback
 
 
 def free_ports(count: int) -> list[int]:
     """TCP ports of this machine that nobody listens on, below those that outgoing connections take.
 
-    InputError where they are too few.
+    InputError if they are too few.
     """
     first = int.from_bytes(os.urandom(2), "big")
     held: list[socket.socket] = []

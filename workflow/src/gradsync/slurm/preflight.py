@@ -84,7 +84,7 @@ def check(
 
 
 def keeps_finished_jobs(config: str, status_command: str) -> None:
-    """`config`: what `scontrol show config` prints. InputError where the status query would hang or forget jobs."""
+    """`config`: what `scontrol show config` prints. InputError if the status query would hang or forget jobs."""
     age = offers.setting(config, "MinJobAge")
     stored = not offers.setting(config, "AccountingStorageType").endswith("none")
     if status_command == "sacct" and not stored:
@@ -117,7 +117,7 @@ def choose(known: list[Partition], name: str | None) -> Partition:
 
 
 def limits(partition: Partition, asked: Asked) -> None:
-    """InputError where the job asks for more time or nodes than the partition allows."""
+    """InputError if the job asks for more time or nodes than the partition allows."""
     if partition.minutes is not None and asked.minutes > partition.minutes:
         raise InputError(
             f"partition {partition.name} allows {partition.minutes} minutes and a job asks for {asked.minutes}: lower"
@@ -132,7 +132,7 @@ def limits(partition: Partition, asked: Asked) -> None:
 
 
 def fit(nodes: list[Node], asked: Asked, partition: str) -> Found:
-    """How many nodes fit. InputError where they are too few, with what they have."""
+    """How many nodes fit. InputError if they are too few, with what they have."""
     up = [node for node in nodes if node.up]
     sieve = {
         f"{asked.gpus} GPUs (`gpus_per_node`)": [node for node in up if node.gpus >= asked.gpus],

@@ -34,7 +34,7 @@ def seen(name: str, pid: int) -> Process:
 
 
 def load(file: Path) -> list[Process]:
-    """What `save` wrote; none where it wrote nothing."""
+    """What `save` wrote; none if it wrote nothing."""
     try:
         return [Process(**entry) for entry in json.loads(file.read_text())]
     except FileNotFoundError:

@@ -33,7 +33,7 @@ def is_task(environment: MutableMapping[str, str] = os.environ) -> bool:
 def adopt(environment: MutableMapping[str, str] = os.environ) -> None:
     """Set torchrun's variables from Slurm's where this is a task and no launcher has set them; mutates `environment`.
 
-    Threads are the task's share of the processors. Raises InputError where Slurm's variables make no sense.
+    Threads are the task's share of the processors. Raises InputError if Slurm's variables make no sense.
     """
     if "RANK" in environment or not is_task(environment):
         return

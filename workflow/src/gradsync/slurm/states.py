@@ -99,7 +99,7 @@ def log_text(path: str) -> str:
 
 
 def newest(folder: Path) -> Path:
-    """The log of the latest run of Snakemake. InputError where there is none."""
+    """The log of the latest run of Snakemake. InputError if there is none."""
     logs = sorted(folder.glob("*.snakemake.log"))  # named by date and time
     if not logs:
         raise InputError(f"{folder} holds no log of Snakemake: run in its working directory, or give the log")

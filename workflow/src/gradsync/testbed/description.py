@@ -36,7 +36,7 @@ class Description(BaseModel):
     source: str = ""
 
     def cables(self, ranks: int) -> list[Cable]:
-        """Raises InputError where so many ranks can't be on it, or its rates make no sense."""
+        """Raises InputError if so many ranks can't be on it, or its rates make no sense."""
         if self.version != VERSION:
             raise InputError(f"testbed of version {self.version}; this gradsync reads version {VERSION}")
         refuse_rate(self.bits_per_second, self.flow_bits_per_second)
@@ -58,7 +58,7 @@ class Description(BaseModel):
 def read(text: str, bits_per_second: float, flow_bits_per_second: float | None = None, lanes: int = 1) -> Description:
     """The testbed in a file (its name ends with .json), or of a topology with these rates and lanes.
 
-    Raises InputError where the file is missing or describes none.
+    Raises InputError if the file is missing or describes none.
     """
     if not text.endswith(".json"):
         refuse_rate(bits_per_second, flow_bits_per_second)

@@ -45,7 +45,7 @@ def links(description: Description, ranks: int) -> Links:
 
 
 def links_of(told: Mapping[str, Any], ranks: int) -> Links:
-    """The same of what a result says of its testbed; raises InputError where that is none."""
+    """The same of what a result says of its testbed; raises InputError if that is none."""
     try:
         return links(Description.model_validate(told), ranks)
     except ValidationError as error:

@@ -114,7 +114,7 @@ def testbed(
     the switch and one down. `lanes` that have their own connections; further ones share them.
 
     Raises InputError for a rate or latency that makes no sense, or where commands, privileges or a part of the kernel
-    are missing, RunError where the kernel refuses.
+    are missing, RunError if the kernel refuses.
     """
     refuse_rate(bits_per_second, flow_bits_per_second)
     refuse_latency(latency_seconds)
@@ -167,7 +167,7 @@ def refuse_lanes(lanes: int) -> None:
 
 
 def refuse_commands() -> None:
-    """Raises InputError where a command is missing."""
+    """Raises InputError if a command is missing."""
     for command in ("ip", "tc"):
         if not shutil.which(command):
             raise InputError(f"the command {command!r} is missing: install iproute2")
@@ -280,7 +280,7 @@ def _queue(made: Testbed) -> str:
 
 
 def _refuse_delay(namespace: str, made: Testbed) -> None:
-    """Raises InputError where no link can be given a latency; the namespace has nothing but its loopback yet."""
+    """Raises InputError if no link can be given a latency; the namespace has nothing but its loopback yet."""
     try:
         _called("tc", "-n", namespace, "qdisc", "add", "dev", "lo", "root", *_queue(made).split())
         _called("tc", "-n", namespace, "qdisc", "del", "dev", "lo", "root")

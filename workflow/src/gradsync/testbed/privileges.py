@@ -35,7 +35,7 @@ def enter() -> None:
     """Come back where this process may make networks; else run its command line again where it may, and end with that.
 
     That is SystemExit with the exit status of the command; output is passed through, Ctrl-C and SIGTERM end it.
-    Raises InputError where neither can be.
+    Raises InputError if neither can be.
     """
     refuse_commands()
     if reason := _refused():
@@ -44,7 +44,7 @@ def enter() -> None:
 
 
 def impossible() -> str:
-    """Why networks can be made neither here nor after `enter`; empty where they can."""
+    """Why networks can be made neither here nor after `enter`; empty if they can."""
     try:
         refuse_commands()
         if reason := _refused():
@@ -60,7 +60,7 @@ def who() -> str:
 
 
 def _refused(way: Sequence[str] = ()) -> str:
-    """What is said to a namespace made by way of a command; empty where it could be made."""
+    """What is said to a namespace made by way of a command; empty if it could be made."""
     tried = f"{new_name()}-switches"
     ended = subprocess.run([*way, "ip", "netns", "add", tried], capture_output=True, text=True, check=False, timeout=60)
     if ended.returncode:

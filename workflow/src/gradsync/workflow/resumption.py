@@ -67,15 +67,15 @@ def taking_over(lock: Locking, refused: type[Exception], refusal: type[Exception
             with mutex:
                 with suppress(OSError):  # on a file system without locks, Snakemake's own are all that there is
                     _take_over(mutex, runs, folder)
-                own = lock(persistence)
+                own_lock = lock(persistence)
                 try:
-                    own.__enter__()
+                    own_lock.__enter__()
                 except refused:
-                    raise refusal(_told(runs, folder)) from None
+                    raise refusal(_refusal_message(runs, folder)) from None
             try:
                 yield
             finally:
-                own.__exit__(None, None, None)
+                own_lock.__exit__(None, None, None)
 
     locked.taking_over = True  # type: ignore[attr-defined]
     return locked
@@ -93,19 +93,19 @@ def _take_over(mutex: IO[str], runs: IO[str], folder: Path) -> None:
         os.ftruncate(runs.fileno(), 0)
     fcntl.flock(runs, fcntl.LOCK_SH)
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    own = {"host": socket.gethostname(), "process": os.getpid(), "since": now}
-    os.write(runs.fileno(), json.dumps(own).encode() + b"\n")
+    entry = {"host": socket.gethostname(), "process": os.getpid(), "since": now}
+    os.write(runs.fileno(), json.dumps(entry).encode() + b"\n")
 
 
-def _told(runs: IO[str], folder: Path) -> str:
+def _refusal_message(runs: IO[str], folder: Path) -> str:
     """Who may hold what this run wants; those of this host that have ended are left out."""
     runs.seek(0)
-    known = [json.loads(line) for line in runs]
-    here = socket.gethostname()
+    entries = [json.loads(line) for line in runs]
+    host = socket.gethostname()
     others = [
         f"process {each['process']} on {each['host']}, since {each['since']}"
-        for each in known
-        if each["process"] != os.getpid() and (each["host"] != here or lifeline.started(each["process"]) is not None)
+        for each in entries
+        if each["process"] != os.getpid() and (each["host"] != host or lifeline.started(each["process"]) is not None)
     ]
     who = "; ".join(others) or "one that holds no lock of ours"
     return (

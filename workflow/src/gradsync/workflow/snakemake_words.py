@@ -32,9 +32,9 @@ def _refuse(arguments: Sequence[str]) -> None:
     files = configurations(arguments)
     if len(files) > 1:
         first, *others = files
-        told = " ".join(map(reading.shown, others))
+        taken = " ".join(map(reading.shown, others))
         raise InputError(
-            f"--configfile takes every word after it for a configuration, {told} too, and one whole configuration is "
+            f"--configfile takes every word after it for a configuration, {taken} too, and one whole configuration is "
             f"read: write targets before it, as in snakemake --cores {os.cpu_count()} TARGET --configfile {first}"
         )
     for file in files:

@@ -58,7 +58,7 @@ def load(
     """That set in the shape that `model` takes at `size` (pixels a side, or tokens; None: its own), for the ranks.
 
     `batch` is samples a rank and turn; a step takes `accumulate` turns. `folder` holds the files of a set that has
-    files. Raises InputError where set, model or folder do not exist or do not fit each other, and where there are too
+    files. Raises InputError if set, model or folder do not exist or do not fit each other, and where there are too
     few samples for one step.
     """
     refuse_unknown("data", name, SETS)

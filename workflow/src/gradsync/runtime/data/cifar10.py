@@ -16,7 +16,7 @@ LEVELS = 255
 
 
 def read(wanted: Wanted) -> tuple[Pixels, Pixels]:
-    """Training and test samples. Raises InputError that names a missing file, or where one is not the published one."""
+    """Training and test samples. Raises InputError that names a missing file, or if one is not the published one."""
     published = torchvision().datasets.CIFAR10
     place = wanted.folder / published.base_folder
     listed = [*published.train_list, *published.test_list]

@@ -94,7 +94,7 @@ def _normalised(image: Image.Image) -> np.ndarray:
 
 
 def read(wanted: Wanted) -> tuple[Photographs, Photographs]:
-    """Training and test samples. Raises InputError where the folders are others, or have other classes."""
+    """Training and test samples. Raises InputError if the folders are others, or have other classes."""
     parts = []
     for part in (wanted.folder / "train", wanted.folder / "val"):
         try:

@@ -24,7 +24,7 @@ INSTALLED = "Python's documentation"
 
 
 def read(wanted: Wanted) -> tuple[MaskedPairs, MaskedPairs]:
-    """Training and test samples. Raises InputError where there is no text, too much of it, or too little."""
+    """Training and test samples. Raises InputError if there is no text, too much of it, or too little."""
     tokens, pieces, stops = _tokens(wanted.folder, wanted.classes)
     length = wanted.shape[-1]
     span = length - 3

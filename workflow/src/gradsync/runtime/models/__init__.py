@@ -74,7 +74,7 @@ def blank(name: str, size: int | None = None, batch: int = 2) -> torch.Tensor:
 def shape(name: str, size: int | None = None, batch: int = 2) -> tuple[int, ...]:
     """The input of that model, trained with `batch` samples a rank: (channels, size, size), of text (rows, size).
 
-    None: its full size. Raises InputError where the model does not exist, or takes no input of that size.
+    None: its full size. Raises InputError if the model does not exist, or takes no input of that size.
     """
     model = get(name)
     first, *others = model.shape

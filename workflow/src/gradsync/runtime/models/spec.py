@@ -30,7 +30,7 @@ class Model:
     in training mode, and labels; `right` what it gives in eval mode (of images: plain logits), and labels: it gives how
     many labels were found, and of how many. `smallest` is the smallest size (side in pixels, or length) that can be
     trained on with 2 samples or more a batch, `smallest_alone` with 1: batch normalisation needs two values a channel.
-    `largest`: None where any size does. `fixed` allows no other size than that of `shape`. A `reduced` model is a
+    `largest`: None if any size does. `fixed` allows no other size than that of `shape`. A `reduced` model is a
     smaller version of another one, measured only where it is named.
     """
 
