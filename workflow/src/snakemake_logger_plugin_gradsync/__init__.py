@@ -1,7 +1,7 @@
 """Snakemake's screen while the workflow runs, as `gradsync.workflow.screen` words it; `profiles/default` chooses it.
 
-What is no job's start or end, warnings and errors too, is shown as Snakemake words it, and so is all of a dry run and
-of a run with `--verbose` or `--printshellcmds`.
+Everything but the start and end of jobs, warnings and errors too, is shown as Snakemake words it. So is all of a dry
+run, and of a run with `--verbose` or `--printshellcmds`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from snakemake_interface_logger_plugins.common import LogEvent
 from gradsync.workflow.screen import Screen
 
 SILENT = {LogEvent.WORKFLOW_STARTED, LogEvent.RESOURCES_INFO, LogEvent.JOB_STARTED, LogEvent.PROGRESS}
-# What Snakemake tells beside events, and no reader needs: it is in its log file.
+# Lines that Snakemake writes besides events, and that no reader needs: they are in its log file.
 BOILERPLATE = (
     *("host: ", "Building DAG of jobs", "Using shell: ", "Assuming unrestricted shared filesystem", "Select jobs"),
     "Singularity containers: ignored",
@@ -64,27 +64,27 @@ class LogHandler(LogHandlerBase):
 
     @property
     def writes_to_stream(self) -> bool:
-        """It is the screen."""
+        """True: it writes to the screen."""
         return True
 
     @property
     def writes_to_file(self) -> bool:
-        """Snakemake writes its own log file."""
+        """False: Snakemake writes its own log file."""
         return False
 
     @property
     def has_filter(self) -> bool:
-        """Snakemake's own, which knows `--quiet`."""
+        """False: Snakemake's own filter, which knows `--quiet`, is used."""
         return False
 
     @property
     def has_formatter(self) -> bool:
-        """Snakemake's own, for what is shown as it words it."""
+        """False: Snakemake's own formatter is used for what is shown as Snakemake words it."""
         return False
 
     @property
     def needs_rulegraph(self) -> bool:
-        """It draws none."""
+        """False: it draws no graph of rules."""
         return False
 
 

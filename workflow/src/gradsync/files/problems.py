@@ -1,4 +1,4 @@
-"""What pydantic found wrong with a file, in plain English: place, what is wanted, what is there instead."""
+"""What pydantic found wrong with a file, in plain English: the place, what is wanted, what the file has instead."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WANTED = {
     "none_required": "null",
 }
 UNWANTED = ("extra_forbidden", "unexpected_keyword_argument")  # of models and of dataclasses
-# what pydantic says by a regular expression
+# what pydantic says with a regular expression
 PATTERNS = {
     "^[a-z0-9_]*$": "of small letters, digits and '_' alone",
     "^[a-z0-9_]+$": "of small letters, digits and '_' alone",
@@ -41,15 +41,15 @@ BOUNDS: dict[str, Callable[[dict[str, Any]], str]] = {
     "string_too_long": lambda context: f"at most {context['max_length']} characters",
     "string_too_short": lambda context: f"at least {context['min_length']} character(s)",
 }
-# names of pydantic's own for one of several forms that a value may have: no key of the file
+# pydantic's own names for one of several forms that a value may have: they are no keys of the file
 FORM = re.compile(r"[a-z-]*\[.*\]|int|float|str|bool|constrained-\w+|lax-or-strict\W*.*|json-or-python\W*.*")
 
 
 def first_problem(error: ValidationError, model: type | None = None, below: str = "") -> str:
     """The first problem that pydantic found, in one line: place and reason.
 
-    `model`: what the file was to hold, so that a misspelt key gets the keys that it may have meant.
-    `below`: where in the file it lies.
+    `model` is what the file should hold, so that the message about a misspelt key can suggest keys.
+    `below` is the place in the file of what was validated.
     """
     problems = [(_place(problem["loc"], model), problem) for problem in error.errors(include_url=False)]
     place, problem = problems[0]
@@ -102,20 +102,20 @@ def _reason(problem: Any, model: type | None) -> str:
 
 
 def _part(part: int | str) -> str:
-    """A key as messages show it: quoted where it could be taken for something else."""
+    """A key as messages show it: it is quoted if it could be taken for something else."""
     text = str(part)
     return text if re.fullmatch(r"[\w@ /+-]{1,100}", text) else shown(text)
 
 
 def _value_in_file(problem: Any) -> str:
-    """What is there, as a file says it."""
+    """The value that a file has, as the file writes it."""
     words = {None: "null", True: "true", False: "false"}
     value = problem["input"]
     return words[value] if value is None or isinstance(value, bool) else shown(value)
 
 
 def _place(loc: tuple[int | str, ...], model: type | None) -> tuple[int | str, ...]:
-    """Keys and numbers of entries alone."""
+    """`loc` with keys and numbers of entries alone."""
     return tuple(
         part
         for number, part in enumerate(loc)
@@ -124,7 +124,7 @@ def _place(loc: tuple[int | str, ...], model: type | None) -> tuple[int | str, .
 
 
 def _keys(model: type | None, loc: tuple[int | str, ...]) -> Iterable[str]:
-    """Keys of what lies there."""
+    """The keys that `model` has at `loc`."""
     kinds = {model} if model else set()
     for part in loc:
         deeper = {each for kind in kinds if part in _fields(kind) for each in _models(_fields(kind)[part].annotation)}

@@ -1,7 +1,8 @@
-"""How files from outside are read: YAML, JSON and text, each with limits that its message tells.
+"""How files from outside are read: YAML, JSON and text, each with limits that its messages name.
 
-YAML and JSON alike: no key twice (the last would win silently), no number that is infinite or none, no whole number of
-hundreds of digits, no deep nesting; of YAML, no more nodes with aliases spelled out than a file of that kind can need.
+Neither YAML nor JSON may have a key twice (the last would win silently), a number that is infinite or none, a whole
+number of hundreds of digits, or deep nesting. YAML with its aliases spelled out may have no more nodes than a file of
+that kind can need.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ MOST_DEEP = 32  # of lists and mappings in one another
 MOST_DIGITS = 40  # of a whole number
 MOST_PATH_BYTES = 4095
 MOST_NAME_BYTES = 255
-LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times as fast, where libyaml is there
+LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # with libyaml it is ten times as fast
 
 
 def refuse_path(path: str | Path, where: str) -> None:
-    """Raises InputError for what can't be a path of a file: nothing, null bytes, surrogates, too many bytes."""
+    """Raises InputError for what can't be the path of a file: no text, null bytes, surrogates, too many bytes."""
     text = str(path)
     try:
         size = len(os.fsencode(text))
@@ -43,7 +44,7 @@ def refuse_path(path: str | Path, where: str) -> None:
 
 
 def refuse_word(word: str, where: str) -> None:
-    """Raises InputError for what can't be a word of a command or a path in the workflow: see the message."""
+    """Raises InputError for what can't be a word of a command or a path in the workflow; the message says why."""
     odd = next((character for character in word if not character.isprintable() or character in "{}*"), None)
     if odd is not None:
         raise InputError(
@@ -57,7 +58,7 @@ def refuse_word(word: str, where: str) -> None:
 
 
 def shown(path: str | Path) -> str:
-    """A path as messages show it: of characters that any terminal prints, cut where it is long."""
+    """A path as messages show it: in characters that any terminal prints, and cut if it is long."""
     return _cut(str(path))
 
 
@@ -67,7 +68,7 @@ def _cut(text: str) -> str:
 
 
 def text(path: str | Path, what: str, most: int = MOST_BYTES) -> str:
-    """The text of a file; raises InputError that names `what` it was to be where it can't be read, or is no file."""
+    """The text of a file; raises InputError if it can't be read or is no file. `what` says what it should be."""
     content = raw(path, what, most)
     try:
         return content.decode()
@@ -78,7 +79,7 @@ def text(path: str | Path, what: str, most: int = MOST_BYTES) -> str:
 
 
 def raw(path: str | Path, what: str, most: int = MOST_BYTES) -> bytes:
-    """The bytes of a file; raises InputError as `text` does. A pipe is read to its end, as in `<(command)`."""
+    """The bytes of a file; raises InputError as `text` does. A pipe, as in `<(command)`, is read to its end."""
     refuse_path(path, what)
     try:
         with open(path, "rb") as file:
@@ -172,7 +173,7 @@ def _refuse_events(content: str, where: str) -> None:
 
 
 def _refuse_nodes(root: yaml.Node, where: str) -> None:
-    """A key twice, an alias of what it lies in, and too many nodes with aliases spelled out, as merges copy them."""
+    """Refuse a key twice, an alias of what it lies in, and too many nodes with aliases spelled out, as merges do it."""
     sizes: dict[int, int] = {}
     open_: set[int] = set()
 

@@ -1,4 +1,4 @@
-"""One run a folder: who writes into it holds a lock, which the kernel takes back however he ends (flock(2)).
+"""One run per folder: the run that writes into it holds a lock, which the kernel takes back however it ends (flock(2)).
 
 The file says who holds it: host, process, start, Slurm job. A lock whose holder has died is free, whatever it says. On
 network file systems that keep no locks between machines (Lustre mounted with localflock, say) a lock of another host
@@ -32,10 +32,10 @@ NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)  # of a file system th
 
 @contextmanager
 def held(folder: Path, what: str) -> Iterator[None]:
-    """Hold the lock of `folder`, which is made where it is missing; `what` runs there, for who comes meanwhile.
+    """Hold the lock of `folder`, which is made if it is missing; the lock tells others `what` runs there.
 
-    Raises InputError at once if another run holds it, with who that is, or where nothing can be written there. A
-    holder that is about to end, since its launcher was killed, is waited for.
+    Raises InputError at once if another run holds it, with who that is, or if nothing can be written there. A holder
+    that is about to end, since its launcher was killed, is waited for.
     """
     new_folders = [each for each in (folder, *folder.parents) if not each.exists()]
     with disk.explain_errors(folder):
@@ -50,12 +50,12 @@ def held(folder: Path, what: str) -> Iterator[None]:
         finally:
             with suppress(OSError):
                 os.unlink(folder / NAME)
-                for each in new_folders:  # where nothing has been written, none stays
+                for each in new_folders:  # a new folder stays only if something was written there
                     each.rmdir()
 
 
 def holder(file: Path) -> dict[str, Any]:
-    """Whom a lock names; empty if it is free."""
+    """The entry of a lock's holder; empty if the lock is free."""
     with suppress(OSError), file.open("r+") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -110,7 +110,7 @@ def _refusal(folder: Path, entry: dict[str, Any]) -> str:
 
 
 def _warn_of_takeover(entry: dict[str, Any], folder: Path) -> None:
-    """Who held it until he died, where that was elsewhere."""
+    """Say who held the lock until he died, if that was on another host."""
     if entry and entry.get("host") != socket.gethostname():
         print(
             f"gradsync: {folder}: taken over from {entry.get('what')} on {entry.get('host')}, process "

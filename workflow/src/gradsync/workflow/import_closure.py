@@ -16,7 +16,7 @@ import grimp
 
 PACKAGE = __name__.partition(".")[0]
 FINDS_ITS_MODULES = "iter_modules(__path__)"
-HANDS_OVER = (f"{PACKAGE}.commands", f"{PACKAGE}.papers")  # to one of their modules, which the entries name
+HANDS_OVER = (f"{PACKAGE}.commands", f"{PACKAGE}.papers")  # they call one of their modules, which the entries name
 
 
 def digest(*entries: str) -> str:
