@@ -130,7 +130,7 @@ def limits(partition: Partition, demand: Demand) -> None:
         )
     if partition.most_nodes is not None and demand.nodes > partition.most_nodes:
         raise InputError(
-            f"partition {partition.name} allows {partition.most_nodes} nodes a job and one asks for {demand.nodes}:"
+            f"partition {partition.name} allows {partition.most_nodes} nodes per job and one asks for {demand.nodes}:"
             f" raise `ranks_per_node` or set another `slurm_partition` in {PROFILE}, or train with fewer ranks"
         )
 

@@ -42,7 +42,7 @@ def adopt(environment: MutableMapping[str, str] = os.environ) -> None:
         nodes = environment["SLURM_STEP_NODELIST"]
         environment["LOCAL_RANK"] = environment["SLURM_LOCALID"]
     except (KeyError, ValueError) as error:
-        raise InputError(f"Slurm step: {error}: start the ranks with srun, one rank a task") from None
+        raise InputError(f"Slurm step: {error}: start the ranks with srun, one rank per task") from None
     environment["RANK"] = str(rank)
     environment["WORLD_SIZE"] = environment["SLURM_STEP_NUM_TASKS"]
     alone = environment.get("SLURM_STEP_NUM_NODES") == "1"  # no rank comes from another node

@@ -1,7 +1,7 @@
 """CIFAR-10 from its "python version", unpacked: FOLDER/cifar-10-batches-py.
 
 These files are pickles, which can run any code when they are loaded. torchvision compares the MD5 of each with that of
-the published file before it loads it, also where nothing is downloaded, so that only the published ones are loaded.
+the published file before it loads it, even if nothing is downloaded, so that only the published ones are loaded.
 """
 
 from __future__ import annotations
