@@ -17,7 +17,7 @@ from gradsync.slurm.processes import Process
 from waiting import HANGS_SECONDS
 
 ROOT = Path(__file__).parents[2]
-missing = [name for name in installed.PACKAGES if not installed.found(name)]
+missing = [name for name in installed.PACKAGES if not installed.find(name)]
 needs_slurm = pytest.mark.skipif(
     bool(missing), reason=f"no {', '.join(missing)}: install the packages slurm-wlm, munge"
 )

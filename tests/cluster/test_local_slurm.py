@@ -95,7 +95,7 @@ def test_a_reused_process_id_is_never_hit(tmp_path):
     try:
         place = local_files.at(tmp_path)
         place.lock.touch()
-        now = processes.seen("slurmctld", other.pid)
+        now = processes.identify("slurmctld", other.pid)
         processes.save([processes.Process("slurmctld", other.pid, now.started - 1)], place.processes)
         assert local.status(tmp_path).processes == []
         assert local.stop(tmp_path) == []

@@ -9,7 +9,7 @@ from gradsync import cli
 from gradsync.errors import InputError
 from gradsync.slurm import local, offers, preflight
 from gradsync.slurm.local_files import Shape
-from gradsync.slurm.preflight import Asked
+from gradsync.slurm.preflight import Demand
 
 PROFILE = "workflow/profiles/slurm/config.yaml"
 CONFIG = "AccountingStorageType   = accounting_storage/{}\nMinJobAge               = {} sec\n"
@@ -114,20 +114,20 @@ def test_partitions_their_limits_and_states():
         preflight.choose(known, "old")
     with pytest.raises(InputError, match="no default partition"):
         preflight.choose(known[1:], None)
-    preflight.limits(known[1], Asked(nodes=99, minutes=10**6))
-    preflight.limits(known[0], Asked(nodes=2, minutes=1440))
+    preflight.limits(known[1], Demand(nodes=99, minutes=10**6))
+    preflight.limits(known[0], Demand(nodes=2, minutes=1440))
     with pytest.raises(InputError, match=r"allows 2 nodes.*`ranks_per_node`"):
-        preflight.limits(known[0], Asked(nodes=3))
+        preflight.limits(known[0], Demand(nodes=3))
     with pytest.raises(InputError, match="allows 1440 minutes"):
-        preflight.limits(known[0], Asked(minutes=1441))
+        preflight.limits(known[0], Demand(minutes=1441))
 
 
 def test_nodes_that_are_drained_or_silent_are_not_counted():
     nodes = offers.read_nodes(NODES)
-    found = preflight.fit(nodes, Asked(nodes=2, gpus=4), "gpu")
+    found = preflight.fit(nodes, Demand(nodes=2, gpus=4), "gpu")
     assert (found.nodes, found.up, found.fitting) == (4, 2, 2)
     with pytest.raises(InputError, match=r"needs 3 node\(s\) with 4 GPUs.*4 node\(s\), 2 of them up\. Change"):
-        preflight.fit(nodes, Asked(nodes=3, gpus=4), "gpu")
+        preflight.fit(nodes, Demand(nodes=3, gpus=4), "gpu")
 
 
 @pytest.mark.parametrize(

@@ -273,7 +273,7 @@ def test_more_ranks_than_gpus_are_refused(tmp_path):
     ranks = torch.cuda.device_count() + 1
     arguments = ["--plan", plan_file(tmp_path, "wfbp", ranks), "--ranks", str(ranks), "--output", str(tmp_path / "run")]
     said = gradsync("train", *arguments, status=2)
-    assert f"--ranks {ranks}: one rank a GPU, and this machine shows {ranks - 1}" in said
+    assert f"--ranks {ranks}: one rank per GPU, and this machine shows {ranks - 1}" in said
 
 
 def test_two_ranks_of_one_gpu_are_refused_by_name(tmp_path):

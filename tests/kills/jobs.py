@@ -78,7 +78,7 @@ class Jobs:
 @contextmanager
 def at_hand(folder: Path) -> Iterator[Jobs | None]:
     """Those of a Slurm of two nodes that runs meanwhile; None where its packages are not installed."""
-    if any(installed.found(name) is None for name in installed.PACKAGES):
+    if any(installed.find(name) is None for name in installed.PACKAGES):
         yield None
         return
     local.start(folder, Shape(nodes=2, cpus=4, memory=machine.memory_each(2)))

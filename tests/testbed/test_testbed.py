@@ -223,7 +223,7 @@ def test_a_connections_turn_is_no_shorter_than_the_largest_packet():
 def test_acknowledgements_do_not_wait_behind_data():
     """They are in the class that goes first; the short messages of the same connection are not."""
     with made_of(wired("switch:2"), RATE) as made:
-        check._between(made, 0, 1, 0)
+        check._probe_link(made, 0, 1, 0)
         sent = []  # by host and class: bytes, packets
         for host in (0, 1):
             told = subprocess.check_output(made.on(host, ["tc", "-s", "class", "show", "dev", "rail0"]), text=True)
@@ -372,7 +372,7 @@ def test_what_a_killed_run_has_left_is_removed_and_what_lives_is_kept(capsys):
 def test_a_testbed_whose_launcher_is_killed_goes_with_it_or_is_cleaned(capsys, stopped):
     """Its maker ends by itself, and removes it; one that can't is ended by who cleans."""
     launched = (
-        "import os, subprocess, sys; from gradsync import lifeline\n"
+        "import os, subprocess, sys; from gradsync.lifetimes import lifeline\n"
         "subprocess.run([sys.executable, '-m', 'gradsync', 'testbed', 'check', '--rate', '1e5'],"
         " env=lifeline.led(os.environ), preexec_fn=lambda: print(os.getpid(), flush=True))"
     )

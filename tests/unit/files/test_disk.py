@@ -31,7 +31,7 @@ TRAINING += ["--peers", str(ROOT / "config" / "peers.yaml")]
     ],
 )
 def test_what_a_disk_refuses_is_said_in_words(tmp_path, number, words):
-    with pytest.raises(InputError, match=words) as refused, disk.told(tmp_path / "deep" / "a.json"):
+    with pytest.raises(InputError, match=words) as refused, disk.explain_errors(tmp_path / "deep" / "a.json"):
         raise OSError(number, "as the kernel says it")
     assert str(refused.value).startswith(f"{tmp_path / 'deep' / 'a.json'}: can't be written: ")
     assert isinstance(refused.value, disk.FullError) is (number in (errno.ENOSPC, errno.EDQUOT))

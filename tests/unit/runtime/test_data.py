@@ -405,10 +405,10 @@ def test_a_file_that_is_no_image_is_named_when_its_turn_comes(photographs):
 @pytest.mark.parametrize("part", ["train", "val"])
 def test_folders_of_another_layout_are_refused(photographs, part):
     (photographs / part).rename(photographs / "other")
-    with pytest.raises(InputError, match=rf"{part} with a folder of images a class is needed"):
+    with pytest.raises(InputError, match=rf"{part} with a folder of images per class is needed"):
         load("imagenet", photographs)
     (photographs / part).mkdir()
-    with pytest.raises(InputError, match=rf"{part} with a folder of images a class is needed: .*class folder"):
+    with pytest.raises(InputError, match=rf"{part} with a folder of images per class is needed: .*class folder"):
         load("imagenet", photographs)
 
 

@@ -43,7 +43,7 @@ def test_a_rank_takes_the_only_gpu_or_that_of_its_number_on_the_node(visible, lo
 @pytest.mark.parametrize(
     ("visible", "local_rank", "wanted"),
     [
-        (2, "2", "LOCAL_RANK 2 needs 3 GPUs on its node, 2 are visible: start fewer ranks a node"),
+        (2, "2", "LOCAL_RANK 2 needs 3 GPUs on its node, 2 are visible: start fewer ranks per node"),
         (2, None, "2 GPUs are visible and LOCAL_RANK is not set"),
         (2, "two", "2 GPUs are visible and LOCAL_RANK is two"),
     ],
@@ -164,7 +164,7 @@ def test_ranks_of_another_launcher_say_it_too(tmp_path):
 def test_what_torch_says_becomes_one_line_with_the_rank(error, wanted):
     import re
 
-    told = failures.told(error, 3)
+    told = failures.explain(error, 3)
     assert told is not None
     assert re.match(wanted, str(told))
     assert "more" not in str(told).splitlines()[0].split(": ")[-1]
@@ -172,8 +172,8 @@ def test_what_torch_says_becomes_one_line_with_the_rank(error, wanted):
 
 
 def test_what_is_not_known_stays_what_it_is():
-    assert failures.told(RuntimeError("shapes do not match"), 0) is None
-    assert failures.told(ValueError("nccl"), 0) is None
+    assert failures.explain(RuntimeError("shapes do not match"), 0) is None
+    assert failures.explain(ValueError("nccl"), 0) is None
 
 
 def test_a_rank_that_leaves_at_once_says_everything_first():

@@ -1,7 +1,7 @@
 """Snakemake's screen while the workflow runs, as `gradsync.workflow.screen` words it; `profiles/default` chooses it.
 
-What is no job's start or end, warnings and errors too, is shown as Snakemake words it, and so is all of a dry run and
-of a run with `--verbose` or `--printshellcmds`.
+Everything but the start and end of jobs, warnings and errors too, is shown as Snakemake words it. So is all of a dry
+run, and of a run with `--verbose` or `--printshellcmds`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from snakemake_interface_logger_plugins.common import LogEvent
 from gradsync.workflow.screen import Screen
 
 SILENT = {LogEvent.WORKFLOW_STARTED, LogEvent.RESOURCES_INFO, LogEvent.JOB_STARTED, LogEvent.PROGRESS}
-# What Snakemake tells beside events, and no reader needs: it is in its log file.
+# Lines that Snakemake writes besides events, and that no reader needs: they are in its log file.
 BOILERPLATE = (
     *("host: ", "Building DAG of jobs", "Using shell: ", "Assuming unrestricted shared filesystem", "Select jobs"),
     "Singularity containers: ignored",
@@ -32,7 +32,7 @@ class LogHandler(LogHandlerBase):
         self.whole = bool(settings.dryrun or settings.verbose or settings.printshellcmds or settings.debug_dag)
         self.screen = Screen()
         self.stream = sys.stdout if settings.stdout else sys.stderr
-        self.own = ColorizingTextHandler(nocolor=settings.nocolor, stream=self.stream)
+        self.snakemake_handler = ColorizingTextHandler(nocolor=settings.nocolor, stream=self.stream)
 
     def emit(self, record: logging.LogRecord) -> None:
         """Show a record, or leave it to the log file."""
@@ -50,7 +50,7 @@ class LogHandler(LogHandlerBase):
         if event == LogEvent.RUN_INFO:
             line = self.screen.planned(record.stats)  # type: ignore[attr-defined]
         elif event == LogEvent.JOB_INFO:
-            line = self.screen.started(record.jobid, record.rule_name, _named(record))  # type: ignore[attr-defined]
+            line = self.screen.started(record.jobid, record.rule_name, _job_name(record))  # type: ignore[attr-defined]
         elif event == LogEvent.JOB_FINISHED:
             line = self.screen.ended(record.job_id)  # type: ignore[attr-defined]
         elif event not in SILENT and not record.getMessage().startswith(BOILERPLATE):
@@ -59,36 +59,36 @@ class LogHandler(LogHandlerBase):
             print(f"{time.strftime('%H:%M:%S')}  {line}", file=self.stream, flush=True)
 
     def _as_snakemake(self, record: logging.LogRecord) -> None:
-        self.own.setFormatter(self.formatter)
-        self.own.emit(record)
+        self.snakemake_handler.setFormatter(self.formatter)
+        self.snakemake_handler.emit(record)
 
     @property
     def writes_to_stream(self) -> bool:
-        """It is the screen."""
+        """True: it writes to the screen."""
         return True
 
     @property
     def writes_to_file(self) -> bool:
-        """Snakemake writes its own log file."""
+        """False: Snakemake writes its own log file."""
         return False
 
     @property
     def has_filter(self) -> bool:
-        """Snakemake's own, which knows `--quiet`."""
+        """False: Snakemake's own filter, which knows `--quiet`, is used."""
         return False
 
     @property
     def has_formatter(self) -> bool:
-        """Snakemake's own, for what is shown as it words it."""
+        """False: Snakemake's own formatter is used for what is shown as Snakemake words it."""
         return False
 
     @property
     def needs_rulegraph(self) -> bool:
-        """It draws none."""
+        """False: it draws no graph of rules."""
         return False
 
 
-def _named(record: logging.LogRecord) -> str:
+def _job_name(record: logging.LogRecord) -> str:
     """What a job makes: the message of its rule, or the rule and its wildcards."""
     words = [str(value) for value in record.wildcards.values()]  # type: ignore[attr-defined]
     return str(record.rule_msg or " ".join([record.rule_name, *words]))  # type: ignore[attr-defined]

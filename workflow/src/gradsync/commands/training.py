@@ -74,7 +74,7 @@ def _own_folder(output: Path) -> Iterator[Path]:
     """For plans that are made here, where all nodes see them; what a killed run has left there goes first."""
     folder = output / PLANNED
     shutil.rmtree(folder, ignore_errors=True)
-    with disk.told(folder):
+    with disk.explain_errors(folder):
         folder.mkdir()
     try:
         yield folder

@@ -1,4 +1,4 @@
-"""What a disk refuses, in words: no space left, a quota, a folder that may only be read."""
+"""Why a disk refuses a file, in words: no space is left, a quota is used up, a folder may only be read."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from gradsync.errors import InputError
 
 
 class FullError(InputError):
-    """No space is left, or none that one may use: with more, the same would be written."""
+    """No space is left, or none that this user may take: with more of it, the same file would be written."""
 
 
 @contextmanager
-def told(path: Path) -> Iterator[None]:
-    """What goes wrong while `path` is written is an InputError that says what, where, and what to do."""
+def explain_errors(path: Path) -> Iterator[None]:
+    """Raises InputError for what goes wrong while `path` is written: it says what, where, and what to do."""
     try:
         yield
     except OSError as error:
@@ -26,7 +26,7 @@ def told(path: Path) -> Iterator[None]:
 
 
 def refusal(error: OSError, path: Path) -> InputError:
-    """To be raised where `path` can't be written."""
+    """The error to raise if `path` can't be written."""
     kind = FullError if error.errno in (errno.ENOSPC, errno.EDQUOT) else InputError
     return kind(f"{path}: can't be written: {reason(error, path)}")
 
@@ -51,24 +51,24 @@ def reason(error: OSError, path: Path) -> str:
 
 
 def refuse(folder: Path, need_bytes: float, what: str) -> None:
-    """Raises InputError where nothing can be written in `folder`, or where it will be, or less than `what` takes.
+    """Raises InputError if `folder`, which need not exist, can't be written to, or has less room than `what` takes.
 
-    A quota that the file system doesn't tell of is not seen here.
+    A quota that the file system doesn't report is not seen.
     """
-    there = existing(folder)
-    if not os.access(there, os.W_OK | os.X_OK):
-        only_read = os.statvfs(there).f_flag & os.ST_RDONLY
+    nearest = existing(folder)
+    if not os.access(nearest, os.W_OK | os.X_OK):
+        only_read = os.statvfs(nearest).f_flag & os.ST_RDONLY
         raise refusal(OSError(errno.EROFS if only_read else errno.EACCES, ""), folder)
     free = room(folder)
     if free is not None and free < need_bytes:
         raise FullError(
-            f"{folder}: no space left in {there}: {what} takes {size(need_bytes)}, {size(free)} are free: make room, "
+            f"{folder}: no space left in {nearest}: {what} takes {size(need_bytes)}, {size(free)} are free: make room, "
             "or take another folder"
         )
 
 
 def room(folder: Path) -> float | None:
-    """Bytes that are free where `folder` is, or will be; None where that can't be known."""
+    """Bytes that are free on the disk of `folder`, which need not exist; None if that can't be known."""
     try:
         return float(shutil.disk_usage(existing(folder)).free)
     except OSError:
@@ -76,7 +76,7 @@ def room(folder: Path) -> float | None:
 
 
 def existing(path: Path) -> Path:
-    """The nearest folder that is there."""
+    """`path`, or the nearest folder above it, that exists."""
     absolute = Path(os.path.abspath(path))
     return next((each for each in (absolute, *absolute.parents) if each.is_dir()), Path("/"))
 
@@ -87,5 +87,5 @@ def _free(folder: Path) -> str:
 
 
 def size(count: float) -> str:
-    """In words."""
+    """Bytes in words."""
     return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB"

@@ -1,4 +1,4 @@
-"""What pydantic found wrong with a file, in plain English: place, what is wanted, what is there instead."""
+"""What pydantic found wrong with a file, in plain English: the place, what is wanted, what the file has instead."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WANTED = {
     "none_required": "null",
 }
 UNWANTED = ("extra_forbidden", "unexpected_keyword_argument")  # of models and of dataclasses
-# what pydantic says by a regular expression
+# what pydantic says with a regular expression
 PATTERNS = {
     "^[a-z0-9_]*$": "of small letters, digits and '_' alone",
     "^[a-z0-9_]+$": "of small letters, digits and '_' alone",
@@ -32,67 +32,67 @@ PATTERNS = {
     "^[A-Za-z0-9][A-Za-z0-9._-]*$": "of letters, digits, '.', '_' and '-', and begin with a letter or digit",
 }
 BOUNDS: dict[str, Callable[[dict[str, Any]], str]] = {
-    "greater_than": lambda told: f"more than {told['gt']:g}",
-    "greater_than_equal": lambda told: f"at least {told['ge']}",
-    "less_than": lambda told: f"less than {told['lt']}",
-    "less_than_equal": lambda told: f"at most {told['le']}",
-    "literal_error": lambda told: str(told["expected"]),
-    "string_pattern_mismatch": lambda told: PATTERNS.get(told["pattern"], f"of the form {told['pattern']}"),
-    "string_too_long": lambda told: f"at most {told['max_length']} characters",
-    "string_too_short": lambda told: f"at least {told['min_length']} character(s)",
+    "greater_than": lambda context: f"more than {context['gt']:g}",
+    "greater_than_equal": lambda context: f"at least {context['ge']}",
+    "less_than": lambda context: f"less than {context['lt']}",
+    "less_than_equal": lambda context: f"at most {context['le']}",
+    "literal_error": lambda context: str(context["expected"]),
+    "string_pattern_mismatch": lambda context: PATTERNS.get(context["pattern"], f"of the form {context['pattern']}"),
+    "string_too_long": lambda context: f"at most {context['max_length']} characters",
+    "string_too_short": lambda context: f"at least {context['min_length']} character(s)",
 }
-# names of pydantic's own for one of several forms that a value may have: no key of the file
+# pydantic's own names for one of several forms that a value may have: they are no keys of the file
 FORM = re.compile(r"[a-z-]*\[.*\]|int|float|str|bool|constrained-\w+|lax-or-strict\W*.*|json-or-python\W*.*")
 
 
 def first_problem(error: ValidationError, model: type | None = None, below: str = "") -> str:
     """The first problem that pydantic found, in one line: place and reason.
 
-    `model`: what the file was to hold, so that a misspelt key gets the keys that it may have meant.
-    `below`: where in the file it lies.
+    `model` is what the file should hold, so that the message about a misspelt key can suggest keys.
+    `below` is the place in the file of what was validated.
     """
-    found = [(_place(problem["loc"], model), problem) for problem in error.errors(include_url=False)]
-    place, problem = found[0]
+    problems = [(_place(problem["loc"], model), problem) for problem in error.errors(include_url=False)]
+    place, problem = problems[0]
     if problem["type"] in {"missing", *UNWANTED}:
         # a misspelt key is often reported as two: what is missing, and what is there instead
-        place, problem = next((each for each in found if each[1]["type"] in UNWANTED), found[0])
-    reasons = dict.fromkeys(_reason(each, model) for at, each in found if at == place)
+        place, problem = next((each for each in problems if each[1]["type"] in UNWANTED), problems[0])
+    reasons = dict.fromkeys(_reason(each, model) for at, each in problems if at == place)
     wants = [reason for reason in reasons if reason.startswith("must be ")]
     if problem["type"] not in {"missing", *UNWANTED} and len(wants) > 1:  # none of several forms
         forms = " or ".join(want.removeprefix("must be ").partition(", not ")[0] for want in wants)
-        told = f"must be {forms}, not {_given(problem)}"
+        reason = f"must be {forms}, not {_value_in_file(problem)}"
     else:
-        told = _reason(problem, model)
-    others = len({at for at, _ in found}) - 1
+        reason = _reason(problem, model)
+    others = len({at for at, _ in problems}) - 1
     where = ".".join([below] * bool(below) + [*map(_part, place)])
-    return f"{where or 'top level'}: {told}" + (f" (and {others} more)" if others else "")
+    return f"{where or 'top level'}: {reason}" + (f" (and {others} more)" if others else "")
 
 
 def _reason(problem: Any, model: type | None) -> str:
-    kind, told = problem["type"], problem.get("ctx", {})
+    kind, context = problem["type"], problem.get("ctx", {})
     if kind in WANTED:
-        return f"must be {WANTED[kind]}, not {_given(problem)}"
+        return f"must be {WANTED[kind]}, not {_value_in_file(problem)}"
     if kind in BOUNDS:
-        choices = re.findall(r"'([^']*)'", told.get("expected", ""))
+        choices = re.findall(r"'([^']*)'", context.get("expected", ""))
         guess = near(problem["input"], choices).strip()
-        return f"must be {BOUNDS[kind](told)}, not {_given(problem)}" + (f"; {guess}" if guess else "")
+        return f"must be {BOUNDS[kind](context)}, not {_value_in_file(problem)}" + (f"; {guess}" if guess else "")
     if kind == "missing":
         return "is missing"
     if kind in UNWANTED:
         keys = list(_keys(model, problem["loc"][:-1]))
         key = str(problem["loc"][-1])
-        there = f"; {near(key, keys)}there are: {', '.join(keys)}" if keys else ""
-        return f"no such key{there}"
+        hint = f"; {near(key, keys)}there are: {', '.join(keys)}" if keys else ""
+        return f"no such key{hint}"
     if kind in {"too_short", "too_long"}:
-        most, least = told.get("max_length"), told.get("min_length")
+        most, least = context.get("max_length"), context.get("min_length")
         count = f"at least {least}" if kind == "too_short" else f"at most {most}"
         return f"needs {count} {'entry' if count.endswith(' 1') else 'entries'}"
     if kind in {"union_tag_invalid", "union_tag_not_found"}:
-        what = told["discriminator"].strip("'")
-        if "expected_tags" not in told:
+        what = context["discriminator"].strip("'")
+        if "expected_tags" not in context:
             return f"{what} is missing"
-        guess = near(told["tag"], re.findall(r"'([^']*)'", told["expected_tags"])).strip()
-        return f"{what} must be one of {told['expected_tags']}, not {shown(told['tag'])}" + (
+        guess = near(context["tag"], re.findall(r"'([^']*)'", context["expected_tags"])).strip()
+        return f"{what} must be one of {context['expected_tags']}, not {shown(context['tag'])}" + (
             f"; {guess}" if guess else ""
         )
     if kind == "invalid_key":
@@ -102,20 +102,20 @@ def _reason(problem: Any, model: type | None) -> str:
 
 
 def _part(part: int | str) -> str:
-    """A key as messages show it: quoted where it could be taken for something else."""
+    """A key as messages show it: it is quoted if it could be taken for something else."""
     text = str(part)
     return text if re.fullmatch(r"[\w@ /+-]{1,100}", text) else shown(text)
 
 
-def _given(problem: Any) -> str:
-    """What is there, as a file says it."""
+def _value_in_file(problem: Any) -> str:
+    """The value that a file has, as the file writes it."""
     words = {None: "null", True: "true", False: "false"}
     value = problem["input"]
     return words[value] if value is None or isinstance(value, bool) else shown(value)
 
 
 def _place(loc: tuple[int | str, ...], model: type | None) -> tuple[int | str, ...]:
-    """Keys and numbers of entries alone."""
+    """`loc` with keys and numbers of entries alone."""
     return tuple(
         part
         for number, part in enumerate(loc)
@@ -124,7 +124,7 @@ def _place(loc: tuple[int | str, ...], model: type | None) -> tuple[int | str, .
 
 
 def _keys(model: type | None, loc: tuple[int | str, ...]) -> Iterable[str]:
-    """Keys of what lies there."""
+    """The keys that `model` has at `loc`."""
     kinds = {model} if model else set()
     for part in loc:
         deeper = {each for kind in kinds if part in _fields(kind) for each in _models(_fields(kind)[part].annotation)}

@@ -1,7 +1,8 @@
-"""How files from outside are read: YAML, JSON and text, each with limits that its message tells.
+"""How files from outside are read: YAML, JSON and text, each with limits that its messages name.
 
-YAML and JSON alike: no key twice (the last would win silently), no number that is infinite or none, no whole number of
-hundreds of digits, no deep nesting; of YAML, no more nodes with aliases spelled out than a file of that kind can need.
+Neither YAML nor JSON may have a key twice (the last would win silently), a number that is infinite or none, a whole
+number of hundreds of digits, or deep nesting. YAML with its aliases spelled out may have no more nodes than a file of
+that kind can need.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ MOST_DEEP = 32  # of lists and mappings in one another
 MOST_DIGITS = 40  # of a whole number
 MOST_PATH_BYTES = 4095
 MOST_NAME_BYTES = 255
-LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times as fast, where libyaml is there
+LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # with libyaml it is ten times as fast
 
 
 def refuse_path(path: str | Path, where: str) -> None:
-    """Raises InputError for what can't be a path of a file: nothing, null bytes, surrogates, too many bytes."""
+    """Raises InputError for what can't be the path of a file: no text, null bytes, surrogates, too many bytes."""
     text = str(path)
     try:
         size = len(os.fsencode(text))
@@ -43,7 +44,7 @@ def refuse_path(path: str | Path, where: str) -> None:
 
 
 def refuse_word(word: str, where: str) -> None:
-    """Raises InputError for what can't be a word of a command or a path in the workflow: see the message."""
+    """Raises InputError for what can't be a word of a command or a path in the workflow; the message says why."""
     odd = next((character for character in word if not character.isprintable() or character in "{}*"), None)
     if odd is not None:
         raise InputError(
@@ -57,7 +58,7 @@ def refuse_word(word: str, where: str) -> None:
 
 
 def shown(path: str | Path) -> str:
-    """A path as messages show it: of characters that any terminal prints, cut where it is long."""
+    """A path as messages show it: in characters that any terminal prints, and cut if it is long."""
     return _cut(str(path))
 
 
@@ -67,7 +68,7 @@ def _cut(text: str) -> str:
 
 
 def text(path: str | Path, what: str, most: int = MOST_BYTES) -> str:
-    """The text of a file; raises InputError that names `what` it was to be where it can't be read, or is no file."""
+    """The text of a file; raises InputError if it can't be read or is no file. `what` says what it should be."""
     content = raw(path, what, most)
     try:
         return content.decode()
@@ -78,7 +79,7 @@ def text(path: str | Path, what: str, most: int = MOST_BYTES) -> str:
 
 
 def raw(path: str | Path, what: str, most: int = MOST_BYTES) -> bytes:
-    """The bytes of a file; raises InputError as `text` does. A pipe is read to its end, as in `<(command)`."""
+    """The bytes of a file; raises InputError as `text` does. A pipe, as in `<(command)`, is read to its end."""
     refuse_path(path, what)
     try:
         with open(path, "rb") as file:
@@ -101,15 +102,15 @@ def json_of(path: str | Path, what: str) -> Any:
 def parse_json(content: str, where: str) -> Any:
     """What JSON says; raises InputError for anything that the module's docstring refuses."""
 
-    def pairs(found: list[tuple[str, Any]]) -> dict[str, Any]:
-        read = dict(found)
-        if len(read) < len(found):
-            keys = [key for key, _ in found]
+    def pairs(entries: list[tuple[str, Any]]) -> dict[str, Any]:
+        mapping = dict(entries)
+        if len(mapping) < len(entries):
+            keys = [key for key, _ in entries]
             twice = next(key for key in keys if keys.count(key) > 1)
             raise InputError(f"{where}: key {_cut(twice)} is there twice: one would be lost")
-        return read
+        return mapping
 
-    odd = False
+    not_finite = False
 
     def number(digits: str) -> int:
         if len(digits) > MOST_DIGITS:
@@ -117,20 +118,20 @@ def parse_json(content: str, where: str) -> Any:
         return int(digits)
 
     def real(digits: str) -> float:
-        nonlocal odd
+        nonlocal not_finite
         value = float(digits)
-        odd = odd or not math.isfinite(value)
+        not_finite = not_finite or not math.isfinite(value)
         return value
 
     try:
-        found = json.loads(content, object_pairs_hook=pairs, parse_constant=real, parse_int=number, parse_float=real)
+        parsed = json.loads(content, object_pairs_hook=pairs, parse_constant=real, parse_int=number, parse_float=real)
     except json.JSONDecodeError as error:
         raise InputError(f"{where}: not JSON: {error}") from None
     except RecursionError:
         raise InputError(f"{where}: lists and objects are nested too deep") from None
-    if odd:
-        _refuse_numbers(found, where, "")
-    return found
+    if not_finite:
+        _refuse_numbers(parsed, where, "")
+    return parsed
 
 
 def yaml_of(path: str | Path, what: str) -> Any:
@@ -148,7 +149,7 @@ def parse_yaml(content: str, where: str) -> Any:
             if node is None:
                 return None
             _refuse_nodes(node, where)
-            found = loader.construct_document(node)
+            parsed = loader.construct_document(node)
         finally:
             loader.dispose()
     except yaml.YAMLError as error:
@@ -156,8 +157,8 @@ def parse_yaml(content: str, where: str) -> Any:
     except (ValueError, OverflowError, TypeError, AttributeError, LookupError) as error:  # a date of month 13, say
         reason = "a whole number of thousands of digits" if "integer string" in str(error) else str(error)
         raise InputError(f"{where}: not YAML that means anything: {' '.join(reason.split())[:200]}") from None
-    _refuse_numbers(found, where, "")
-    return found
+    _refuse_numbers(parsed, where, "")
+    return parsed
 
 
 def _refuse_events(content: str, where: str) -> None:
@@ -172,7 +173,7 @@ def _refuse_events(content: str, where: str) -> None:
 
 
 def _refuse_nodes(root: yaml.Node, where: str) -> None:
-    """A key twice, an alias of what it lies in, and too many nodes with aliases spelled out, as merges copy them."""
+    """Refuse a key twice, an alias of what it lies in, and too many nodes with aliases spelled out, as merges do it."""
     sizes: dict[int, int] = {}
     open_: set[int] = set()
 
@@ -196,28 +197,28 @@ def _refuse_nodes(root: yaml.Node, where: str) -> None:
 
 
 def _refuse_twice(node: yaml.MappingNode, where: str) -> None:
-    read = set()
+    known = set()
     for key, _ in node.value:
         if not isinstance(key, yaml.ScalarNode):
             raise InputError(f"{where}, line {key.start_mark.line + 1}: a list or mapping is a key")
-        if (key.tag, key.value) in read:
+        if (key.tag, key.value) in known:
             raise InputError(
                 f"{where}, line {key.start_mark.line + 1}: key {_cut(key.value)} is there twice: one would be lost"
             )
-        read.add((key.tag, key.value))
+        known.add((key.tag, key.value))
 
 
-def _refuse_numbers(found: Any, where: str, place: str) -> None:
-    if isinstance(found, dict):
-        for key, value in found.items():
+def _refuse_numbers(content: Any, where: str, place: str) -> None:
+    if isinstance(content, dict):
+        for key, value in content.items():
             _refuse_numbers(key, where, place)
             _refuse_numbers(value, where, f"{place}.{_name(key)}" if place else _name(key))
-    elif isinstance(found, list | tuple | set):
-        for number, value in enumerate(found):
+    elif isinstance(content, list | tuple | set):
+        for number, value in enumerate(content):
             _refuse_numbers(value, where, f"{place}.{number}")
-    elif isinstance(found, float) and not math.isfinite(found):
-        raise InputError(f"{where}: {place}: {found} is no number that anything here takes")
-    elif isinstance(found, int) and abs(found) >= 10**MOST_DIGITS:
+    elif isinstance(content, float) and not math.isfinite(content):
+        raise InputError(f"{where}: {place}: {content} is no number that anything here takes")
+    elif isinstance(content, int) and abs(content) >= 10**MOST_DIGITS:
         raise InputError(f"{where}: {place}: a whole number of more than {MOST_DIGITS} digits")
 
 

@@ -24,13 +24,13 @@ __all__ = ["TIMED", "VERSION", "Result", "Rung", "machine", "write_whole"]
 
 VERSION = 2
 Rung = Literal["published", "simulated", "emulated", "measured"]
-TIMED = ("emulated", "measured")  # rungs whose numbers are times that were taken: with an interval, or not known
+TIMED = ("emulated", "measured")  # rungs whose numbers are times that were taken; each has an interval, or is unknown
 
 
 class Result(BaseModel):
     """One run of one scheme. `summary` holds numbers (seconds, ratios, shares), `notes` what a reader must know.
 
-    `samples` holds the repeats that numbers of the summary are medians of: by its name a value a block of the launch,
+    `samples` holds, by name, the repeats that numbers of the summary are medians of: one value per block of the launch,
     in order, so that those of two runs of one launch are pairs.
     """
 
@@ -57,7 +57,7 @@ class Result(BaseModel):
 
     @staticmethod
     def load(path: Path) -> Result:
-        """Read a file; raises InputError where it is missing, corrupt or of another version."""
+        """Read a file; raises InputError if it is missing, corrupt or of another version."""
         try:
             result = Result.model_validate_json(reading.raw(path, "result"))
         except ValidationError as error:
@@ -69,12 +69,12 @@ class Result(BaseModel):
         return result
 
     def key(self) -> str:
-        """Hash of settings and results: what a tracking server knows this run by."""
+        """Hash of settings and results, by which a tracking server knows this run."""
         return hashlib.sha256(json.dumps(self.model_dump(mode="json"), sort_keys=True).encode()).hexdigest()
 
 
 def machine() -> dict[str, Any]:
-    """Hardware and software that a measurement was made with."""
+    """Hardware and software of this machine, for the provenance of a measurement."""
     model = next(
         (
             line.split(":", 1)[1].strip()

@@ -1,4 +1,4 @@
-"""How results are written: whole or not at all, over nothing but a file of one's own."""
+"""How results are written: whole or not at all, and over nothing but an earlier result."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ PLAIN = 0o666 & ~MASK  # of a new file
 
 
 def write_whole(path: Path, content: str | bytes) -> None:
-    """Write a file so that it is never seen half written; an earlier one stays until then.
+    """Write a file so that it is never seen half written; an earlier one stays until the new one is whole.
 
-    Raises InputError where it can't be written, or `refuse_target` refuses it.
+    Raises InputError if it can't be written, or if `refuse_target` refuses it.
     """
     with replacing(path) as temporary:
         temporary.write_bytes(content.encode() if isinstance(content, str) else content)
@@ -29,9 +29,9 @@ def write_whole(path: Path, content: str | bytes) -> None:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A new empty file in the folder of `path`, of a name that nobody can foresee, which takes its place at the end.
+    """Give a new empty file in the folder of `path`, with a name that nobody can foresee; at the end it becomes `path`.
 
-    Raises InputError where that can't be; an earlier file stays where the block raises.
+    Raises InputError if it can't; an earlier file stays if the block raises.
     """
     refuse_target(path)
     temporary: Path | None = None
@@ -41,7 +41,7 @@ def replacing(path: Path) -> Iterator[Path]:
         temporary = Path(name)
         os.close(handle)
         yield temporary
-        refuse_target(path)  # what has come there since
+        refuse_target(path)  # again: something may have come there since
         os.chmod(temporary, _mode(path))
         temporary.replace(path)
     except OSError as error:
@@ -55,30 +55,30 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def refuse_target(path: Path) -> None:
-    """Raises InputError where a result would replace what is none: a folder, device, pipe, socket, a link's target.
+    """Raises InputError if a result would replace something else: a folder, device, pipe, socket, or a link's target.
 
-    A link is one's own where it leads to a file of the folder that it lies in, or of one below.
+    A link is allowed if it leads to a file of the folder that it lies in, or of one below.
     """
     refuse_path(path, "output")
     try:
-        found = os.lstat(path)
-        if stat.S_ISLNK(found.st_mode):
+        status = os.lstat(path)
+        if stat.S_ISLNK(status.st_mode):
             target = Path(os.path.realpath(path))
             if not target.is_relative_to(os.path.realpath(path.parent)):
                 raise InputError(f"{path}: can't be written: it is a link out of its folder, to {target}: remove it")
-            found = os.stat(path)
+            status = os.stat(path)
     except FileNotFoundError:
         return
     except OSError as error:
         raise disk.refusal(error, path) from None
-    if stat.S_ISDIR(found.st_mode):
+    if stat.S_ISDIR(status.st_mode):
         raise InputError(f"{path}: can't be written: it is a folder: name a file")
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(status.st_mode):
         raise InputError(f"{path}: can't be written: it is a device, pipe or socket, no file: name another")
 
 
 def make_folder(path: Path) -> Path:
-    """The folder, made where it is not there; raises InputError where it can't be."""
+    """Make the folder if it is missing, and return it; raises InputError if it can't be made."""
     refuse_path(path, "output")
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -88,7 +88,7 @@ def make_folder(path: Path) -> Path:
 
 
 def refuse_folder(path: Path, where: str) -> None:
-    """Raises InputError where no folder of that name can be made, or written to; makes nothing."""
+    """Raises InputError if no folder of that name can be made or written to; makes nothing."""
     refuse_path(path, where)
     place = path
     try:
@@ -104,7 +104,7 @@ def refuse_folder(path: Path, where: str) -> None:
 
 
 def _mode(path: Path) -> int:
-    """That of the file that is replaced, else what any new file gets."""
+    """The mode of the file that is replaced, else that of any new file."""
     try:
         return stat.S_IMODE(os.stat(path).st_mode)
     except OSError:

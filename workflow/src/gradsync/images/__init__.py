@@ -27,7 +27,7 @@ def definition(kind: str, project: Path = Path()) -> Path:
 
 
 def environment(kind: str, project: Path = Path()) -> Path:
-    """Where the pinned environment of an image lies; raises InputError where there is none."""
+    """Where the pinned environment of an image lies; raises InputError if there is none."""
     path = project / "envs" / f"{kind}.txt"
     if kind == BASE:
         raise InputError("image base: it holds no environment to check: name cpu or cuda")
@@ -61,7 +61,7 @@ def code_version(project: Path = Path()) -> str:
     """The version of the code as git tells it (dirty: with uncommitted changes), else that of the package."""
     command = ["git", "-C", str(project), "describe", "--always", "--dirty"]
     try:
-        told = subprocess.run(command, capture_output=True, text=True, timeout=20)
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=20)
     except (OSError, subprocess.TimeoutExpired):
         return __version__
-    return told.stdout.strip() if told.returncode == 0 else __version__
+    return answer.stdout.strip() if answer.returncode == 0 else __version__

@@ -1,4 +1,4 @@
-"""Which folders of the host a job in an image must see: Apptainer brings the checkout, and not where its links lead."""
+"""Which folders of the host a job in an image must see: Apptainer mounts the checkout, not what its links lead to."""
 
 from __future__ import annotations
 

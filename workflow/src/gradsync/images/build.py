@@ -1,4 +1,4 @@
-"""Build an image: into a file beside the target, which it replaces only when the build and its %test went well."""
+"""Build an image: into a file beside the target, which it replaces only if the build and its %test went well."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from typing import IO, Any, NamedTuple
 from gradsync.errors import InputError, RunError
 from gradsync.images import BASE, BASE_DEFINITIONS, code_version, definition, failures, fingerprint, host, preconditions
 
-SILENCE_SECONDS = 1800.0  # without a line of output: packing 6 GB on one slow core says nothing for minutes
+SILENCE_SECONDS = 1800.0  # without a line of output: packing 6 GB on one slow core prints nothing for minutes
 HEARTBEAT_SECONDS = 30.0
 GRACE_SECONDS = 15.0
 PACKING = "-Xcompression-level 4"  # a quarter of the default's time for 4 % more bytes; gzip, which every kernel reads
-# Where jobs find their data: a folder that is no part of an image can't be mounted in one that is being built.
+# Variables that mount the folders of jobs: one that is no part of an image can't be mounted while it is being built.
 MOUNTS = {f"{program}_{name}" for program in ("APPTAINER", "SINGULARITY") for name in ("BIND", "BINDPATH", "MOUNT")}
-Tell = Callable[[str, bool], None]  # a line, and whether it is only a sign of life
+Tell = Callable[[str, bool], None]  # prints a line; the second argument says whether it is only a sign of life
 
 
 class Source(NamedTuple):
@@ -41,19 +41,19 @@ def build(kind: str, output: Path, base: Path, source: Source, log: Path) -> dic
     """Build the image of a kind (base, cpu, cuda) from the definitions in the current folder.
 
     The base is an input of the other kinds. Everything that the build prints goes to `log`, its steps to stderr.
-    Raises InputError where something is missing, RunError with one message where the build or its %test fails.
+    Raises InputError if something is missing, RunError with one message if the build or its %test fails.
     """
     started = time.monotonic()
     path = definition(kind)
-    told = {"version": code_version(), "definitions": fingerprint(kind)}
+    arguments = {"version": code_version(), "definitions": fingerprint(kind)}
     preconditions.refuse(kind, source.bootstrap, output)
     if kind == BASE:
-        told |= _base_arguments(source)
+        arguments |= _base_arguments(source)
     elif not base.is_file():
         raise InputError(f"image {kind}: {base} is missing: build it with `gradsync image base --output {base}`")
     else:
         _refuse_old(kind, base)
-        told["base"] = str(base)
+        arguments["base"] = str(base)
     for folder in (output.parent, log.parent):
         folder.mkdir(parents=True, exist_ok=True)
     unfinished = output.with_name(f".{output.stem}.{os.getpid()}.sif")
@@ -62,7 +62,7 @@ def build(kind: str, output: Path, base: Path, source: Source, log: Path) -> dic
             lent = scratch / "lent"
             lent.mkdir()
             command = ["apptainer", "build", "--fakeroot"]
-            command += [f"--build-arg={key}={value}" for key, value in told.items()]
+            command += [f"--build-arg={key}={value}" for key, value in arguments.items()]
             command += [f"--bind={mount}" for mount in host.lend(lent)]
             status, lines = _run([*command, str(unfinished), str(path)], scratch, record, _progress(kind, started))
         if status or not unfinished.is_file():
@@ -70,25 +70,25 @@ def build(kind: str, output: Path, base: Path, source: Source, log: Path) -> dic
         unfinished.replace(output)
     finally:
         unfinished.unlink(missing_ok=True)
-    return {"image": str(output), "bytes": output.stat().st_size, "seconds": time.monotonic() - started, **told}
+    return {"image": str(output), "bytes": output.stat().st_size, "seconds": time.monotonic() - started, **arguments}
 
 
 def labels(image: Path) -> dict[str, str]:
-    """The labels of an image; raises InputError where the file is not one, or Apptainer is missing."""
+    """The labels of an image; raises InputError if the file is not one, or Apptainer is missing."""
     preconditions.apptainer(str(image))
     command = ["apptainer", "inspect", "--json", "--labels", str(image)]
     try:
-        told = subprocess.run(command, capture_output=True, text=True, timeout=60)
-        found = json.loads(told.stdout)["data"]["attributes"]["labels"]
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        by_name = json.loads(answer.stdout)["data"]["attributes"]["labels"]
     except (OSError, subprocess.TimeoutExpired, ValueError, LookupError):
         raise InputError(f"{image}: not an image that Apptainer reads: delete it, or build it with --force") from None
-    return dict(found or {})
+    return dict(by_name or {})
 
 
 def _refuse_old(kind: str, base: Path) -> None:
-    """InputError for a base of other definitions than today's, which the label of the image on it would claim.
+    """Raises InputError for a base of other definitions than today's, which the label of the image on it would claim.
 
-    A base that was built by hand, or is none of ours, says nothing of its definitions and is taken.
+    A base that was built by hand, or is none of ours, has no label with its definitions and is taken.
     """
     if labels(base).get(BASE_DEFINITIONS, "unknown") not in ("unknown", fingerprint(BASE)):
         raise InputError(
@@ -105,7 +105,7 @@ def _base_arguments(source: Source) -> dict[str, str]:
 
 @contextmanager
 def _scratch() -> Iterator[Path]:
-    """A folder for all that a build leaves behind, gone afterwards."""
+    """A folder for all that a build leaves behind; it is removed afterwards."""
     folder = Path(tempfile.mkdtemp(prefix="gradsync-image-", dir=preconditions.folder_of_builds()))
     try:
         yield folder
@@ -116,27 +116,27 @@ def _scratch() -> Iterator[Path]:
 
 
 def _progress(kind: str, started: float) -> Tell:
-    """Tell each step with the seconds since the start, and now and then the line at which the build is."""
-    told_at = started
+    """Gives a function that prints each step with the seconds since the start, and at times the latest line."""
+    last_line_at = started
 
     def tell(line: str, beat: bool) -> None:
-        nonlocal told_at
+        nonlocal last_line_at
         now = time.monotonic()
         step = line.startswith("INFO:") and not beat
-        if step or beat or now - told_at > HEARTBEAT_SECONDS:
+        if step or beat or now - last_line_at > HEARTBEAT_SECONDS:
             text = line.removeprefix("INFO:").strip()[:100]
             print(
                 f"image {kind}: {now - started:4.0f} s: {'... ' if not step else ''}{text}", file=sys.stderr, flush=True
             )
-            told_at = now
+            last_line_at = now
 
     return tell
 
 
 def _run(command: list[str], scratch: Path, record: IO[str], tell: Tell) -> tuple[int, list[str]]:
-    """Run a build; returns its exit status and every line. It ends with this process, and after a long silence."""
-    own = {name: value for name, value in os.environ.items() if name not in MOUNTS}
-    environment = {"APPTAINER_MKSQUASHFS_ARGS": PACKING, **own, "APPTAINER_TMPDIR": str(scratch)}
+    """Run a build; returns its exit status and all its lines. It ends with this process, and after a long silence."""
+    inherited = {name: value for name, value in os.environ.items() if name not in MOUNTS}
+    environment = {"APPTAINER_MKSQUASHFS_ARGS": PACKING, **inherited, "APPTAINER_TMPDIR": str(scratch)}
     lines: list[str] = []
     with (
         _ending_on_sigterm(),
@@ -165,18 +165,18 @@ def _run(command: list[str], scratch: Path, record: IO[str], tell: Tell) -> tupl
 
 
 def _lines(stream: IO[bytes]) -> Iterator[str | None]:
-    """Lines as they come, None for HEARTBEAT_SECONDS without any. Raises RunError after SILENCE_SECONDS."""
-    heard = time.monotonic()
+    """Yield lines as they come, and None after HEARTBEAT_SECONDS without any. Raises RunError after SILENCE_SECONDS."""
+    last_output = time.monotonic()
     rest = b""
     with selectors.DefaultSelector() as selector:
         selector.register(stream, selectors.EVENT_READ)
         while True:
             if not selector.select(HEARTBEAT_SECONDS):
-                if time.monotonic() - heard > SILENCE_SECONDS:
+                if time.monotonic() - last_output > SILENCE_SECONDS:
                     raise RunError(f"the build said nothing for {SILENCE_SECONDS:.0f} s and was ended: see its log")
                 yield None
                 continue
-            heard = time.monotonic()
+            last_output = time.monotonic()
             chunk = os.read(stream.fileno(), 65536)
             *whole, rest = (rest + chunk).split(b"\n")
             yield from (line.decode(errors="replace").rstrip() for line in whole)

@@ -1,11 +1,11 @@
-"""What a failed build means and what to do about it: one message out of hundreds of lines."""
+"""Explains a failed build, and says what to do about it, in one message out of hundreds of lines."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 
-# What each stage announces itself with in Apptainer's log.
+# The words with which Apptainer's log announces each stage.
 STAGES = {
     "Running post scriptlet": "%post",
     "Running testscript": "%test",
@@ -56,34 +56,34 @@ MEANINGS = (
 
 
 def stage(lines: Sequence[str]) -> str:
-    """Where a build was when it ended: bootstrap, %post, %test or packing."""
+    """The stage at which a build ended: bootstrap, %post, %test or packing."""
     reached = [name for line in lines for text, name in STAGES.items() if text in line]
     return reached[-1] if reached else "bootstrap"
 
 
 def explain(lines: Sequence[str]) -> str:
-    """What a failed build's log comes down to: where, why, what to do."""
+    """Sum up a failed build's log: at which stage it failed, why, and what to do."""
     where = stage(lines)
     if where == "%test":
         return f"the image was built, but its %test failed: {_last(lines)}"
     log = "\n".join(lines)
     source = "package index" if "/torch/" in log or "pip install" in log else "mirror or registry"
     for pattern, meaning in MEANINGS:
-        found = re.search(pattern, log)
-        if found:
-            return f"{where}: {meaning.format(source=source, **found.groupdict())} ({_line_of(log, found)})"
+        match = re.search(pattern, log)
+        if match:
+            return f"{where}: {meaning.format(source=source, **match.groupdict())} ({_line_of(log, match)})"
     return f"{where}: {_last(lines)}"
 
 
-def _line_of(log: str, found: re.Match[str]) -> str:
-    return _bare(log[log.rfind("\n", 0, found.start()) + 1 :].split("\n", 1)[0])
+def _line_of(log: str, match: re.Match[str]) -> str:
+    return _bare(log[log.rfind("\n", 0, match.start()) + 1 :].split("\n", 1)[0])
 
 
 def _last(lines: Sequence[str]) -> str:
-    """The last line that says something, before Apptainer's own last word where there is one."""
-    told = [line for line in lines if line.strip()]
-    own = [line for line in told if not line.startswith(("FATAL:", "INFO:", "WARNING:", "+ "))]
-    return _bare((own or told or ["no output"])[-1])
+    """The last line that is not blank and, if there is such a line, not Apptainer's own."""
+    not_blank = [line for line in lines if line.strip()]
+    of_program = [line for line in not_blank if not line.startswith(("FATAL:", "INFO:", "WARNING:", "+ "))]
+    return _bare((of_program or not_blank or ["no output"])[-1])
 
 
 def _bare(line: str) -> str:

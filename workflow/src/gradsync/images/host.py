@@ -1,7 +1,7 @@
 """What this host lends to a build: its mirror and suite, package index, certificates, proxies and settings of apt.
 
-A folder with all of it is mounted at /mnt while the image is built, and gone from it afterwards. Folders of this host
-that serve as a package index are mounted below it.
+A folder with all of it is mounted at /mnt while the image is built, and does not stay in the image. Folders of this
+host that serve as a package index are mounted below it.
 """
 
 from __future__ import annotations
@@ -27,38 +27,40 @@ PIP_SECTIONS = ("global", "install", ":env:")  # a later one wins, as in pip
 PROXIES = ("http_proxy", "https_proxy", "no_proxy")
 CERTIFICATES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem")
 APT_KEYS = re.compile(r"Acquire::(https?|Check-|Retries|ForceIPv)", re.IGNORECASE)
-FILES = re.compile(r"::(Ca(Info|Path)|Crl|Ssl(Cert|Key))", re.IGNORECASE)  # of this host: not there inside
-SECONDS = 60.0  # for a question to pip or apt
+FILES = re.compile(r"::(Ca(Info|Path)|Crl|Ssl(Cert|Key))", re.IGNORECASE)  # they name files that the image lacks
+SECONDS = 60.0  # the limit for a question to pip or apt
 
 
 def mirror_and_suite(mirror: str | None, suite: str | None) -> tuple[str, str]:
-    """Mirror and suite to bootstrap from: what is given, else those of this host's own apt.
+    """Mirror and suite to bootstrap from: the arguments, else those of this host's own apt.
 
-    Raises InputError where neither tells.
+    Raises InputError if neither names them.
     """
-    release = Path("/etc/os-release").read_text() if Path("/etc/os-release").is_file() else ""
-    known = dict(re.findall(r'^(\w+)="?([^"\n]*)"?$', release, re.MULTILINE))
-    suite = suite or known.get("VERSION_CODENAME")
+    release_text = Path("/etc/os-release").read_text() if Path("/etc/os-release").is_file() else ""
+    release = dict(re.findall(r'^(\w+)="?([^"\n]*)"?$', release_text, re.MULTILINE))
+    suite = suite or release.get("VERSION_CODENAME")
     if mirror is None:
-        # one line an index: who publishes it, component, suite, address
-        told = _ask(
+        # one line per index: who publishes it, component, suite, address
+        targets = _ask(
             "apt-get",
             "indextargets",
             "--format",
             "$(ORIGIN) $(COMPONENT) $(CODENAME) $(REPO_URI)",
             "Created-By: Packages",
         )
-        rows = [fields for line in told.splitlines() if len(fields := line.split()) == 4]
-        own = [row for row in rows if row[0].lower() == known.get("ID") and row[1] == "main" and "-" not in row[2]]
-        found = next((row for row in own if row[2] == suite), own[0] if own and not suite else None)
-        if found is None:
+        rows = [fields for line in targets.splitlines() if len(fields := line.split()) == 4]
+        matching = [
+            row for row in rows if row[0].lower() == release.get("ID") and row[1] == "main" and "-" not in row[2]
+        ]
+        chosen = next((row for row in matching if row[2] == suite), matching[0] if matching and not suite else None)
+        if chosen is None:
             wanted = f" of {suite}" if suite else ""
             raise InputError(
                 f"image base: this host's apt names no mirror{wanted} to build from: run `apt-get update`, give "
                 "--mirror URL and --suite NAME of a Debian or Ubuntu mirror, or build it from a registry: "
                 "`gradsync image base --bootstrap docker`"
             )
-        suite, mirror = found[2], found[3]
+        suite, mirror = chosen[2], chosen[3]
     if not suite:
         raise InputError(
             "image base: --suite NAME is needed beside --mirror: the suite of the mirror to bootstrap from"
@@ -78,9 +80,9 @@ def lend(folder: Path) -> list[str]:
         shutil.copyfile(certificates, folder / "certificates.pem")
         settings["cert"] = lent["SSL_CERT_FILE"] = f"{INSIDE}/certificates.pem"
         apt.append(f'Acquire::https::CaInfo "{INSIDE}/certificates.pem";')
-    own = settings.get("client-cert")
-    if own and Path(own).is_file():
-        shutil.copyfile(own, folder / "client.pem")
+    client_certificate = settings.get("client-cert")
+    if client_certificate and Path(client_certificate).is_file():
+        shutil.copyfile(client_certificate, folder / "client.pem")
         (folder / "client.pem").chmod(0o600)
         settings["client-cert"] = f"{INSIDE}/client.pem"
     for key in ("index-url", "extra-index-url", "find-links"):
@@ -96,18 +98,18 @@ def lend(folder: Path) -> list[str]:
 
 
 def pip_settings() -> dict[str, str]:
-    """Where pip finds packages, from its configuration files and environment variables; nothing else of them."""
-    found: dict[str, dict[str, str]] = {section: {} for section in PIP_SECTIONS}
+    """The settings of pip's configuration files and environment variables that say where pip gets packages."""
+    by_section: dict[str, dict[str, str]] = {section: {} for section in PIP_SECTIONS}
     for line in _ask(sys.executable, "-m", "pip", "config", "list").splitlines():
         name, separator, value = line.partition("=")
         section, _, key = name.rpartition(".")
-        if separator and section in found and key in PIP_KEYS:
-            found[section][key] = " ".join(str(ast.literal_eval(value)).split())
-    return {key: value for section in PIP_SECTIONS for key, value in found[section].items()}
+        if separator and section in by_section and key in PIP_KEYS:
+            by_section[section][key] = " ".join(str(ast.literal_eval(value)).split())
+    return {key: value for section in PIP_SECTIONS for key, value in by_section[section].items()}
 
 
 def _lent_place(place: str, key: str, folder: Path, mounts: list[str]) -> str:
-    """An index or folder of packages as it is seen inside: one of this host is mounted, another stays as it is."""
+    """An index or folder of packages as the build names it: one of this host is mounted, another stays as it is."""
     is_url = place.startswith("file:")
     path = Path(unquote(re.sub("^file:(//)?", "", place))) if is_url else Path(place).expanduser()
     if not path.is_absolute() or not path.exists():
@@ -122,17 +124,17 @@ def _lent_place(place: str, key: str, folder: Path, mounts: list[str]) -> str:
 
 
 def _certificates() -> str | None:
-    told = (os.environ.get(name, "") for name in ("REQUESTS_CA_BUNDLE", "SSL_CERT_FILE", "CURL_CA_BUNDLE"))
-    return next((path for path in (*told, *CERTIFICATES) if path and Path(path).is_file()), None)
+    named = (os.environ.get(name, "") for name in ("REQUESTS_CA_BUNDLE", "SSL_CERT_FILE", "CURL_CA_BUNDLE"))
+    return next((path for path in (*named, *CERTIFICATES) if path and Path(path).is_file()), None)
 
 
 def _ask(*command: str) -> str:
-    """What a program prints; nothing where it is missing or fails."""
+    """What a program prints; nothing if it is missing or fails."""
     try:
-        told = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return told.stdout if told.returncode == 0 else ""
+    return answer.stdout if answer.returncode == 0 else ""
 
 
 def _write(path: Path, lines: list[str]) -> None:

@@ -1,4 +1,4 @@
-"""What must be there before a build starts: found in a moment rather than after minutes."""
+"""What a build needs is checked before it starts: in a moment rather than after minutes."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from gradsync.errors import InputError
 from gradsync.images import BASE, CPU, CUDA
 
 OLDEST = (1, 2)  # the first Apptainer with arguments in definitions
-# Free bytes that a build needs at its peak, where it unpacks and where the image goes, a fifth above what was measured.
+# Free bytes that a build needs at its peak, where it unpacks and where the image goes: a fifth more than was measured.
 UNPACKED_BYTES = {BASE: 0.35e9, CPU: 2.9e9, CUDA: 10.5e9}
 IMAGE_BYTES = {BASE: 0.06e9, CPU: 0.68e9, CUDA: 3.8e9}
 
 
 def refuse(kind: str, bootstrap: str, output: Path) -> None:
-    """Raises InputError, with what to do, where an image of this kind can't be built on this machine."""
+    """Raises InputError, with what to do, if an image of this kind can't be built on this machine."""
     if platform.system() != "Linux":
         raise InputError(f"image {kind}: images are built on Linux, this is {platform.system()}")
     apptainer(f"image {kind}")
@@ -29,13 +29,13 @@ def refuse(kind: str, bootstrap: str, output: Path) -> None:
     if kind == BASE and bootstrap == "debootstrap":
         _needed(kind, "debootstrap", "debootstrap", " (or `gradsync image base --bootstrap docker`)")
     _fakeroot(kind)
-    room = {folder_of_builds(): UNPACKED_BYTES[kind], _standing(output.absolute().parent): IMAGE_BYTES[kind]}
+    room = {folder_of_builds(): UNPACKED_BYTES[kind], _existing(output.absolute().parent): IMAGE_BYTES[kind]}
     for folder, needed in room.items():
         _room(kind, folder, needed)
 
 
 def apptainer(where: str) -> tuple[int, ...]:
-    """The version of Apptainer; raises InputError where it is missing or too old."""
+    """The version of Apptainer; raises InputError if it is missing or too old."""
     wanted = ".".join(map(str, OLDEST))
     program = shutil.which("apptainer")
     if program is None:
@@ -44,20 +44,20 @@ def apptainer(where: str) -> tuple[int, ...]:
             "(on Debian, as root: .ci/install-apptainer)"
         )
     try:
-        told = subprocess.run([program, "version"], capture_output=True, text=True, timeout=30)
+        answer = subprocess.run([program, "version"], capture_output=True, text=True, timeout=30)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise InputError(f"{where}: {program} does not run: {error}") from None
-    found = re.match(r"(\d+)\.(\d+)", told.stdout)
-    if found is None:
-        raise InputError(f"{where}: {program} does not run: {(told.stderr or told.stdout).strip()[-300:]}")
-    version = tuple(map(int, found.groups()))
+    match = re.match(r"(\d+)\.(\d+)", answer.stdout)
+    if match is None:
+        raise InputError(f"{where}: {program} does not run: {(answer.stderr or answer.stdout).strip()[-300:]}")
+    version = tuple(map(int, match.groups()))
     if version < OLDEST:
-        raise InputError(f"{where}: {program} is version {told.stdout.strip()}: {wanted} or newer is needed")
+        raise InputError(f"{where}: {program} is version {answer.stdout.strip()}: {wanted} or newer is needed")
     return version
 
 
 def folder_of_builds() -> Path:
-    """Where Apptainer unpacks: APPTAINER_TMPDIR, else the system's folder for temporary files."""
+    """The folder in which Apptainer unpacks: APPTAINER_TMPDIR, else the system's folder for temporary files."""
     folder = Path(os.environ.get("APPTAINER_TMPDIR") or tempfile.gettempdir())
     if not folder.is_dir():
         raise InputError(f"APPTAINER_TMPDIR {folder}: is not a folder: make it, or name another")
@@ -70,7 +70,7 @@ def _needed(kind: str, program: str, package: str, otherwise: str = "") -> None:
 
 
 def _fakeroot(kind: str) -> None:
-    """An ordinary user gets the ids of a system of his own, which somebody must have lent to him."""
+    """Raises InputError if this user has no range of ids for fakeroot, which an administrator assigns."""
     user = pwd.getpwuid(os.getuid())
     for path in (Path("/etc/subuid"), Path("/etc/subgid")):
         lines = path.read_text().splitlines() if path.is_file() else []
@@ -86,7 +86,7 @@ def _fakeroot(kind: str) -> None:
 
 
 def _from_directory(name: str) -> bool:
-    """True where ids come from a directory service rather than from the files."""
+    """True if ids come from a directory service rather than from the files."""
     program = shutil.which("getsubids")
     if program is None:
         return False
@@ -96,7 +96,7 @@ def _from_directory(name: str) -> bool:
         return False
 
 
-def _standing(folder: Path) -> Path:
+def _existing(folder: Path) -> Path:
     """`folder`, or the nearest one above it that exists."""
     return next(each for each in (folder, *folder.parents) if each.is_dir())
 

@@ -20,8 +20,8 @@ SECONDS = 900.0  # an index that hands out whole wheels instead of their metadat
 def check(kind: str, project: Path = Path()) -> dict[str, Any]:
     """What pip would install into the image of a kind (cpu, cuda): torch, its build, NCCL, number of packages.
 
-    Only metadata is fetched where the index has it apart. Raises InputError on a machine that images are not for,
-    RunError where no solution exists or torch would be the wrong build.
+    If the index offers metadata separately, only that is fetched. Raises InputError on a machine that images are not
+    for, RunError if no solution exists or torch would be the wrong build.
     """
     pinned = environment(kind, project)
     if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
@@ -33,7 +33,7 @@ def check(kind: str, project: Path = Path()) -> dict[str, Any]:
         command = [sys.executable, "-m", "pip", "install", "--dry-run", "--ignore-installed", "--only-binary", ":all:"]
         command += ["--quiet", "--disable-pip-version-check", "--no-input"]
         try:
-            told = subprocess.run(
+            solved = subprocess.run(
                 [*command, "--report", str(report), "--requirement", str(pinned)],
                 capture_output=True,
                 text=True,
@@ -43,8 +43,8 @@ def check(kind: str, project: Path = Path()) -> dict[str, Any]:
             raise RunError(
                 f"image {kind}: pip did not solve {pinned} within {SECONDS:.0f} s: try a nearer index"
             ) from None
-        if told.returncode:
-            raise RunError(f"image {kind}: {pinned}: {failures.explain(['pip install', *told.stderr.splitlines()])}")
+        if solved.returncode:
+            raise RunError(f"image {kind}: {pinned}: {failures.explain(['pip install', *solved.stderr.splitlines()])}")
         packages = {
             each["metadata"]["name"].lower().replace("_", "-"): each["metadata"]["version"]
             for each in json.loads(report.read_text())["install"]
@@ -53,7 +53,7 @@ def check(kind: str, project: Path = Path()) -> dict[str, Any]:
 
 
 def judged(kind: str, packages: Mapping[str, str], where: str) -> dict[str, Any]:
-    """The answer of `check` on solved packages (name -> version); raises RunError where torch is of the wrong build."""
+    """The answer of `check` on solved packages (name -> version); raises RunError if torch is of the wrong build."""
     if "torch" not in packages:
         raise RunError(f"image {kind}: {where} installs no torch: name it there")
     nccl = next((version for name, version in packages.items() if name.startswith("nvidia-nccl")), None)

@@ -1,12 +1,12 @@
-"""A process ends with whoever has started it, however that one has ended: nothing runs on that nobody waits for.
+"""A process ends with the process that started it, however that one ended: nothing runs on that nobody waits for.
 
 A launcher names itself in the environment of what it starts, and each command of ours below it, whatever shells stand
 between, waits in a thread for its end (pidfd_open(2)). A rank is killed at once, since its checkpoints are whole at any
 moment; a launcher is asked first (SIGTERM), so that it ends its own ranks and removes the testbed that it has made. A
 pipe would do as much, but what Snakemake starts keeps no file open that it doesn't know.
 
-Names hold where they were given: the machine since it started, its view of processes, and the Slurm job. A job that
-runs on a cluster is no child of who has submitted it, and lives on without him. What a job runs ends with the
+A name is valid only at one place: the machine since it started, its view of processes, and the Slurm job. A job that
+runs on a cluster is no child of the process that submitted it, and lives on without it. What a job runs ends with the
 slurmstepd above it: srun waits for ever for tasks that have lost theirs.
 """
 
@@ -27,7 +27,7 @@ from typing import NamedTuple
 VARIABLE = "GRADSYNC_ENDS_WITH"
 GRACE_SECONDS = 60.0  # in which a launcher ends its ranks and removes its testbed
 STEP_MANAGER = "slurmstepd"  # Slurm's own process above each batch script and each task
-POLL_SECONDS = 0.5  # where the kernel doesn't tell of a process's end (before Linux 5.3)
+POLL_SECONDS = 0.5  # if the kernel doesn't report a process's end (before Linux 5.3)
 PR_SET_PDEATHSIG = 1  # prctl(2)
 
 
@@ -45,20 +45,20 @@ class Leader(NamedTuple):
 
     @classmethod
     def of(cls, environment: Mapping[str, str]) -> Leader | None:
-        """Whom `environment` names; None where it names nobody, or somebody elsewhere."""
+        """The leader that `environment` names; None if it names none, or one elsewhere."""
         try:
             place, pid, began = environment.get(VARIABLE, "").rsplit("/", 2)
-            found = cls(place, int(pid), int(began))
+            leader = cls(place, int(pid), int(began))
         except ValueError:
             return None
-        return found if found.place == _place() else None
+        return leader if leader.place == _place() else None
 
     def gone(self) -> bool:
         """Whether it has ended; another process may have its number by now."""
         return started(self.pid) != self.started
 
     def leaving(self) -> bool:
-        """Whether it has ended, is just ending (what it holds open is closed last), or will, as an orphan."""
+        """Whether it has ended, is just ending (what it holds open is closed last), or will end, as an orphan."""
         return self.gone() or not _environment(self.pid) or orphaned(self.pid)
 
     def __str__(self) -> str:
@@ -66,9 +66,9 @@ class Leader(NamedTuple):
 
 
 def started(pid: int) -> int | None:
-    """When a process has started, in clock ticks since boot: tells it from a later one of its number; None: it ended.
+    """When a process started, in clock ticks since boot; None if it has ended, whether or not its parent knows.
 
-    One that has ended, and that its parent has not asked for yet, has ended.
+    It tells the process from a later one with the same number.
     """
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -78,12 +78,12 @@ def started(pid: int) -> int | None:
 
 
 def led(environment: Mapping[str, str]) -> dict[str, str]:
-    """`environment` for what this process starts, and what shall end with it."""
+    """`environment` for what this process starts and what shall end with it."""
     return {**environment, VARIABLE: str(Leader.this())}
 
 
 def orphaned(pid: int) -> bool:
-    """Whether somebody that a process should have ended with is gone: it is about to end, or hangs."""
+    """Whether a process that this one should have ended with is gone: this one is about to end, or hangs."""
     seen = set()
     while pid not in seen:
         seen.add(pid)
@@ -97,7 +97,7 @@ def orphaned(pid: int) -> bool:
 
 
 def _environment(pid: int) -> dict[str, str]:
-    """What a process was started with; empty where it is ending."""
+    """The environment that a process was started with; empty if it is ending."""
     try:
         content = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     except OSError:
@@ -106,14 +106,14 @@ def _environment(pid: int) -> dict[str, str]:
 
 
 def follow(*, at_once: bool) -> None:
-    """End with whom the environment names, and with the step of Slurm that this process belongs to.
+    """End with the leader that the environment names, and with the step of Slurm that this process belongs to.
 
-    Killed `at_once`, as a rank, or asked first and killed later.
+    This process is killed `at_once`, as a rank is, or asked first and killed later.
     """
     leader, step = Leader.of(os.environ), _step()
     if leader is not None and leader.pid == os.getpid():
         leader = None
-    if leader is not None and at_once and os.getppid() == leader.pid:  # a stopped rank has no thread that could see it
+    if leader is not None and at_once and os.getppid() == leader.pid:  # a stopped rank has no thread that could notice
         killed_with_parent(signal.SIGKILL)()
     for each in (leader, step):
         if each is None:
@@ -141,8 +141,8 @@ def _library() -> ctypes.CDLL:
 
 
 def killed_with_parent(number: int) -> Callable[[], None]:
-    """What a new process calls to get a signal when the thread that started it ends (prctl(2)); for `preexec_fn`."""
-    library = _library()  # loaded here: between fork and exec nothing may be
+    """A function for `preexec_fn`: the new process gets a signal when the thread that started it ends (prctl(2))."""
+    library = _library()  # it is loaded now: between fork and exec nothing may be
 
     def ask() -> None:
         library.prctl(PR_SET_PDEATHSIG, number, 0, 0, 0)
@@ -159,11 +159,11 @@ def _end_with(leader: Leader, at_once: bool) -> None:
 
 
 def _wait(leader: Leader) -> None:
-    """Until it is gone."""
-    with suppress(OSError, AttributeError):  # it is gone, or the kernel has no such call: looked at below
+    """Wait until it is gone."""
+    with suppress(OSError, AttributeError):  # it is gone, or the kernel has no such call: the loop below decides
         handle = os.pidfd_open(leader.pid)
         try:
-            if not leader.gone():  # the handle is its own, and not that of a later one
+            if not leader.gone():  # the handle is that of the leader, not of a later process
                 poll = select.poll()
                 poll.register(handle, select.POLLIN)
                 poll.poll()
@@ -176,7 +176,7 @@ def _wait(leader: Leader) -> None:
 
 @cache
 def _place() -> str:
-    """Where process numbers mean the same: this machine since it started, the view of its processes, the Slurm job."""
+    """The place in which process numbers mean the same: machine since its start, view of processes, Slurm job."""
     boot, space = "", ""
     with suppress(OSError):
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()

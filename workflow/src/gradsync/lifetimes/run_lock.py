@@ -1,4 +1,4 @@
-"""One run a folder: who writes into it holds a lock, which the kernel takes back however he ends (flock(2)).
+"""One run per folder: the run that writes into it holds a lock, which the kernel takes back however it ends (flock(2)).
 
 The file says who holds it: host, process, start, Slurm job. A lock whose holder has died is free, whatever it says. On
 network file systems that keep no locks between machines (Lustre mounted with localflock, say) a lock of another host
@@ -32,30 +32,30 @@ NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)  # of a file system th
 
 @contextmanager
 def held(folder: Path, what: str) -> Iterator[None]:
-    """Hold the lock of `folder`, which is made where it is missing; `what` runs there, for who comes meanwhile.
+    """Hold the lock of `folder`, which is made if it is missing; the lock tells others `what` runs there.
 
-    Raises InputError at once where another run holds it, with who that is, or where nothing can be written there. A
-    holder that is about to end, since its launcher was killed, is waited for.
+    Raises InputError at once if another run holds it, with who that is, or if nothing can be written there. A holder
+    that is about to end, since its launcher was killed, is waited for.
     """
-    made = [each for each in (folder, *folder.parents) if not each.exists()]
-    with disk.told(folder):
+    new_folders = [each for each in (folder, *folder.parents) if not each.exists()]
+    with disk.explain_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        lock = _taken(folder)
+        lock = _take(folder)
     with lock:
-        _say_of(_read(lock), folder)
+        _warn_of_takeover(_read(lock), folder)
         try:
-            with disk.told(folder):
+            with disk.explain_errors(folder):
                 _write(lock, what)
             yield
         finally:
             with suppress(OSError):
                 os.unlink(folder / NAME)
-                for each in made:  # where nothing has been written, none stays
+                for each in new_folders:  # a new folder stays only if something was written there
                     each.rmdir()
 
 
 def holder(file: Path) -> dict[str, Any]:
-    """Whom a lock names; empty where it is free."""
+    """The entry of a lock's holder; empty if the lock is free."""
     with suppress(OSError), file.open("r+") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -64,17 +64,17 @@ def holder(file: Path) -> dict[str, Any]:
     return {}
 
 
-def _taken(folder: Path) -> IO[str]:
+def _take(folder: Path) -> IO[str]:
     deadline = time.monotonic() + LEAVING_SECONDS
     while True:
         lock = open(folder / NAME, "a+")  # noqa: SIM115  held as long as it is open
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            other = _read(lock)
+            entry = _read(lock)
             lock.close()
-            if not _leaving(other) or time.monotonic() > deadline:
-                raise InputError(_refusal(folder, other)) from None
+            if not _leaving(entry) or time.monotonic() > deadline:
+                raise InputError(_refusal(folder, entry)) from None
             time.sleep(POLL_SECONDS)
             continue
         except OSError as error:
@@ -83,38 +83,38 @@ def _taken(folder: Path) -> IO[str]:
                 raise
             print(f"gradsync: {folder}: its file system has no locks: start no second run there", file=sys.stderr)
             return lock
-        if _is_there(lock, folder / NAME):
+        if _is_same_file(lock, folder / NAME):
             return lock
         lock.close()  # whoever held it has removed it meanwhile
 
 
-def _is_there(lock: IO[str], path: Path) -> bool:
+def _is_same_file(lock: IO[str], path: Path) -> bool:
     try:
         return os.path.samestat(os.fstat(lock.fileno()), os.stat(path))
     except FileNotFoundError:
         return False
 
 
-def _leaving(other: dict[str, Any]) -> bool:
-    leader = lifeline.Leader.of({lifeline.VARIABLE: str(other.get("leader", ""))})
+def _leaving(entry: dict[str, Any]) -> bool:
+    leader = lifeline.Leader.of({lifeline.VARIABLE: str(entry.get("leader", ""))})
     return leader is not None and leader.leaving()
 
 
-def _refusal(folder: Path, other: dict[str, Any]) -> str:
-    host, process = other.get("host", "a host"), other.get("process", "?")
-    end = f"scancel {other['job']}" if other.get("job") else f"kill {process}, on {host}"
+def _refusal(folder: Path, entry: dict[str, Any]) -> str:
+    host, process = entry.get("host", "a host"), entry.get("process", "?")
+    end = f"scancel {entry['job']}" if entry.get("job") else f"kill {process}, on {host}"
     return (
-        f"{folder}: another run writes there: {other.get('what', 'gradsync')} on {host}, process {process}, since "
-        f"{other.get('since', 'just now')}: wait for it, end it ({end}), or take another folder"
+        f"{folder}: another run writes there: {entry.get('what', 'gradsync')} on {host}, process {process}, since "
+        f"{entry.get('since', 'just now')}: wait for it, end it ({end}), or take another folder"
     )
 
 
-def _say_of(before: dict[str, Any], folder: Path) -> None:
-    """Who held it until he died, where that was elsewhere."""
-    if before and before.get("host") != socket.gethostname():
+def _warn_of_takeover(entry: dict[str, Any], folder: Path) -> None:
+    """Say who held the lock until he died, if that was on another host."""
+    if entry and entry.get("host") != socket.gethostname():
         print(
-            f"gradsync: {folder}: taken over from {before.get('what')} on {before.get('host')}, process "
-            f"{before.get('process')}, which holds it no more (where the file system keeps no locks between machines, "
+            f"gradsync: {folder}: taken over from {entry.get('what')} on {entry.get('host')}, process "
+            f"{entry.get('process')}, which holds it no more (where the file system keeps no locks between machines, "
             "look whether it lives)",
             file=sys.stderr,
             flush=True,
@@ -124,14 +124,14 @@ def _say_of(before: dict[str, Any], folder: Path) -> None:
 def _read(lock: IO[str]) -> dict[str, Any]:
     with suppress(ValueError, OSError):
         lock.seek(0)
-        found = json.loads(lock.read(4096))
-        if isinstance(found, dict):
-            return found
+        entry = json.loads(lock.read(4096))
+        if isinstance(entry, dict):
+            return entry
     return {}
 
 
 def _write(lock: IO[str], what: str) -> None:
-    content = {
+    entry = {
         "what": what,
         "host": socket.gethostname(),
         "process": os.getpid(),
@@ -140,4 +140,4 @@ def _write(lock: IO[str], what: str) -> None:
         "since": datetime.now(UTC).isoformat(timespec="seconds"),
     }
     os.ftruncate(lock.fileno(), 0)
-    os.write(lock.fileno(), json.dumps(content).encode())  # not kept in a buffer that closing would write again
+    os.write(lock.fileno(), json.dumps(entry).encode())  # not kept in a buffer that closing would write again

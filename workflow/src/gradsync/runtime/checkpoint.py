@@ -1,8 +1,8 @@
-"""Checkpoints of a launch: where an interrupted run goes on.
+"""Checkpoints of a launch, from which an interrupted run goes on.
 
-Each rank writes a file of its own; what all ranks hold alike (parameters, momentum) only rank 0 writes. A checkpoint
-counts once `latest.json` names it, so that a run that is killed while it saves goes on from the one before. Tensors and
-plain values only: files are loaded without running anything that they contain.
+Each rank writes a file of its own; only rank 0 writes what all ranks hold alike (parameters, momentum). A checkpoint
+counts once `latest.json` names it, so that a run that is killed while it saves goes on from the one before. Files hold
+tensors and plain values only: they are loaded without running anything that they contain.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ State = dict[str, Any]
 
 
 class Checkpoints:
-    """Checkpoints below `folder`; `key` says what run they belong to. All methods are collective over all ranks."""
+    """Checkpoints below `folder`; `key` identifies the run that they belong to. All methods are collective."""
 
     def __init__(self, folder: Path, key: str, rank: int, every_seconds: float):
         self.folder, self.key, self.rank, self.every_seconds = folder, key, rank, every_seconds
         self.saved = time.monotonic()
         self.number = 0
-        self.kept = 0  # the one that counts; 0: none
+        self.kept = 0  # the number of the one that counts; 0: none
 
     def due(self) -> bool:
-        """True on all ranks alike, once `every_seconds` have passed on rank 0."""
+        """Whether `every_seconds` have passed on rank 0; all ranks get the same answer."""
         flag = torch.tensor([time.monotonic() - self.saved >= self.every_seconds], dtype=torch.uint8)
         dist.broadcast(flag, 0)
         return bool(flag)
@@ -46,32 +46,32 @@ class Checkpoints:
     def save(self, alike: State, own: State) -> None:
         """Write `alike` (rank 0's is taken) and every rank's `own`.
 
-        Where no space is left on some rank, that is said, the last checkpoint stays, and training goes on; raises
-        InputError on all ranks where one can't write for another reason.
+        If no space is left on some rank, rank 0 warns, the last checkpoint stays, and training goes on. Raises
+        InputError on all ranks if one can't write for another reason.
         """
         self.number += 1
         target = self.folder / str(self.number)
         content = {"own": own, "alike": alike if self.rank == 0 else {}}
-        written = self._together(lambda: _save(content, target / f"rank{self.rank}.pt"))
+        written = self._write_together(lambda: _save(content, target / f"rank{self.rank}.pt"))
         if written:
             state = {"version": VERSION, "key": self.key, "number": self.number}
             latest = json.dumps(state) + "\n"
-            written = self._together(lambda: self._name(latest))
+            written = self._write_together(lambda: self._name(latest))
         if self.rank == 0:
             counts = str(self.number if written else self.kept)
             for old in self.folder.glob("*"):
                 if old.is_dir() and old.name != counts:
                     shutil.rmtree(old, ignore_errors=True)
         self.kept = self.number if written else self.kept
-        dist.barrier()  # what is removed is none that another rank writes by now
+        dist.barrier()  # no rank may write the next one while old ones are removed
         self.saved = time.monotonic()
 
     def _name(self, latest: str) -> None:
         if self.rank == 0:
             write_whole(self.folder / "latest.json", latest)
 
-    def _together(self, write: Callable[[], object]) -> bool:
-        """Whether all ranks could write; False where space was missing. Raises InputError on all of them alike."""
+    def _write_together(self, write: Callable[[], object]) -> bool:
+        """Write on all ranks; False if one had no space. Raises InputError on all of them alike for another problem."""
         problem = ("", False)
         try:
             write()
@@ -79,29 +79,29 @@ class Checkpoints:
             problem = (str(error), isinstance(error, disk.FullError))
         problems = [problem] * dist.get_world_size()
         dist.all_gather_object(problems, problem)
-        for said, full in problems:
-            if said and not full:
-                raise InputError(f"checkpoint {said}")
-        lacking = [said for said, _ in problems if said]
-        if lacking and self.rank == 0:
+        for reason, full in problems:
+            if reason and not full:
+                raise InputError(f"checkpoint {reason}")
+        reasons = [reason for reason, _ in problems if reason]
+        if reasons and self.rank == 0:
             last = "from the last one" if self.kept else "from the beginning"
             print(
-                f"checkpoint {lacking[0]}; training goes on; interrupted, it would go on {last}",
+                f"checkpoint {reasons[0]}; training goes on; interrupted, it would go on {last}",
                 file=sys.stderr,
                 flush=True,
             )
-        return not lacking
+        return not reasons
 
     def load(self) -> tuple[State, State] | None:
-        """(alike, own) of the last checkpoint; None where there is none, or where it belongs to another run.
+        """(alike, own) of the last checkpoint; None if there is none, or if it belongs to another run.
 
         Raises InputError for a file that can't be read.
         """
-        found: list[Any] = [self._latest() if self.rank == 0 else None]
-        dist.broadcast_object_list(found, 0)
-        if found[0] is None:
+        latest: list[Any] = [self._latest() if self.rank == 0 else None]
+        dist.broadcast_object_list(latest, 0)
+        if latest[0] is None:
             return None
-        self.number = self.kept = found[0]
+        self.number = self.kept = latest[0]
         problem, own, alike = "", {}, {}
         try:
             own = self._read(self.rank)
@@ -110,7 +110,7 @@ class Checkpoints:
             problem = str(error)
         problems = [""] * dist.get_world_size()
         dist.all_gather_object(problems, problem)
-        if any(problems):  # of one rank: all end, for the same reason
+        if any(problems):  # one rank's problem ends all ranks, for the same reason
             raise InputError(next(filter(None, problems)))
         return alike, own["own"]
 
@@ -130,8 +130,8 @@ class Checkpoints:
     def _read(self, rank: int) -> dict[str, State]:
         path = self.folder / str(self.number) / f"rank{rank}.pt"
         try:
-            found = torch.load(path, map_location="cpu", weights_only=True)  # whatever it was saved from
-            return {part: found[part] for part in ("alike", "own")}
+            content = torch.load(path, map_location="cpu", weights_only=True)  # whichever device it was saved from
+            return {part: content[part] for part in ("alike", "own")}
         except (OSError, RuntimeError, EOFError, KeyError, TypeError, ValueError, pickle.UnpicklingError) as error:
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise InputError(
@@ -139,16 +139,16 @@ class Checkpoints:
             ) from None
 
     def clear(self) -> None:
-        """Remove them: the run is complete."""
+        """Remove all checkpoints: the run is complete."""
         dist.barrier()
         if self.rank == 0:
             shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def room(folder: Path, parameters: int, kept: int) -> str:
-    """What to say where no checkpoint fits into `folder` beside the last one; empty where it does.
+    """A warning if no checkpoint fits into `folder` beside the last one; empty if one does.
 
-    `kept`: arrays of all parameters that a checkpoint holds at the least, over all contenders.
+    `kept` is the number of arrays of all parameters that a checkpoint holds at the least, over all contenders.
     """
     need, free = 4.0 * parameters * kept, disk.room(folder)
     if free is None or free > 2 * need:
@@ -160,9 +160,12 @@ def room(folder: Path, parameters: int, kept: int) -> str:
 
 
 def _save(content: State, path: Path) -> None:
-    """Write a file whole or not at all; raises InputError where it can't be written."""
+    """Write a file whole or not at all; raises InputError if it can't be written."""
     try:
-        with replacing(path) as partial, partial.open("wb") as file:  # given a name, torch does not say what went wrong
+        with (
+            replacing(path) as partial,
+            partial.open("wb") as file,
+        ):  # with a file name, torch would not say what went wrong
             try:
                 torch.save(content, file)
             except RuntimeError as error:

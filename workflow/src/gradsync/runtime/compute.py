@@ -3,7 +3,7 @@
 Parameters live in the plan's flat buffer (the model's tensors are views of it), batch-norm statistics in another;
 gradients are handed over as soon as autograd has accumulated them. What is random in a model (dropout) is a function
 of seed, rank and number alone, so that a resumed run, the oracle and every scheme see the same. The number is that of
-the pass, counted over all turns: with one micro-batch a turn it is the turn.
+the pass, counted over all turns: with one micro-batch per turn it is the turn.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SMALLEST_LOSS_SCALE = 1e-4  # by then many steps in a row were skipped
 def bind(model: nn.Module, plan: Plan, flat: torch.Tensor) -> None:
     """Move the model's parameters into `flat` (mutated: it takes their values), where the plan lays them.
 
-    Raises RunError where model and plan name different tensors.
+    Raises RunError if model and plan name different tensors.
     """
     parameters = dict(model.named_parameters())
     unknown = set(parameters) ^ {tensor.name for tensor in plan.tensors}
@@ -56,15 +56,15 @@ def statistics(model: nn.Module) -> list[torch.Tensor]:
 
 
 def bind_statistics(model: nn.Module, flat: torch.Tensor) -> None:
-    """Move the model's statistics into `flat` (mutated); raises RunError where there are more or fewer."""
-    found = statistics(model)
-    if sum(buffer.numel() for buffer in found) != len(flat):
+    """Move the model's statistics into `flat` (mutated); raises RunError if there are more or fewer."""
+    buffers = statistics(model)
+    if sum(buffer.numel() for buffer in buffers) != len(flat):
         raise RunError(
             f"the plan has {len(flat)} elements of batch-norm statistics, the model "
-            f"{sum(buffer.numel() for buffer in found)}: measure the layers and plan again for this model"
+            f"{sum(buffer.numel() for buffer in buffers)}: measure the layers and plan again for this model"
         )
     position = 0
-    for buffer in found:
+    for buffer in buffers:
         place = flat[position : position + buffer.numel()]
         place.copy_(buffer.reshape(-1))
         buffer.data = place.view(buffer.shape)
@@ -96,9 +96,9 @@ class ModelCompute:
     """A model and its samples; call it as the executor's `Compute`.
 
     `losses` holds the loss of each turn, of `passes` micro-batches. `scaler` (loss scale first) is the plan's, for
-    float16; it begins with torch's, shared by the passes, as it is their sum that is sent. Raises RunError for a loss
-    that is not finite. Where work is `queued` no turn waits for a value: `settle` looks at them after a run.
-    Removing the hooks again is `close`.
+    float16; it begins with torch's scale divided by the passes, as their sum is sent. Raises RunError for a loss that
+    is not finite. If work is `queued` no turn waits for a value: `settle` looks at them after a run. `close` removes
+    the hooks again.
     """
 
     def __init__(
@@ -150,7 +150,7 @@ class ModelCompute:
         self._losses.take(step.turn, loss)
 
     def settle(self) -> None:
-        """After a run: look at what no turn waited for. Raises RunError as a turn does."""
+        """Look, after a run, at the values that no turn waited for. Raises RunError as a turn does."""
         self._losses.read()
         if self.scaler is not None and self.queued:
             self._guard(self.turn)
@@ -185,10 +185,10 @@ def oracle_gradient(
     def gradient(rank: int, number: int, values: np.ndarray) -> np.ndarray:
         flat.copy_(torch.from_numpy(values))
         loss = forward(rank)(number, *sample(rank, number))
-        found = torch.autograd.grad(loss, [parameters[tensor.name] for tensor in plan.tensors], allow_unused=True)
+        gradients = torch.autograd.grad(loss, [parameters[tensor.name] for tensor in plan.tensors], allow_unused=True)
         parts = [
             np.zeros(tensor.stop - tensor.start, values.dtype) if part is None else part.reshape(-1).cpu().numpy()
-            for tensor, part in zip(plan.tensors, found, strict=True)
+            for tensor, part in zip(plan.tensors, gradients, strict=True)
         ]
         return np.concatenate(parts)
 

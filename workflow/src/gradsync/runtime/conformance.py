@@ -1,11 +1,11 @@
 """Does a plan, executed on these ranks with this model and these samples, compute what the oracle says?
 
 Before a launch trains, every plan runs some steps in float64, and the oracle runs all ranks' shards in turn on rank 0.
-Compared are all ranks and everything that lasts from turn to turn, tensor by tensor: a bias whose gradient is lost is a
-small part of a model, and all of its own change.
+All ranks, and everything that lasts from turn to turn, are compared tensor by tensor: a bias whose gradient is lost is
+a small part of a model, but differs by all of its own change.
 
 Large models run in float32, step by step from equal state: from the order of sums alone, float32 over several steps
-drifts by a third where there is batch normalisation.
+drifts by a third if there is batch normalisation.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ Buffers = dict[str, np.ndarray]
 
 
 class Tolerance(NamedTuple):
-    """How far a tensor may be off: a share of its own change, and of the largest change of any tensor of its buffer.
+    """How far a tensor may be off: a share of its own change, plus one of the largest change of a tensor in its buffer.
 
-    Sums differ in order, and forward and backward in what follows from that; the second is for tensors whose change is
-    rounding alone, as that of a bias before batch normalisation.
+    Sums differ in order, and forward and backward in what follows from that. The second share is for tensors whose
+    change is rounding alone, as that of a bias before batch normalisation.
     """
 
     own: float
@@ -60,7 +60,7 @@ TOLERANCE = {torch.float64: Tolerance(1e-7, 1e-12), torch.float32: Tolerance(2e-
 
 @dataclass(frozen=True)
 class Difference:
-    """Of one tensor of one buffer on one rank: the largest, and how much of what is allowed that is."""
+    """The largest difference of one tensor of one buffer on one rank, and how much of what is allowed that is."""
 
     rank: int
     buffer: str
@@ -70,7 +70,7 @@ class Difference:
 
 
 def exactness(model: torch.nn.Module) -> torch.dtype:
-    """The type that its plans are held against the oracle in."""
+    """The type in which the model's plans are held against the oracle."""
     parameters = sum(parameter.numel() for parameter in model.parameters())
     return torch.float64 if parameters <= LARGEST_IN_FLOAT64 else torch.float32
 
@@ -97,7 +97,7 @@ class Held:
         self.mirror = _Mirror(self) if rank == 0 else None
 
     def copy(self) -> torch.nn.Module:
-        """The model as it begins."""
+        """A copy of the model with its first parameters."""
         return copy.deepcopy(self.first).to(self.device.torch_device, self.dtype)
 
     def shard(self, number: int, rank: int) -> data.Shard:
@@ -105,9 +105,9 @@ class Held:
         return data.shard(self.loaded, number, rank, self.dtype, self.device)
 
     def against_oracle(self, plan: Plan) -> dict[str, Any]:
-        """Steps, type, the largest difference of a parameter (float32: as a share of the largest change), the worst.
+        """Steps, type, largest difference of a parameter (float32: as a share of the largest change), the worst tensor.
 
-        Raises RunError that names rank, buffer and tensor where something is beyond its tolerance.
+        Raises RunError that names rank, buffer and tensor if something is beyond its tolerance.
         """
         executor = prepare(plan, self.rank, self.groups, dtype=self.dtype, pool=self.pool)
         buffers = executor.buffers
@@ -141,12 +141,12 @@ class Held:
                         differences += self._differences(plan, kept, rank, before, expected, after)
             before = after
         compute.close()
-        told: list[Any] = [None]
+        verdict: list[Any] = [None]
         if self.rank == 0:
             worst = max(differences, key=lambda each: each.of_allowed)
-            told = [(worst, max(each.largest for each in differences if each.buffer == names["parameter"]))]
-        dist.broadcast_object_list(told, 0)
-        worst, largest = told[0]
+            verdict = [(worst, max(each.largest for each in differences if each.buffer == names["parameter"]))]
+        dist.broadcast_object_list(verdict, 0)
+        worst, largest = verdict[0]
         if not worst.of_allowed <= 1:
             raise RunError(
                 f"scheme {plan.name!r} does not compute what its plan says: after {self.turns} {self.name} steps "
@@ -162,14 +162,14 @@ class Held:
         }
 
     def _states(self, plan: Plan, kept: list[Buffer], buffers: dict[str, torch.Tensor]) -> list[Buffers]:
-        """What every rank holds, on rank 0: the very same where it is rank 0's to the bit. Collective."""
+        """What every rank holds, on rank 0; it is the very same object if it equals rank 0's to the bit. Collective."""
         own = {buffer.name: buffers[buffer.name].cpu().clone().contiguous() for buffer in kept}
         digest = hashlib.sha256()
         for value in own.values():
             digest.update(value.numpy().tobytes())
         digests = [""] * plan.ranks
         dist.all_gather_object(digests, digest.hexdigest())
-        found = [{name: value.numpy() for name, value in own.items()}] * plan.ranks
+        states = [{name: value.numpy() for name, value in own.items()}] * plan.ranks
         for rank in range(1, plan.ranks):
             if digests[rank] == digests[0]:
                 continue
@@ -177,11 +177,11 @@ class Held:
                 for value in own.values():
                     dist.send(value, 0)
             elif self.rank == 0:
-                theirs = {name: torch.empty_like(value) for name, value in own.items()}
-                for value in theirs.values():
+                received = {name: torch.empty_like(value) for name, value in own.items()}
+                for value in received.values():
                     dist.recv(value, rank)
-                found[rank] = {name: value.numpy() for name, value in theirs.items()}
-        return found if self.rank == 0 else []
+                states[rank] = {name: value.numpy() for name, value in received.items()}
+        return states if self.rank == 0 else []
 
     def _differences(
         self,
@@ -192,15 +192,15 @@ class Held:
         expected: list[Buffers],
         after: list[Buffers],
     ) -> Iterator[Difference]:
-        """Of every tensor of a rank."""
+        """The differences of every tensor of a rank."""
         tolerance = TOLERANCE[self.dtype]
         for buffer in kept:
             tensors = [(buffer.name, 0, buffer.elements)]
             if buffer.role in KEYED:
                 tensors = [(tensor.name, tensor.start, tensor.stop) for tensor in plan.tensors]
-            begin, wanted, found = (states[rank][buffer.name] for states in (before, expected, after))
-            moved, off = np.abs(wanted - begin), np.abs(wanted - found)
-            most = float(moved.max()) or float(np.abs(wanted).max()) or 1.0
+            initial, reference, actual = (states[rank][buffer.name] for states in (before, expected, after))
+            moved, off = np.abs(reference - initial), np.abs(reference - actual)
+            most = float(moved.max()) or float(np.abs(reference).max()) or 1.0
             for name, start, stop in tensors:
                 largest = float(off[start:stop].max())
                 allowed = tolerance.own * float(moved[start:stop].max()) + tolerance.any * most
@@ -209,7 +209,7 @@ class Held:
 
 
 class _Mirror:
-    """What the oracle computes gradients with: one model on rank 0 that is every rank's in turn.
+    """The model with which the oracle computes gradients: one on rank 0 that stands for every rank's in turn.
 
     Statistics of batch normalisation are those of rank 0, as after each turn on every rank of a plan that sends them.
     """
@@ -218,14 +218,14 @@ class _Mirror:
         self.held, self.model = held, held.copy()
         self.initial = [buffer.clone() for buffer in self.model.buffers()]
         # gradients of equal parameters, once for all plans, with the statistics that rank 0's forward left
-        self.known: dict[tuple[int, int, str], tuple[np.ndarray, list[torch.Tensor]]] = {}
+        self.cache: dict[tuple[int, int, str], tuple[np.ndarray, list[torch.Tensor]]] = {}
 
     def begin(self) -> None:
-        """A plan is held against it from the first step on."""
+        """Go back to the first statistics: a plan is compared from its first step on."""
         self._set(self.initial)
 
     def evaluated(self, plan: Plan, before: list[Buffers], first: int, turns: int) -> list[Buffers]:
-        """Buffers of every rank after `turns` from step `first` on; the very same for ranks that are alike."""
+        """Buffers of every rank after `turns` from step `first` on; the very same object for ranks that are alike."""
         gradient, passes = self._gradient(plan), plan.passes
 
         def numbered(peer: int, number: int, values: np.ndarray) -> np.ndarray:
@@ -263,11 +263,14 @@ class _Mirror:
             # forward normalises by the batch: statistics decide nothing but statistics
             past = b"" if peer else b"".join(buffer.cpu().numpy().tobytes() for buffer in before)
             key = (peer, number, layout + hashlib.sha256(values.tobytes() + past).hexdigest())
-            if key not in self.known:
-                found = compute(peer, number, values)
-                self.known[key] = found, [buffer.clone() for buffer in self.model.buffers()] if not peer else before
-            found, after = self.known[key]
+            if key not in self.cache:
+                computed = compute(peer, number, values)
+                self.cache[key] = (
+                    computed,
+                    [buffer.clone() for buffer in self.model.buffers()] if not peer else before,
+                )
+            computed, after = self.cache[key]
             self._set(after if not peer else before)
-            return found * factor
+            return computed * factor
 
         return gradient

@@ -1,4 +1,4 @@
-"""What trains in turn in one launch: plans, and the references beside them (stock DDP is in `ddp.py`).
+"""What trains in turn in one launch: plans, and the references to compare them with (stock DDP is in `ddp.py`).
 
 Contenders have the same model, seed and samples, and are timed alike: an iteration is the period between the ends of
 two turns, sampling included; the first turn of a block is not timed.
@@ -31,11 +31,11 @@ TRACE_TURNS = 3
 
 @dataclass
 class Record:
-    """What a contender has shown so far, over all seeds; plain values, so that a checkpoint can hold it."""
+    """What was measured of a contender so far, over all seeds: plain values, so that a checkpoint can hold it."""
 
     blocks: list[float] = field(default_factory=list)  # median iteration seconds of each block
     rows: list[tuple[int, int, int, float, float | None]] = field(default_factory=list)
-    """(seed, turn, block, loss, iteration seconds where timed)."""
+    """(seed, turn, block, loss, iteration seconds if it was timed)."""
     accuracy: list[tuple[int, int, float]] = field(default_factory=list)  # (seed, turn, test accuracy after it)
     exposed: list[float] = field(default_factory=list)  # communication seconds of a turn, not hidden
     waiting: list[float] = field(default_factory=list)  # seconds of a turn in which rank 0 only waits for other ranks
@@ -43,7 +43,7 @@ class Record:
     absorbed: list[float] = field(default_factory=list)  # host seconds of a turn that replayed waits hid, by block
 
     def block(self, seed: int, first: int, losses: list[float], ends: list[float], trace: Trace | None = None) -> None:
-        """Take a block that began with turn `first`; `trace`: rank 0's of a plan, on the clock of `ends`."""
+        """Add a block that began with turn `first`; `trace` is that of rank 0 of a plan, on the clock of `ends`."""
         timed = list(pairwise(ends))
         seconds = [after - before for before, after in timed]
         number = len(self.blocks)
@@ -51,13 +51,13 @@ class Record:
             self.rows.append((seed, first + i, number, loss, seconds[i - 1] if i else None))
         self.blocks.append(float(np.median(seconds)))
         if trace is not None:
-            # of the very turns that are timed; of the first, which is not, nothing
+            # of exactly the turns that are timed, which the first is not
             self.exposed += [trace.exposed_communication_seconds(0, window) for window in timed]
             self.waiting += [trace.waiting_seconds(0, window) for window in timed]
             self.computation += [trace.computation_seconds(0, window) for window in timed]
 
     def csv(self, an_epoch: int) -> str:
-        """A row a turn; `an_epoch` is the number of turns of one."""
+        """One row per turn; `an_epoch` is the number of turns of an epoch."""
         reached = {(seed, turn): accuracy for seed, turn, accuracy in self.accuracy}
         lines = ["seed,step,epoch,block,loss,iteration_seconds,accuracy"]
         for seed, turn, block, loss, seconds in self.rows:
@@ -70,14 +70,14 @@ class Contender(ABC):
     """One way to train a model of its own."""
 
     name: str
-    model: torch.nn.Module  # to look at: calling it is no collective, as that of DDP's wrapper is
+    model: torch.nn.Module  # for evaluation: calling it is no collective, while calling DDP's wrapper is
     forward: Forward
     losses: list[float]
     turn: int
 
     @abstractmethod
     def run(self, turns: int) -> list[float]:
-        """Train `turns` turns; gives when each ended (seconds on this machine's clock)."""
+        """Train `turns` turns; gives the end of each (seconds on this machine's clock)."""
 
     @abstractmethod
     def parameters(self) -> dict[str, torch.Tensor]:
@@ -92,7 +92,7 @@ class Contender(ABC):
         """Go on from a state."""
 
     def close(self) -> None:  # noqa: B027  most have nothing to do
-        """Take away what it has hung on the model."""
+        """Remove the hooks that it has set on the model."""
 
 
 class Planned(Contender):
@@ -127,7 +127,7 @@ class Planned(Contender):
         return self.compute.losses
 
     def run(self, turns: int) -> list[float]:
-        """One block; only its spans are kept."""
+        """Train one block; only its spans are kept."""
         self.executor.spans.clear()
         self.executor.run(turns, self.compute)
         self.compute.settle()
@@ -135,7 +135,7 @@ class Planned(Contender):
         return self.executor.ends
 
     def trace(self) -> Trace:
-        """This rank's last block."""
+        """The trace of this rank's last block."""
         return dataclasses.replace(self.executor.trace(), spans=tuple(self.spans))
 
     def parameters(self) -> dict[str, torch.Tensor]:
@@ -143,7 +143,7 @@ class Planned(Contender):
         return {tensor.name: self.flat[tensor.start : tensor.stop] for tensor in self.plan.tensors}
 
     def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Every buffer that outlasts a turn: rank 0's for all where the plan makes them alike, else each rank's own."""
+        """Every buffer that outlasts a turn: rank 0's for all if the plan makes them alike, else each rank's own."""
         kept = {b.name: self.executor.buffers[b.name] for b in self.plan.buffers if b.role not in PASSING}
         alike = self.plan.alike
         own: dict[str, Any] = {name: value for name, value in kept.items() if name not in alike}
@@ -152,7 +152,7 @@ class Planned(Contender):
         return {"turn": self.turn, **{name: kept[name] for name in alike}}, own
 
     def restore(self, alike: dict[str, Any], own: dict[str, Any]) -> None:
-        """Copies into the buffers that the model's tensors are views of."""
+        """Copy the state into the buffers that the model's tensors are views of."""
         for name, value in (*alike.items(), *own.items()):
             if name in self.executor.buffers:
                 self.executor.buffers[name].copy_(value)
@@ -162,7 +162,7 @@ class Planned(Contender):
         self.executor.resume(alike["turn"])
 
     def close(self) -> None:
-        """Take the hooks off."""
+        """Remove the hooks."""
         self.compute.close()
 
 
@@ -172,11 +172,11 @@ def _loose_buffers(model: torch.nn.Module, bound: bool) -> list[torch.Tensor]:
 
 
 class NoCommunication(Planned):
-    """All ranks compute, nothing is sent: the floor of every iteration. Trains each rank for itself."""
+    """All ranks compute, nothing is sent: the floor of every iteration. Each rank trains for itself."""
 
 
 class OneRank(Contender):
-    """Rank 0 trains alone while the others wait: what the speed-up of N ranks is measured against."""
+    """Rank 0 trains alone while the others wait: the speed-up of N ranks is measured against it."""
 
     def __init__(self, alone: Planned):
         self.name, self.alone, self.forward, self.model = ONE_RANK, alone, alone.forward, alone.model
@@ -192,48 +192,48 @@ class OneRank(Contender):
         return self.alone.losses
 
     def run(self, turns: int) -> list[float]:
-        """One block of rank 0."""
+        """Train one block on rank 0."""
         dist.barrier()
         ends = self.alone.run(turns) if self.forward.rank == 0 else [0.0] * turns
         dist.barrier()
         return ends
 
     def parameters(self) -> dict[str, torch.Tensor]:
-        """Those that it shares with `no_communication`."""
+        """The parameters, which it shares with `no_communication`."""
         return self.alone.parameters()
 
     def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Nothing of its own."""
+        """It has no state of its own."""
         return {}, {}
 
     def restore(self, alike: dict[str, Any], own: dict[str, Any]) -> None:
-        """Nothing."""
+        """It has nothing to restore."""
 
 
 def gathered(plan: Plan, trace: Trace, rank: int, turns: int) -> Trace:
-    """The last `turns` of a block on rank 0, with what it waited for others, and the very last ones of all ranks.
+    """The last `turns` of a block on rank 0, with its waits for others, and the very last turns of all ranks.
 
-    All on rank 0's clock. Collective.
+    All are on rank 0's clock. Collective.
     """
     first = trace.turns - turns
     clocks = offsets()
-    own = stamps(plan, rank, trace.spans, first, turns, clocks[rank].seconds)
+    own_stamps = stamps(plan, rank, trace.spans, first, turns, clocks[rank].seconds)
     last = [
         span._replace(start=span.start + clocks[rank].seconds, end=span.end + clocks[rank].seconds)
         for span in trace.spans
         if span.turn >= trace.turns - TRACE_TURNS
     ]
-    found: list[Any] | None = [None] * plan.ranks if rank == 0 else None
-    dist.gather_object((own, last), found)
-    if found is None:
+    parts: list[Any] | None = [None] * plan.ranks if rank == 0 else None
+    dist.gather_object((own_stamps, last), parts)
+    if parts is None:
         return trace
-    seconds = waited(plan, [stamped for stamped, _ in found])
-    spans = [*trace.spans, *(span for _, part in found[1:] for span in part)]
+    seconds = waited(plan, [stamped for stamped, _ in parts])
+    spans = [*trace.spans, *(span for _, part in parts[1:] for span in part)]
     return dataclasses.replace(trace, spans=with_waits(plan, spans, dict(enumerate(seconds)), first))
 
 
 def saved(trace: Trace) -> Trace:
-    """The last turns alone."""
+    """The trace with its last turns alone, as it is saved."""
     return dataclasses.replace(
         trace, spans=tuple(span for span in trace.spans if span.turn >= trace.turns - TRACE_TURNS)
     )

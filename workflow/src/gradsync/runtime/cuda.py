@@ -1,12 +1,12 @@
-"""NVIDIA GPUs: all that is CUDA's own.
+"""NVIDIA GPUs: all that only CUDA has.
 
 **Not run yet**: it was written against torch 2.13 (CUDA semantics, `torch.cuda.Event`, ProcessGroupNCCL) where there is
 no GPU. `pytest tests/cuda` on a machine with two of them holds what stands on it to the oracle.
 
 Float32 means float32: TensorFloat-32, which cuDNN takes by default, is switched off, else the oracle's tolerance of
-1e-4 of the largest change would not hold. Bit for bit equal to itself a run on CUDA is only with
-`torch.use_deterministic_algorithms(True)` and `CUBLAS_WORKSPACE_CONFIG=:4096:8`, which are left to who needs them:
-they are slower, and some layers (adaptive pooling, say) have no deterministic gradient. On processors it is.
+1e-4 of the largest change would not hold. A run on CUDA repeats bit for bit only with
+`torch.use_deterministic_algorithms(True)` and `CUBLAS_WORKSPACE_CONFIG=:4096:8`, which whoever needs them can set:
+they are slower, and some layers (adaptive pooling, say) have no deterministic gradient. A run on processors does.
 """
 
 from __future__ import annotations
@@ -52,23 +52,23 @@ class Gpu(Device):
         return event
 
     def seconds(self, start: Any, end: Any) -> float:
-        """By the GPU's clock, to about half a microsecond."""
+        """Seconds by the GPU's clock, to about half a microsecond."""
         return float(start.elapsed_time(end)) / 1e3
 
     def instants(self, marks: Sequence[Any]) -> list[float]:
-        """Zero is the first mark; step by step, since single precision is coarse over a long time."""
+        """Zero is the first mark; times are added step by step, since single precision is coarse over a long time."""
         at = [0.0] * min(1, len(marks))
         for before, after in pairwise(marks):
             at.append(at[-1] + self.seconds(before, after))
         return at
 
     def queue(self) -> torch.cuda.Stream:
-        """A stream of torch's pool: it does not wait for the default stream unless it is told to."""
+        """A stream of torch's pool: it waits for the default stream only if it is made to."""
         return torch.cuda.Stream(self.torch_device)
 
     def on(self, queue: Any) -> AbstractContextManager[Any]:
         """Sets this thread's current stream, and sets it back."""
-        torch.cuda.set_device(self.torch_device)  # a new thread has the first GPU, where it shall take no memory
+        torch.cuda.set_device(self.torch_device)  # a new thread has the first GPU, whose memory it shall not take
         return torch.cuda.stream(queue)
 
     def wait(self, mark: Any) -> None:
@@ -80,15 +80,15 @@ class Gpu(Device):
         torch.cuda.synchronize(self.torch_device)
 
     def put(self, tensor: torch.Tensor) -> torch.Tensor:
-        """By way of pinned memory, which torch does not give to anybody else before the copy is done."""
+        """Copy by way of pinned memory, which torch does not give to anybody else before the copy is done."""
         return tensor.pin_memory().to(self.torch_device, non_blocking=True)
 
     def peak_bytes(self) -> float | None:
-        """Of tensors, without what torch's allocator and NCCL hold beside them."""
+        """The peak of tensors, without what torch's allocator and NCCL hold besides them."""
         return float(torch.cuda.max_memory_allocated(self.torch_device))
 
     def free_bytes(self) -> float:
-        """Memory of its own that is free."""
+        """Free bytes of the GPU's memory."""
         return float(torch.cuda.mem_get_info(self.torch_device)[0])
 
     def refuse_precision(self, precision: str) -> None:
@@ -100,11 +100,11 @@ class Gpu(Device):
             raise InputError(f"--precision float16: {name} has none: use float32")
 
     def identity(self) -> tuple[str, str]:
-        """By its universally unique identifier, however many of the host's GPUs this process sees."""
+        """The host and the GPU's universally unique identifier, however many of the host's GPUs this process sees."""
         return socket.gethostname(), f"GPU {torch.cuda.get_device_properties(self.torch_device).uuid}"
 
     def provenance(self) -> dict[str, Any]:
-        """Name, and versions of what runs on it."""
+        """Name of the GPU, and versions of what runs on it."""
         return {
             "backend": self.backend,
             "device": torch.cuda.get_device_name(self.torch_device),
@@ -117,7 +117,7 @@ class Gpu(Device):
 
 
 def refuse_absent() -> None:
-    """Raises InputError where this program can't use a GPU, and says why."""
+    """Raises InputError if this program can't use a GPU, and says why."""
     if torch.version.cuda is None:
         raise InputError(
             f"--device cuda: this torch ({torch.__version__}) is built for processors only: install the one that "
@@ -134,10 +134,10 @@ def refuse_absent() -> None:
 
 
 def driver_version() -> str | None:
-    """That of the NVIDIA kernel module; None where it is not loaded."""
+    """The version of the NVIDIA kernel module; None if it is not loaded."""
     try:
         first = Path("/proc/driver/nvidia/version").read_text().splitlines()[0]
     except (OSError, IndexError):
         return None
-    found = re.search(r"\b\d+\.\d+(\.\d+)?\b", first)
-    return found.group() if found else None
+    match = re.search(r"\b\d+\.\d+(\.\d+)?\b", first)
+    return match.group() if match else None

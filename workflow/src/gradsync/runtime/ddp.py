@@ -28,7 +28,7 @@ POWERSGD_START = 2  # turns with plain all-reduce before; the least that DDP tak
 class StockDDP(Contender):
     """DDP as `peer` says, on the device of `groups`; `plans` are those of the launch, by name. Collective.
 
-    `accumulate` micro-batches a turn, gradients clipped to `clip_norm` (None: not).
+    A turn has `accumulate` micro-batches; gradients are clipped to `clip_norm` (None: they are not).
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class StockDDP(Contender):
         self.turn = 0
 
     def run(self, turns: int) -> list[float]:
-        """One block."""
+        """Train one block."""
         self.device.synchronize()
         ends = []
         for turn in range(self.turn, self.turn + turns):
@@ -119,16 +119,16 @@ class StockDDP(Contender):
 
     def buckets(self) -> list[int]:
         """Bytes of each bucket, once DDP has seen the order of the gradients."""
-        told = self.ddp._get_ddp_logging_data()
-        sizes = told.get("rebuilt_bucket_sizes") or told["bucket_sizes"]
+        logged = self.ddp._get_ddp_logging_data()
+        sizes = logged.get("rebuilt_bucket_sizes") or logged["bucket_sizes"]
         return [int(size) for size in str(sizes).split(",")]
 
     def parameters(self) -> dict[str, torch.Tensor]:
-        """The model's own."""
+        """The model's own parameters, flattened."""
         return {name: parameter.detach().reshape(-1) for name, parameter in self.model.named_parameters()}
 
     def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Parameters, momentum, loss scale; the errors that PowerSGD feeds back are each rank's own."""
+        """Parameters, momentum and loss scale are alike; the errors that PowerSGD feeds back are each rank's own."""
         alike = {
             "turn": self.turn,
             "parameters": dict(self.model.named_parameters()),
@@ -144,7 +144,7 @@ class StockDDP(Contender):
         return alike, own
 
     def restore(self, alike: dict[str, Any], own: dict[str, Any]) -> None:
-        """Into the model that DDP wraps."""
+        """Copy the state into the model that DDP wraps."""
         # DDP finds its buckets in its first turns, and what PowerSGD feeds back is kept by bucket
         self.run(POWERSGD_START)
         self.losses.clear()
@@ -175,8 +175,7 @@ def best_bucket_mib(
 ) -> float:
     """The bucket size of `SWEEP_MIB` with which DDP is fastest on rank 0; all ranks get the same. Collective.
 
-    `make` gives a contender on a copy of the model. Sizes take turns twice, there and back; where times are `steady`,
-    once.
+    `make` gives a contender on a copy of the model. Sizes take turns twice, there and back, or once for `steady` times.
     """
     total = _bytes(model)
     # more than the model is one bucket, whatever the size

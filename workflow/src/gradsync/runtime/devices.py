@@ -44,11 +44,11 @@ class Device:
         return list(marks)
 
     def queue(self) -> Any:
-        """A new queue beside the one that work is put on otherwise."""
+        """A new queue besides the one that work is put on otherwise."""
         return None
 
     def on(self, queue: Any) -> AbstractContextManager[Any]:
-        """What this thread starts inside goes to `queue`; None: where it would go anyway."""
+        """What this thread starts inside goes to `queue`; None: to the current one."""
         return nullcontext()
 
     def wait(self, mark: Any) -> None:
@@ -58,7 +58,7 @@ class Device:
         """Wait for all queues."""
 
     def put(self, tensor: torch.Tensor) -> torch.Tensor:
-        """A tensor of the host, there; the copy is queued like anything else."""
+        """Copy a tensor of the host to this device; the copy is queued like anything else."""
         return tensor
 
     def peak_bytes(self) -> float | None:
@@ -70,14 +70,14 @@ class Device:
         return None
 
     def refuse_precision(self, precision: str) -> None:
-        """Raises InputError where it can't compute in that type."""
+        """Raises InputError if it can't compute in that type."""
 
     def identity(self) -> tuple[str, str]:
         """(host, unique name there)."""
         return socket.gethostname(), f"process {os.getpid()}"
 
     def provenance(self) -> dict[str, Any]:
-        """What a result says about it."""
+        """What a result records of the device."""
         return {"backend": self.backend}
 
 
@@ -85,7 +85,7 @@ PROCESSOR = Device()
 
 
 def pick(kind: str) -> Device:
-    """This rank's device: the only visible GPU, else that of LOCAL_RANK. Raises InputError where there is none."""
+    """This rank's device: the only visible GPU, else that of LOCAL_RANK. Raises InputError if there is none."""
     if kind not in KINDS:
         raise InputError(f"device {kind!r} does not exist; there are: {', '.join(KINDS)}")
     return PROCESSOR if kind == CPU else _gpu()
@@ -100,7 +100,7 @@ def _gpu() -> Device:
 
 
 def local_index(visible: int, local_rank: str | None) -> int:
-    """Which of `visible` GPUs the rank with that LOCAL_RANK takes; raises InputError where it gets none."""
+    """Which of `visible` GPUs the rank with that LOCAL_RANK takes; raises InputError if it gets none."""
     if visible == 1:  # a launcher shows each rank its own, or there is one rank
         return 0
     if local_rank is None or not local_rank.isdigit():
@@ -111,13 +111,13 @@ def local_index(visible: int, local_rank: str | None) -> int:
     if int(local_rank) >= visible:
         raise InputError(
             f"--device cuda: LOCAL_RANK {local_rank} needs {int(local_rank) + 1} GPUs on its node, {visible} are "
-            "visible: start fewer ranks a node"
+            "visible: start fewer ranks per node"
         )
     return int(local_rank)
 
 
 def refuse(kind: str, ranks: int) -> None:
-    """For who starts `ranks` ranks on this machine; raises InputError where it has too few GPUs. Starts nothing."""
+    """Raises InputError if this machine has too few GPUs for the `ranks` ranks that a launcher will start."""
     if kind == CPU:
         return
     from gradsync.runtime import cuda
@@ -125,4 +125,4 @@ def refuse(kind: str, ranks: int) -> None:
     cuda.refuse_absent()
     visible = torch.cuda.device_count()
     if ranks > visible:
-        raise InputError(f"--ranks {ranks}: one rank a GPU, and this machine shows {visible}: at most {visible}")
+        raise InputError(f"--ranks {ranks}: one rank per GPU, and this machine shows {visible}: at most {visible}")

@@ -1,17 +1,17 @@
-"""Execute a plan on a device that queues its work (a GPU): the executor without threads and without waiting.
+"""Execute a plan on a device that queues its work (a GPU): an executor without threads and without waiting.
 
-A hook fires when the kernel of a gradient has been *put on* the compute queue, not when it is done. So nothing here
-asks whether something has happened. Each lane has a queue and a communicator of its own, and whoever runs a piece of
-computation (the calling thread, or autograd's, never both at a time) puts the plan's operations on their queues in the
-plan's launch order, up to the next one that computation has yet to reach. That order is the same on all ranks, which is
-what NCCL asks of several communicators at once. An operation's queue waits for the marks of what it waits for on other
+A hook fires when the kernel of a gradient has been *put on* the compute queue, not when it is done. So this module
+never asks whether something has happened. Each lane has a queue and a communicator of its own. The thread that runs a
+piece of computation (the caller's, or autograd's, never both at a time) puts the plan's operations on their queues in
+the plan's launch order, up to the next one that computation has yet to reach. That order is the same on all ranks, as
+NCCL requires for several communicators at once. An operation's queue waits for the marks of what it waits for on other
 queues; within a queue order is enough.
 
 Nobody waits for the device before the end of a run. Spans are then read from the marks, so that an end is when the
 device was through, whenever the host looked.
 
-Point-to-point transfers are refused: NCCL pairs a send with its receive in one group, or they wait for each other for
-ever, it has no receive-from-any, and memory that ranks share is the host's.
+Point-to-point transfers are refused: NCCL must have a send and its receive in one group, else they wait for each other
+for ever; it has no receive-from-any, and memory that ranks share is the host's.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Enqueuer(Executor):
         self.stamped: list[tuple[Any, int, Any, Any]] = []  # operation, turn, marks of its start and end
 
     def run(self, turns: int, compute: Compute | None = None, *, record: bool = True) -> None:
-        """As the executor's; the device is idle when it begins and when it ends."""
+        """Run as the executor does; the device is idle when the run begins and when it ends."""
         device, first = self.device, self.turn
         device.synchronize()
         self.marks, self.stamped = {}, []
@@ -96,7 +96,7 @@ class Enqueuer(Executor):
         self.turn = first + turns
 
     def _launch(self, turn: int, record: bool) -> None:
-        """Put on their queues all operations of lanes before the next of computation."""
+        """Put all operations of lanes before the next one of computation on their queues."""
         while self.position < len(self.body):
             op = self.body[self.position]
             if op.lane != COMPUTE:
@@ -122,7 +122,7 @@ class Enqueuer(Executor):
                 self.device.wait(mark)
 
     def finish(self, op: Any, turn: int, start: Any, record: bool, source: int | None = None) -> Any:
-        """Mark the end on the current queue; after computation, launch what may follow. Gives the mark."""
+        """Mark the end on the current queue; after computation, launch what may follow. Returns the mark."""
         end = self.device.mark() if record or op.name in self.watched else None
         if op.name in self.watched:
             self.marks[turn][op.name] = end

@@ -1,4 +1,4 @@
-"""Execute a plan on real ranks over torch.distributed. Reads nothing but the plan.
+"""Execute a plan on real ranks over torch.distributed. The executor reads nothing but the plan.
 
 The compute lane is the calling thread; every other lane is a thread of its own with process groups of its own, and
 blocks in each of its operations, so that what the plan makes sequential is sequential. Autograd's hooks only say that
@@ -26,6 +26,7 @@ from gradsync.errors import RunError
 from gradsync.lifetimes import leftovers
 from gradsync.plan import COMPUTE, PASSING, Buffer, Collective, Need, Plan, Ready, Ref, Reply, Send, piece
 from gradsync.plan.trace import Span, Trace
+from gradsync.runtime import native
 from gradsync.runtime.group import Groups, agree
 from gradsync.runtime.kernels import EXECUTED
 from gradsync.runtime.step import Compute, Step
@@ -47,7 +48,7 @@ class Posted:
         self.works, self.lock = works, threading.Lock()
 
     def wait(self) -> None:
-        """Block until all have left. Gloo counts who waits: the first to come does, the others wait for him."""
+        """Block until all have left. Gloo counts waiters: the first thread to come waits, the others wait for it."""
         with self.lock:
             for work in self.works:
                 if work is not None:  # None: this rank is not in the group
@@ -65,7 +66,7 @@ class Executor:
     """
 
     now: Callable[[], Any] = staticmethod(time.perf_counter)
-    """A stamp of the lane that asks."""
+    """The current time stamp of the calling lane."""
 
     def __init__(
         self,
@@ -87,7 +88,7 @@ class Executor:
         for op in body:
             self.lanes[op.lane].append(op)
         self.lane_of = {op.name: op.lane for op in body}
-        # operations that another lane waits for: only these wake anybody
+        # operations that another lane waits for: only these wake other lanes
         self.watched = {
             name for op in body for name in (*op.after, *op.after_previous) if self.lane_of[name] != op.lane
         }
@@ -97,7 +98,7 @@ class Executor:
         for buffer in plan.buffers:
             kind = getattr(torch, buffer.dtype)
             kind = dtype if dtype is not None and kind.is_floating_point else kind
-            self.buffers[buffer.name] = self._allocated(buffer, kind, pool)
+            self.buffers[buffer.name] = self._allocate(buffer, kind, pool)
         self.views = {
             op.name: ([self._view(ref) for ref in op.reads], [self._view(ref) for ref in op.writes]) for op in body
         }
@@ -107,9 +108,11 @@ class Executor:
         }
         self.transfers = self._transfers()
         self.condition = threading.Condition()
-        self.finished: dict[str, int] = dict.fromkeys(self.lane_of, -1)  # sends: once they are posted
+        self.finished: dict[str, int] = dict.fromkeys(
+            self.lane_of, -1
+        )  # the last turn; of sends, the last that was posted
         self.pending: dict[str, dict[int, Posted]] = {name: {} for name in self.posts}  # turn -> what has been posted
-        self.sources: dict[tuple[str, int], list[int]] = {}  # of a receive-from-any in a turn, for each reply
+        self.sources: dict[tuple[str, int], list[int]] = {}  # senders to a receive-from-any in a turn, one per reply
         self.replies = Counter(op.to for op in body if isinstance(op, Reply))
         self.failure: BaseException | None = None
         self.spans: list[Span] = []
@@ -117,8 +120,8 @@ class Executor:
         self.ends: list[float] = []  # when each turn of the last `run` ended
 
     def _transfers(self) -> dict[str, Transfers]:
-        """What carries each message of a collective that is made of rounds."""
-        # by name and not by place: roles that share a collective may have it in different places
+        """The transfers of each collective that is made of rounds."""
+        # tags go by name and not by place: roles that share a collective may have it in different places
         whole = [op for role in self.plan.roles for op in role.flat]
         unused = 1 + max((getattr(op, "tag", 0) for op in whole), default=0)
         names = sorted({op.name for op in whole if isinstance(op, Collective)})
@@ -131,16 +134,18 @@ class Executor:
                 tag=tags[op.name],
                 scratch=scratch,
             )
-            for op in sorted(made_of_rounds, key=lambda op: -self.bytes[op.name])  # the others fit into its scratch
+            for op in sorted(
+                made_of_rounds, key=lambda op: -self.bytes[op.name]
+            )  # the first is the largest: the others fit into its scratch
         }
 
     def _view(self, ref: Ref) -> torch.Tensor:
         start, stop = piece(ref.start, ref.stop, self.rank, self.plan.ranks) if ref.mine else (ref.start, ref.stop)
         return self.buffers[ref.buffer][start:stop]
 
-    def _allocated(self, buffer: Buffer, kind: torch.dtype, pool: Pool | None) -> torch.Tensor:
+    def _allocate(self, buffer: Buffer, kind: torch.dtype, pool: Pool | None) -> torch.Tensor:
         if buffer.shared:
-            return self._shared(buffer, kind)
+            return self._share(buffer, kind)
         if pool is None or buffer.role not in PASSING:
             return torch.zeros(buffer.elements, dtype=kind, device=self.device.torch_device)
         key = (buffer.name, buffer.elements, kind)
@@ -148,14 +153,14 @@ class Executor:
             pool[key] = torch.zeros(buffer.elements, dtype=kind, device=self.device.torch_device)
         return pool[key]
 
-    def _shared(self, buffer: Buffer, kind: torch.dtype) -> torch.Tensor:
+    def _share(self, buffer: Buffer, kind: torch.dtype) -> torch.Tensor:
         """One array for all ranks of this machine, in a file that lives in memory."""
-        found = [""]
+        paths = [""]
         handle = -1
         if self.rank == 0:
-            handle, found[0] = leftovers.shared_file(max(1, buffer.elements) * kind.itemsize)
-        dist.broadcast_object_list(found, src=0)
-        (path,) = found
+            handle, paths[0] = leftovers.shared_file(max(1, buffer.elements) * kind.itemsize)
+        dist.broadcast_object_list(paths, src=0)
+        (path,) = paths
         self.files[buffer.name] = open(path, "rb"), threading.Lock()  # noqa: SIM115  each rank's own
         tensor = torch.from_file(path, shared=True, size=buffer.elements, dtype=kind)
         dist.barrier()
@@ -165,9 +170,9 @@ class Executor:
         return tensor
 
     def run(self, turns: int, compute: Compute | None = None, *, record: bool = True) -> None:
-        """Run the role's loop `turns` more turns (a role that serves others: until they have had theirs).
+        """Run the role's loop for `turns` more turns (a role that serves others runs until they have had theirs).
 
-        Raises RunError that names rank and operation where something failed.
+        Raises RunError that names rank and operation if something failed.
         """
         first, last = self.turn, self.turn + (self._served(turns) if self.role.until_stopped else turns)
         threads = [
@@ -211,7 +216,7 @@ class Executor:
         )
 
     def _served(self, turns: int) -> int:
-        """How many passes a role that serves others has in so many turns of theirs."""
+        """The passes that a role that serves others has in so many turns of theirs."""
         return served(self.plan, self.role) * turns
 
     def _compute_turn(self, turn: int, compute: Compute | None, record: bool) -> None:
@@ -263,7 +268,7 @@ class Executor:
         return self.finished[name] >= turn or self.failure is not None
 
     def finish(self, op: Any, turn: int, start: Any, record: bool, source: int | None = None) -> Any:
-        """Stamp the end, record, wake who waits; gives the stamp."""
+        """Stamp the end, record it, wake the lanes that wait; returns the stamp."""
         end = time.perf_counter()
         if record:
             self.spans.append(Span(self.rank, turn, op.name, op.verb, op.lane, start, end, self.bytes[op.name], source))
@@ -279,7 +284,7 @@ class Executor:
             self.finished[name] = turn
 
     def _sent(self, name: str, turn: int) -> None:
-        """Block until a send that is posted has left; whoever needs to know waits himself, on whatever lane."""
+        """Block until a send that is posted has left; the lane that needs it to have left waits itself."""
         posted = self.pending[name].get(turn)
         if posted is None:
             return
@@ -291,7 +296,7 @@ class Executor:
         self.pending[name].pop(turn, None)
 
     def _finish_posted(self, name: str, turn: int) -> None:
-        """All of them that were posted before `turn` have left."""
+        """Block until all sends of an operation that were posted before `turn` have left."""
         for earlier in [each for each in list(self.pending[name]) if each < turn]:
             self._sent(name, earlier)
 
@@ -317,7 +322,8 @@ class Executor:
                 if op.name in self.transfers:
                     self.transfers[op.name].run()
                 else:
-                    self._collective(op, reads, writes)
+                    ranks = op.ranks or self.everyone
+                    native.run(op, reads, writes, ranks, self.rank, self.groups.of(op.lane, ranks))
             case "local":
                 EXECUTED[op.kernel](reads, writes, **op.arguments)
             case "send" | "reply":
@@ -351,7 +357,7 @@ class Executor:
         return None
 
     def _asker(self, op: Reply, turn: int) -> int:
-        """Whom a reply goes to; the receive on its lane may be turns ahead of the replies."""
+        """The rank that a reply goes to; the receive on its lane may be turns ahead of the replies."""
         left = self.sources[op.to, turn]
         to = left.pop()
         if not left:
@@ -360,47 +366,9 @@ class Executor:
 
     def _locked_add(self, op: Any, value: torch.Tensor, target: torch.Tensor) -> None:
         file, lock = self.files[op.writes[0].buffer]
-        with lock:  # of the lanes of this rank, which share the file; the file's own is between ranks
+        with lock:  # between the lanes of this rank, which share the file; the file's own lock is between ranks
             fcntl.flock(file, fcntl.LOCK_EX)
             try:
                 target.add_(value, alpha=op.scale)
             finally:
                 fcntl.flock(file, fcntl.LOCK_UN)
-
-    def _collective(self, op: Collective, reads: list[torch.Tensor], writes: list[torch.Tensor]) -> None:
-        ranks = op.ranks or self.everyone
-        group = self.groups.of(op.lane, ranks)
-        for source, target in zip(reads, writes, strict=True):
-            if op.kind == "all_reduce":
-                if target.data_ptr() != source.data_ptr():
-                    target.copy_(source)
-                dist.all_reduce(target, group=group)
-            elif op.kind == "broadcast":
-                if target.data_ptr() != source.data_ptr():
-                    target.copy_(source)
-                dist.broadcast(target, op.root, group=group)
-            else:
-                self._pieces(op, source, target, ranks, group)
-
-    def _pieces(
-        self, op: Collective, source: torch.Tensor, target: torch.Tensor, ranks: tuple[int, ...], group: Any
-    ) -> None:
-        """Reduce-scatter and all-gather of pieces that may differ by an element: padded to the longest."""
-        n, me = len(ranks), ranks.index(self.rank)
-        bounds = [piece(0, len(source), i, n) for i in range(n)]
-        longest = max(stop - start for start, stop in bounds)
-        padded = [source.new_zeros(longest) for _ in range(n)]
-        if op.kind == "reduce_scatter":
-            for pad, (start, stop) in zip(padded, bounds, strict=True):
-                pad[: stop - start] = source[start:stop]
-            mine = source.new_zeros(longest)
-            dist.reduce_scatter(mine, padded, group=group)
-            start, stop = bounds[me]
-            target[start:stop] = mine[: stop - start]
-        else:
-            start, stop = bounds[me]
-            mine = source.new_zeros(longest)
-            mine[: stop - start] = source[start:stop]
-            dist.all_gather(padded, mine, group=group)
-            for pad, (start, stop) in zip(padded, bounds, strict=True):
-                target[start:stop] = pad[: stop - start]

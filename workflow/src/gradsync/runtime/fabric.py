@@ -1,9 +1,9 @@
-"""Which ranks a rank reaches on each of its rails, where every rail is a network interface of its own.
+"""Which ranks a rank reaches on each of its rails, if every rail is a network interface of its own.
 
-On an ordinary machine there is one network and nothing to know. On a testbed the launcher tells: on each rail, which
-ranks are in one switch. A process group of Gloo takes the interface that is named when the group is made, and connects
-all its members, so that it must be within one switch. A lane's connections are told apart by a name of its own of the
-same interface.
+On an ordinary machine there is one network, and this module has nothing to do. On a testbed the launcher passes, for
+each rail, which ranks are in one switch. A process group of Gloo takes the interface that is named when the group is
+made, and connects all its members, so that it must be within one switch. The connections of a lane differ from those
+of other lanes by the lane's own name of the same interface.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Ranks = tuple[int, ...]
 class Fabric(NamedTuple):
     """`switches[rail]`: the ranks in each switch of a rail; `interfaces[rail]`: what a rail is called on every host.
 
-    `lanes` that have a name of their own there; further ones share them.
+    `lanes` is the number of lanes that have interface names of their own; further lanes share them.
     """
 
     switches: tuple[tuple[Ranks, ...], ...]
@@ -34,18 +34,18 @@ class Fabric(NamedTuple):
     lanes: int = 1
 
     def parts(self, ranks: Ranks, rail: int) -> list[Ranks]:
-        """Those of `ranks` that reach one another on a rail, group by group; raises InputError for no such rail."""
+        """Those of `ranks` that reach one another on a rail, group by group; raises InputError for an unknown rail."""
         if rail >= len(self.switches):
             raise InputError(
                 f"a message on rail {rail}, hosts here have {len(self.switches)}: "
                 "the testbed's topology is not the plan's"
             )
-        found = [tuple(rank for rank in ranks if rank in switch) for switch in self.switches[rail]]
-        return [part for part in found if len(part) > 1]
+        groups = [tuple(rank for rank in ranks if rank in switch) for switch in self.switches[rail]]
+        return [part for part in groups if len(part) > 1]
 
     @contextmanager
     def on(self, rail: int, lane: int = 0) -> Iterator[None]:
-        """Groups that are made meanwhile connect over a rail, as a lane does."""
+        """Have groups that are made meanwhile connect over a rail, with the name of a lane."""
         before, alias = os.environ[INTERFACE], lane % self.lanes
         os.environ[INTERFACE] = f"{self.interfaces[rail]}:{alias}" if alias else self.interfaces[rail]
         try:
@@ -56,15 +56,17 @@ class Fabric(NamedTuple):
 
 @cache
 def fabric() -> Fabric | None:
-    """What the launcher has told; None where all ranks share one network."""
-    told = os.environ.get(VARIABLE)
-    if not told:
+    """The fabric that the launcher has passed; None if all ranks share one network."""
+    text = os.environ.get(VARIABLE)
+    if not text:
         return None
-    content = json.loads(told)
+    content = json.loads(text)
     switches = tuple(tuple(tuple(ranks) for ranks in rail) for rail in content["switches"])
     return Fabric(switches, tuple(content["interfaces"]), content["lanes"])
 
 
-def told(switches: Sequence[Sequence[Sequence[int]]], interfaces: Sequence[str], lanes: int = 1) -> dict[str, str]:
-    """The environment that tells ranks so."""
+def environment(
+    switches: Sequence[Sequence[Sequence[int]]], interfaces: Sequence[str], lanes: int = 1
+) -> dict[str, str]:
+    """The environment that passes a fabric to ranks."""
     return {VARIABLE: json.dumps({"switches": switches, "interfaces": interfaces, "lanes": lanes})}

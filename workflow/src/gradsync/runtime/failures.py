@@ -1,4 +1,4 @@
-"""What a rank says when torch fails under it, and how it ends where it can't close what it has open."""
+"""Explains failures of torch, and ends a rank that can't close what it has open."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from gradsync.errors import RunError
 LATE = re.compile(r"timed? ?out", re.IGNORECASE)
 
 
-def told(error: BaseException, rank: int) -> RunError | None:
-    """What a failure of torch's means; None where it means nothing known."""
+def explain(error: BaseException, rank: int) -> RunError | None:
+    """The RunError that explains a failure of torch; None for an unknown failure."""
     if not isinstance(error, RuntimeError | dist.DistError):
         return None
     reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
@@ -36,7 +36,7 @@ def told(error: BaseException, rank: int) -> RunError | None:
 
 
 def leave_at_once(status: int) -> Callable[[], None]:
-    """Ends the process with `status` once everything is said, without closing what waits for other ranks.
+    """End the process with `status` once its output is written, without closing what waits for other ranks.
 
     The driver takes away what the process has on its GPU. NCCL's own watchdog ends it too, when a message is late.
     """

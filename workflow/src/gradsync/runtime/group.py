@@ -4,7 +4,7 @@ The environment is torchrun's: RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT. Whoev
 launcher, torchrun, a cluster's), so that nothing else has to know where ranks run.
 
 The default group is Gloo's everywhere: what ranks agree on is small, lies in the host's memory, and a rank that is
-gone is noticed at once. On GPUs, gradients travel in groups of NCCL beside it.
+gone is noticed at once. On GPUs, gradients travel in further groups, of NCCL.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from gradsync.rounds.lowering import rails, shape_of
 from gradsync.runtime import devices, listening
 from gradsync.runtime.devices import Device
 from gradsync.runtime.fabric import fabric
-from gradsync.runtime.failures import leave_at_once, told
+from gradsync.runtime.failures import explain, leave_at_once
 from gradsync.runtime.launch import BAD_INPUT, VARIABLES
 from gradsync.runtime.links import watched
 
@@ -45,8 +45,8 @@ def process_group(timeout_seconds: float = RENDEZVOUS_SECONDS, device: str = dev
     `timeout_seconds` is for the rendezvous. In the default group, over which ranks agree and meet, a rank waits
     `CONTROL_SECONDS` at most; it carries no gradients, which go over groups of `own_group`.
 
-    Raises InputError for a bad environment or a rank without a GPU where `device` is cuda, and RunError where the
-    others can't be reached in time. On a testbed, a link that is cut meanwhile ends the process.
+    Raises InputError for a bad environment or, if `device` is cuda, a rank without a GPU, and RunError if the others
+    can't be reached in time. On a testbed, a link that is cut meanwhile ends the process.
     """
     with watched(), _joined(timeout_seconds, device) as place:
         yield place
@@ -59,7 +59,7 @@ def _joined(timeout_seconds: float, device: str) -> Iterator[tuple[int, int]]:
         host = os.environ["MASTER_ADDR"]
     except (KeyError, ValueError) as error:
         raise InputError(f"rendezvous: {error}: ranks need {', '.join(VARIABLES)} in their environment") from None
-    # torchrun itself holds the store, as it says so
+    # torchrun itself holds the store if this variable says so
     listens = rank == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
     try:
         store = dist.TCPStore(
@@ -97,39 +97,39 @@ def _joined(timeout_seconds: float, device: str) -> Iterator[tuple[int, int]]:
         if on_gpus:
             # NCCL closes a group together with the other ranks, which may be gone or in another message
             leave = leave_at_once(BAD_INPUT if isinstance(error, InputError) else 1)
-        known = told(error, rank)
-        if known is None:
+        explained = explain(error, rank)
+        if explained is None:
             raise
-        raise known from None
+        raise explained from None
     finally:
         leave()
 
 
 def _listening(host: str, port: int) -> int | None:
-    """The socket at which rank 0 listens: the launcher's, or one of its own. None: torch makes one."""
-    if handed := os.environ.get("GRADSYNC_LISTEN_FD"):
-        return int(handed)
-    own = listening.at(host, port)
-    return own.detach() if own else None
+    """The descriptor of the socket at which rank 0 listens: the launcher's, or a new one. None: torch makes one."""
+    if descriptor := os.environ.get("GRADSYNC_LISTEN_FD"):
+        return int(descriptor)
+    listener = listening.at(host, port)
+    return listener.detach() if listener else None
 
 
 def _refuse_devices(kind: str) -> None:
-    """Every rank takes its device; raises InputError on all ranks alike where one has none, or two have the same."""
+    """Have every rank take its device; raises InputError on all ranks if one has none, or two have the same."""
     problem, identity = "", ("", "")
     try:
         identity = devices.pick(kind).identity()
     except InputError as error:
         problem = str(error)
-    found: list[Any] = [None] * dist.get_world_size()
-    dist.all_gather_object(found, (problem, identity))
-    for rank, (said, _) in enumerate(found):
-        if said:
-            raise InputError(f"rank {rank}: {said}")
-    (identity, taken), *_ = Counter(identity for _, identity in found).most_common(1)
+    reports: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(reports, (problem, identity))
+    for rank, (reason, _) in enumerate(reports):
+        if reason:
+            raise InputError(f"rank {rank}: {reason}")
+    (identity, taken), *_ = Counter(identity for _, identity in reports).most_common(1)
     if taken > 1:
-        sharing = ", ".join(str(rank) for rank, (_, other) in enumerate(found) if other == identity)
+        same = ", ".join(str(rank) for rank, (_, other) in enumerate(reports) if other == identity)
         raise InputError(
-            f"--device cuda: ranks {sharing} share {identity[1]} on {identity[0]}, NCCL wants one GPU a rank: start "
+            f"--device cuda: ranks {same} share {identity[1]} on {identity[0]}, NCCL wants one GPU per rank: start "
             "fewer ranks on a node, or let the launcher set LOCAL_RANK"
         )
 
@@ -137,19 +137,19 @@ def _refuse_devices(kind: str) -> None:
 def own_group(device: Device, ranks: Sequence[int] | None = None, rail: int = 0, lane: int = 0) -> dist.ProcessGroup:
     """A group of `ranks` (None: all) over the backend of `device`, with connections of its own. Collective over all.
 
-    A rank waits in it for `MESSAGE_SECONDS` at most. `lane`: on a testbed, whose share of the links they have.
+    A rank waits in it for `MESSAGE_SECONDS` at most. On a testbed, they have the share of the links of `lane`.
 
-    Raises InputError where a testbed has no switch that joins them on that rail.
+    Raises InputError if a testbed has no switch that joins them on that rail.
     """
     members = None if ranks is None else list(ranks)
-    known, limit = fabric(), timedelta(seconds=MESSAGE_SECONDS)
-    if known is None:
+    wiring, limit = fabric(), timedelta(seconds=MESSAGE_SECONDS)
+    if wiring is None:
         group = dist.new_group(members, timeout=limit, backend=device.backend)
     else:
         everyone = tuple(range(dist.get_world_size()) if ranks is None else ranks)
-        if len(everyone) > 1 and everyone not in known.parts(everyone, rail):
+        if len(everyone) > 1 and everyone not in wiring.parts(everyone, rail):
             raise InputError(_apart(everyone))
-        with known.on(rail, lane):
+        with wiring.on(rail, lane):
             group = dist.new_group(members, timeout=limit, backend=device.backend)
     if device.queued:  # NCCL connects with the first message, which shall be none that is timed
         if dist.get_rank(group) >= 0:
@@ -159,7 +159,7 @@ def own_group(device: Device, ranks: Sequence[int] | None = None, rail: int = 0,
 
 
 def control_group(ranks: Sequence[int]) -> dist.ProcessGroup:
-    """A group of some ranks over Gloo in which they meet, as all of them do in the default one. Collective over all."""
+    """A group over Gloo in which some ranks meet, as all of them do in the default one. Collective over all ranks."""
     return dist.new_group(list(ranks), timeout=timedelta(seconds=CONTROL_SECONDS), backend="gloo")
 
 
@@ -177,7 +177,7 @@ def settle(device: Device, control: dist.ProcessGroup | None = None) -> None:
 class Groups:
     """Process groups of a plan: each lane, channel and rail has connections of its own.
 
-    Messages of one group share them: those of a channel, and of the lane that has its name.
+    Messages of one group share its connections: those of a channel, and of the lane that has its name.
 
     On a GPU each lane has a queue of its own too. Collective: every rank makes them in the same order.
     """
@@ -200,28 +200,30 @@ class Groups:
             self.add(lane, ranks, rail)
 
     def add(self, lane: str, ranks: tuple[int, ...], rail: int = 0) -> None:
-        """Make that of a lane or channel unless it is there; on a testbed one for each switch that joins some ranks."""
-        known = fabric()
-        for part in [ranks] if known is None else known.parts(ranks, rail):
+        """Make the group of a lane or channel unless it exists; on a testbed one per switch that joins some ranks."""
+        wiring = fabric()
+        for part in [ranks] if wiring is None else wiring.parts(ranks, rail):
             if (lane, part, rail) not in self.groups:
                 self.groups[lane, part, rail] = own_group(self.device, part, rail, _number(lane))
 
     def of(self, lane: str, ranks: tuple[int, ...], rail: int = 0) -> dist.ProcessGroup:
-        """That of a lane or channel on a rail; raises InputError where a testbed has no switch that joins `ranks`."""
-        found = self.groups.get((lane, ranks, rail))
-        if found is None:
+        """The group of a lane or channel on a rail; raises InputError if a testbed has no switch that joins `ranks`."""
+        group = self.groups.get((lane, ranks, rail))
+        if group is None:
             raise InputError(_apart(ranks))
-        return found
+        return group
 
     def between(
         self, lane: str, ranks: tuple[int, ...], rail: int, rank: int, peer: int
     ) -> tuple[dist.ProcessGroup, int]:
-        """(the group of `ranks`, or on a testbed of those in a switch, in which two of them speak; the peer's place).
+        """(the group in which `rank` and `peer` communicate, the peer's place in it).
 
-        Raises InputError where no switch of that rail joins the two.
+        It is the group of `ranks`, or on a testbed of those of them in one switch.
+
+        Raises InputError if no switch of that rail joins the two.
         """
-        known = fabric()
-        for part in [ranks] if known is None else known.parts(ranks, rail):
+        wiring = fabric()
+        for part in [ranks] if wiring is None else wiring.parts(ranks, rail):
             if rank in part and peer in part:
                 return self.groups[lane, part, rail], part.index(peer)
         raise InputError(
@@ -235,7 +237,7 @@ class Groups:
         return self.queues[lane]
 
     def stock(self) -> dist.ProcessGroup:
-        """What all stock DDP of a launch sends over. Collective over all ranks.
+        """The group of all stock DDP of a launch. Collective over all ranks.
 
         Raises InputError on a testbed without a switch that joins all ranks.
         """
@@ -244,7 +246,7 @@ class Groups:
         return self._stock
 
     def close(self) -> None:
-        """Leave all of them."""
+        """Leave all groups."""
         for group in (*self.groups.values(), *([self._stock] if self._stock else [])):
             dist.destroy_process_group(group)
         self.groups.clear()
@@ -252,7 +254,7 @@ class Groups:
 
 
 def _number(lane: str) -> int:
-    """network2 is the third of several; one without a number is alone."""
+    """The number of a lane: network2 is the third of several; one without a number is the only one."""
     return int(lane[len(lane.rstrip("0123456789")) :] or 0)
 
 
@@ -264,12 +266,12 @@ def _apart(ranks: Sequence[int]) -> str:
 
 
 def _rails(op: Collective, ranks: int) -> int:
-    """How many rails a collective may send on."""
+    """The number of rails that a collective may send on."""
     return 1 if op.algorithm == NATIVE else rails(op.algorithm, shape_of(op, ranks), op.root)
 
 
 def agree(plan: Plan, rank: int) -> None:
-    """Compare the plan's digest over all ranks before anything is sent; raises RunError where they differ.
+    """Compare the plan's digest over all ranks before anything is sent; raises RunError if they differ.
 
     Two equal messages swapped on one rank would give wrong sums without any error.
     """

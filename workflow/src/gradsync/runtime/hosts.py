@@ -1,6 +1,6 @@
-"""The machines that the ranks of a launch run on, together.
+"""The machines that the ranks of a launch run on.
 
-A node is what has a kernel of its own: several nodes of Slurm may be one.
+A node is a machine with a kernel of its own: several nodes of Slurm may be one.
 """
 
 from __future__ import annotations
@@ -36,24 +36,24 @@ def nodes() -> list[str]:
 
 
 def gathered_by_node(own: Any) -> dict[str, list[Any]]:
-    """`own` of the ranks of each node; collective over all ranks."""
-    found: dict[str, list[Any]] = {}
+    """The values `own` of the ranks of each node; collective over all ranks."""
+    by_node: dict[str, list[Any]] = {}
     for node, each in _all((_node(), own)):
-        found.setdefault(node, []).append(each)
-    return found
+        by_node.setdefault(node, []).append(each)
+    return by_node
 
 
 def misplaced(plan: Plan, nodes: Sequence[str]) -> list[str]:
-    """What to say of a plan whose topology is made of nodes where ranks are on others; nothing on a single node."""
-    written = plan.provenance.get("topology")
-    together = topologies.parse(written, plan.ranks).ranks_a_node if written else None
+    """Warnings about a plan whose topology is made of nodes if ranks are placed otherwise; none on a single node."""
+    topology = plan.provenance.get("topology")
+    together = topologies.parse(topology, plan.ranks).ranks_a_node if topology else None
     if together is None or len(set(nodes)) == 1:
         return []
     parts = [set(nodes[first : first + together]) for first in range(0, len(nodes), together)]
     if all(len(part) == 1 for part in parts) and len(set().union(*parts)) == len(parts):
         return []
     return [
-        f"topology {written} has {together} ranks in a row on each node, this launch has not: its times are not those "
+        f"topology {topology} has {together} ranks in a row on each node, this launch has not: its times are not those "
         "of that topology (start ranks in blocks, srun --distribution=block, as many a node as it says)"
     ]
 
@@ -63,9 +63,9 @@ def _node() -> str:
 
 
 def _all(own: Any) -> list[Any]:
-    """`own` of all ranks."""
-    found: list[Any] = [own]
+    """The value `own` of each rank."""
+    values: list[Any] = [own]
     if dist.is_initialized():
-        found = [None] * dist.get_world_size()
-        dist.all_gather_object(found, own)
-    return found
+        values = [None] * dist.get_world_size()
+        dist.all_gather_object(values, own)
+    return values

@@ -1,7 +1,7 @@
-"""The kernels again where torch has other names for what NumPy does, or does in place what needs a temporary there.
+"""Kernels for torch, if it has other names for what NumPy does, or does in place what needs a temporary in NumPy.
 
-A kernel here means what its namesake in `gradsync.kernels` means (a test holds them together). `EXECUTED` is what the
-executor calls.
+A kernel of this module means what its namesake in `gradsync.kernels` means (a test compares them). The executor calls
+those in `EXECUTED`.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def sgd_scaled(
     clip: float = 0.0,
     growth_interval: float = 2000.0,
 ) -> None:
-    """As its namesake; a sum is finite exactly where all of it is, short of overflow, and needs no temporary."""
+    """As its namesake. Short of overflow a sum is finite exactly if all of it is, and it needs no temporary."""
     gradient, scaler = reads[0], writes[-1]
     if gradient.device.type != "cpu":
         rates = {"lr": lr, "momentum": momentum, "scale": scale, "clip": clip}
@@ -90,7 +90,7 @@ def sgd_scaled_unread(
 ) -> None:
     """`sgd_scaled` without a look at any value, for which the host would have to wait for the device.
 
-    Takes memory for another gradient meanwhile.
+    It takes memory for another gradient meanwhile.
     """
     gradient, parameter, scaler = reads[0], writes[0], writes[-1]
     finite = torch.isfinite(gradient.sum(dtype=torch.float64))
@@ -114,7 +114,7 @@ def sgd_scaled_unread(
 
 
 def _shrunk(norm: torch.Tensor, scale: torch.Tensor | float, clip: float) -> torch.Tensor:
-    """What a gradient whose scaled norm is longer than `clip` is multiplied with."""
+    """The factor that shortens a gradient whose scaled norm is longer than `clip` to that length."""
     return (clip / (norm * scale + NORM_FLOOR)).clamp(max=1.0)
 
 
@@ -122,8 +122,8 @@ def norm(reads: list[torch.Tensor], writes: list[torch.Tensor]) -> None:
     """writes[0][i] = Euclidean norm of reads[i], summed in the type of writes, without a temporary of its size."""
     for i, array in enumerate(reads):
         parts = array.split(NORM_ELEMENTS) if array.device.type == "cpu" else (array,)
-        found = torch.stack([torch.linalg.vector_norm(part, dtype=writes[0].dtype) for part in parts])
-        writes[0][i] = torch.linalg.vector_norm(found)
+        norms = torch.stack([torch.linalg.vector_norm(part, dtype=writes[0].dtype) for part in parts])
+        writes[0][i] = torch.linalg.vector_norm(norms)
 
 
 def cast(reads: list[torch.Tensor], writes: list[torch.Tensor], *, scale: float = 1.0) -> None:

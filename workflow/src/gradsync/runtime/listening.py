@@ -1,4 +1,4 @@
-"""Where rank 0 listens for the others: at the address that they are given, and at no other one of its host.
+"""The socket at which rank 0 listens for the others: at the address that they know, and at no other one of its host.
 
 torch's store alone would listen on all of them.
 """
@@ -9,22 +9,22 @@ import errno
 import ipaddress
 import socket
 
-MOST_AT_ONCE = 2048  # ranks that knock before they are let in
+MOST_AT_ONCE = 2048  # ranks that connect before they are accepted
 
 
 def at(host: str, port: int) -> socket.socket | None:
-    """A listening socket at the one address that `host` is here; None where only all addresses are sure to be right.
+    """A socket that listens at the one address of `host`; None if only listening at all addresses is sure to be right.
 
-    That is so for a name that other hosts may take for another address (several addresses, or loopback, as some
-    systems call themselves) and for one that leads here by a detour and is no address of this host.
+    That is so for a name that other hosts may resolve to another address (it has several, or loopback, as some systems
+    call themselves), and for one that reaches this host by a detour and is no address of it.
 
-    Raises OSError where the port is taken.
+    Raises OSError if the port is taken.
     """
     try:
-        told = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        entries = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except OSError:
         return None  # whoever connects says so
-    addresses = {str(where[0]): family for family, *_, where in told}
+    addresses = {str(place[0]): family for family, *_, place in entries}
     if host == "localhost":
         addresses = {"127.0.0.1": socket.AF_INET}
     if len(addresses) > 1:

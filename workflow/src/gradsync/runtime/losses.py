@@ -18,10 +18,10 @@ def refuse_loss(value: float, rank: int, name: str, turn: int) -> None:
 
 
 class Losses:
-    """The loss of each turn of `name` in `values`: at once, or where work is `queued` when `read` is called.
+    """The loss of each turn of `name` in `values`: at once or, if work is `queued`, when `read` is called.
 
-    Of several `passes` a turn it is their mean. One that is not finite is refused, unless they are `scaled`: then it
-    only skips a step.
+    With several `passes` per turn it is their mean. A loss that is not finite is refused, unless losses are `scaled`:
+    then it only skips a step.
     """
 
     def __init__(self, rank: int, name: str, *, scaled: bool, queued: bool, passes: int = 1):
@@ -31,7 +31,7 @@ class Losses:
         self.unread: list[tuple[int, torch.Tensor]] = []
 
     def take(self, turn: int, loss: torch.Tensor) -> None:
-        """The loss of the next pass of `turn`."""
+        """Take the loss of the next pass of `turn`."""
         self.of_turn.append(loss.detach())
         if len(self.of_turn) < self.passes:
             return

@@ -1,6 +1,6 @@
-"""Does a launch fit into memory? What its contenders and the oracle hold, counted before they are made.
+"""Checks that a launch fits into memory: what its contenders and the oracle hold is counted before they are made.
 
-Parameters, gradients, momentum and what else a plan keeps are known to the byte; what layers compute on the way comes
+Parameters, gradients, momentum and what else a plan keeps are known to the byte. What layers compute on the way comes
 on top and is not counted, so that nothing is refused that would have fitted.
 """
 
@@ -16,15 +16,15 @@ from gradsync.plan import DTYPE_BYTES, PASSING, Plan
 from gradsync.runtime.devices import Device
 from gradsync.runtime.hosts import gathered_by_node
 
-# Times the parameters: what stock DDP holds (parameters, gradients, its buckets, momentum), and what the oracle does
-# beside the ranks' own buffers (its model's, two of gradients, those of the plan's ranks).
+# In multiples of the parameters: what stock DDP holds (parameters, gradients, its buckets, momentum), and what the
+# oracle holds besides the ranks' own buffers (its model's, two of gradients, those of the plan's ranks).
 STOCK, ORACLE = 4, 4
 
 
 class Need(NamedTuple):
-    """Bytes: what a rank's plans and its stock DDP hold, and what holding plans against the oracle takes.
+    """Bytes that a rank's plans and its stock DDP hold, and that comparing plans with the oracle takes.
 
-    `against`: of every rank; `oracle`: of rank 0 on top. Both are given back before the others are made.
+    `against` is for every rank, `oracle` for rank 0 on top. Both are freed before the others are made.
     """
 
     plans: float
@@ -33,7 +33,7 @@ class Need(NamedTuple):
     oracle: float = 0.0
 
     def peak(self, root: bool) -> float:
-        """Of a rank; `root`: of rank 0."""
+        """The peak of a rank; `root`: of rank 0."""
         return max(self.plans + self.stock, self.against + (self.oracle if root else 0.0))
 
 
@@ -42,8 +42,8 @@ def needed(
 ) -> Need:
     """What a launch holds that trains a model of so many parameters; `width`: bytes of a number for the oracle.
 
-    `conformance`: steps for which every plan is held against the oracle. Ranks share what holds nothing from turn to
-    turn among the plans of a launch.
+    `conformance` is the number of steps for which every plan is compared with the oracle. On a rank, the plans of a
+    launch share buffers that hold nothing from turn to turn.
     """
     stock = 4.0 * STOCK * parameters * peers
     if not plans:
@@ -70,23 +70,23 @@ def _bytes(plan: Plan, scratch: bool) -> float:
 
 
 def refuse(model: str, need: Need, rank: int, device: Device) -> None:
-    """Raises InputError on all ranks where a machine, or a GPU, has less memory than is needed; collective."""
-    if (there := device.free_bytes()) is not None:
-        free = there
+    """Raises InputError on all ranks if a machine, or a GPU, has less memory than is needed; collective."""
+    if (gpu_free := device.free_bytes()) is not None:
+        free = gpu_free
         # the oracle's values are the host's, its model is not
-        own, where = max(need.plans + need.stock, need.against), f" on the GPU of rank {rank}"
-        found = gathered_by_node((own, free, where))
-        lacking = [each for node in found.values() for each in node if each[0] > each[1]]
+        held, where = max(need.plans + need.stock, need.against), f" on the GPU of rank {rank}"
+        by_node = gathered_by_node((held, free, where))
+        lacking = [each for node in by_node.values() for each in node if each[0] > each[1]]
     else:
         free = float(psutil.virtual_memory().available)
-        found = gathered_by_node((need.peak(rank == 0), free, ""))
-        whole = [(sum(each[0] for each in node), min(each[1] for each in node), "") for node in found.values()]
+        by_node = gathered_by_node((need.peak(rank == 0), free, ""))
+        whole = [(sum(each[0] for each in node), min(each[1] for each in node), "") for node in by_node.values()]
         lacking = [each for each in whole if each[0] > each[1]]
     if not lacking:
         return
-    asked, free, where = max(lacking)
+    wanted, free, where = max(lacking)
     raise InputError(
-        f"model {model!r} needs about {asked / 1e9:.1f} GB of memory besides what its layers compute, "
+        f"model {model!r} needs about {wanted / 1e9:.1f} GB of memory besides what its layers compute, "
         f"{free / 1e9:.1f} GB are free{where}. A rank holds {need.plans / 1e9:.1f} GB for "
         f"its plans (parameters, gradients, momentum) and {need.stock / 1e9:.1f} GB for stock DDP; before, "
         f"{need.against / 1e9:.1f} GB while plans are held against the oracle, which takes {need.oracle / 1e9:.1f} GB: "

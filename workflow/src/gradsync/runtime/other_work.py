@@ -1,6 +1,6 @@
-"""Work of others on the cores of a launch: what the system counts as busy there, less what the ranks have used.
+"""Work of others on the cores of a launch: the time that the system counts as busy there, less what the ranks used.
 
-Time that a hypervisor gave to other machines counts too. A machine without /proc/stat tells nothing.
+Time that a hypervisor gave to other machines counts too. Without /proc/stat nothing is known.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class OtherWork:
         return most_of_others(gathered_by_node((self.cores, seconds, own, busy)))
 
     def _now(self) -> tuple[float, float, float]:
-        """Seconds: now, of a processor that this process has used, and that these cores were busy."""
+        """Three times in seconds: now, processor time that this process used, and time that these cores were busy."""
         usage = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
         own = sum(each.ru_utime + each.ru_stime for each in usage)
         return time.monotonic(), own, busy_seconds(STAT.read_text() if STAT.is_file() else "", self.cores)

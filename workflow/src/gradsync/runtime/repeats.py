@@ -1,4 +1,4 @@
-"""What a launch has repeated: a value a block of each contender, in the order of the blocks.
+"""The repeats of a launch: one value per block of each contender, in the order of the blocks.
 
 Contenders take turns in blocks, A B C .. C B A, so that value i of one and value i of another are a pair:
 a slow moment of the machine falls on both. Turns of one block are no repeats of one another: its median counts.
@@ -15,23 +15,23 @@ from gradsync.runtime.contenders import NO_COMMUNICATION, ONE_RANK, Record
 
 
 def repeats(records: Mapping[str, Record], name: str, ranks: int) -> dict[str, list[float]]:
-    """By quantity, of contender `name`: seconds of an iteration; beside references also what they are compared with."""
+    """Repeats of contender `name` by quantity: seconds of an iteration and, with references, comparisons with them."""
     record = records[name]
-    own = np.array(record.blocks)
-    found = {"iteration_seconds": own}
+    iteration = np.array(record.blocks)
+    quantities = {"iteration_seconds": iteration}
     if {ONE_RANK, NO_COMMUNICATION} <= records.keys() and name not in (ONE_RANK, NO_COMMUNICATION):
         alone, computing = (np.array(records[each].blocks) for each in (ONE_RANK, NO_COMMUNICATION))
-        found |= {"speedup": ranks * alone / own, "efficiency": alone / own}
-        found |= {"computation_seconds": computing, "over_no_communication_seconds": own - computing}
+        quantities |= {"speedup": ranks * alone / iteration, "efficiency": alone / iteration}
+        quantities |= {"computation_seconds": computing, "over_no_communication_seconds": iteration - computing}
     if record.exposed and name != NO_COMMUNICATION:
-        found["exposed_communication_seconds"] = _by_block(record, record.exposed)
-        found["waiting_seconds"] = _by_block(record, record.waiting)
-        found["busy_computation_seconds"] = _by_block(record, record.computation)
-    return {key: values.tolist() for key, values in found.items()}
+        quantities["exposed_communication_seconds"] = _by_block(record, record.exposed)
+        quantities["waiting_seconds"] = _by_block(record, record.waiting)
+        quantities["busy_computation_seconds"] = _by_block(record, record.computation)
+    return {key: values.tolist() for key, values in quantities.items()}
 
 
 def _by_block(record: Record, by_turn: Sequence[float]) -> np.ndarray:
-    """Medians of blocks, of a value a turn that was timed."""
+    """Medians over blocks; `by_turn` has one value per turn that was timed."""
     timed = [block for _, _, block, _, seconds in record.rows if seconds is not None]
     turns = [len(list(part)) for _, part in groupby(timed)]
     return np.array([np.median(part) for part in np.split(np.array(by_turn), np.cumsum(turns)[:-1])])

@@ -1,15 +1,15 @@
 """Computation replayed: a model whose forward and backward wait as long as those of a workload took.
 
-An ordinary `nn.Module` with the workload's gradients, in its order and of its sizes, so that plans and stock DDP train
-it like any other; and it waits instead of computing, so that more ranks than cores don't slow one another down. What it
-learns is simple but real: each parameter is drawn to a number that the samples of a rank have, so that a gradient which
-is lost, or summed twice, shows.
+It is an ordinary `nn.Module` with the workload's gradients, in its order and of its sizes, so that plans and stock DDP
+train it like any other; it waits instead of computing, so that more ranks than cores don't slow one another down. What
+it learns is simple but real: each parameter is drawn to a number that the samples of a rank have, so that a gradient
+that is lost, or summed twice, shows.
 
     loss = sum_j (w_j - s)^2 / 2,  s = mean of the rank's samples;  gradient = w - s
 
-What a rank's processor does between two waits (hooks, copies, launching messages) is hidden by the next wait: as on a
-GPU, whose host runs ahead, and not as on a processor that computes. `Replayed.absorbed_seconds` tells how much that
-was, as it would make plans of many messages look better than they are on processors.
+The next wait hides what a rank's processor does between two waits (hooks, copies, launching messages), as on a GPU,
+whose host runs ahead, and not as on a processor that computes. `Replayed.absorbed_seconds` measures how much that was,
+as it would make plans of many messages look better than they are on processors.
 
 Differs: the value that is returned as the loss sums the first element of each tensor alone, which costs nothing.
 """
@@ -31,9 +31,9 @@ PREFIX = "replay:"
 
 
 class _Clock:
-    """Waits follow one another without a gap: what a wait was late, the next makes up for.
+    """Waits that follow one another without a gap: if a wait was late, the next one is as much shorter.
 
-    `absorbed`: seconds between two waits that the second one hid.
+    `absorbed` counts the seconds between two waits that the second one hid.
     """
 
     def __init__(self) -> None:
@@ -52,7 +52,7 @@ class _Clock:
 
 
 class _Memory(dict[int, torch.Tensor]):
-    """Gradients by layer, kept from turn to turn: new ones are pages that the kernel has to clear, beside a message.
+    """Gradients by layer, kept from turn to turn: the kernel would have to clear pages of new ones during a message.
 
     A model's copies share it, as contenders take turns and each forgets its gradients before its next one.
     """
@@ -86,21 +86,21 @@ class _Layer(torch.autograd.Function):
         replayed: Replayed = context.replayed
         if context.number == 0:
             replayed.clock.start()
-        # what a micro-batch before left is added to; the oracle, which waits for nothing, keeps its gradients
-        ours = replayed.pace > 0 and weight.grad is None
-        memory = replayed.memory.of(context.number, weight) if ours else torch.empty_like(weight)
-        found = torch.sub(weight, sample, out=memory)
+        # autograd adds to what an earlier micro-batch left; the oracle, which waits for nothing, keeps its gradients
+        reused = replayed.pace > 0 and weight.grad is None
+        memory = replayed.memory.of(context.number, weight) if reused else torch.empty_like(weight)
+        produced = torch.sub(weight, sample, out=memory)
         if gradient != 1:
-            found.mul_(gradient)
+            produced.mul_(gradient)
         del memory
         replayed.clock.wait(replayed.pace * replayed.backward_seconds[context.number])
-        return gradient, found, None, None, None
+        return gradient, produced, None, None, None
 
 
 class Replayed(nn.Module):
     """Parameters (elements,) named as the workload's layers; samples of any shape in, the loss (a scalar) out.
 
-    `pace`: how many seconds it waits for one of the workload's; 0 waits for nothing.
+    For each second of the workload it waits `pace` seconds; 0 waits for nothing.
     """
 
     def __init__(self, workload: Workload, pace: float = 1.0):
@@ -110,9 +110,9 @@ class Replayed(nn.Module):
         layers = workload.layers
         self.pace, self.clock, self.memory = pace, _Clock(), _Memory()
         self.backward_seconds = [layer.backward_seconds for layer in layers]
-        known = [layer.forward_seconds for layer in layers]
-        told = all(seconds is not None for seconds in known)
-        self.forward_seconds = [seconds or 0.0 for seconds in known] if told else self._even(workload)
+        forward = [layer.forward_seconds for layer in layers]
+        complete = all(seconds is not None for seconds in forward)
+        self.forward_seconds = [seconds or 0.0 for seconds in forward] if complete else self._even(workload)
         self.names = [layer.name for layer in layers]
         for layer in reversed(layers):
             *path, name = layer.name.split(".")
@@ -124,7 +124,7 @@ class Replayed(nn.Module):
             module.register_parameter(name, nn.Parameter(torch.zeros(int(layer.parameters))))
 
     def absorbed_seconds(self) -> float:
-        """Host time that waits have hidden since it was asked last."""
+        """Host time that waits have hidden since the last call."""
         absorbed, self.clock.absorbed = self.clock.absorbed, 0.0
         return absorbed
 
@@ -133,7 +133,7 @@ class Replayed(nn.Module):
         return [workload.forward_seconds / len(workload.layers)] * len(workload.layers)
 
     def forward(self, samples: torch.Tensor) -> torch.Tensor:
-        """The loss; waits for forward here, for backward in backward."""
+        """The loss; it waits for forward in this call, and for backward in backward."""
         self.clock.start()
         sample = samples.mean()
         x = torch.zeros_like(sample)
@@ -143,12 +143,12 @@ class Replayed(nn.Module):
 
 
 def is_replay(model: str) -> bool:
-    """Whether the name of a model means the workload of a file, replayed."""
+    """Whether the name of a model stands for the replay of a workload in a file."""
     return model.startswith(PREFIX)
 
 
 def workload_of(model: str) -> Workload:
-    """The workload of `replay:FILE`; raises InputError where the file holds none."""
+    """The workload of `replay:FILE`; raises InputError if the file holds none."""
     return Workload.load(Path(model.removeprefix(PREFIX)))
 
 

@@ -1,7 +1,7 @@
-"""One forward and backward pass of one rank: where the model and the executor meet.
+"""One forward and backward pass of one rank, in which the model and the executor meet.
 
-A turn has one, or one for each micro-batch. What the plan puts between its needs and gradients on the same lane is done
-when its place in the plan's order has come, by whoever drives the pass (the caller, or autograd's thread).
+A turn has one pass, or one for each micro-batch. What the plan puts between its needs and gradients on the same lane is
+done when its place in the plan's order has come, by the thread that drives the pass (the caller's, or autograd's).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Compute(Protocol):
     def __call__(self, number: int, step: Step) -> None:
         """One pass: calls `step.need` before forward, `step.backward` between, `step.ready` for each gradient.
 
-        `number` counts passes over all turns: with one pass a turn it is the turn.
+        `number` counts passes over all turns: with one pass per turn it is the turn.
         """
 
 
@@ -37,7 +37,7 @@ class Step:
         self.needs = {op.layer: op for op in ops if isinstance(op, Need)}
         self.by_tensor = {op.tensor: op for op in ops if isinstance(op, Ready)}
         self.tensors = executor.plan.tensor
-        self.held: dict[str, torch.Tensor | None] = {}  # gradients that are there before their place in the order
+        self.held: dict[str, torch.Tensor | None] = {}  # gradients that came before their place in the order
         self.placed: set[str] = set()
         self.next = 0  # of `ops`: gradients become ready in the plan's order, whatever autograd's was
         self.forward: Need | None = None  # the layer whose forward is running
@@ -102,7 +102,7 @@ class Step:
             self.next += 1
 
     def _placed(self, op: Ready) -> bool:
-        """Put what is there of its gradients in their place; whether that was all."""
+        """Copy the gradients of `op` that have come to their place; whether that was all of them."""
         names = [op.tensor] if op.tensor is not None else [name for name in self.held if name not in self.placed]
         for name in names:
             if name in self.held:

@@ -1,8 +1,8 @@
 """Seconds of an all-reduce between the running ranks, message size by message size.
 
-As in an execution, messages of one lane follow one another without a barrier between them: sent by a thread of its own
-on a processor, put on a queue of its own on a GPU, where marks on that queue tell how long each took there. What a GPU
-waits for its host is part of a message too: of the small ones, which take less time than their launch.
+As in an execution, messages of one lane follow one another without a barrier between them. On a processor a thread of
+its own sends them; on a GPU they are put on a queue of its own, and marks on that queue time each of them. The time
+that a GPU waits for its host is part of a message too: of a small one, which takes less time than its launch.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from gradsync.runtime.group import Groups, control_group, own_group, settle
 from gradsync.schedules import DEFAULT_LANE
 
 WARM_UP = 3
-FIRST = 1  # message of a collective that is made of transfers, which tells how many are timed
+FIRST = 1  # message of a collective that is made of transfers: its time decides how many are timed
 PASSES = 3
 MESSAGE = "message"
 
@@ -36,14 +36,14 @@ def all_reduce_seconds(
     device: Device = PROCESSOR,
     teams: Sequence[Sequence[int]] | None = None,
 ) -> dict[int, list[float]]:
-    """bytes -> seconds of each repeat, float32 sums, the mean of the ranks'; collective over all ranks.
+    """bytes -> seconds of each repeat of a float32 sum, the mean of the ranks'; collective over all ranks.
 
-    As many of each size as fit into `seconds_a_size`, at least a fifteenth of `repeats` (two, where one takes more than
-    a second) and at most all of them.
+    Of each size, as many are timed as fit into `seconds_a_size`, at least a fifteenth of `repeats` (two, if one takes
+    more than a second) and at most all of them.
     Sizes take turns, so that a slow moment of the machine does not fall on one. Each wait is part of some message, so
     the times of all of them add up to what they took together.
 
-    `teams`: disjoint groups of ranks that each all-reduce among themselves, all at the same time (None: all ranks
+    `teams` are disjoint groups of ranks that each all-reduce among themselves, all at the same time (None: all ranks
     together); a rank of no team gets nothing.
     """
     if teams is None:
@@ -51,9 +51,9 @@ def all_reduce_seconds(
     groups = [(team, own_group(device, team), control_group(team)) for team in teams]
     for team, group, control in groups:
         if dist.get_rank() in team:
-            found = _among(sizes, repeats, seconds_a_size, device, group, control)
+            seconds = _among(sizes, repeats, seconds_a_size, device, group, control)
             dist.destroy_process_group(control)
-            return found
+            return seconds
     return {}
 
 
@@ -65,7 +65,7 @@ def _among(
     group: dist.ProcessGroup,
     control: dist.ProcessGroup | None,
 ) -> dict[int, list[float]]:
-    """Between the ranks of `group`, which is closed; `control`: the same ranks on their hosts (None: all)."""
+    """Time the ranks of `group`, which is closed; `control`: the group of the same ranks on their hosts (None: all)."""
     queue = device.queue()
     buffers = [torch.zeros(max(1, size // 4), device=device.torch_device) for size in sizes]
     stamps: list[list[tuple[Any, Any]]] = [[] for _ in buffers]
@@ -111,23 +111,23 @@ def _among(
 def collective_seconds(
     algorithm: str, shape: tuple[int, ...], sizes: list[int], repeats: int, seconds_a_size: float
 ) -> dict[int, list[float]]:
-    """The same of a collective that is made of transfers, executed as in training: a lane of a plan of one message.
+    """The same for a collective that is made of transfers, executed as in training: in a lane of a plan of one message.
 
-    From the end of a message to the end of the next. Collective over all ranks; on processors.
+    A time is from the end of a message to the end of the next. Collective over all ranks; on processors.
     """
     groups, rank = Groups(), dist.get_rank()
     lanes = [Executor(_alone(algorithm, shape, max(1, size // 4)), rank, groups) for size in sizes]
 
     def in_turn(counts: list[int]) -> list[list[float]]:
         """Seconds of each message, by size."""
-        found = []
+        rows = []
         for lane, count in zip(lanes, counts, strict=True):
             lane.spans.clear()
             if count:
                 lane.run(1 + count)
             ends = [span.end for span in lane.spans if span.operation == MESSAGE]
-            found.append(np.diff(ends).tolist())
-        return found
+            rows.append(np.diff(ends).tolist())
+        return rows
 
     alone = torch.tensor([np.mean(times) for times in in_turn([FIRST] * len(sizes))])
     dist.all_reduce(alone, op=dist.ReduceOp.MAX)
@@ -136,24 +136,26 @@ def collective_seconds(
     parts = [[len(part) for part in np.array_split(np.arange(count), PASSES)] for count in counts]
     times: list[list[float]] = [[] for _ in sizes]
     for number in range(PASSES):
-        for every, found in zip(times, in_turn([part[number] for part in parts]), strict=True):
-            every += found
+        for size_times, pass_times in zip(times, in_turn([part[number] for part in parts]), strict=True):
+            size_times += pass_times
     groups.close()
-    ours = [torch.tensor(every, dtype=torch.float64) for every in times]
-    for every_rank in ours:
-        dist.all_reduce(every_rank)
+    totals = [torch.tensor(size_times, dtype=torch.float64) for size_times in times]
+    for total in totals:
+        dist.all_reduce(total)
     ranks = dist.get_world_size()
-    return {4 * max(1, size // 4): (every / ranks).tolist() for size, every in zip(sizes, ours, strict=True)}
+    return {
+        4 * max(1, size // 4): (size_times / ranks).tolist() for size, size_times in zip(sizes, totals, strict=True)
+    }
 
 
 def _count(seconds: float, repeats: int, seconds_a_size: float) -> int:
-    """How often a message that takes so long is timed; one of more than a second varies little."""
+    """The number of times that a message that takes so long is timed; one of more than a second varies little."""
     few = max(1, repeats // 15) if seconds < 1 else 2
     return int(np.clip(seconds_a_size / seconds, few, max(few, repeats)))
 
 
 def _alone(algorithm: str, shape: tuple[int, ...], elements: int) -> Plan:
-    """One message of so many float32 elements a turn."""
+    """A plan of one message of so many float32 elements per turn."""
     ranks, all_of_it = prod(shape), (Ref("gradient", 0, elements),)
     message = Collective(
         name=MESSAGE, lane=DEFAULT_LANE, algorithm=algorithm, shape=shape, reads=all_of_it, writes=all_of_it

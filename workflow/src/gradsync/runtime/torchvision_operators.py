@@ -1,7 +1,7 @@
-"""Import torchvision beside a torch build that its C++ operators were not compiled for.
+"""Import torchvision together with a torch build that its C++ operators were not compiled for.
 
-torchvision's wheel is built against the CUDA build of torch; beside a CPU build its import stops at missing
-operators. Models, datasets and transforms need none of them, so declaring the two that the import looks for is enough.
+torchvision's wheel is built against the CUDA build of torch; with a CPU build its import stops at missing operators.
+Models, datasets and transforms need none of them, so declaring the two that the import looks for is enough.
 """
 
 from __future__ import annotations

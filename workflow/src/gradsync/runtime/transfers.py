@@ -1,17 +1,17 @@
 """Carry one message from rank to rank as the rounds of its collective say: asynchronous, in chunks, by data alone.
 
-`actions` turns the rounds of one rank into a list that is the same whenever the message is sent: transfers posted,
-transfers waited for, chunks added. Ranks are not kept in step: a chunk is sent on as soon as what it holds is final,
-whatever else is still on its way. Gloo moves a message once its receive is posted, so that receives are posted before
-they are needed, as soon as their memory is free.
+`actions` turns the rounds of one rank into a list that is the same whenever the message is sent: post a transfer, wait
+for one, add a chunk. Ranks are not kept in step: a chunk is sent on as soon as what it holds is final, whatever else is
+still on its way. Gloo moves a message once its receive is posted, so that receives are posted before they are needed,
+as soon as their memory is free.
 
 No rank waits for ever, given that every send of a round has its receive in that round. Receives are waited for in the
 order of rounds and chunks, sends depend on earlier rounds only, and a send is waited for only when all receives of the
 rounds before have come (for an exchange of one range, those of the chunks before). So of all ranks that wait, the one
 furthest behind waits for something that its peer has posted.
 
-At one link, receives are posted before sends: that a receive is there is told to the peer on the same connection, where
-it would wait behind the data.
+On one link, receives are posted before sends: the same connection notifies the peer of a posted receive, and the notice
+would wait behind the data.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from gradsync.runtime.group import Groups
 # before they are added and sent on.
 CHUNK_BYTES = 960 * 1024
 SLOTS = 2  # receives of one link that are posted at a time
-ALIGNED = 64  # elements; copies into a slot run faster from the beginning of a cache line
+ALIGNED = 64  # elements; copies into a slot are faster from the beginning of a cache line
 
 Link = tuple[int, int]  # peer, rail
 
@@ -42,8 +42,8 @@ Link = tuple[int, int]  # peer, rail
 class Action(NamedTuple):
     """One thing that a rank does; `number` is that of a transfer of this rank.
 
-    send, receive: post elements [low, high) of the buffer, or the scratch from `slot` on. wait: for one that is posted.
-    add, copy: the scratch from `slot` on, to elements [low, high) of the buffer.
+    send, receive: post elements [low, high) of the buffer, or the scratch from `slot` on. wait: wait for a posted one.
+    add, copy: add or copy the scratch from `slot` on to elements [low, high) of the buffer.
     """
 
     kind: Literal["send", "receive", "wait", "add", "copy"]
@@ -80,25 +80,25 @@ def actions(rounds: Sequence[Exchange], longest: int, slots: int = SLOTS) -> tup
     return _Writer(sends, receives, slots).write()
 
 
-def _cross(found: Exchange) -> bool:
+def _cross(exchange: Exchange) -> bool:
     """Whether elements are sent and received in a round that exchanges more than one range.
 
     Ranks may then take its ranges in different orders, each waiting for a send that the other has not come to.
     """
-    ranges = {(each.low, each.high) for each in (*found.sends, *found.receives)}
-    both = any(one.low < other.high and other.low < one.high for one in found.sends for other in found.receives)
+    ranges = {(each.low, each.high) for each in (*exchange.sends, *exchange.receives)}
+    both = any(one.low < other.high and other.low < one.high for one in exchange.sends for other in exchange.receives)
     return both and len(ranges) > 1
 
 
 def _cut(ranges: Iterable[Range], longest: int) -> list[Range]:
-    """In chunks, even ones; ranges take turns."""
-    found = []
+    """Cut ranges into even chunks; ranges take turns."""
+    chunks = []
     for position, part in enumerate(ranges):
         count = -(-(part.high - part.low) // longest)
         for number in range(count):
             low, high = piece(part.low, part.high, number, count)
-            found.append((number, position, part._replace(low=low, high=high)))
-    return [part for *_, part in sorted(found, key=lambda each: each[:2])]
+            chunks.append((number, position, part._replace(low=low, high=high)))
+    return [part for *_, part in sorted(chunks, key=lambda each: each[:2])]
 
 
 def _chunks(rounds: Sequence[Exchange], longest: int) -> tuple[list[_Send], list[_Receive]]:
@@ -135,9 +135,9 @@ class _Writer:
         self.sends, self.receives, self.slots = sends, receives, slots
         self.out = _by_link(sends)
         self.into = _by_link(receives)
-        self.found: list[Action] = []
+        self.actions: list[Action] = []
         self.transfers = 0
-        # where the scratch of a link begins, and how long its slots are
+        # the beginning of a link's scratch, and the length of its slots
         self.scratch, self.slot = 0, dict[Link, tuple[int, int]]()
         for link, numbers in self.into.items():
             staged = [receives[i].part for i in numbers if receives[i].then]
@@ -151,7 +151,7 @@ class _Writer:
 
     def write(self) -> tuple[list[Action], int]:
         """(actions, elements of the scratch)."""
-        self._receive_ahead(-1)  # first: what the peers send then need not be asked for
+        self._receive_ahead(-1)  # first: what peers then send need not wait for a notice
         self._send(-1)
         for number, receive in enumerate(self.receives):
             if receive.number is None:
@@ -164,14 +164,14 @@ class _Writer:
             self._send(number)
         for send in self.sends:
             self._sent(send)
-        return self.found, self.scratch
+        return self.actions, self.scratch
 
     def _do(self, kind: Any, number: int | None, part: Range, slot: int | None = None) -> None:
         assert number is not None
-        self.found.append(Action(kind, number, part, slot))
+        self.actions.append(Action(kind, number, part, slot))
 
     def _send(self, done: int) -> None:
-        """Post, round by round and link by link in order, what is final once the receive `done` is."""
+        """Post, round by round and link by link in order, what is final once the receive `done` has come."""
         while ready := list(self._ready(done)):
             first = min(send.round for send in ready)
             for send in ready:
@@ -182,7 +182,7 @@ class _Writer:
                     self.next_send[send.part.peer, send.part.rail] += 1
 
     def _ready(self, done: int) -> Iterator[_Send]:
-        """The next one on each link, where it may go.
+        """The next send on each link, if it may go.
 
         After a round that sends to several peers over one rail, the next on that rail waits until all receives of that
         round have come: it would take its share of the link from what others still wait for.
@@ -196,13 +196,13 @@ class _Writer:
                     yield send
 
     def _leave(self, send: _Send) -> None:
-        """Wait for what the crowds of earlier rounds have sent over the rail."""
+        """Wait for the sends of crowded earlier rounds over the rail."""
         crowd = self.crowded[send.part.rail]
         while crowd and crowd[0].round < send.round:
             self._sent(crowd.popleft())
 
     def _receive_ahead(self, done: int) -> None:
-        """Post, link by link in order, receives whose memory is free once the receive `done` is."""
+        """Post, link by link in order, receives whose memory is free once the receive `done` has come."""
         front = self._front(done)
         for link, numbers in self.into.items():
             while (at := self.posted[link]) < len(numbers):
@@ -242,36 +242,36 @@ class _Writer:
 
 
 def _crowded(sends: Sequence[_Send]) -> dict[int, deque[_Send]]:
-    """By rail the sends of rounds that send to several peers over it, in order."""
+    """By rail, the sends of rounds that send to several peers over it, in order."""
     peers: dict[tuple[int, int], set[int]] = defaultdict(set)
     for send in sends:
         peers[send.part.rail, send.round].add(send.part.peer)
-    found: dict[int, deque[_Send]] = defaultdict(deque)
+    by_rail: dict[int, deque[_Send]] = defaultdict(deque)
     for send in sends:
         if len(peers[send.part.rail, send.round]) > 1:
-            found[send.part.rail].append(send)
-    return found
+            by_rail[send.part.rail].append(send)
+    return by_rail
 
 
 def _by_link(chunks: Sequence[Any]) -> dict[Link, list[int]]:
-    found: dict[Link, list[int]] = defaultdict(list)
+    numbers: dict[Link, list[int]] = defaultdict(list)
     for i, chunk in enumerate(chunks):
-        found[chunk.part.peer, chunk.part.rail].append(i)
-    return dict(found)
+        numbers[chunk.part.peer, chunk.part.rail].append(i)
+    return dict(numbers)
 
 
 @dataclass
 class Scratch:
-    """Memory that messages receive into; those of one lane and type follow one another and share it."""
+    """Memory that messages receive into; messages of one lane and type follow one another and share it."""
 
     buffers: dict[tuple[str, torch.dtype], torch.Tensor] = field(default_factory=dict)
 
     def of(self, lane: str, like: torch.Tensor, elements: int) -> torch.Tensor:
-        """At least so many elements; grows, so that who has got it before keeps what it has."""
-        found = self.buffers.get((lane, like.dtype))
-        if found is None or len(found) < elements:
-            found = self.buffers[lane, like.dtype] = like.new_empty(elements)
-        return found
+        """A buffer of at least so many elements; a larger one is a new one, so that earlier users keep theirs."""
+        buffer = self.buffers.get((lane, like.dtype))
+        if buffer is None or len(buffer) < elements:
+            buffer = self.buffers[lane, like.dtype] = like.new_empty(elements)
+        return buffer
 
 
 _POST, _WAIT, _COMBINE = range(3)
@@ -295,12 +295,12 @@ class Transfers:
         tag: int = 0,
         scratch: Scratch | None = None,
     ):
-        found, elements = actions(list(exchanges(op, rank, ranks)), max(1, CHUNK_BYTES // buffer.dtype.itemsize))
+        moves, elements = actions(list(exchanges(op, rank, ranks)), max(1, CHUNK_BYTES // buffer.dtype.itemsize))
         memory = (scratch or Scratch()).of(op.lane, buffer, elements)
         everyone = tuple(range(ranks))
-        self.transfers = sum(action.kind in ("send", "receive") for action in found)
+        self.transfers = sum(action.kind in ("send", "receive") for action in moves)
         self.actions: list[tuple[int, int, Callable[..., Any] | None, Any, int]] = []
-        for kind, number, (peer, low, high, rail), slot in found:
+        for kind, number, (peer, low, high, rail), slot in moves:
             part = buffer[low:high] if slot is None or kind in ("add", "copy") else memory[slot : slot + high - low]
             match kind:
                 case "send" | "receive":
@@ -315,11 +315,11 @@ class Transfers:
                     self.actions.append((_COMBINE, number, combine, memory[slot : slot + high - low], peer))
 
     def run(self) -> None:
-        """Blocks until the sum is there and all that this rank sends has left; RunError names the peer that failed."""
+        """Block until the sum is complete and all that this rank sends has left; RunError names a peer that failed."""
         works: list[Any] = [None] * self.transfers
         peer = 0
         try:
-            for code, number, call, what, peer in self.actions:  # noqa: B007  the last peer is told
+            for code, number, call, what, peer in self.actions:  # noqa: B007  the error names the last peer
                 if code == _WAIT:
                     works[number].wait()
                 elif code == _POST:

@@ -1,6 +1,7 @@
 """A real Slurm on one machine, for tests and to try the profile: munged, slurmctld and a slurmd for each node.
 
-As the calling user, root or not; everything lies below one folder; every process is known by its id and start time.
+It runs as the calling user, root or not; everything lies below one folder; each process is known by its id and start
+time.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from gradsync.slurm.processes import Process
 
 FOLDER = Path("results/slurm")
 READY_SECONDS = 60.0
-# What a node is in once its daemon has registered; jobs may come in at once.
+# The states of a node whose daemon has registered; jobs may come in at once.
 UP = {"idle", "mixed", "allocated", "completing"}
 
 
@@ -38,8 +39,8 @@ class Running:
 def start(folder: Path = FOLDER, shape: Shape | None = None) -> Running:
     """Start one in `folder` and wait until all nodes are idle.
 
-    InputError: one runs there already, a program is missing, or the folder's path is too long for sockets. RunError: a
-    daemon ended or the nodes did not come up; what was started is ended again.
+    Raises InputError if one runs there already, a program is missing, or the folder's path is too long for sockets.
+    Raises RunError if a daemon ended or the nodes did not come up; what was started is ended again.
     """
     shape = shape or Shape(memory=machine.memory_each(Shape.nodes))
     place = local_files.at(folder)
@@ -56,7 +57,7 @@ def start(folder: Path = FOLDER, shape: Shape | None = None) -> Running:
         for old in (place.state, place.clients, place.path / "spool"):
             shutil.rmtree(old, ignore_errors=True)
         ports = machine.free_ports(1 + shape.nodes)
-        clients = {name: path for name in local_files.CLIENTS if (path := installed.found(name))}
+        clients = {name: path for name in local_files.CLIENTS if (path := installed.find(name))}
         local_files.write(place, shape, ports, getpass.getuser(), clients, machine.address())
         try:
             return _start(place, shape, programs)
@@ -66,9 +67,9 @@ def start(folder: Path = FOLDER, shape: Shape | None = None) -> Running:
 
 
 def stop(folder: Path = FOLDER) -> list[Process]:
-    """End what was started in `folder`, its jobs too; returns what was still running. Nothing there: nothing to do.
+    """End what was started in `folder`, its jobs too; returns what was still running, nothing for an unused folder.
 
-    RunError: a process would not end.
+    Raises RunError if a process would not end.
     """
     place = local_files.at(folder)
     if not place.processes.exists():
@@ -78,7 +79,7 @@ def stop(folder: Path = FOLDER) -> list[Process]:
 
 
 def status(folder: Path = FOLDER) -> Running:
-    """What runs in `folder`; no processes where nothing does."""
+    """What runs in `folder`; it has no processes if nothing runs there."""
     place = local_files.at(folder)
     alive = [process for process in processes.load(place.processes) if process.alive()]
     return Running(place.configuration, alive, _nodes(place) if alive else {})
@@ -90,7 +91,7 @@ def exports(configuration: Path) -> str:
 
 
 def _start(place: Folder, shape: Shape, programs: dict[str, str]) -> Running:
-    # Below a private folder munged calls its socket inaccessible to others, which is as wanted: --force.
+    # Below a private folder munged says that its socket is inaccessible to others, which is as wanted: --force.
     munge = [
         *(programs["munged"], "--foreground", "--force", f"--socket={place.socket}", f"--key-file={place.key}"),
         *(f"--{name}-file={place.path}/munge/{name}" for name in ("pid", "log", "seed")),
@@ -124,11 +125,11 @@ def _daemon(place: Folder, name: str, command: Sequence[str]) -> Process:
             stdout=output,
             stderr=subprocess.STDOUT,
             env=installed.environment(place.configuration),
-            start_new_session=True,  # the terminal's Ctrl-C is not for it
+            start_new_session=True,  # the terminal's Ctrl-C shall not reach it
             cwd=place.path,
         )
     child.returncode = 0  # it outlives this process: no warning when the handle goes
-    return processes.seen(name, child.pid)
+    return processes.identify(name, child.pid)
 
 
 def _until(reached: Callable[[], bool], started: list[Process], place: Folder, otherwise: str) -> None:
@@ -145,7 +146,7 @@ def _until(reached: Callable[[], bool], started: list[Process], place: Folder, o
 
 
 def _last_words(place: Folder, name: str) -> str:
-    """What a daemon's log ends with."""
+    """The last errors, or the last lines, of a daemon's log."""
     for file in (place.log(f"{name}.output"), place.log(name)):
         lines = file.read_text(errors="replace").split("\n") if file.exists() else []
         telling = [line for line in lines if "error" in line.lower() or "fatal" in line.lower()] or lines
@@ -155,7 +156,7 @@ def _last_words(place: Folder, name: str) -> str:
 
 
 def _nodes(place: Folder) -> dict[str, str]:
-    """States of the nodes; none where the controller doesn't answer in 2 s."""
+    """The states of the nodes; none if the controller doesn't answer within 2 s."""
     try:
         answer = subprocess.run(
             [installed.program("sinfo"), "--noheader", "--Node", "--format=%N %T"],
@@ -172,7 +173,7 @@ def _nodes(place: Folder) -> dict[str, str]:
 def _stop(place: Folder) -> list[Process]:
     recorded = [process for process in processes.load(place.processes) if process.alive()]
     daemons = [process for process in recorded if process.name != "munged"]
-    # Steps after their daemons, or the controller would put jobs back into the queue; munged last, daemons ask it.
+    # Steps end after their daemons, else the controller would queue their jobs again; munged ends last, daemons ask it.
     steps = processes.steps(place.path)
     left = processes.end(daemons, 3.0)
     left += processes.end({*steps, *processes.steps(place.path)}, 1.0)
@@ -185,8 +186,8 @@ def _stop(place: Folder) -> list[Process]:
     return [*recorded, *steps, *jobs]
 
 
-def _names(found: list[Process]) -> str:
-    return ", ".join(f"{process.name} {process.pid}" for process in found)
+def _names(listed: list[Process]) -> str:
+    return ", ".join(f"{process.name} {process.pid}" for process in listed)
 
 
 @contextmanager

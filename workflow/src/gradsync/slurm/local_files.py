@@ -25,7 +25,7 @@ CLIENTS = ("srun", "sbatch", "salloc", "scancel", "scontrol", "sinfo", "squeue",
 
 @dataclass(frozen=True)
 class Shape:
-    """What the nodes claim: processors, GPUs and memory in MB of each node; seconds until a silent one is down."""
+    """What the nodes claim: processors, GPUs and memory in MB of each node; seconds until a silent node is down."""
 
     nodes: int = 4
     cpus: int = 2
@@ -35,34 +35,34 @@ class Shape:
 
     @property
     def names(self) -> list[str]:
-        """Of the nodes: n1, n2, ..."""
+        """The names of the nodes: n1, n2, ..."""
         return [f"n{number}" for number in range(1, self.nodes + 1)]
 
 
 @dataclass(frozen=True)
 class Folder:
-    """Where everything of one local Slurm lies."""
+    """The folder in which everything of one local Slurm lies."""
 
     path: Path
 
     @property
     def configuration(self) -> Path:
-        """What SLURM_CONF names."""
+        """The file that SLURM_CONF names."""
         return self.path / "slurm.conf"
 
     @property
     def clients(self) -> Path:
-        """Slurm's clients that know their configuration; first on the PATH."""
+        """Slurm's clients that know their configuration; this folder comes first on the PATH."""
         return self.path / "bin"
 
     @property
     def processes(self) -> Path:
-        """Which processes were started."""
+        """The record of the processes that were started."""
         return self.path / "processes.json"
 
     @property
     def lock(self) -> Path:
-        """Held while it starts or stops."""
+        """The lock that is held while it starts or stops."""
         return self.path / "lock"
 
     @property
@@ -72,7 +72,7 @@ class Folder:
 
     @property
     def socket(self) -> Path:
-        """Where clients ask for credentials."""
+        """The socket at which clients ask for credentials."""
         return self.path / "munge" / "socket"
 
     @property
@@ -81,7 +81,7 @@ class Folder:
         return self.path / "state"
 
     def log(self, name: str) -> Path:
-        """Of one daemon."""
+        """The log of one daemon."""
         return self.path / "log" / f"{name}.log"
 
     def spool(self, node: str) -> Path:
@@ -90,7 +90,7 @@ class Folder:
 
 
 def at(path: Path) -> Folder:
-    """The folder of a local Slurm. InputError where sockets could not lie below it or it is a file."""
+    """The folder of a local Slurm. Raises InputError if sockets could not lie below it or it is a file."""
     path = path.resolve()
     if len(str(path)) > LONGEST_FOLDER or any(letter in str(path) for letter in " %#,$'\""):
         raise InputError(
@@ -103,7 +103,7 @@ def at(path: Path) -> Folder:
 
 
 def refuse_others(folder: Folder) -> None:
-    """InputError where the folder holds something else than a local Slurm, which would be overwritten."""
+    """Raises InputError if the folder holds something else than a local Slurm, which would be overwritten."""
     if folder.path.exists() and any(folder.path.iterdir()) and not folder.lock.exists():
         raise InputError(f"{folder.path} holds other things than a local Slurm: give an empty folder with --folder")
 
@@ -111,9 +111,9 @@ def refuse_others(folder: Folder) -> None:
 def write(
     folder: Folder, shape: Shape, ports: list[int], user: str, clients: dict[str, str], address: str | None
 ) -> None:
-    """All files; `ports`: the controller's, then one a node; `clients`: where Slurm's own lie. A key is kept.
+    """Write all files; `ports`: the controller's, then one per node; `clients`: paths of Slurm's own. A key is kept.
 
-    `address`: see `slurm_conf`.
+    `address` is that of `slurm_conf`.
     """
     for place in (
         folder.clients,

@@ -13,35 +13,35 @@ PORTS_FROM, PORTS_TO = 20000, 32000  # below those that outgoing connections tak
 
 
 def memory_each(nodes: int) -> int:
-    """MB that each of `nodes` may claim so that all of them have no more than this machine."""
+    """MB that each of `nodes` nodes may claim so that all of them have no more than this machine."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20 // nodes
 
 
 def address() -> str | None:
-    """The only one that Slurm can be bound to: what this host's name means. None where it can't.
+    """The only address that Slurm can be bound to: that of this host's name. None if Slurm can't be bound to it.
 
-    `NoInAddrAny` of slurm.conf(5) knows neither NodeAddr nor SlurmctldHost. A step is told to find its srun at the
-    address that srun came from, so the two must be the same: they aren't for 127.0.1.1, which some systems call their
-    own name, nor for a name that means another machine.
+    `NoInAddrAny` of slurm.conf(5) knows neither NodeAddr nor SlurmctldHost. A step looks for its srun at the address
+    that srun came from, so the two must be the same: they aren't for 127.0.1.1, to which some systems resolve their own
+    name, nor for a name that means another machine.
     """
     try:
-        found = socket.getaddrinfo(socket.gethostname(), None, socket.AF_INET, socket.SOCK_STREAM)[0][4][0]
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:  # sends nothing
-            asked.connect((found, 1))
-            return str(found) if asked.getsockname()[0] == found else None
+        candidate = socket.getaddrinfo(socket.gethostname(), None, socket.AF_INET, socket.SOCK_STREAM)[0][4][0]
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:  # sends nothing
+            probe.connect((candidate, 1))
+            return str(candidate) if probe.getsockname()[0] == candidate else None
     except OSError:
         return None
 
 
 def is_loopback(address: str | None) -> bool:
-    """True where nobody but this machine reaches it; None stands for all addresses."""
+    """True if nobody but this machine reaches the address; None stands for all addresses."""
     return address is not None and ipaddress.ip_address(address).is_loopback
 
 
 def free_ports(count: int) -> list[int]:
     """TCP ports of this machine that nobody listens on, below those that outgoing connections take.
 
-    InputError where they are too few.
+    Raises InputError if they are too few.
     """
     first = int.from_bytes(os.urandom(2), "big")
     held: list[socket.socket] = []

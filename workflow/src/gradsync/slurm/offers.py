@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-# As `sinfo --Node` is asked for nodes.
+# The format in which `sinfo --Node` shall print nodes.
 NODE_FORMAT = "%N|%T|%c|%m|%G"
-# In a state of sinfo: not now, and maybe never again. A `*` at its end: it does not answer.
+# Words in a state of sinfo: the node takes no jobs now, maybe never again. A `*` at its end: it does not answer.
 DOWN = ("down", "drain", "fail", "unk", "maint", "inval", "future", "error", "power", "reboot")
 
 
 @dataclass(frozen=True)
 class Node:
-    """What a node of a partition claims: `memory` in MB."""
+    """What a node of a partition claims; `memory` is in MB."""
 
     name: str
     state: str
@@ -29,7 +29,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Partition:
-    """`minutes` and `most_nodes` that a job may have, None without a limit; `state` is UP where jobs are started."""
+    """`minutes` and `most_nodes` that a job may have, None without a limit; `state` is UP if jobs are started."""
 
     name: str
     default: bool
@@ -39,7 +39,7 @@ class Partition:
 
 
 def read_partitions(text: str) -> list[Partition]:
-    """What `scontrol show partition --oneliner` prints."""
+    """The partitions that `scontrol show partition --oneliner` prints."""
     rows = (dict(word.split("=", 1) for word in line.split() if "=" in word) for line in text.splitlines())
     return [
         Partition(
@@ -55,7 +55,7 @@ def read_partitions(text: str) -> list[Partition]:
 
 
 def read_nodes(text: str) -> list[Node]:
-    """What `sinfo --Node` prints in NODE_FORMAT."""
+    """The nodes that `sinfo --Node` prints in NODE_FORMAT."""
     nodes = []
     for line in filter(None, map(str.strip, text.splitlines())):
         name, state, cpus, memory, gres = line.split("|", 4)
@@ -72,14 +72,14 @@ def gpus_of(gres: str) -> int:
 
 def minutes_of(time: str) -> int | None:
     """Minutes of Slurm's `days-hours:minutes:seconds`; None for UNLIMITED."""
-    found = re.fullmatch(r"(?:(\d+)-)?(\d+):(\d+):(\d+)", time)
-    if not found:
+    match = re.fullmatch(r"(?:(\d+)-)?(\d+):(\d+):(\d+)", time)
+    if not match:
         return None
-    days, hours, minutes, _ = (int(part or 0) for part in found.groups())
+    days, hours, minutes, _ = (int(part or 0) for part in match.groups())
     return (days * 24 + hours) * 60 + minutes
 
 
 def setting(config: str, name: str) -> str:
-    """A value in what `scontrol show config` prints; "" where it has none of that name."""
-    found = re.search(rf"^{name}\s*= *(\S+)", config, re.MULTILINE)
-    return found.group(1) if found else ""
+    """A value in what `scontrol show config` prints; "" if it has none of that name."""
+    match = re.search(rf"^{name}\s*= *(\S+)", config, re.MULTILINE)
+    return match.group(1) if match else ""

@@ -1,11 +1,11 @@
 """Snakemake's Slurm executor (2.8) forgets its jobs when Slurm does not answer, and looks for them ever less often.
 
-Where the status query fails five times in a row, as in the seconds in which a controller restarts, the executor hands
-none of its active jobs back, and Snakemake, which asks for those that are still active, waits for ever for jobs that
-nobody looks for any more. They are handed back here, and looked for again.
+If the status query fails five times in a row, as in the seconds in which a controller restarts, the executor hands none
+of its active jobs back, and Snakemake, which asks for those that are still active, waits for ever for jobs that nobody
+looks for any more. This module hands them back, so that they are looked for again.
 
-Each look is 10 s later than the one before, up to 180 s, whatever `seconds-between-status-checks` says, and a cluster
-is idle meanwhile. Here it is that many seconds again: one squeue for all jobs.
+The executor waits 10 s longer from look to look, up to 180 s, whatever `seconds-between-status-checks` says, and a
+cluster is idle meanwhile. With this module it waits that many seconds again: a look is one squeue for all jobs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Check = Callable[[Any, list[Any]], AsyncIterator[Any]]
 
 
 def install() -> None:
-    """Have the executor keep its jobs and the pace, where Snakemake has loaded it; again: nothing more."""
+    """Have the executor keep its jobs and the pace, if Snakemake has loaded it; a second call does nothing more."""
     plugin = sys.modules.get(PLUGIN)
     if plugin is not None and not hasattr(plugin.Executor.check_active_jobs, "patient"):
         plugin.Executor.check_active_jobs = patient(plugin.Executor.check_active_jobs)

@@ -1,4 +1,4 @@
-"""What a cluster is asked before any job is submitted, so that what can't run is said at once (sinfo(1), sbatch(1)).
+"""Asks a cluster, before any job is submitted, whether the jobs can run at all (sinfo(1), sbatch(1)).
 
 Every question has a time limit: a controller that is away must not make a run hang.
 """
@@ -25,8 +25,8 @@ LEAST_JOB_AGE_SECONDS = 60
 
 
 @dataclass(frozen=True)
-class Found:
-    """The partition that was asked for: its nodes, those that are up, those that fit."""
+class NodeCounts:
+    """Numbers of nodes of the partition that a job would run in: all, those that are up, those that fit."""
 
     partition: str
     nodes: int
@@ -35,7 +35,7 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Asked:
+class Demand:
     """What the largest job needs; CPUs, GPUs and memory in MB are those of a node."""
 
     nodes: int = 1
@@ -59,13 +59,13 @@ def check(
     minutes: int = 0,
     status_command: str = "squeue",
     extra: str = "",
-) -> Found:
-    """Whether a job of `nodes` nodes with so many CPUs, GPUs and MB each, for so many minutes, can ever run.
+) -> NodeCounts:
+    """Check that a job of `nodes` nodes with so many CPUs, GPUs and MB each, for so many minutes, can ever run.
 
-    `extra`: further arguments of sbatch that jobs are submitted with, as a shell would read them.
+    `extra` are further arguments of sbatch that jobs are submitted with, as a shell would read them.
 
-    InputError: no Slurm, a controller that doesn't answer in 30 s, no such partition or account, too few nodes or GPUs,
-    no GPUs configured, too long a time: with what to change in the profile.
+    Raises InputError, with what to change in the profile, if there is no Slurm, its controller doesn't answer in 30 s,
+    there is no such partition or account, nodes or GPUs are too few, no GPUs are configured, or the time is too long.
     """
     missing = [name for name in CLIENTS if not shutil.which(name)]
     if missing:
@@ -73,18 +73,18 @@ def check(
             f"no Slurm here: {', '.join(missing)} not on the PATH. Run this on a login node of the cluster, or try a"
             " Slurm on this machine (`gradsync slurm start`), or leave out `--profile slurm`"
         )
-    asked = Asked(nodes, cpus, gpus_per_node, memory, minutes)
+    demand = Demand(nodes, cpus, gpus_per_node, memory, minutes)
     keeps_finished_jobs(_ask("scontrol", "show", "config"), status_command)
-    chosen = choose(offers.read_partitions(_ask("scontrol", "show", "partition", "--oneliner")), partition)
-    limits(chosen, asked)
-    listed = _ask("sinfo", "--noheader", "--Node", f"--partition={chosen.name}", f"--format={offers.NODE_FORMAT}")
-    found = fit(offers.read_nodes(listed), asked, chosen.name)
-    _would_be_taken(asked, chosen.name, account, extra)
-    return found
+    offered = choose(offers.read_partitions(_ask("scontrol", "show", "partition", "--oneliner")), partition)
+    limits(offered, demand)
+    listed = _ask("sinfo", "--noheader", "--Node", f"--partition={offered.name}", f"--format={offers.NODE_FORMAT}")
+    counts = fit(offers.read_nodes(listed), demand, offered.name)
+    _would_be_taken(demand, offered.name, account, extra)
+    return counts
 
 
 def keeps_finished_jobs(config: str, status_command: str) -> None:
-    """`config`: what `scontrol show config` prints. InputError where the status query would hang or forget jobs."""
+    """Raises InputError if the status query would hang or forget jobs; `scontrol show config` prints `config`."""
     age = offers.setting(config, "MinJobAge")
     stored = not offers.setting(config, "AccountingStorageType").endswith("none")
     if status_command == "sacct" and not stored:
@@ -104,77 +104,81 @@ def keeps_finished_jobs(config: str, status_command: str) -> None:
         )
 
 
-def choose(known: list[Partition], name: str | None) -> Partition:
-    """The partition of that name, or the default one. InputError with those there are."""
-    found = next((entry for entry in known if (entry.name == name if name else entry.default)), None)
-    if found and found.state == "UP":
-        return found
+def choose(partitions: list[Partition], name: str | None) -> Partition:
+    """The partition of that name, or the default one. Raises InputError that lists the partitions if there is none."""
+    chosen = next((entry for entry in partitions if (entry.name == name if name else entry.default)), None)
+    if chosen and chosen.state == "UP":
+        return chosen
     what = (
-        f"partition {name} is {found.state}" if found else f"no partition {name!r}" if name else "no default partition"
+        f"partition {name} is {chosen.state}"
+        if chosen
+        else f"no partition {name!r}"
+        if name
+        else "no default partition"
     )
-    names = ", ".join(sorted(entry.name for entry in known)) or "none"
+    names = ", ".join(sorted(entry.name for entry in partitions)) or "none"
     raise InputError(f"this cluster: {what}; partitions: {names}. Set `slurm_partition` in {PROFILE}")
 
 
-def limits(partition: Partition, asked: Asked) -> None:
-    """InputError where the job asks for more time or nodes than the partition allows."""
-    if partition.minutes is not None and asked.minutes > partition.minutes:
+def limits(partition: Partition, demand: Demand) -> None:
+    """Raises InputError if the job asks for more time or nodes than the partition allows."""
+    if partition.minutes is not None and demand.minutes > partition.minutes:
         raise InputError(
-            f"partition {partition.name} allows {partition.minutes} minutes and a job asks for {asked.minutes}: lower"
+            f"partition {partition.name} allows {partition.minutes} minutes and a job asks for {demand.minutes}: lower"
             f" `runtime` (training goes on from its checkpoint when it is run again) or set another `slurm_partition`"
             f" in {PROFILE}"
         )
-    if partition.most_nodes is not None and asked.nodes > partition.most_nodes:
+    if partition.most_nodes is not None and demand.nodes > partition.most_nodes:
         raise InputError(
-            f"partition {partition.name} allows {partition.most_nodes} nodes a job and one asks for {asked.nodes}:"
+            f"partition {partition.name} allows {partition.most_nodes} nodes per job and one asks for {demand.nodes}:"
             f" raise `ranks_per_node` or set another `slurm_partition` in {PROFILE}, or train with fewer ranks"
         )
 
 
-def fit(nodes: list[Node], asked: Asked, partition: str) -> Found:
-    """How many nodes fit. InputError where they are too few, with what they have."""
+def fit(nodes: list[Node], demand: Demand, partition: str) -> NodeCounts:
+    """Count the nodes that fit. Raises InputError, with what they have, if they are too few."""
     up = [node for node in nodes if node.up]
     sieve = {
-        f"{asked.gpus} GPUs (`gpus_per_node`)": [node for node in up if node.gpus >= asked.gpus],
-        f"{asked.cpus} CPUs (`ranks_per_node` x `cpus_per_rank`)": [node for node in up if node.cpus >= asked.cpus],
-        f"{asked.memory} MB (`mem_mb`)": [node for node in up if node.memory >= asked.memory],
+        f"{demand.gpus} GPUs (`gpus_per_node`)": [node for node in up if node.gpus >= demand.gpus],
+        f"{demand.cpus} CPUs (`ranks_per_node` x `cpus_per_rank`)": [node for node in up if node.cpus >= demand.cpus],
+        f"{demand.memory} MB (`mem_mb`)": [node for node in up if node.memory >= demand.memory],
     }
     fitting = [node for node in up if all(node in kept for kept in sieve.values())]
-    if len(fitting) >= asked.nodes:
-        return Found(partition, len(nodes), len(up), len(fitting))
-    offered = f"partition {partition} has {len(nodes)} node(s), {len(up)} of them up"
-    if asked.gpus and up and not any(node.gpus for node in up):
+    if len(fitting) >= demand.nodes:
+        return NodeCounts(partition, len(nodes), len(up), len(fitting))
+    supply = f"partition {partition} has {len(nodes)} node(s), {len(up)} of them up"
+    if demand.gpus and up and not any(node.gpus for node in up):
         raise InputError(
-            f"{offered}, and none has GPUs configured in Slurm (GRES gpu): set `gpus_per_node: 0` or another"
+            f"{supply}, and none has GPUs configured in Slurm (GRES gpu): set `gpus_per_node: 0` or another"
             f" `slurm_partition` in {PROFILE}"
         )
     short = ", ".join(
-        f"{len(kept)} with {what}" for what, kept in sieve.items() if len(kept) < min(len(up), asked.nodes)
+        f"{len(kept)} with {what}" for what, kept in sieve.items() if len(kept) < min(len(up), demand.nodes)
     )
     best = max(up, key=lambda node: (node.gpus, node.cpus, node.memory), default=None)
     if short and best:
         short = f": {short}; the largest has {best.gpus} GPUs, {best.cpus} CPUs and {best.memory} MB"
     raise InputError(
-        f"a job needs {asked}, and {offered}{short}. Change these settings or `slurm_partition` in {PROFILE}, or train"
+        f"a job needs {demand}, and {supply}{short}. Change these settings or `slurm_partition` in {PROFILE}, or train"
         " with fewer ranks"
     )
 
 
-def _would_be_taken(asked: Asked, partition: str, account: str | None, extra: str) -> None:
+def _would_be_taken(demand: Demand, partition: str, account: str | None, extra: str) -> None:
     """Ask the controller itself: it knows accounts and limits that nothing else shows."""
-    command = ["--test-only", f"--partition={partition}", f"--nodes={asked.nodes}", "--wrap=true"]
-    command += ["--ntasks-per-node=1", f"--cpus-per-task={asked.cpus}"]
-    command += [f"--gpus-per-node={asked.gpus}"] if asked.gpus else []
+    command = ["--test-only", f"--partition={partition}", f"--nodes={demand.nodes}", "--wrap=true"]
+    command += ["--ntasks-per-node=1", f"--cpus-per-task={demand.cpus}"]
+    command += [f"--gpus-per-node={demand.gpus}"] if demand.gpus else []
     command += [f"--account={account}"] if account else []
-    command += [f"--mem={asked.memory}"] if asked.memory else []
-    command += [f"--time={asked.minutes}"] if asked.minutes else []
+    command += [f"--mem={demand.memory}"] if demand.memory else []
+    command += [f"--time={demand.minutes}"] if demand.minutes else []
     done = _run("sbatch", *command, *shlex.split(extra))
     if done.returncode:
-        said = re.sub(r"(?:^|\n)(?:sbatch: |error: |allocation failure: )+", " ", done.stderr).strip()
+        complaint = re.sub(r"(?:^|\n)(?:sbatch: |error: |allocation failure: )+", " ", done.stderr).strip()
         who = f" for account {account}" if account else ""
         raise InputError(
-            f"Slurm would not take a job of {asked} in partition {partition}{who}: {said}. Change `slurm_account`,"
-            f" `slurm_partition`, `runtime`, `mem_mb` or `sbatch_extra` in {PROFILE}"
+            f"Slurm would not take a job of {demand} in partition {partition}{who}: {complaint}. Change"
+            f" `slurm_account`, `slurm_partition`, `runtime`, `mem_mb` or `sbatch_extra` in {PROFILE}"
         )
 
 
@@ -185,15 +189,15 @@ def _ask(*command: str) -> str:
     done = _run(*command)
     if not done.returncode:
         return done.stdout
-    said = " ".join(done.stderr.split()) or f"exit status {done.returncode}"
-    if "configuration source" in said:
+    complaint = " ".join(done.stderr.split()) or f"exit status {done.returncode}"
+    if "configuration source" in complaint:
         raise InputError(
             "Slurm's clients find no configuration: set SLURM_CONF to the cluster's slurm.conf, or start a Slurm on"
             " this machine (`gradsync slurm start`)"
         )
     where = f"; SLURM_CONF is {configuration}" if configuration else ""
     raise InputError(
-        f"Slurm's controller does not answer ({' '.join(command[:2])}: {said}): `scontrol ping` tells which it"
+        f"Slurm's controller does not answer ({' '.join(command[:2])}: {complaint}): `scontrol ping` tells which it"
         f" is{where}. Try again when it is back"
     )
 

@@ -1,4 +1,4 @@
-"""Processes that are ours to end: told by process id *and* start time, so that a reused id is never hit (proc(5))."""
+"""Processes that are ours to end: they are known by id *and* start time, so that a reused id is never hit (proc(5))."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ class Process:
 
     def alive(self) -> bool:
         """Whether this very process (not another one with its id) is there and not a zombie."""
-        found = _stat(self.pid)
-        return found is not None and found[1] == self.started and found[0] != "Z"
+        status = _stat(self.pid)
+        return status is not None and status[1] == self.started and status[0] != "Z"
 
 
-def seen(name: str, pid: int) -> Process:
-    """The process `pid`, which was just started; one that has ended already has start 0 and is not alive."""
-    found = _stat(pid)
-    return Process(name, pid, found[1] if found else 0)
+def identify(name: str, pid: int) -> Process:
+    """The process `pid`, which was just started; if it has ended already, it has start 0 and is not alive."""
+    status = _stat(pid)
+    return Process(name, pid, status[1] if status else 0)
 
 
 def load(file: Path) -> list[Process]:
-    """What `save` wrote; none where it wrote nothing."""
+    """The processes that `save` wrote; none if it wrote nothing."""
     try:
         return [Process(**entry) for entry in json.loads(file.read_text())]
     except FileNotFoundError:
@@ -42,14 +42,14 @@ def load(file: Path) -> list[Process]:
 
 
 def save(started: list[Process], file: Path) -> None:
-    """All at once or not at all: who ends them must find them."""
+    """Write all at once or not at all: whoever ends the processes must find them."""
     fresh = file.with_suffix(".new")
     fresh.write_text(json.dumps([asdict(process) for process in started], indent=1))
     fresh.replace(file)
 
 
 def end(processes: Iterable[Process], grace_seconds: float) -> list[Process]:
-    """Ask them to end, insist after `grace_seconds`, reap our own children; returns those that would not end."""
+    """Ask processes to end, kill them after `grace_seconds`, reap our own children; returns those that did not end."""
     left = [process for process in processes if process.alive()]
     for number, patience in ((signal.SIGTERM, grace_seconds), (signal.SIGKILL, 5.0)):
         for process in left:
@@ -64,34 +64,34 @@ def end(processes: Iterable[Process], grace_seconds: float) -> list[Process]:
 def steps(folder: Path) -> list[Process]:
     """Job steps (slurmstepd) of the nodes whose logs lie below `folder`, and everything that those steps started."""
     parents = {pid: int(fields[2]) for pid in _pids() if (fields := _fields(pid))}
-    found = {pid for pid in parents if _name(pid) == "slurmstepd" and _writes_below(pid, folder)}
-    while grown := {pid for pid, parent in parents.items() if parent in found} - found:
-        found |= grown
-    return _others(found)
+    pids = {pid for pid in parents if _name(pid) == "slurmstepd" and _writes_below(pid, folder)}
+    while grown := {pid for pid, parent in parents.items() if parent in pids} - pids:
+        pids |= grown
+    return _others(pids)
 
 
 def orphans(configuration: Path) -> list[Process]:
-    """Processes of jobs of the Slurm of this slurm.conf that outlived their step: their environment says both."""
+    """Processes of jobs of this slurm.conf's Slurm that outlived their step: their environment names job and Slurm."""
     wanted = f"SLURM_CONF={configuration}".encode()
-    found = set()
+    pids = set()
     for pid in _pids():
         try:
             environment = (PROC / str(pid) / "environ").read_bytes().split(b"\0")
         except OSError:
             continue
         if wanted in environment and any(line.startswith(b"SLURM_JOB_ID=") for line in environment):
-            found.add(pid)
-    return _others(found)
+            pids.add(pid)
+    return _others(pids)
 
 
 def _others(pids: set[int]) -> list[Process]:
-    """Without this process and its ancestors: a job may call `stop` itself."""
-    own = os.getpid()
-    while own > 1:
-        pids.discard(own)
-        fields = _fields(own)
-        own = int(fields[2]) if fields else 0
-    return [process for pid in sorted(pids) if (process := seen(_name(pid), pid)).alive()]
+    """The processes of `pids` without this one and its ancestors: a job may call `stop` itself."""
+    ancestor = os.getpid()
+    while ancestor > 1:
+        pids.discard(ancestor)
+        fields = _fields(ancestor)
+        ancestor = int(fields[2]) if fields else 0
+    return [process for pid in sorted(pids) if (process := identify(_name(pid), pid)).alive()]
 
 
 def _signal(process: Process, number: int) -> None:
@@ -121,7 +121,7 @@ def _name(pid: int) -> str:
 
 
 def _fields(pid: int) -> list[str]:
-    """Fields of proc(5)'s `stat` from the second on, the name as one whatever it holds; [] where there is none."""
+    """Fields of proc(5)'s `stat` from the second on; the name is one field, whatever it holds; [] without a process."""
     try:
         text = (PROC / str(pid) / "stat").read_text()
     except OSError:

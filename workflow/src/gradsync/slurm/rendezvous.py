@@ -1,6 +1,6 @@
-"""A rank's place, from what Slurm tells the tasks of a step (srun(1), "OUTPUT ENVIRONMENT VARIABLES").
+"""A rank's place, from the variables that Slurm gives the tasks of a step (srun(1), "OUTPUT ENVIRONMENT VARIABLES").
 
-Ranks find each other by torchrun's variables everywhere; under srun they are made from Slurm's, one rank a task.
+Ranks find each other by torchrun's variables everywhere; under srun they are made from Slurm's, one rank per task.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ def is_task(environment: MutableMapping[str, str] = os.environ) -> bool:
 
 
 def adopt(environment: MutableMapping[str, str] = os.environ) -> None:
-    """Set torchrun's variables from Slurm's where this is a task and no launcher has set them; mutates `environment`.
+    """Set torchrun's variables from Slurm's if this is a task and no launcher has set them; mutates `environment`.
 
-    Threads are the task's share of the processors. Raises InputError where Slurm's variables make no sense.
+    Threads are the task's share of the processors. Raises InputError if Slurm's variables make no sense.
     """
     if "RANK" in environment or not is_task(environment):
         return
@@ -42,10 +42,10 @@ def adopt(environment: MutableMapping[str, str] = os.environ) -> None:
         nodes = environment["SLURM_STEP_NODELIST"]
         environment["LOCAL_RANK"] = environment["SLURM_LOCALID"]
     except (KeyError, ValueError) as error:
-        raise InputError(f"Slurm step: {error}: start the ranks with srun, one rank a task") from None
+        raise InputError(f"Slurm step: {error}: start the ranks with srun, one rank per task") from None
     environment["RANK"] = str(rank)
     environment["WORLD_SIZE"] = environment["SLURM_STEP_NUM_TASKS"]
-    alone = environment.get("SLURM_STEP_NUM_NODES") == "1"  # nobody comes from elsewhere
+    alone = environment.get("SLURM_STEP_NUM_NODES") == "1"  # no rank comes from another node
     environment.setdefault("MASTER_ADDR", "127.0.0.1" if alone else _address(first_node(nodes), environment))
     environment.setdefault("MASTER_PORT", str(port(job, step)))
     share = environment.get("SLURM_CPUS_PER_TASK", "1")
@@ -57,7 +57,7 @@ def adopt(environment: MutableMapping[str, str] = os.environ) -> None:
 
 
 def port(job: int, step: int) -> int:
-    """Where rank 0 of a step listens: two steps that may run at once on a node don't meet."""
+    """The port at which rank 0 of a step listens: two steps that may run at once on a node have different ones."""
     return FIRST_PORT + job % JOBS * STEPS + step % STEPS
 
 
@@ -66,14 +66,14 @@ def first_node(nodes: str) -> str:
 
     Raises InputError for a list that is none.
     """
-    found = re.match(r"(?:[^\[\],\s]|\[\d[^\[\]]*\])+(?=,|$)", nodes)
-    if not found:
+    match = re.match(r"(?:[^\[\],\s]|\[\d[^\[\]]*\])+(?=,|$)", nodes)
+    if not match:
         raise InputError(f"Slurm step: {nodes!r} is no list of nodes")
-    return re.sub(r"\[(\d+)[^\]]*\]", r"\1", found.group())
+    return re.sub(r"\[(\d+)[^\]]*\]", r"\1", match.group())
 
 
 def _address(node: str, environment: MutableMapping[str, str]) -> str:
-    """The node's name where it resolves, else the address that the step was started at: in a batch job the same."""
+    """The node's name if it resolves, else the address that the step was started at: in a batch job it is the same."""
     try:
         socket.getaddrinfo(node, None)
     except OSError:

@@ -12,7 +12,7 @@ BLOCK_ENDS = re.compile(
 
 @dataclass(frozen=True)
 class Failure:
-    """A job that failed for good; what is not told is "". `refused` is what sbatch answered, `state` Slurm's word."""
+    """A job that failed for good; what is not known is "". `refused` is what sbatch answered, `state` Slurm's word."""
 
     rule: str
     wildcards: str
@@ -29,21 +29,21 @@ class Failure:
 
 
 def failures(text: str) -> list[Failure]:
-    """In the order of their (last) failing. A job that was tried again counts only if its last try failed too."""
+    """Failed jobs in the order of their (last) failure. One that was tried again counts if its last try failed too."""
     wildcards = dict(_announced(text))
     last: dict[str, Failure] = {}
-    for found in re.finditer(r"^Error in (?:group|rule) (\S+?):?$", text, re.MULTILINE):
-        block = BLOCK_ENDS.split(text[found.end() :], maxsplit=1)[0]
+    for match in re.finditer(r"^Error in (?:group|rule) (\S+?):?$", text, re.MULTILINE):
+        block = BLOCK_ENDS.split(text[match.end() :], maxsplit=1)[0]
         number = _field(block, "jobid")
-        if re.search(rf"^Finished job(?:id:)? {number}\b", text[found.end() :], re.MULTILINE):
+        if re.search(rf"^Finished job(?:id:)? {number}\b", text[match.end() :], re.MULTILINE):
             continue
         last.pop(number, None)
-        last[number] = _failure(found.group(1), wildcards.get(number, ""), block)
+        last[number] = _failure(match.group(1), wildcards.get(number, ""), block)
     return list(last.values())
 
 
 def _announced(text: str) -> list[tuple[str, str]]:
-    """Number and wildcards of the jobs that were started."""
+    """Numbers and wildcards of the jobs that were started."""
     blocks = re.findall(r"^(?:local)?(?:rule|checkpoint) \w+:\n((?: {4}.*\n)+)", text, re.MULTILINE)
     return [(_field(block, "jobid"), _field(block, "wildcards")) for block in blocks]
 
@@ -73,5 +73,5 @@ def _field(block: str, key: str) -> str:
 
 
 def _search(pattern: str, text: str) -> str:
-    found = re.search(pattern, text, re.MULTILINE)
-    return found.group(1).strip() if found else ""
+    match = re.search(pattern, text, re.MULTILINE)
+    return match.group(1).strip() if match else ""

@@ -1,8 +1,8 @@
 """What ended a job, from the messages of Snakemake's Slurm executor and what Slurm wrote into the job's log.
 
 Slurm's state comes from the executor ("SLURM status is: 'TIMEOUT'"; states: squeue(1), "JOB STATE CODES"). It is not
-always the cause: where memory is sampled and not fenced by a cgroup, a job killed for memory is FAILED, and only
-slurmstepd's line in its log tells. Where the program itself failed, its own last words are shown.
+always the cause: if memory is sampled and not limited by a cgroup, a job killed for memory is FAILED, and only
+slurmstepd's line in its log says why. If the program itself failed, its own last words are shown.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ ADVICE = {
     "own failure": "the program failed by itself, its log says why",
     "refused": f"change what it asks for in {PROFILE} (`gradsync slurm check` tells what the cluster has)",
 }
-# What the cause looks like in a job's log: cgroups write "oom-kill", sampling "exceeded memory limit".
+# Signs of a cause in a job's log: cgroups write "oom-kill", sampling "exceeded memory limit".
 SIGNS = {
     "memory": re.compile(r"slurmstepd.*(?:exceeded (?:job )?memory limit|oom[-_ ]?kill|out.of.memory)", re.IGNORECASE),
     "time limit": re.compile(r"\*\*\* (?:JOB|STEP) .* DUE TO TIME LIMIT"),
@@ -55,7 +55,7 @@ FRAME = re.compile(
 
 @dataclass(frozen=True)
 class Ending:
-    """Why one job failed; `log` is where to look."""
+    """Why one job failed; `log` is the log to look into."""
 
     job: str
     slurm_id: str
@@ -66,7 +66,7 @@ class Ending:
     log: str
 
     def as_row(self) -> dict[str, str]:
-        """For JSON."""
+        """The fields by name, for JSON."""
         return asdict(self)
 
     def __str__(self) -> str:
@@ -76,20 +76,20 @@ class Ending:
 
 
 def endings(text: str, read: Callable[[str], str]) -> list[Ending]:
-    """Of the jobs that failed in Snakemake's log `text`; `read` gives the text of a job's log or ""."""
+    """The endings of the jobs that failed in Snakemake's log `text`; `read` gives the text of a job's log or ""."""
     return [_ending(failure, read) for failure in failures(text)]
 
 
-def report(found: list[Ending]) -> str:
-    """A line for each, and what to do then."""
-    if not found:
+def report(failed: list[Ending]) -> str:
+    """A line per failed job, and what to do then."""
+    if not failed:
         return "No job failed."
     again = "The same command again runs only what is missing; training goes on from its last checkpoint."
-    return "\n".join([*map(str, found), f"{len(found)} job(s) failed. {again}"])
+    return "\n".join([*map(str, failed), f"{len(failed)} job(s) failed. {again}"])
 
 
 def log_text(path: str) -> str:
-    """The end of a log; "" where there is none."""
+    """The end of a log; "" if there is none."""
     try:
         with open(path, "rb") as file:
             file.seek(max(0, file.seek(0, 2) - TAIL_BYTES))
@@ -99,7 +99,7 @@ def log_text(path: str) -> str:
 
 
 def newest(folder: Path) -> Path:
-    """The log of the latest run of Snakemake. InputError where there is none."""
+    """The log of the latest run of Snakemake. Raises InputError if there is none."""
     logs = sorted(folder.glob("*.snakemake.log"))  # named by date and time
     if not logs:
         raise InputError(f"{folder} holds no log of Snakemake: run in its working directory, or give the log")
@@ -107,10 +107,10 @@ def newest(folder: Path) -> Path:
 
 
 def _ending(failure: Failure, read: Callable[[str], str]) -> Ending:
-    own = read(failure.log) if failure.log else ""
-    captured = read(failure.slurm_log) if failure.slurm_log else ""
-    cause = "refused" if failure.refused else _cause(failure.state, own + captured)
-    words = failure.refused or (_words(own, captured) if cause == "own failure" else "")
+    own_log = read(failure.log) if failure.log else ""
+    slurm_log = read(failure.slurm_log) if failure.slurm_log else ""
+    cause = "refused" if failure.refused else _cause(failure.state, own_log + slurm_log)
+    words = failure.refused or (_words(own_log, slurm_log) if cause == "own failure" else "")
     return Ending(
         job=failure.job,
         slurm_id=failure.slurm_id,
@@ -118,12 +118,12 @@ def _ending(failure: Failure, read: Callable[[str], str]) -> Ending:
         cause=cause,
         words=words,
         advice=ADVICE[cause],
-        log=failure.log if own or not captured else failure.slurm_log,
+        log=failure.log if own_log or not slurm_log else failure.slurm_log,
     )
 
 
 def _cause(state: str, log: str) -> str:
-    """Slurm's state; where that says no more than FAILED or CANCELLED, what the log tells."""
+    """The cause by Slurm's state; if that says no more than FAILED or CANCELLED, by the log."""
     if STATES.get(state, "cancelled") == "cancelled":
         for cause, sign in SIGNS.items():
             if sign.search(log):
@@ -131,10 +131,10 @@ def _cause(state: str, log: str) -> str:
     return STATES.get(state, "own failure")
 
 
-def _words(own: str, captured: str) -> str:
+def _words(own_log: str, slurm_log: str) -> str:
     """The last line of the program's own log, else how it ended; at most 200 characters."""
-    lines = [line.strip() for line in own.splitlines() if line.strip() and not FRAME.match(line)]
+    lines = [line.strip() for line in own_log.splitlines() if line.strip() and not FRAME.match(line)]
     if lines:
         return lines[-1][:200]
-    ended = re.findall(r"returned non-zero (exit status \d+)|died with (<Signals[^>]*>)", captured)
+    ended = re.findall(r"returned non-zero (exit status \d+)|died with (<Signals[^>]*>)", slurm_log)
     return f"{''.join(ended[-1])}, and its own log is empty" if ended else ""

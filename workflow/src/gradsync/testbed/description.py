@@ -1,4 +1,4 @@
-"""What a testbed shall be: topology, rates and the factor by which it is slower than what it stands for. JSON.
+"""The description of a testbed, as JSON: topology, rates, and the factor by which it is slower than what it models.
 
 Time dilation: a testbed of links D times slower, on which computation is replayed D times slower, keeps the ratios of
 computation and transfer. Start-up is this machine's own: D is chosen so that start-up / D is the network's.
@@ -21,7 +21,7 @@ VERSION = 1
 
 
 class Description(BaseModel):
-    """Rates are those of the testbed, in its own seconds; a second of what it stands for lasts `dilation` of them."""
+    """Rates are those of the testbed, in its own seconds; a second of what it models lasts `dilation` of them."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     version: int = VERSION
@@ -36,7 +36,7 @@ class Description(BaseModel):
     source: str = ""
 
     def cables(self, ranks: int) -> list[Cable]:
-        """Raises InputError where so many ranks can't be on it, or its rates make no sense."""
+        """The cables for `ranks` ranks; raises InputError if it can't hold so many, or its rates make no sense."""
         if self.version != VERSION:
             raise InputError(f"testbed of version {self.version}; this gradsync reads version {VERSION}")
         refuse_rate(self.bits_per_second, self.flow_bits_per_second)
@@ -51,14 +51,14 @@ class Description(BaseModel):
         return f"{self.topology}, {self.bits_per_second:g} bit/s a link{flow}{slower}"
 
     def to_json(self) -> str:
-        """One line, fields that are not given left out."""
+        """One line of JSON, without the fields that are None."""
         return json.dumps(self.model_dump(exclude_none=True)) + "\n"
 
 
 def read(text: str, bits_per_second: float, flow_bits_per_second: float | None = None, lanes: int = 1) -> Description:
     """The testbed in a file (its name ends with .json), or of a topology with these rates and lanes.
 
-    Raises InputError where the file is missing or describes none.
+    Raises InputError if the file is missing or describes none.
     """
     if not text.endswith(".json"):
         refuse_rate(bits_per_second, flow_bits_per_second)

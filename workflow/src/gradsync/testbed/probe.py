@@ -1,4 +1,4 @@
-"""One link from end to end: rate and start-up of a connection; a program of its own at each end, plain sockets.
+"""Measures one link from end to end: rate and start-up of a connection, by a program at each end with plain sockets.
 
 python -m gradsync.testbed.probe serve ADDRESS                prints the port, answers one connection
 python -m gradsync.testbed.probe send ADDRESS PORT BYTES N    prints JSON: seconds of N transfers, of N round trips
@@ -35,7 +35,7 @@ def serve(address: str) -> None:
 def send(address: str, port: int, size: int, times: int) -> dict[str, list[float]]:
     """Seconds of `times` transfers of `size` bytes after a first one that warms up, and of as many round trips."""
     payload = memoryview(bytearray(size))
-    found: dict[str, list[float]] = {"transfer_seconds": [], "round_trip_seconds": []}
+    seconds: dict[str, list[float]] = {"transfer_seconds": [], "round_trip_seconds": []}
     with socket.create_connection((address, port), timeout=60) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for key, what in (("transfer_seconds", payload), ("round_trip_seconds", payload[:1])):
@@ -44,9 +44,9 @@ def send(address: str, port: int, size: int, times: int) -> dict[str, list[float
                 connection.sendall(HEADER.pack(len(what)))
                 connection.sendall(what)
                 connection.recv(1)
-                found[key].append(time.perf_counter() - start)
-            del found[key][0]
-    return found
+                seconds[key].append(time.perf_counter() - start)
+            del seconds[key][0]
+    return seconds
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Which cables a topology is made of: hosts, switches, an interface and an address for each end. Pure."""
+"""Which cables a topology is made of: hosts, switches, an interface and an address for each end. Nothing is made."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ MOST_ON_A_NETWORK = 250  # addresses of a /24
 class Cable:
     """A host's interface, in a switch.
 
-    `ranks`: all that run on the host, side by side without a limit. `rails`: what plans call this link; none: it is the
-    control network's. `address` is IPv4 in a network of 24 bits that all cables of the switch share.
+    `ranks` are all that run on the host, between which there is no limit. `rails` are the numbers that plans have for
+    this link; a cable of the control network has none. `address` is IPv4 in a network of 24 bits that all cables of the
+    switch share.
     """
 
     host: int
@@ -58,30 +59,30 @@ def cables(topology: Topology, ranks: int | None = None) -> list[Cable]:
     if (needed := -(-ranks // together)) > MOST_ON_A_NETWORK:
         raise InputError(f"topology {topology.name!r}: {needed} hosts, a testbed has {MOST_ON_A_NETWORK} at most")
     hosts = [tuple(range(first, min(first + together, ranks))) for first in range(0, ranks, together)]
-    control = [Cable(host, CONTROL, CONTROL, f"10.0.0.{host + 1}", (), there) for host, there in enumerate(hosts)]
+    control = [Cable(host, CONTROL, CONTROL, f"10.0.0.{host + 1}", (), members) for host, members in enumerate(hosts)]
     return control + wire(topology, hosts)
 
 
 def _one_switch(topology: Topology, hosts: Hosts) -> list[Cable]:
-    """A link a host. Also for a Fat-Tree, which never blocks: its hosts have one interface each, that is their limit.
+    """One link per host. A Fat-Tree is wired so too: it never blocks, and the one interface of a host is its limit.
 
-    Dense nodes have one as well: whatever leaves a node, on either level of a collective, leaves on it.
+    Dense nodes have one link as well: whatever leaves a node, on either level of a collective, leaves on it.
     """
     rails = tuple(range(len(topology.shape))) if isinstance(topology, DenseGpu) else (0,)
-    return [Cable(host, "rail0", "switch", f"10.1.0.{host + 1}", rails, there) for host, there in enumerate(hosts)]
+    return [Cable(host, "rail0", "switch", f"10.1.0.{host + 1}", rails, members) for host, members in enumerate(hosts)]
 
 
 def _bcube(topology: BCube, hosts: Hosts) -> list[Cable]:
     """Switch s of level l joins the hosts that differ in digit l alone."""
-    found = []
-    for host, there in enumerate(hosts):
+    cables = []
+    for host, members in enumerate(hosts):
         for level in range(topology.k):
             unit = topology.n**level
             digit = host // unit % topology.n
             switch = host // (unit * topology.n) * unit + host % unit
             address = f"10.{level + 1}.{switch}.{digit + 1}"
-            found.append(Cable(host, f"rail{level}", f"level{level}-{switch}", address, (level,), there))
-    return found
+            cables.append(Cable(host, f"rail{level}", f"level{level}-{switch}", address, (level,), members))
+    return cables
 
 
 WIRED: dict[type, Callable[..., list[Cable]]] = {

@@ -16,7 +16,7 @@ import grimp
 
 PACKAGE = __name__.partition(".")[0]
 FINDS_ITS_MODULES = "modules_in(__path__)"
-HANDS_OVER = (f"{PACKAGE}.commands", f"{PACKAGE}.papers")  # to one of their modules, which the entries name
+HANDS_OVER = (f"{PACKAGE}.commands", f"{PACKAGE}.papers")  # they call one of their modules, which the entries name
 
 
 def digest(*entries: str) -> str:
@@ -24,31 +24,31 @@ def digest(*entries: str) -> str:
 
     Raises KeyError for a module that does not exist.
     """
-    made = hashlib.sha256()
+    content_hash = hashlib.sha256()
     for module in modules(*entries):
-        made.update(module.encode() + b"\0" + _source(module))
-    return made.hexdigest()[:16]
+        content_hash.update(module.encode() + b"\0" + _source(module))
+    return content_hash.hexdigest()[:16]
 
 
 def modules(*entries: str) -> list[str]:
     """Every module behind `entries`, and they themselves, by their full names, sorted."""
-    graph, found = _graph(), set[str]()
-    waiting = [f"{PACKAGE}.{entry}" for entry in entries]
-    if unknown := [module for module in waiting if module not in graph.modules]:
+    graph, reached = _graph(), set[str]()
+    to_visit = [f"{PACKAGE}.{entry}" for entry in entries]
+    if unknown := [module for module in to_visit if module not in graph.modules]:
         raise KeyError(f"{', '.join(unknown)}: not in the package any more")
-    while waiting:
-        module = waiting.pop()
-        if module in found:
+    while to_visit:
+        module = to_visit.pop()
+        if module in reached:
             continue
-        found.add(module)
+        reached.add(module)
         if module in HANDS_OVER:
             continue
-        waiting += graph.find_modules_directly_imported_by(module)
+        to_visit += graph.find_modules_directly_imported_by(module)
         if "." in module:
-            waiting.append(module.rpartition(".")[0])  # whose __init__.py runs first
+            to_visit.append(module.rpartition(".")[0])  # whose __init__.py runs first
         if FINDS_ITS_MODULES.encode() in _source(module):
-            waiting += graph.find_children(module)
-    return sorted(found)
+            to_visit += graph.find_children(module)
+    return sorted(reached)
 
 
 @cache

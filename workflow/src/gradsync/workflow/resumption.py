@@ -1,9 +1,9 @@
 """After a run of Snakemake was killed, the same command goes on: its locks are no longer held, its jobs have ended.
 
-Snakemake keeps its locks in files, which outlive a run that is killed. Here each run that lives also holds a lock that
-the kernel takes back with it: who finds none removes the files that dead ones have left. While another run of the same
-results lives, it is refused as ever, with who that is. What dead ones were making is made again by the setting
-`rerun-incomplete` in profiles/default.
+Snakemake keeps its locks in files, which outlive a run that is killed. Each run therefore also holds a lock that the
+kernel takes back with the process: a run that finds no such lock removes the files that dead runs have left. While
+another run of the same results lives, a new one is refused, with who that is. What dead runs were making is made again
+by the setting `rerun-incomplete` in profiles/default.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ Locking = Callable[[Any], AbstractContextManager[None]]
 
 
 def install(workflow: Any) -> None:
-    """Have this run of Snakemake take over what killed ones have left; again: nothing more.
+    """Have this run of Snakemake take over what killed runs have left; a second call does nothing more.
 
-    What it starts on this machine ends with it; what it submits elsewhere does not.
+    What this run starts on this machine ends with it; what it submits elsewhere does not.
     """
     from snakemake import persistence
     from snakemake.exceptions import LockException, WorkflowError
 
-    lifeline.follow(at_once=True)  # a part of a run, which another Snakemake has started
+    lifeline.follow(at_once=True)  # this may be a part of a run that another Snakemake has started
     os.environ.update(lifeline.led(os.environ))
     _own_temporary(workflow)
     if not workflow.is_main_process:
@@ -45,7 +45,7 @@ def install(workflow: Any) -> None:
 
 
 def _own_temporary(workflow: Any) -> None:
-    """Snakemake's own folder is known for that of a killed run by the next one, which removes it."""
+    """Own Snakemake's temporary folder, so that the next run can tell that it is a killed run's, and remove it."""
     folder = Path(workflow.snakemake_tmp_dir)
     with suppress(OSError):
         leftovers.sweep(folder.parent, "snakemake")
@@ -54,7 +54,7 @@ def _own_temporary(workflow: Any) -> None:
 
 
 def taking_over(lock: Locking, refused: type[Exception], refusal: type[Exception]) -> Locking:
-    """Snakemake's `lock`, before which the locks of dead runs are removed; `refusal` is raised for `refused`."""
+    """Snakemake's `lock`, which first removes the locks of dead runs; raises `refusal` in place of `refused`."""
 
     @contextmanager
     def locked(persistence: Any) -> Iterator[None]:
@@ -67,22 +67,22 @@ def taking_over(lock: Locking, refused: type[Exception], refusal: type[Exception
             with mutex:
                 with suppress(OSError):  # on a file system without locks, Snakemake's own are all that there is
                     _take_over(mutex, runs, folder)
-                own = lock(persistence)
+                own_lock = lock(persistence)
                 try:
-                    own.__enter__()
+                    own_lock.__enter__()
                 except refused:
-                    raise refusal(_told(runs, folder)) from None
+                    raise refusal(_refusal_message(runs, folder)) from None
             try:
                 yield
             finally:
-                own.__exit__(None, None, None)
+                own_lock.__exit__(None, None, None)
 
     locked.taking_over = True  # type: ignore[attr-defined]
     return locked
 
 
 def _take_over(mutex: IO[str], runs: IO[str], folder: Path) -> None:
-    fcntl.flock(mutex, fcntl.LOCK_EX)  # one at a time looks, and writes Snakemake's own locks
+    fcntl.flock(mutex, fcntl.LOCK_EX)  # one run at a time looks, and writes Snakemake's own locks
     try:
         fcntl.flock(runs, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:  # another run lives: what it has locked stays
@@ -93,19 +93,19 @@ def _take_over(mutex: IO[str], runs: IO[str], folder: Path) -> None:
         os.ftruncate(runs.fileno(), 0)
     fcntl.flock(runs, fcntl.LOCK_SH)
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    own = {"host": socket.gethostname(), "process": os.getpid(), "since": now}
-    os.write(runs.fileno(), json.dumps(own).encode() + b"\n")
+    entry = {"host": socket.gethostname(), "process": os.getpid(), "since": now}
+    os.write(runs.fileno(), json.dumps(entry).encode() + b"\n")
 
 
-def _told(runs: IO[str], folder: Path) -> str:
-    """Who may hold what this run wants; those of this host that have ended are left out."""
+def _refusal_message(runs: IO[str], folder: Path) -> str:
+    """The message that names who may hold the lock; processes of this host that have ended are left out."""
     runs.seek(0)
-    known = [json.loads(line) for line in runs]
-    here = socket.gethostname()
+    entries = [json.loads(line) for line in runs]
+    host = socket.gethostname()
     others = [
         f"process {each['process']} on {each['host']}, since {each['since']}"
-        for each in known
-        if each["process"] != os.getpid() and (each["host"] != here or lifeline.started(each["process"]) is not None)
+        for each in entries
+        if each["process"] != os.getpid() and (each["host"] != host or lifeline.started(each["process"]) is not None)
     ]
     who = "; ".join(others) or "one that holds no lock of ours"
     return (

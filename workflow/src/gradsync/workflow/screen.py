@@ -1,6 +1,6 @@
 """What a run of the workflow shows: a line for each job that starts, one for each that ends, and the time that is left.
 
-Snakemake's own log file holds all that it says.
+Snakemake's own log file holds everything that Snakemake says.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 UNKNOWN = 0.15
-"""The time that is left is told if at most this share of the jobs ahead are of rules of which none has ended."""
+"""The time that is left is shown if at most this share of the jobs ahead are of rules of which none has ended."""
 MANY = ("table", "figure")  # rules of which there is one for each batch
 
 
 class Screen:
-    """Turns what Snakemake says of jobs into lines; knows how long jobs of each rule took in this run."""
+    """Turns Snakemake's events into lines; knows how long jobs of each rule took in this run."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         """`clock` gives seconds."""
@@ -28,7 +28,7 @@ class Screen:
         self.total = 0
 
     def planned(self, stats: Mapping[str, Any]) -> str:
-        """The jobs of the run are known; `stats` counts them by rule, and has their `total`."""
+        """Take the jobs of the run: `stats` counts them by rule, and has their `total`; gives the line."""
         self.waiting = Counter[str]()
         for rule, count in stats.items():
             if rule != "total":
@@ -38,12 +38,12 @@ class Screen:
         return f"{self.total} job{'s' if self.total != 1 else ''}"
 
     def started(self, job: Any, rule: str, name: str) -> str:
-        """A job of a rule starts."""
+        """Take the start of a job of a rule; gives the line."""
         self.began[job] = (_kind(rule), name, self.clock())
         return name
 
     def ended(self, job: Any) -> str | None:
-        """A job is through; None for one that never started here."""
+        """Take the end of a job; gives the line, None for a job whose start was not seen."""
         if job not in self.began:
             return None
         rule, name, since = self.began.pop(job)
@@ -56,9 +56,9 @@ class Screen:
         return f"{name}: done in {duration(now - since)}; {done} of {self.total}{more}"
 
     def left(self) -> float | None:
-        """Seconds until the run ends, if jobs of a rule take alike and as many run at once as so far.
+        """Seconds until the run ends, if jobs of a rule take equally long and as many run at once as so far.
 
-        None: not known, since too many of the jobs that are ahead are of rules of which none has ended; the few others
+        It is not known (None) if too many of the jobs ahead are of rules of which none has ended; if they are few, they
         count as the mean of all jobs that have.
         """
         ended = [seconds for each in self.took.values() for seconds in each]
@@ -76,13 +76,13 @@ class Screen:
 
 
 def _kind(rule: str) -> str:
-    """Rules whose jobs are alike are one kind."""
+    """The kind of a rule: rules whose jobs are alike are one kind."""
     kind = rule.partition("_")[0]
     return kind if kind in MANY else rule
 
 
 def duration(seconds: float) -> str:
-    """Seconds, as a person reads them."""
+    """Seconds in words."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     if seconds < 5400:

@@ -1,4 +1,4 @@
-"""What is wrong with the words of `snakemake`, told before it reads them: it would answer with a traceback.
+"""Refuses wrong words of the command `snakemake` before it reads them: it would answer with a traceback.
 
 Snakemake takes every word after `--configfile` for one more configuration, a target too, and parses them with no limit
 of size or depth before any rule of ours runs. `profiles/default/config.yaml`, which it reads first, calls `refuse`.
@@ -15,12 +15,12 @@ from gradsync.errors import InputError
 from gradsync.files import reading
 
 OPTION = "--configfiles"
-SHORTEST = "--configf"  # of what Snakemake takes for it
-ELSEWHERE = ("-d", "--directory")  # other files are then looked for there
+SHORTEST = "--configf"  # the shortest prefix that Snakemake takes for OPTION
+ELSEWHERE = ("-d", "--directory")  # with these, Snakemake looks for other files in another folder
 
 
 def refuse(arguments: Sequence[str] | None = None) -> None:
-    """End with one message and exit status 2 where a configuration can't be read, or a target follows it."""
+    """End with one message and exit status 2 if a configuration can't be read, or a target follows it."""
     try:
         _refuse(sys.argv[1:] if arguments is None else arguments)
     except InputError as error:
@@ -32,9 +32,9 @@ def _refuse(arguments: Sequence[str]) -> None:
     files = configurations(arguments)
     if len(files) > 1:
         first, *others = files
-        told = " ".join(map(reading.shown, others))
+        taken = " ".join(map(reading.shown, others))
         raise InputError(
-            f"--configfile takes every word after it for a configuration, {told} too, and one whole configuration is "
+            f"--configfile takes every word after it for a configuration, {taken} too, and one whole configuration is "
             f"read: write targets before it, as in snakemake --cores {os.cpu_count()} TARGET --configfile {first}"
         )
     for file in files:
@@ -49,7 +49,7 @@ def _refuse(arguments: Sequence[str]) -> None:
 
 
 def configurations(arguments: Sequence[str]) -> list[str]:
-    """Words that Snakemake takes for configurations, those of its last `--configfile`: one replaces an earlier one."""
+    """The words that Snakemake takes for configurations: those after the last `--configfile`, which replaces others."""
     files: list[str] = []
     taking = False
     for word in arguments:

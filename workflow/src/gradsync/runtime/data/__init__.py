@@ -22,9 +22,9 @@ __all__ = ["SETS", "Batches", "Data", "Feed", "Pixels", "Samples", "Shard", "acc
 
 
 class Source(NamedTuple):
-    """How a set is read, the channels of its images (None: any), and what its folder holds (None: it needs none).
+    """How a set is read, the channels of its images (None: any), and what its folder holds (None: it needs no folder).
 
-    `takes`: what models of it take (None: anything); `optional`: it does without a folder, and takes a file too.
+    `takes`: what its models take (None: anything); `optional`: the set needs no folder, and a file will do too.
     """
 
     read: Callable[[Wanted], tuple[Samples, Samples | None]]
@@ -38,7 +38,7 @@ SETS: dict[str, Source] = {
     "digits": Source(digits.read, 1),
     "mnist": Source(mnist.read, 1, "MNIST/raw"),
     "cifar10": Source(cifar10.read, 3, "cifar-10-batches-py"),
-    "imagenet": Source(imagenet.read, 3, "train and val, each with a folder of images a class"),
+    "imagenet": Source(imagenet.read, 3, "train and val, each with a folder of images per class"),
     "synthetic": Source(synthetic.read, None, takes=None),
     "text": Source(text.read, None, "text files (*.txt)", models.PAIRS, optional=True),
 }
@@ -55,17 +55,17 @@ def load(
     folder: str | Path | None = None,
     accumulate: int = 1,
 ) -> Data:
-    """That set in the shape that `model` takes at `size` (pixels a side, or tokens; None: its own), for the ranks.
+    """The set `name` in the shape that `model` takes at `size` (pixels per side, or tokens; None: its own).
 
-    `batch` is samples a rank and turn; a step takes `accumulate` turns. `folder` holds the files of a set that has
-    files. Raises InputError where set, model or folder do not exist or do not fit each other, and where there are too
-    few samples for one step.
+    `batch` is the number of samples per rank and turn; a step takes `accumulate` turns. `folder` holds the files of a
+    set that has files. Raises InputError if set, model or folder do not exist or do not fit each other, and if there
+    are too few samples for one step.
     """
     refuse_unknown("data", name, SETS)
     source, spec = SETS[name], models.get(model)
     shape = models.shape(model, size, batch)
     if source.takes not in (None, spec.takes):
-        fitting = [other for other, found in SETS.items() if found.takes in (None, spec.takes)]
+        fitting = [other for other, candidate in SETS.items() if candidate.takes in (None, spec.takes)]
         raise InputError(
             f"data {name!r} has {source.takes}, model {model!r} takes {spec.takes}: choose another model, or data "
             f"{' or '.join(fitting)}"

@@ -7,7 +7,7 @@ import torch
 
 
 class Batches:
-    """The samples of each rank in each turn: every epoch another permutation, cut into shards of the whole batch.
+    """The samples of each rank in each turn: every epoch has another permutation, cut into shards of the whole batch.
 
     Differs from the MG-WFBP paper's Algorithm 2, line 9: the first batch is not skipped and the incomplete tail of
     an epoch is dropped instead of read past the end (MG-E12).

@@ -1,7 +1,7 @@
 """CIFAR-10 from its "python version", unpacked: FOLDER/cifar-10-batches-py.
 
 These files are pickles, which can run any code when they are loaded. torchvision compares the MD5 of each with that of
-the published file before it loads it, also where nothing is downloaded, so that only the published ones are loaded.
+the published file before it loads it, even if nothing is downloaded, so that only the published ones are loaded.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ LEVELS = 255
 
 
 def read(wanted: Wanted) -> tuple[Pixels, Pixels]:
-    """Training and test samples. Raises InputError that names a missing file, or where one is not the published one."""
+    """Training and test samples. Raises InputError that names a missing file, or if one is not the published one."""
     published = torchvision().datasets.CIFAR10
     place = wanted.folder / published.base_folder
     listed = [*published.train_list, *published.test_list]

@@ -1,4 +1,4 @@
-"""The share of labels of the test samples that a model finds."""
+"""The share of labels of the test samples that a model predicts."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ OUTPUTS_AT_ONCE = 2**25  # 134 MB: what BERT-Base gives for 8 sequences of 128 t
 
 
 def accuracy(model: nn.Module, test: Samples, batch: int = 256, spec: Model | None = None) -> float:
-    """In eval mode, without gradients, at most `batch` samples at once, fewer where they are large.
+    """The accuracy of `model`, in eval mode without gradients: at most `batch` samples at once, fewer if large.
 
-    `spec` says what is right: of images the label, of masked text the share of masked tokens that are found. The model
-    comes back in the mode that it was in, its parameters and running statistics unchanged.
+    `spec` says what counts as right: the label of an image, the masked tokens of a text. The model comes back in the
+    mode that it was in, its parameters and running statistics unchanged.
     """
     parameter = next(model.parameters())
     at_once = min(batch, VALUES_AT_ONCE // math.prod(test.shape))
@@ -27,14 +27,14 @@ def accuracy(model: nn.Module, test: Samples, batch: int = 256, spec: Model | No
     right = labelled if spec is None else spec.right
     training = model.training
     model.eval()
-    found, of = 0, 0
+    correct, total = 0, 0
     try:
         with torch.no_grad():
             for indices in torch.arange(len(test)).split(max(1, at_once)):
                 inputs, labels = test.batch(indices, 0)
                 inputs = inputs.to(parameter.device, parameter.dtype if inputs.is_floating_point() else None)
-                more, counted = right(model(inputs), labels.to(parameter.device))
-                found, of = found + more, of + counted
+                new_correct, new_total = right(model(inputs), labels.to(parameter.device))
+                correct, total = correct + new_correct, total + new_total
     finally:
         model.train(training)
-    return found / of
+    return correct / total

@@ -33,8 +33,8 @@ def shard(data: Data, turn: int, rank: int, dtype: torch.dtype = torch.float32, 
 class Feed:
     """Call it with a turn, any turn, to get that shard of the rank.
 
-    Where images are decoded, those of the next turn are prepared in a thread while this one is computed; `close` ends
-    it, as does leaving a `with` block. They go to the device when they are asked for, on the queue of who asks.
+    If images are decoded, those of the next turn are prepared in a thread while this one is computed; `close` ends the
+    thread, as does leaving a `with` block. A shard goes to the device when it is called for, on the caller's queue.
     """
 
     def __init__(self, data: Data, rank: int, dtype: torch.dtype = torch.float32, device: Device = PROCESSOR):
@@ -46,19 +46,19 @@ class Feed:
         """Inputs (batch, *shape) and labels; raises InputError for a broken file."""
         if self._thread is None:
             return shard(self.data, turn, self.rank, self.dtype, self.device)
-        this = self._ahead.pop(turn, None) or self._prepare(self._thread, turn)
+        current = self._ahead.pop(turn, None) or self._prepare(self._thread, turn)
         for skipped in self._ahead.values():
             skipped.cancel()
-        found = this.result()
+        prepared = current.result()
         self._ahead = {turn + 1: self._prepare(self._thread, turn + 1)}
-        inputs, labels = found
+        inputs, labels = prepared
         return self.device.put(inputs), self.device.put(labels)
 
     def _prepare(self, thread: ThreadPoolExecutor, turn: int) -> Future[Shard]:
         return thread.submit(shard, self.data, turn, self.rank, self.dtype)
 
     def close(self) -> None:
-        """End the thread; what it prepared is dropped."""
+        """End the thread and drop what it has prepared."""
         if self._thread is not None:
             self._thread.shutdown(cancel_futures=True)
 

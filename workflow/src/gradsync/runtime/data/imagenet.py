@@ -32,9 +32,9 @@ Box = tuple[int, int, int, int]  # left, upper, right, lower
 
 
 class Photographs(Images):
-    """Samples decoded from files when they are asked for, by as many threads as torch has in this process.
+    """Samples that are decoded from files when they are needed, by as many threads as torch has in this process.
 
-    `seed` None: test images, which are not augmented. Raises InputError, when asked, for a file that is no image.
+    Without a seed they are test images, which are not augmented. `images` raises InputError for a file that is none.
     """
 
     decoded = True
@@ -48,8 +48,8 @@ class Photographs(Images):
     def images(self, indices: torch.Tensor, epoch: int) -> torch.Tensor:
         """Those images, normalised, augmented for that epoch.  # (indices, 3, side, side)"""
         with ThreadPoolExecutor(self.threads) as pool:
-            found = list(pool.map(lambda index: self._image(index, epoch), indices.tolist()))
-        return torch.from_numpy(np.stack(found))
+            images = list(pool.map(lambda index: self._image(index, epoch), indices.tolist()))
+        return torch.from_numpy(np.stack(images))
 
     def _image(self, index: int, epoch: int) -> np.ndarray:
         try:
@@ -66,7 +66,7 @@ class Photographs(Images):
 
 
 def random_box(width: int, height: int, random: np.random.Generator) -> Box:
-    """A crop of an image of that many pixels; the largest centred one where none of the ratio fits in 10 attempts."""
+    """A crop of an image of that many pixels; the largest centred one if none of 10 attempts fits."""
     for _ in range(CROP_ATTEMPTS):
         area = width * height * random.uniform(*AREA)
         ratio = math.exp(random.uniform(-math.log(WIDEST), math.log(WIDEST)))
@@ -94,13 +94,13 @@ def _normalised(image: Image.Image) -> np.ndarray:
 
 
 def read(wanted: Wanted) -> tuple[Photographs, Photographs]:
-    """Training and test samples. Raises InputError where the folders are others, or have other classes."""
+    """Training and test samples. Raises InputError if the folders are others, or have other classes."""
     parts = []
     for part in (wanted.folder / "train", wanted.folder / "val"):
         try:
             parts.append(torchvision().datasets.ImageFolder(part))
         except OSError as error:
-            raise InputError(f"data 'imagenet': {part} with a folder of images a class is needed: {error}") from error
+            raise InputError(f"data 'imagenet': {part} with a folder of images per class is needed: {error}") from error
     training, test = parts
     if training.classes != test.classes:
         other = sorted(set(training.classes) ^ set(test.classes))[0]

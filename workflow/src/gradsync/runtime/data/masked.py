@@ -4,8 +4,8 @@ Source: Devlin et al., "BERT: Pre-training of Deep Bidirectional Transformers fo
 Section 3.1 and A.1: half of the second sentences follow the first one in the text, the others come from elsewhere;
 15 % of the tokens are to be predicted, of which 80 % are replaced by `[MASK]`, 10 % by any token, 10 % by none.
 
-Differs: pairs fill their length, where BERT has a tenth of shorter ones. Sentences of a pair are as long as they come
-(several may stand for one, as in BERT), and are parted where one ends, as near to the middle as can be.
+Differs: pairs fill their length, while BERT has a tenth of shorter ones. Sentences of a pair are as long as they come
+(several may stand for one, as in BERT), and are parted at the end of a sentence that is nearest to the middle.
 
 What is masked is a function of (seed, epoch, sample) alone: every contender and the oracle see the same, and so does a
 resumed run; each epoch masks other tokens.
@@ -29,7 +29,7 @@ class MaskedPairs:
     """Samples (2, length) of one long text: `tokens` (tokens,), of which sample i starts at `starts[i]`.
 
     A batch is inputs (indices, 2, length), tokens and the sentence that each belongs to, and labels (indices, length):
-    the token where one is to be predicted, else NOT_COUNTED; the first column says whether the second sentence follows
+    the token if it is to be predicted, else NOT_COUNTED; the first column says whether the second sentence follows
     the first one (0) or not (1). `vocabulary`: tokens that may replace another; `stops`: those that end a sentence.
     """
 
@@ -78,14 +78,14 @@ class MaskedPairs:
         return inputs, labels
 
     def _parted(self, index: int) -> int:
-        """Tokens of the first sentence: both have one at least."""
+        """The number of tokens of the first sentence: both sentences have one at least."""
         start = self.starts[index]
         middle = self.span // 2
         ends = 1 + np.flatnonzero(np.isin(self.tokens[start : start + self.span - 1], self.stops))
         return int(ends[np.abs(ends - middle).argmin()]) if len(ends) else middle
 
     def _masked(self, tokens: np.ndarray, first_end: int, random: np.random.Generator) -> np.ndarray:
-        """The labels; `tokens` (length,) is mutated."""
+        """Mask `tokens` (length,), which is mutated; returns the labels."""
         ordinary = np.delete(np.arange(len(tokens)), [0, first_end, -1])
         chosen = random.choice(ordinary, max(1, round(SHARE * len(ordinary))), replace=False)
         labels = np.full(len(tokens), NOT_COUNTED, np.int64)

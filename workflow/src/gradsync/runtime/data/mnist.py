@@ -24,9 +24,9 @@ def _part(wanted: Wanted, train: bool) -> Pixels:
     images, labels = FILES[:2] if train else FILES[2:]
     broken = f"data 'mnist': {wanted.folder / images} and {Path(labels).name} can't be read"
     try:
-        found = torchvision().datasets.MNIST(wanted.folder, train=train, download=False)
+        dataset = torchvision().datasets.MNIST(wanted.folder, train=train, download=False)
     except Exception as error:  # torchvision's reader raises whatever the broken bytes lead to
         raise InputError(f"{broken} ({str(error) or type(error).__name__}): unpack them again") from error
-    if len(found.data) != len(found.targets):
-        raise InputError(f"{broken}: {len(found.data)} images, {len(found.targets)} labels: unpack them again")
-    return Pixels(found.data[:, None], found.targets, LEVELS, wanted.shape)
+    if len(dataset.data) != len(dataset.targets):
+        raise InputError(f"{broken}: {len(dataset.data)} images, {len(dataset.targets)} labels: unpack them again")
+    return Pixels(dataset.data[:, None], dataset.targets, LEVELS, wanted.shape)

@@ -19,7 +19,7 @@ class Wanted(NamedTuple):
     """What a set is asked for.
 
     `shape` is one sample as the model `takes` it, (channels, height, width) or (rows, length), `classes` the width of
-    its output, `turn` the samples of all ranks in one turn; `folder` is where its files are, for sets that have files.
+    its output, `turn` the samples of all ranks in one turn; `folder` holds the files of sets that have files.
     """
 
     shape: tuple[int, ...]
@@ -40,7 +40,7 @@ class Samples(Protocol):
     decoded: bool
 
     def __len__(self) -> int:
-        """How many there are."""
+        """The number of samples."""
         ...
 
     def batch(self, indices: torch.Tensor, epoch: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -60,7 +60,7 @@ class Images(ABC):
 
     @abstractmethod
     def images(self, indices: torch.Tensor, epoch: int) -> torch.Tensor:
-        """Those images as float32, as they are in that epoch (where they are augmented).  # (indices, C, H, W)"""
+        """Those images as float32, augmented for that epoch if they are augmented.  # (indices, C, H, W)"""
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -73,7 +73,7 @@ class Images(ABC):
 class Pixels(Images):
     """Samples held in memory as integers 0 .. `levels`; images are in [0, 1].
 
-    `pixels` (samples, channels, height, width) are resized bilinearly; one channel is repeated where `shape` has more.
+    `pixels` (samples, channels, height, width) are resized bilinearly; one channel is repeated if `shape` has more.
     """
 
     def __init__(self, pixels: torch.Tensor, labels: torch.Tensor, levels: int, shape: tuple[int, ...]):

@@ -58,7 +58,7 @@ class Translations:
 
 
 def samples(wanted: Wanted, count: int) -> Samples:
-    """So many samples of what is wanted."""
+    """`count` samples of the wanted kind."""
     if wanted.takes == IMAGES:
         return Noise(count, wanted.classes, wanted.shape, wanted.seed)
     length = wanted.shape[-1]

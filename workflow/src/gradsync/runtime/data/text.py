@@ -1,7 +1,7 @@
 """English text for pre-training: Python's own documentation, or text files.
 
-Every Python installation holds the topics of `help()`, some 460 kB (`pydoc_data.topics`); which text it is depends on
-its version. `data_folder` names a text file, or a folder of them (*.txt), instead. The last tenth is for the test.
+Every Python installation holds the topics of `help()`, some 460 kB (`pydoc_data.topics`); the text depends on its
+version. `data_folder` names a text file, or a folder of them (*.txt), instead. The last tenth is for the test.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ INSTALLED = "Python's documentation"
 
 
 def read(wanted: Wanted) -> tuple[MaskedPairs, MaskedPairs]:
-    """Training and test samples. Raises InputError where there is no text, too much of it, or too little."""
+    """Training and test samples. Raises InputError if there is no text, too much of it, or too little."""
     tokens, pieces, stops = _tokens(wanted.folder, wanted.classes)
     length = wanted.shape[-1]
     span = length - 3
@@ -44,12 +44,12 @@ def read(wanted: Wanted) -> tuple[MaskedPairs, MaskedPairs]:
 
 @functools.cache
 def _tokens(place: Path, vocabulary: int) -> tuple[np.ndarray, int, tuple[int, ...]]:
-    """All tokens of the text, how many different ones may be there, and those that end sentences."""
+    """All tokens of the text, the size of their vocabulary, and the tokens that end sentences."""
     documents = _documents(place)
     tokeniser = learnt(documents, vocabulary)
-    found = [encoding.ids for encoding in tokeniser.encode_batch(documents)]
+    encoded = [encoding.ids for encoding in tokeniser.encode_batch(documents)]
     stops = [tokeniser.token_to_id(stop) for stop in STOPS]
-    tokens = np.concatenate([np.array(each, np.int32) for each in found])
+    tokens = np.concatenate([np.array(each, np.int32) for each in encoded])
     return tokens, tokeniser.get_vocab_size(), tuple(stop for stop in stops if stop is not None)
 
 
@@ -70,10 +70,10 @@ def _documents(place: Path) -> list[str]:
             f"data 'text': {place} holds {total / 2**20:.0f} MiB of text, each rank holds all of it in memory: at most "
             f"{MOST_BYTES // 2**20} MiB, choose fewer files"
         )
-    found = [_decoded(file) for file in files]
-    if not any(document.strip() for document in found):
+    documents = [_decoded(file) for file in files]
+    if not any(document.strip() for document in documents):
         raise InputError(f"data 'text': {place} is empty: give text to train on")
-    return found
+    return documents
 
 
 def _decoded(file: Path) -> str:

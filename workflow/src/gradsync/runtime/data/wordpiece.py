@@ -3,8 +3,8 @@
 Source: Devlin et al., "BERT", NAACL 2019, Section 3: WordPiece of lower case; the `tokenizers` library learns it.
 
 Its trainer numbers pieces in the order in which it meets words in a hash table, which differs from process to process,
-and ties between pieces go by those numbers. Ranks must agree, so every piece of one character gets its number here,
-before it starts; then it finds the same pieces in the same order.
+and ties between pieces go by those numbers. Ranks must agree, so every piece of one character gets its number before
+the trainer starts; then it learns the same pieces in the same order.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ def learnt(documents: Sequence[str], most: int) -> Tokenizer:
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 
     def empty(vocabulary: dict[str, int]) -> Tokenizer:
-        made = Tokenizer(models.WordPiece(vocabulary, unk_token=UNKNOWN))
-        made.normalizer = normalizers.BertNormalizer(lowercase=True)
-        made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-        return made
+        tokeniser = Tokenizer(models.WordPiece(vocabulary, unk_token=UNKNOWN))
+        tokeniser.normalizer = normalizers.BertNormalizer(lowercase=True)
+        tokeniser.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+        return tokeniser
 
     learning = empty({})
     counted: Counter[str] = Counter()

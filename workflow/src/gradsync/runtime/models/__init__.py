@@ -1,6 +1,6 @@
-"""The models that are trained, by name: how to build one, what it eats and what its loss is.
+"""The models that are trained, by name: how to build one, what it takes and what its loss is.
 
-A reduced model says in its name by how much it is smaller, for machines that its full size does not fit on. The
+The name of a reduced model says by how much it is smaller, for machines that the full size does not fit on. The
 libraries that models come from are imported when one is built.
 """
 
@@ -51,7 +51,7 @@ def _as_it_is(output: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
 
 
 def title(name: str) -> str:
-    """What results call the model: that of a workload by the workload's name."""
+    """The name of the model in results: a replayed workload has the workload's name."""
     return replay.workload_of(name).name if replay.is_replay(name) else name
 
 
@@ -66,15 +66,15 @@ def build(name: str, seed: int) -> nn.Module:
 
 
 def blank(name: str, size: int | None = None, batch: int = 2) -> torch.Tensor:
-    """Inputs of zeros, of the type that the model takes; raises InputError as `shape` does.  # (batch, *shape)"""
+    """Inputs of zeros of the type that the model takes; raises InputError as `shape` does.  # (batch, *shape)"""
     dtype = torch.float32 if get(name).takes == IMAGES else torch.int64
     return torch.zeros(batch, *shape(name, size, batch), dtype=dtype)
 
 
 def shape(name: str, size: int | None = None, batch: int = 2) -> tuple[int, ...]:
-    """The input of that model, trained with `batch` samples a rank: (channels, size, size), of text (rows, size).
+    """The input of that model, trained with `batch` samples per rank: (channels, size, size), of text (rows, size).
 
-    None: its full size. Raises InputError where the model does not exist, or takes no input of that size.
+    `size` None is its full size. Raises InputError if the model does not exist, or takes no input of that size.
     """
     model = get(name)
     first, *others = model.shape

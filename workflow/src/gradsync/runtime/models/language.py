@@ -1,7 +1,7 @@
-"""Models of text, from configurations of the `transformers` library: nothing is downloaded, nothing is trained before.
+"""Models of text, from configurations of the `transformers` library: nothing is downloaded, and nothing pre-trained.
 
 Token numbers come as one tensor (batch, rows, length), so that a batch is two tensors for every model. Sequences fill
-their length: nothing is padded, and no attention mask is needed for that.
+their length: nothing is padded, so that no attention mask is needed for padding.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Pretraining = tuple[torch.Tensor, torch.Tensor]
 
 
 def _transformers() -> ModuleType:
-    torchvision()  # it imports that
+    torchvision()  # transformers imports it
     return importlib.import_module("transformers")
 
 
@@ -65,8 +65,8 @@ class Bert(nn.Module):
 def pretraining_loss(output: Pretraining, labels: torch.Tensor) -> torch.Tensor:
     """Cross entropy of the masked tokens, plus that of the next sentence.
 
-    `labels` (batch, length): NOT_COUNTED where no token was masked. The first column, where `[CLS]` stands, says
-    whether the second sentence follows the first one (0) or not (1): BERT reads its answer there.
+    `labels` (batch, length): NOT_COUNTED if no token was masked. The first column, at `[CLS]`, says whether the second
+    sentence follows the first one (0) or not (1): BERT gives its answer at that token.
     """
     tokens, follows = output
     loss = nn.functional.cross_entropy
@@ -74,7 +74,7 @@ def pretraining_loss(output: Pretraining, labels: torch.Tensor) -> torch.Tensor:
 
 
 def masked_right(output: Pretraining, labels: torch.Tensor) -> tuple[int, int]:
-    """(masked tokens that were found, masked tokens): the next sentence doesn't count."""
+    """(masked tokens that were predicted, masked tokens): the next sentence doesn't count."""
     wanted = _masked(labels)
     return int((output[0].argmax(2) == wanted).sum()), int((wanted != NOT_COUNTED).sum())
 
@@ -131,7 +131,7 @@ def smoothed_cross_entropy(output: torch.Tensor, labels: torch.Tensor) -> torch.
 
 
 def tokens_right(output: torch.Tensor, labels: torch.Tensor) -> tuple[int, int]:
-    """(tokens of the target that were found after those before them, tokens)."""
+    """(tokens of the target that were predicted from those before them, tokens)."""
     return int((output.argmax(2) == labels).sum()), labels.numel()
 
 

@@ -1,4 +1,4 @@
-"""What a model of the registry says of itself."""
+"""The entry of a model in the registry."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NOT_COUNTED = -100  # a label that neither losses nor accuracies count; torch's 
 
 
 def labelled(output: torch.Tensor, labels: torch.Tensor) -> tuple[int, int]:
-    """(labels that were found, labels) of logits (batch, classes) and labels (batch,)."""
+    """(labels that were predicted, labels) of logits (batch, classes) and labels (batch,)."""
     return int((output.argmax(1) == labels).sum()), labels.numel()
 
 
@@ -26,12 +26,12 @@ class Model:
     """A model of the registry.
 
     `shape` is one full-size input sample: (channels, height, width) of images, float; (rows, length) of text, token
-    numbers, where `classes` is the vocabulary. `classes` is the width of the output; `loss` takes what the model gives
-    in training mode, and labels; `right` what it gives in eval mode (of images: plain logits), and labels: it gives how
-    many labels were found, and of how many. `smallest` is the smallest size (side in pixels, or length) that can be
-    trained on with 2 samples or more a batch, `smallest_alone` with 1: batch normalisation needs two values a channel.
-    `largest`: None where any size does. `fixed` allows no other size than that of `shape`. A `reduced` model is a
-    smaller version of another one, measured only where it is named.
+    numbers. `classes` is the width of the output, of text the vocabulary. `loss` takes the model's output in training
+    mode, and labels; `right` takes its output in eval mode (of images: plain logits), and labels: it gives how many
+    labels were predicted, and of how many. `smallest` is the smallest size (side in pixels, or length) that can be
+    trained on with 2 samples or more per batch, `smallest_alone` with 1: batch normalisation needs two values per
+    channel. `largest` is None if any size will do. `fixed` allows no other size than that of `shape`. A `reduced` model
+    is a smaller version of another one, measured only if it is named.
     """
 
     build: Callable[[], nn.Module]
@@ -47,5 +47,5 @@ class Model:
     right: Callable[[Any, torch.Tensor], tuple[int, int]] = labelled
 
     def outputs(self, shape: tuple[int, ...]) -> int:
-        """Values that it gives for one sample of that shape."""
+        """The number of values that it gives for one sample of that shape."""
         return self.classes if self.takes == IMAGES else self.classes * shape[-1]
