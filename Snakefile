@@ -40,7 +40,7 @@ onerror:
 
 onsuccess:
     if Path(f"{RESULTS}/claims.md").is_file():
-        # how many claims, and what was decided of them
+        # how many claims there are, and how they were decided
         print(Path(f"{RESULTS}/claims.md").read_text().split("\n\n")[0])
     made = {
         "Verdicts": f"{RESULTS}/claims.md",

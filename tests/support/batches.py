@@ -15,8 +15,8 @@ def batches(chosen: Settings) -> dict[str, list[Batch]]:
     found: dict[str, list[Batch]] = {"table": [], "figure": []}
     for paper in chosen.papers:
         declared, place = papers.declared(paper), declaration.Place(paper, chosen, Path("results") / chosen.name)
-        found["table"] += declaration.tables(paper, declared, place)
-        found["figure"] += declaration.figures(paper, declared, place)
+        found["table"] += declaration.table_batches(paper, declared, place)
+        found["figure"] += declaration.figure_batches(paper, declared, place)
     return found
 
 

@@ -1,5 +1,5 @@
 rule benchmark:
-    # Not part of `all`: timed alone, against its targets.
+    # Benchmarks are not part of `all`: they are timed alone, against their targets.
     input:
         lambda wildcards: expand(
             f"{RESULTS}/benchmarks/{{what}}.json", what=benchmarked()
@@ -30,7 +30,7 @@ rule benchmark_one:
 
 
 rule benchmark_testbed:
-    # Of emulated launches it reads what is there, and runs none.
+    # It reads the results of emulated launches that are there, and runs none.
     output:
         f"{RESULTS}/benchmarks/testbed.json",
     log:

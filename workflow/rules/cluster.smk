@@ -1,7 +1,7 @@
 if SETTINGS.cluster_profile:
 
     rule cluster_profile:
-        # The cluster at hand as a described cluster. Every rank runs this very command: links inside a node and between
+        # The cluster at hand, measured. Every rank runs this very command: links inside a node and between
         # nodes are measured in one allocation.
         input:
             image=IMAGE_INPUT,

@@ -22,12 +22,12 @@ from gradsync.workflow.import_closure import digest as code
 from snakemake.deployment.singularity import Singularity
 from snakemake.exceptions import WorkflowError
 
-# What a killed run has left is taken over; what this one starts ends with it.
+# This run takes over what a killed run has left; all that it starts ends with it.
 resumption.install(workflow)
 # A Slurm that does not answer for a while must not make the run wait for ever.
 patience.install()
 
-# One whole file is the configuration; merging several would hide where a value came from.
+# One whole file is the configuration; a merge of several would hide where a value comes from.
 CONFIG = str([*workflow.config_settings.configfiles, "config/quick.yaml"][0])
 
 try:
@@ -49,7 +49,7 @@ try:
 except InputError as error:
     raise WorkflowError(str(error)) from None
 
-# Jobs run the code of this checkout, also in an image that holds an earlier one, and see the folders that are named.
+# Jobs run the code of this checkout, even in an image that holds an earlier one, and see the folders that are named.
 NAMED = (
     SETTINGS.external_data,
     os.environ.get("GRADSYNC_EXTERNAL_DATA"),
@@ -77,18 +77,18 @@ if IN_IMAGE and not shutil.which("apptainer"):
     print(f"only a dry run is possible here: {refused}", file=sys.stderr)
 # The image is an input of the jobs that run in it; one that was built again reruns nothing by itself.
 IMAGE_INPUT = ancient(IMAGE) if IN_IMAGE else []
-# srun can't be called inside an image: on a cluster, jobs of several ranks run beside it and start each rank in one.
+# srun can't be called inside an image: on a cluster, jobs of several ranks run outside and start each rank in one.
 RANKS_IMAGE = None if CLUSTER else IMAGE
 EACH_RANK = (
     IMAGE if IN_IMAGE else None,
     f"--no-home {workflow.deployment_settings.apptainer_args or ''}",
 )
 LAUNCH = CLUSTER.exported(*EACH_RANK) if CLUSTER else ""
-# Ranks that share a node of the cluster; None where they are started on the machine at hand.
+# Ranks that share a node of the cluster; None if they are started on the machine at hand.
 RANKS_A_NODE = CLUSTER.ranks_per_node if CLUSTER else None
 JOBS = {training.job: training for training in SETTINGS.training}
 EMULATED = {launch.job: launch for launch in SETTINGS.emulated}
-# The cluster at hand, measured; where the configuration asks for it.
+# The cluster at hand, measured, if the configuration has it measured.
 CLUSTER_FILE = (
     [f"config/clusters/{SETTINGS.cluster_profile.name}.yaml"]
     if SETTINGS.cluster_profile
@@ -98,17 +98,17 @@ CLUSTER_FILE = (
 
 @cache
 def benchmarked():
-    """What is timed here; where no testbed can be made, that is told and the others are timed."""
-    found = ["planning", "training", "collectives", "workflow"]
+    """The benchmarks that can be timed here; if no testbed can be made, the reason is printed and it is left out."""
+    benchmarks = ["planning", "training", "collectives", "workflow"]
     reason = privileges.impossible()
     if not reason:
-        return [*found, "testbed"]
+        return [*benchmarks, "testbed"]
     print(f"no benchmark of the testbed: {reason}", file=sys.stderr, flush=True)
-    return found
+    return benchmarks
 
 
-def told(message):
-    """What the screen says of a job; in a dry run that is its files, as of every job."""
+def screen_text(message):
+    """What the screen shows for a job; None in a dry run, which shows the job's files, as for every job."""
     return None if workflow.output_settings.dryrun else message
 
 
@@ -124,7 +124,7 @@ NETWORK = f"{RESULTS}/profile/network/allreduce.csv"
 CONTENTION = f"{RESULTS}/profile/network/contention.json"
 
 
-# What each paper of the configuration declares, and whose files it means.
+# The declaration of each paper of the configuration, and whose files it means.
 PAPERS = {paper: papers.declared(paper) for paper in SETTINGS.papers}
 PLACES = {paper: declaration.Place(paper, SETTINGS, Path(RESULTS)) for paper in PAPERS}
 
@@ -135,20 +135,20 @@ def all_tables():
 
 
 def all_figures():
-    """Every figure that this configuration has anything to show in, as (paper, id)."""
+    """Every figure for which this configuration has anything to show, as (paper, id)."""
     return [
         (key, id) for key, paper in PAPERS.items() for id in paper.shown(PLACES[key])
     ]
 
 
 def replayed(launch):
-    """What an emulated launch is made from."""
+    """The files that an emulated launch is made from."""
     sources = PAPERS[launch.paper].replayed
     return [path for source in sources for path in source(PLACES[launch.paper])]
 
 
 def refuse_cluster():
-    """Before anything is submitted or built: missing data, and what the cluster at hand can't give, by name."""
+    """Refuse, before anything is submitted or built, missing data and what the cluster at hand can't give, by name."""
     try:
         needed = list(workflow.dag.needrun_jobs())
         trained = [
@@ -172,13 +172,13 @@ def refuse_cluster():
                 f"configuration {CONFIG} has device: cuda, but gpus_per_node is 0 in {PROFILE}: set it, or device: cpu"
             )
         keys = ("nodes", "tasks", "mem_mb", "runtime")
-        asked = {
+        requests = {
             tuple(int(job.resources.get(key) or 0) for key in keys)
             for job in needed
             if not job.is_local
         }
-        # the largest first: what it is refused for, others may be too
-        for nodes_asked, tasks, memory, minutes in sorted(asked, reverse=True):
+        # the largest first: others may be refused for the same reason
+        for nodes_asked, tasks, memory, minutes in sorted(requests, reverse=True):
             on_a_node = min(tasks, CLUSTER.ranks_per_node)
             preflight.check(
                 CLUSTER.slurm_partition or None,
@@ -199,11 +199,11 @@ def refuse_cluster():
 
 
 def explain_failures(log):
-    """What ended each job that failed on the cluster, and what to do."""
+    """Print what ended each job that failed on the cluster, and what to do."""
     if CLUSTER:
         text = "".join(Path(file).read_text() for file in log)
-        found = states.endings(text, states.log_text)
-        print(states.report(found), file=sys.stderr, flush=True)
+        endings = states.endings(text, states.log_text)
+        print(states.report(endings), file=sys.stderr, flush=True)
 
 
 wildcard_constraints:
@@ -214,7 +214,7 @@ wildcard_constraints:
     id="[a-z0-9_]+",
 
 
-def chosen(training):
+def schemes_of(training):
     """Schemes of a launch, in the order of config/schemes.yaml."""
     picked = schemes.pick(
         SCHEMES, training.schemes, CONFIG, training.ranks, SETTINGS.device
@@ -223,64 +223,64 @@ def chosen(training):
 
 
 def collectives_of(launch):
-    """What is timed for a launch: the backend's own all-reduce, and each other one that its schemes send by, once."""
-    own = {
+    """The all-reduces timed for a launch: the backend's own, and each other one that its schemes send by, once."""
+    by_measurement = {
         SCHEMES[name].measured_as(launch.ranks, RANKS_A_NODE): SCHEMES[name]
-        for name in chosen(launch)
+        for name in schemes_of(launch)
     }
-    asked = [
+    others = [
         f"{scheme.collective}@{scheme.network(launch.ranks, RANKS_A_NODE).name}"
-        for measured, scheme in own.items()
+        for measured, scheme in by_measurement.items()
         if measured
     ]
-    return ["native", *asked]
+    return ["native", *others]
 
 
-def at_once(wildcards):
-    """What several messages at once take, for a plan that has such, where it is measured between so many ranks."""
+def contention_of(wildcards):
+    """Measured contention, for a plan with several lanes, if it is measured between as many ranks as the plan has."""
     scheme, ranks = SCHEMES[wildcards.scheme], JOBS[wildcards.job].ranks
-    known = scheme.collective == NATIVE and ranks == SETTINGS.contention.ranks
-    return [CONTENTION] if known and scheme.lanes > 1 else []
+    measured = scheme.collective == NATIVE and ranks == SETTINGS.contention.ranks
+    return [CONTENTION] if measured and scheme.lanes > 1 else []
 
 
-def beside(training):
+def peers_of(training):
     """Peers of a launch, in the order of config/peers.yaml."""
     return [peer.name for peer in peers.pick(PEERS, training.peers, CONFIG)]
 
 
 def nodes(ranks):
-    """Nodes that hold so many ranks; the machine at hand is one."""
+    """How many nodes hold so many ranks; the machine at hand is one."""
     return CLUSTER.nodes(ranks) if CLUSTER else 1
 
 
 def mpi(ranks):
-    """`srun` where ranks are started by it: Slurm then leaves the job's tasks to the job."""
+    """`srun` if it starts the ranks: Slurm then leaves the job's tasks to the job."""
     return "srun" if CLUSTER and ranks > 1 else ""
 
 
 def start(ranks):
-    """Before a command that all ranks run themselves; empty where it starts its ranks on the machine at hand."""
+    """The prefix of a command that every rank runs; empty if the command starts its ranks on the machine at hand."""
     return CLUSTER.started(ranks, *EACH_RANK) if CLUSTER else ""
 
 
 def sbatch(ranks):
-    """What else a job of so many ranks asks Slurm for."""
+    """Further options of Slurm for a job of so many ranks."""
     return CLUSTER.sbatch(ranks) if CLUSTER else ""
 
 
 def cores_a_rank():
-    """Cores of a job that measures: a rank's share on a cluster, all of the machine at hand."""
+    """Cores of a job that measures: a rank's share on a cluster, or all of the machine at hand."""
     return CLUSTER.cpus_per_rank if CLUSTER else workflow.cores or 1
 
 
-def flags(chosen, *keys):
-    """Options of the command line from the keys of a configuration entry; what is not set is left out.
+def flags(entry, *keys):
+    """Options of the command line from the keys of a configuration entry; keys that are not set are left out.
 
-    A list of words, which a command takes with `:q`: nothing in them is read by the shell.
+    It is a list of words, which a command takes with `:q`: the shell interprets nothing in them.
     """
-    given = {key: getattr(chosen, key) for key in keys}
+    values = {key: getattr(entry, key) for key in keys}
     return [
         f"--{key.replace('_', '-')}={value}"
-        for key, value in given.items()
+        for key, value in values.items()
         if value is not None
     ]

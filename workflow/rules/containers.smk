@@ -1,6 +1,6 @@
 # Images that jobs run in with `--sdm apptainer`. They are built on the submitting host: compute nodes often have no
-# network. A rule that is run in one names it as an input, for `container:` alone orders nothing. `run:` because it runs
-# outside of every image, which lint accepts of no `shell:`.
+# network. A rule whose jobs run in an image names it as an input, for `container:` alone orders nothing. The rules have
+# `run:`, not `shell:`, because they run outside of every image, which lint accepts only for `run:`.
 
 
 rule image_base:

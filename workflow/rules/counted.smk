@@ -1,5 +1,5 @@
 # Launches that are not profiled (profile_iterations: 0): planned from operations counted on the model, at the rates of
-# `estimate` in the configuration. Nothing is predicted of them.
+# `estimate` in the configuration. They have no predictions.
 COUNTED = [job for job, training in JOBS.items() if not training.profile_iterations]
 MODELS = sorted(
     set().union(
@@ -9,8 +9,8 @@ MODELS = sorted(
 
 
 rule count:
-    # Of these launches, and of one sample of each model that a paper scales to what its testbed computes: one process,
-    # whose start takes longer than to count.
+    # Workloads of these launches, and of one sample of each model that a paper scales to what its testbed computes, in
+    # one process: its start takes longer than the counting.
     input:
         image=IMAGE_INPUT,
     output:

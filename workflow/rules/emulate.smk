@@ -1,5 +1,5 @@
 rule emulate:
-    # One launch on an emulated testbed: measured, planned, run. Where this machine can't, the result says why.
+    # One launch on an emulated testbed: measured, planned, run. If this machine can't, the result has the reason.
     input:
         replayed=lambda wildcards: replayed(EMULATED[wildcards.launch]),
         schemes=SETTINGS.schemes,

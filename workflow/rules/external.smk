@@ -1,5 +1,5 @@
 rule external:
-    # A check on demand: the numbers carried over from third-party logs against these logs. Nothing depends on it.
+    # A check on demand of the numbers carried over from third-party logs against these logs. No job depends on it.
     input:
         image=IMAGE_INPUT,
         carried=[str(carried.LAYERS), str(carried.ALLREDUCES)],

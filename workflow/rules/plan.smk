@@ -1,12 +1,12 @@
 rule plan:
-    # Like all that takes seconds and measures nothing: where snakemake runs, not in the queue of a cluster.
+    # As everything that takes seconds and measures nothing, it runs where snakemake runs, not in the queue of a cluster.
     input:
         image=IMAGE_INPUT,
         workload=f"{RESULTS}/profile/{{job}}/workload.json",
         points=f"{RESULTS}/profile/{{job}}/allreduce.csv",
         interference=f"{RESULTS}/profile/{{job}}/interference.json",
         schemes=SETTINGS.schemes,
-        contention=at_once,
+        contention=contention_of,
     output:
         plan=f"{RESULTS}/plans/{{job}}/{{scheme}}.json",
         prediction=f"{RESULTS}/plans/{{job}}/{{scheme}}.prediction.json",

@@ -1,5 +1,5 @@
 rule profile_job:
-    # Layer and all-reduce times of a launch and how they slow each other down, from runs other than those predicted.
+    # Layer and all-reduce times of a launch and their interference, from runs other than those that are predicted.
     input:
         image=IMAGE_INPUT,
     output:
@@ -31,7 +31,7 @@ rule profile_job:
 
 
 rule profile_model:
-    # Layer times of a model on one rank, to be scaled to published totals.
+    # Layer times of a model on one rank, which papers scale to published totals.
     input:
         image=IMAGE_INPUT,
     output:
@@ -82,7 +82,7 @@ rule profile_network:
 
 
 rule profile_contention:
-    # All-reduce times of several messages at once.
+    # All-reduce times of contending messages.
     input:
         image=IMAGE_INPUT,
     output:

@@ -2,7 +2,7 @@
 # either is its start. Any of them is a target of its own.
 
 for paper, declared in PAPERS.items():
-    for batch in declaration.tables(paper, declared, PLACES[paper]):
+    for batch in declaration.table_batches(paper, declared, PLACES[paper]):
 
         rule:
             name:
@@ -31,12 +31,12 @@ for paper, declared in PAPERS.items():
                     f"papers.{paper}.declaration", "papers.tables"
                 ),
             message:
-                told(f"tables of {paper}: {', '.join(batch.names)}")
+                screen_text(f"tables of {paper}: {', '.join(batch.names)}")
             shell:
                 "python -m gradsync table {params.paper:q} {params.ids:q} --config {params.config:q}"
                 " >{log:q} 2>&1 || {{ cat {log:q} >&2; exit 1; }}"
 
-    for batch in declaration.figures(paper, declared, PLACES[paper]):
+    for batch in declaration.figure_batches(paper, declared, PLACES[paper]):
 
         rule:
             name:
@@ -65,7 +65,7 @@ for paper, declared in PAPERS.items():
                     f"papers.{paper}.drawing", "papers.figures"
                 ),
             message:
-                told(f"figures of {paper}: {', '.join(batch.names)}")
+                screen_text(f"figures of {paper}: {', '.join(batch.names)}")
             shell:
                 "python -m gradsync figure {params.paper:q} {params.ids:q} --config {params.config:q}"
                 " >{log:q} 2>&1 || {{ cat {log:q} >&2; exit 1; }}"
@@ -76,7 +76,7 @@ rule claims:
         IMAGE_INPUT,
         [table_file(*table) for table in all_tables()],
         [paper.published for paper in SETTINGS.papers.values()],
-        # other configurations: what they would decide is told
+        # other configurations: the page names what they would decide
         sorted({str(file) for file in Path("config").glob("*.yaml")} - {CONFIG}),
     output:
         f"{RESULTS}/claims.json",

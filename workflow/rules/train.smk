@@ -1,11 +1,11 @@
 rule train:
     # One launch runs all schemes and peers in turn, in one allocation, so that they can be compared: separate jobs would
-    # land on other nodes. A run that was interrupted goes on from its checkpoint, which lies beside the output.
+    # land on other nodes. An interrupted run goes on from its checkpoint, which lies in the folder of the output.
     input:
         image=IMAGE_INPUT,
         plans=lambda wildcards: expand(
             f"{RESULTS}/plans/{wildcards.job}/{{scheme}}.json",
-            scheme=chosen(JOBS[wildcards.job]),
+            scheme=schemes_of(JOBS[wildcards.job]),
         ),
         peers=SETTINGS.peers,
     output:
@@ -35,7 +35,7 @@ rule train:
         ),
         plans=lambda wildcards, input: [f"--plan={plan}" for plan in input.plans],
         stock=lambda wildcards: [
-            f"--peer={name}" for name in beside(JOBS[wildcards.job])
+            f"--peer={name}" for name in peers_of(JOBS[wildcards.job])
         ],
         folder=lambda wildcards, output: str(Path(output[0]).parent),
         code=code("commands.training"),

@@ -2,10 +2,10 @@
 
 from gradsync.papers.toy.transfer import transfer
 
-from gradsync.papers.declaration import Paper, drawn, made, testbed
+from gradsync.papers.declaration import Paper, figure, table, testbed
 
 PAPER = Paper(
     inputs=(testbed,),
-    tables={"transfer": made(transfer)},
-    figures={"transfer": drawn("transfer")},
+    tables={"transfer": table(transfer)},
+    figures={"transfer": figure("transfer")},
 )

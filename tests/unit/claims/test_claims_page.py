@@ -12,11 +12,11 @@ from gradsync.claims import CONFIRMED, CONSTRUCTED, REFUTED, UNDECIDED, Remedies
 from gradsync.configuration import settings
 from gradsync.configuration.settings import Settings
 from gradsync.papers import coverage
-from gradsync.papers.ascwfbp import runs_here
 from gradsync.papers.ascwfbp import testbed as asc_testbed
+from gradsync.papers.ascwfbp import timed_runs
 from gradsync.papers.bml_bcube import completion
 from gradsync.papers.bml_bcube import testbed as bml_testbed
-from gradsync.papers.emulated import NONE_HERE
+from gradsync.papers.emulated import NO_LAUNCH
 from gradsync.papers.mgwfbp import speedups
 
 ROOT = Path(__file__).parents[3]
@@ -235,7 +235,7 @@ def test_coverage_is_what_the_tables_take_from_emulated_launches(checkout, tmp_p
         ("mgwfbp", "fig6"): list(speedups._emulated("googlenet", chosen, tmp_path)),
         ("mgwfbp", "fig7"): list(speedups._emulated("resnet50", chosen, tmp_path)),
         ("bml_bcube", "fig6"): list(completion._emulated(bml, "lenet5", chosen, tmp_path)),
-        ("ascwfbp", "table4"): list(runs_here.emulated(chosen, tmp_path, asc)),
+        ("ascwfbp", "table4"): list(timed_runs.emulated(chosen, tmp_path, asc)),
     }
     shown = 0
     for (paper, table), found in made.items():
@@ -244,12 +244,12 @@ def test_coverage_is_what_the_tables_take_from_emulated_launches(checkout, tmp_p
         covered = coverage.Coverage(paper, table, "emulated", chosen)
         keys = ("model", "nodes", "scheme", *(["batch"] if paper == "bml_bcube" else []))
         for row in found:
-            assert row["note"] in (WHY, NONE_HERE)
+            assert row["note"] in (WHY, NO_LAUNCH)
             asked = {key: row[key] for key in keys}
             of = [
                 each for each in chosen.emulated_of(paper) if (each.model, each.ranks) == (row["model"], row["nodes"])
             ]
-            decides = any(row["scheme"] in each.schemes and coverage.enough(each) for each in of)
+            decides = any(row["scheme"] in each.schemes and coverage.has_interval(each) for each in of)
             there = row["note"] == WHY and decides
             assert (not covered.lacking([asked])) == there, (paper, table, asked)
             shown += there

@@ -21,7 +21,7 @@ from gradsync.drawing import style
 from gradsync.errors import InputError
 from gradsync.files.results import TIMED, Result
 from gradsync.papers import figures, tables
-from gradsync.papers.ascwfbp import examples, iterations, own_gap, own_model, runs_here, testbed
+from gradsync.papers.ascwfbp import examples, iterations, losses, pairwise_model, testbed, timed_runs
 from gradsync.papers.table import file, read
 from gradsync.plan.workload import Layer, Workload
 from gradsync.schedules import Message, ascwfbp
@@ -109,8 +109,8 @@ def made(tmp_path_factory) -> tuple[settings.Settings, Path]:
     write_training(results)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(ROOT)
-        patch.setattr(own_gap, "INSTANCES", 30)
-        patch.setattr(own_gap.nets, "__defaults__", (30,))
+        patch.setattr(losses, "INSTANCES", 30)
+        patch.setattr(losses.nets, "__defaults__", (30,))
         wanted = chosen(training=[{**LAUNCH, "profile_iterations": 0}])
         for name in (*ORDER, "own_model", "shared_link", "emulated", "training", "slowdown"):
             tables.write(papers.compute("ascwfbp", name, wanted, results), results / "tables" / "ascwfbp", name)
@@ -170,51 +170,51 @@ def test_every_point_of_the_band_has_the_published_total_and_another_computation
 def test_messages_of_the_own_model_are_those_by_hand():
     """Two of 10 bytes, the second there when 3 of 7 seconds have passed: 4/7 of the first is left."""
     workload = net((10, 0.0), (10, 3.0))
-    serial = own_model.timed(workload, [Message(0, 0), Message(1, 1)], LINE, 1.5)
+    serial = pairwise_model.timed(workload, [Message(0, 0), Message(1, 1)], LINE, 1.5)
     assert serial.ends == (7.0, 14.0)
-    together = own_model.timed(workload, [Message(0, 0, "a"), Message(1, 1, "b")], LINE, 1.5)
+    together = pairwise_model.timed(workload, [Message(0, 0, "a"), Message(1, 1, "b")], LINE, 1.5)
     late = 0.5 * 0.5 * 10 * 4 / 7
     assert together.starts == (0.0, 3.0)
     assert together.ends == pytest.approx((7 + late, 10 + late))
     # a third on a third lane is more than pairs
     three = [Message(i, i, f"lane {i}") for i in range(3)]
     with pytest.raises(InputError, match="two messages at once, not three"):
-        own_model.timed(net((10, 0.0), (10, 0.0), (10, 0.0)), three, LINE, 1.5)
+        pairwise_model.timed(net((10, 0.0), (10, 0.0), (10, 0.0)), three, LINE, 1.5)
     with pytest.raises(InputError, match="knows no split messages"):
-        own_model.timed(workload, [Message(0, 1, part=(0, 2)), Message(0, 1, part=(1, 2))], LINE, 1.5)
+        pairwise_model.timed(workload, [Message(0, 1, part=(0, 2)), Message(0, 1, part=(1, 2))], LINE, 1.5)
 
 
 def test_a_message_that_waits_for_another_lane_starts_once_that_is_through():
     workload = net((10, 0.0), (4, 1.0), (2, 0.0))
     messages = [Message(0, 0, "a"), Message(1, 1, "b"), Message(2, 2, "b", after=(0,))]
-    found = own_model.timed(workload, messages, LINE, 2.0)
+    found = pairwise_model.timed(workload, messages, LINE, 2.0)
     assert found.starts[2] == pytest.approx(max(found.ends[0], found.ends[1]))
 
 
 @pytest.mark.parametrize("layers", [3, 12, 60])
 def test_the_own_model_of_messages_is_that_of_the_planner(layers):
-    for workload in own_gap.nets(layers, 12):
+    for workload in losses.nets(layers, 12):
         for rule in ascwfbp.RULES:
             kinds = ascwfbp.kinds(workload, LINE, 1.5, rule)
             planned = max(one.end for one in ascwfbp.timed(workload, LINE, kinds, 1.5))
             messages = schedules.messages("ascwfbp", workload, LINE, {"gamma": 1.5, "rule": rule})
-            assert own_model.timed(workload, messages, LINE, 1.5).iteration_seconds == pytest.approx(planned)
+            assert pairwise_model.timed(workload, messages, LINE, 1.5).iteration_seconds == pytest.approx(planned)
 
 
 def test_of_one_lane_the_own_model_is_the_serial_sum():
-    workload = own_gap.nets(20, 1)[0]
+    workload = losses.nets(20, 1)[0]
     messages = schedules.messages("wfbp", workload, LINE, {})
-    found = own_model.timed(workload, messages, LINE, 1.5).iteration_seconds
+    found = pairwise_model.timed(workload, messages, LINE, 1.5).iteration_seconds
     assert found == pytest.approx(iterations.serial_seconds(workload, LINE))
 
 
 def test_nothing_beats_the_best_choice_of_types(made):
-    for workload in own_gap.nets(own_gap.FEW, 10):
-        best = own_gap.best_seconds(workload, own_gap.LINE, 1.5)
+    for workload in losses.nets(losses.FEW, 10):
+        best = losses.best_seconds(workload, losses.LINE, 1.5)
         for name in ("wfbp", "mgwfbp", "ascwfbp"):
             options = {"gamma": 1.5} if name == "ascwfbp" else {}
-            messages = schedules.messages(name, workload, own_gap.LINE, options)
-            seconds = own_model.timed(workload, messages, own_gap.LINE, 1.5).iteration_seconds
+            messages = schedules.messages(name, workload, losses.LINE, options)
+            seconds = pairwise_model.timed(workload, messages, losses.LINE, 1.5).iteration_seconds
             assert best <= seconds * (1 + 1e-9)
     frame = table(made, "own_model")
     random = frame[frame.what == "random nets"].set_index(["layers", "scheme", "against"])
@@ -381,7 +381,7 @@ def test_emulated_launches_are_in_seconds_of_the_paper_and_those_on_other_links_
     write_emulated(results, plain, {"wfbp": 4.0, "ascwfbp": 2.0})
     write_emulated(results, capped, {"wfbp": 8.0, "ascwfbp": 6.0})
     wanted = chosen(emulated=[plain, capped])
-    frame = pd.DataFrame(runs_here.emulated(wanted, results, testbed.bench(wanted)))
+    frame = pd.DataFrame(timed_runs.emulated(wanted, results, testbed.bench(wanted)))
     known = frame[frame.iteration_seconds.notna()].set_index("scheme")
     assert known.iteration_seconds.to_dict() == {"wfbp": 1.0, "ascwfbp": 0.5}
     assert known.computation_seconds.to_dict() == pytest.approx({"wfbp": 0.3, "ascwfbp": 0.3})

@@ -11,7 +11,7 @@ from gradsync import names, papers
 from gradsync.claims.published import load
 from gradsync.configuration import settings
 from gradsync.papers import declaration, figures
-from gradsync.papers.declaration import Paper, Place, drawn, kept, made, trained
+from gradsync.papers.declaration import Paper, Place, figure, kept, table, trained
 from gradsync.papers.table import Table
 
 ROOT = Path(__file__).parents[3]
@@ -37,8 +37,8 @@ def test_every_table_and_figure_is_made_once_after_all_that_it_reads(configurati
     chosen = settings.load(ROOT / "config" / f"{configuration}.yaml")
     for paper in chosen.papers:
         declared, place = papers.declared(paper), Place(paper, chosen, Path("results"))
-        batches = declaration.tables(paper, declared, place)
-        figures = declaration.figures(paper, declared, place)
+        batches = declaration.table_batches(paper, declared, place)
+        figures = declaration.figure_batches(paper, declared, place)
         assert sorted(name for batch in batches for name in batch.names) == sorted(declared.tables)
         assert sorted(name for batch in figures for name in batch.names) == sorted(declared.shown(place))
         of = {name: batch for batch in batches for name in batch.names}
@@ -57,27 +57,27 @@ def test_tables_of_the_same_files_are_made_together(tmp_path):
     one, other = kept(Path("one.csv")), kept(Path("other.csv"))
     declared = Paper(
         tables={
-            "late": made(none, tables=("first",)),
-            "first": made(none, one),
-            "second": made(none, other, one),
-            "third": made(none, one, tables=("second",)),
-            "none": made(none),
+            "late": table(none, tables=("first",)),
+            "first": table(none, one),
+            "second": table(none, other, one),
+            "third": table(none, one, tables=("second",)),
+            "none": table(none),
         },
         figures={
-            "both": drawn("first", "second"),
-            "example": drawn(sources=(one,)),
-            "fine": drawn("late"),
-            "empty": drawn("late", of=trained()),
+            "both": figure("first", "second"),
+            "example": figure(sources=(one,)),
+            "fine": figure("late"),
+            "empty": figure("late", of=trained()),
         },
     )
     place = Place("toy", settings.parse({"version": 1, "name": "tiny"}, "tiny"), Path("results"))
-    assert [(batch.name, batch.names, batch.inputs) for batch in declaration.tables("toy", declared, place)] == [
+    assert [(batch.name, batch.names, batch.inputs) for batch in declaration.table_batches("toy", declared, place)] == [
         ("toy_first", ("first", "late"), ("one.csv",)),
         ("toy_second", ("second", "third"), ("one.csv", "other.csv")),
         ("toy_none", ("none",), ()),
     ]
     first, second = "results/tables/toy/first.csv", "results/tables/toy/second.csv"
-    assert [(batch.names, batch.inputs) for batch in declaration.figures("toy", declared, place)] == [
+    assert [(batch.names, batch.inputs) for batch in declaration.figure_batches("toy", declared, place)] == [
         (("both",), (first, second)),
         (("example", "fine"), ("one.csv", "results/tables/toy/late.csv")),
     ]

@@ -115,7 +115,7 @@ def test_times_taken_under_load_are_told_and_no_prediction_is_held_against_them(
     write_job(tmp_path, LENET)
     quiet_ = measured(compute(tmp_path, LENET))
     assert not quiet_.disturbed.any()
-    (note,) = quiet.told({quiet.KEY: 0.3}, "launch")
+    (note,) = quiet.load_warnings({quiet.KEY: 0.3}, "launch")
     if under_load == "result":
         add_note(tmp_path / "runs/train/lenet5-2/mgwfbp/result.json", "notes", note)
     else:

@@ -49,7 +49,7 @@ def test_the_share_is_what_ranks_have_not_used(nodes, wanted):
 @pytest.mark.parametrize("rank", [([0], 0.5, 0.1, 0.4), ([0], 5.0, 1.0, 0.0)], ids=["too short", "no /proc/stat"])
 def test_what_is_not_known_is_not_told(rank):
     assert most_of_others({"a": [rank]}) == {}
-    assert quiet.told({}, "launch") == []
+    assert quiet.load_warnings({}, "launch") == []
 
 
 @pytest.mark.skipif(not STAT.is_file(), reason="the system has no /proc/stat")

@@ -1,4 +1,4 @@
-"""The claims ledger: what a paper says, checked over the result tables, with one verdict a rung."""
+"""The claims ledger: what a paper says, checked over the result tables, with one verdict per rung."""
 
 from gradsync.claims.by_claim import by_claim, counts
 from gradsync.claims.ledger import VERSION, ledger_json, summary

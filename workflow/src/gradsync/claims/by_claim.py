@@ -1,4 +1,4 @@
-"""Verdicts by claim: a claim is decided where any of its rungs decides it, and its strongest rung speaks for it."""
+"""Verdicts by claim: a claim is decided if any of its rungs decides it, and its strongest rung speaks for it."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class Judged:
 
     @property
     def decided(self) -> list[Verdict]:
-        """Verdicts of the rungs that decide it, strongest first: what is counted before what isn't."""
-        found = [verdict for verdict in self.verdicts if verdict.verdict != UNDECIDED]
-        return sorted(found, key=lambda verdict: (not verdict.counted, STRENGTH.index(verdict.rung)))
+        """Verdicts of the rungs that decide the claim, strongest first: what is counted before what isn't."""
+        decisive = [verdict for verdict in self.verdicts if verdict.verdict != UNDECIDED]
+        return sorted(decisive, key=lambda verdict: (not verdict.counted, STRENGTH.index(verdict.rung)))
 
     @property
     def kind(self) -> str:
@@ -42,13 +42,13 @@ class Judged:
 
 def by_claim(verdicts: Sequence[Verdict]) -> list[Judged]:
     """The claims in the order of their first verdicts."""
-    rungs: dict[tuple[str, str], list[Verdict]] = {}
+    verdicts_of: dict[tuple[str, str], list[Verdict]] = {}
     for verdict in verdicts:
-        rungs.setdefault((verdict.paper, verdict.claim), []).append(verdict)
-    return [Judged(tuple(found)) for found in rungs.values()]
+        verdicts_of.setdefault((verdict.paper, verdict.claim), []).append(verdict)
+    return [Judged(tuple(claim_verdicts)) for claim_verdicts in verdicts_of.values()]
 
 
 def counts(claims: Sequence[Judged]) -> dict[str, int]:
-    """How many claims of each kind; all kinds, 0 too."""
-    times = Counter(claim.kind for claim in claims)
-    return {kind: times[kind] for kind in KINDS}
+    """How many claims there are of each kind; kinds without a claim are there with 0."""
+    numbers = Counter(claim.kind for claim in claims)
+    return {kind: numbers[kind] for kind in KINDS}

@@ -4,10 +4,10 @@ Tables are CSV files, one row a value; a table without a `rung` column is simula
 are points of a band: what a paper doesn't publish is assumed.
 
 On the rungs whose numbers are timed, every cell needs an interval, but for the columns that the paper file names as
-`exact`: counted, or computed from what is not timed. Where a table has the repeats of a column (COLUMN_samples) the
-interval is theirs, else that of COLUMN_low and COLUMN_high, of at least so many `repeats` as an interval needs. A cell
+`exact`: counted, or computed from what is not timed. If a table has the repeats of a column (COLUMN_samples) the
+interval is theirs, else that of COLUMN_low and COLUMN_high, of at least as many `repeats` as an interval needs. A cell
 without one is shown and decides nothing. A row stands for one input of a claim that is made for all, or for as many as
-its column `instances` says.
+its column `instances` has.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ROUNDING = 1e-6  # relative, between a cell and the median of its repeats
 
 
 def read(path: Path) -> list[Row] | None:
-    """Rows of a CSV file, cells stripped; None where there is no such file."""
+    """Rows of a CSV file, cells stripped; None if there is no such file."""
     if not path.exists():
         return None
     try:
@@ -47,7 +47,7 @@ class Cells:
     """The rows of one rung of one table, as a claim looks cells up in them."""
 
     def __init__(self, paper: Paper, claim: Claim, rung: str, rows: list[Row]) -> None:
-        """Raises InputError where a column that is said to be exact is not in the table."""
+        """Raises InputError if a column that is said to be exact is not in the table."""
         self.claim, self.schemes, self.what = claim, paper.schemes, f"table {claim.table} has no {rung}"
         self.timed, self.exact = rung in TIMED, paper.exact.get(claim.table, ())
         self.rows = [row for row in rows if row.get("rung", "simulated") == rung]
@@ -57,16 +57,16 @@ class Cells:
         self.unknown: dict[str, float] = {}  # cells without an interval, and of how many repeats they are
 
     def points(self) -> tuple[list[str], list[str]]:
-        """(points of the band that the claim is decided over, why others are left out); of no band the one point ''."""
-        left = [label for label in self.labels if not self.claim.leaves_out(label)]
-        why = [
-            f"{gone} of {len(self.labels)} points are left out: {each.why}"
+        """(points of the band that the claim is decided over, why others are left out); without a band it is ('',)."""
+        kept = [label for label in self.labels if not self.claim.leaves_out(label)]
+        reasons = [
+            f"{count} of {len(self.labels)} points are left out: {each.why}"
             for each in self.claim.without
-            if (gone := sum(each.names(label) for label in self.labels))
+            if (count := sum(each.names(label) for label in self.labels))
         ]
-        if self.labels and not left:
-            raise Missing(f"no point of the assumed band is left: {'; '.join(why)}")
-        return left or [""], why
+        if self.labels and not kept:
+            raise Missing(f"no point of the assumed band is left: {'; '.join(reasons)}")
+        return kept or [""], reasons
 
     def note_labels(self, column: str, keys: Keys) -> float:
         """Lookup that only collects which points of the band a check depends on."""
@@ -75,30 +75,30 @@ class Cells:
 
     def cell(self, point: str, column: str, keys: Keys) -> Span:
         """Lookup of a value at one point of the band; rows without an assumption hold at every point."""
-        found = self._matching(keys)
-        found = [row for row in found if row.get("assumption", "") == point] or [
-            row for row in found if not row.get("assumption")
+        rows = self._matching(keys)
+        rows = [row for row in rows if row.get("assumption", "") == point] or [
+            row for row in rows if not row.get("assumption")
         ]
-        wanted = shown(keys)
-        if not found:
-            raise Missing(f"{self.what} row with {wanted}")
-        if len(found) > 1:
-            raise InputError(f"{len(found)} rows have {wanted}: add a key to the check")
-        if column not in found[0]:
-            raise InputError(f"the table has no column {column!r} (it has: {', '.join(found[0])})")
-        number = _number(found[0], column, wanted)
+        key_text = shown(keys)
+        if not rows:
+            raise Missing(f"{self.what} row with {key_text}")
+        if len(rows) > 1:
+            raise InputError(f"{len(rows)} rows have {key_text}: add a key to the check")
+        if column not in rows[0]:
+            raise InputError(f"the table has no column {column!r} (it has: {', '.join(rows[0])})")
+        number = _number(rows[0], column, key_text)
         if not math.isfinite(number):
-            raise Missing(found[0].get("note") or f"{self.what} {column} for {wanted}")
-        inputs = _count(found[0], "instances", wanted, 1)
+            raise Missing(rows[0].get("note") or f"{self.what} {column} for {key_text}")
+        inputs = _count(rows[0], "instances", key_text, 1)
         if not self.timed or column in self.exact:
             return Span.exactly(number, inputs)
-        repeats, span = _measured(found[0], column, number, wanted)
+        repeats, span = _measured(rows[0], column, number, key_text)
         if not span.known:
-            self.unknown[f"{column} for {wanted}"] = repeats
+            self.unknown[f"{column} for {key_text}"] = repeats
         return span._replace(inputs=inputs)
 
     def not_known(self) -> str:
-        """Which cell has the fewest repeats, and how many an interval needs."""
+        """Why there is no interval: the cell with the fewest repeats, and how many an interval needs."""
         name, repeats = min(self.unknown.items(), key=lambda each: each[1])
         others = f" (and of {len(self.unknown) - 1} others)" if len(self.unknown) > 1 else ""
         needed = repeats_needed()
@@ -110,54 +110,54 @@ class Cells:
 
     def _matching(self, keys: Keys) -> list[Row]:
         if "scheme" in keys:
-            ours = self.schemes[str(keys["scheme"])]
-            if ours is None:
+            scheme = self.schemes[str(keys["scheme"])]
+            if scheme is None:
                 raise Missing(f"scheme {keys['scheme']!r} of the paper has no counterpart here yet")
-            keys = {**keys, "scheme": ours}
+            keys = {**keys, "scheme": scheme}
         if unknown := keys.keys() - self.rows[0].keys():
             raise InputError(f"the table has no column {min(unknown)!r} (it has: {', '.join(self.rows[0])})")
         return [row for row in self.rows if all(_same(row[key], value) for key, value in keys.items())]
 
 
-def _measured(row: Row, column: str, number: float, wanted: str) -> tuple[float, Span]:
-    """(of how many repeats, -1 where that is not told; what is known of the cell)."""
+def _measured(row: Row, column: str, number: float, key_text: str) -> tuple[float, Span]:
+    """(number of repeats, -1 if the table does not have it; the number with its interval)."""
     if row.get(f"{column}_samples"):
-        samples = _samples(row, column, wanted)
+        samples = _samples(row, column, key_text)
         span = Span.repeated(samples, row.get("launch", ""))
         if not math.isclose(span.value, number, rel_tol=ROUNDING):
-            raise InputError(f"{column} of {wanted} is {number:g}, the median of its repeats {span.value:g}")
+            raise InputError(f"{column} of {key_text} is {number:g}, the median of its repeats {span.value:g}")
         return len(samples), span
-    repeats = _count(row, "repeats", wanted, -1)
-    names = [f"{column}{end}" for end in ("_low", "_high")]
-    low, high = (_number(row, name, wanted) if name in row else math.nan for name in names)
+    repeats = _count(row, "repeats", key_text, -1)
+    end_columns = [f"{column}{end}" for end in ("_low", "_high")]
+    low, high = (_number(row, name, key_text) if name in row else math.nan for name in end_columns)
     if repeats < repeats_needed() or not (math.isfinite(low) and math.isfinite(high)):
         return repeats, Span.unknown(number)
     if not low <= number <= high:
-        raise InputError(f"{column} of {wanted} is {number:g}, outside its interval from {low:g} to {high:g}")
+        raise InputError(f"{column} of {key_text} is {number:g}, outside its interval from {low:g} to {high:g}")
     return repeats, Span(number, low, high)
 
 
-def _samples(row: Row, column: str, wanted: str) -> list[float]:
+def _samples(row: Row, column: str, key_text: str) -> list[float]:
     try:
-        found = [float(each) for each in json.loads(row[f"{column}_samples"])]
+        samples = [float(each) for each in json.loads(row[f"{column}_samples"])]
     except (ValueError, TypeError):
-        found = []
-    if not found or not all(map(math.isfinite, found)):
-        raise InputError(f"{column}_samples of {wanted} is no list of numbers: {row[f'{column}_samples'][:40]!r}")
-    return found
+        samples = []
+    if not samples or not all(map(math.isfinite, samples)):
+        raise InputError(f"{column}_samples of {key_text} is no list of numbers: {row[f'{column}_samples'][:40]!r}")
+    return samples
 
 
-def _count(row: Row, column: str, wanted: str, otherwise: int) -> int:
-    number = _number(row, column, wanted) if column in row else math.nan
-    return int(number) if math.isfinite(number) else otherwise
+def _count(row: Row, column: str, key_text: str, default: int) -> int:
+    number = _number(row, column, key_text) if column in row else math.nan
+    return int(number) if math.isfinite(number) else default
 
 
-def _number(row: Row, column: str, wanted: str) -> float:
-    """NaN where the cell is empty."""
+def _number(row: Row, column: str, key_text: str) -> float:
+    """The number of a cell; NaN if it is empty."""
     try:
         return float(row[column] or "nan")
     except ValueError:
-        raise InputError(f"{column} of {wanted} is not a number: {row[column]!r}") from None
+        raise InputError(f"{column} of {key_text} is not a number: {row[column]!r}") from None
 
 
 def _same(cell: str, key: Key) -> bool:

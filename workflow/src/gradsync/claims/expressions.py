@@ -5,8 +5,8 @@
     iter_time(scheme, model, n)  exposed_comm(...)  speedup(...)  efficiency(...)
     value("column", key=value, ...)    the cell of a column, in the row that other columns single out
 
-A check has a margin, the relative slack: 0 or more exactly where it holds. `and` and `all` take the smallest of their
-parts, `or` and `any` the largest, `not` turns it round; isclose has rel - |x - y| / |y|. Where cells are known within
+A check has a margin, the relative slack: 0 or more exactly if it holds. `and` and `all` take the smallest of their
+parts, `or` and `any` the largest, `not` turns it round; isclose has rel - |x - y| / |y|. If cells are known within
 intervals only, so is the margin. Cells that were repeated in one launch are compared pair by pair, in all arithmetic
 between them; others may each be anywhere in their intervals (`statistics/spans.py`). What holds against the smallest of
 several holds against each: the sides of such a comparison are compared one by one, since the smallest of noisy numbers
@@ -67,7 +67,7 @@ TIE = -sys.float_info.epsilon  # the margin of what fails by equality alone
 
 
 class Missing(Exception):  # noqa: N818  not an error: a check without its values is undecided
-    """A value that a check needs is not there; says why."""
+    """A value that a check needs is not there; the text has the reason."""
 
 
 class Comparison(NamedTuple):
@@ -78,9 +78,9 @@ class Comparison(NamedTuple):
 
 
 class Truth(NamedTuple):
-    """A check holds where margin >= 0; `decides` is the comparison that the margin comes from.
+    """A check holds if margin >= 0; `decides` is the comparison that the margin comes from.
 
-    The margin is `least` to `most` where the cells lie elsewhere in their intervals; -inf to inf where they have none.
+    If the cells lie elsewhere in their intervals, the margin is `least` to `most`; without intervals, -inf to inf.
     """
 
     margin: float
@@ -97,7 +97,7 @@ class Truth(NamedTuple):
 class Walk:
     """One walk over a check; `lookup(column, keys)` gives the cells.
 
-    `sides` collects what each comparison compared, `inputs` on how many inputs its cells were found.
+    `sides` collects the two numbers of each comparison, `inputs` how many inputs its cells are for.
     """
 
     def __init__(self, lookup: Lookup) -> None:
@@ -106,7 +106,7 @@ class Walk:
         self.inputs: dict[Comparison, int] = {}
 
     def run(self, check: str) -> Truth:
-        """Raises InputError with the piece that isn't of the language, Missing where a value is not there."""
+        """Raises InputError with the piece that isn't of the language, Missing if a value is not there."""
         try:
             return self._truth(ast.parse(check.strip(), mode="eval").body, {})
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -140,19 +140,19 @@ class Walk:
             symbol, slack, strict = COMPARISONS[type(op)]
             margin = partial(_slack, slack, strict)
             about = Comparison(f"{ast.unparse(left)} {symbol} {ast.unparse(right)}", shown(names))
-            lefts, of_lefts = self._side(left, names, MIRRORED.get(type(op)))
-            rights, of_rights = self._side(right, names, type(op))
+            lefts, join_lefts = self._side(left, names, MIRRORED.get(type(op)))
+            rights, join_rights = self._side(right, names, type(op))
             rows = [[(_compared(about, x, y, margin), x, y) for x in lefts] for y in rights]
-            joined = _joined([_joined([truth for truth, _, _ in row], of_lefts) for row in rows], of_rights)
+            joined = _joined([_joined([truth for truth, _, _ in row], join_lefts) for row in rows], join_rights)
             links.append(joined)
-            every = [one for row in rows for one in row]
-            self._noted(*next((one for one in every if one[0].margin == joined.margin), every[0]))
+            comparisons = [each for row in rows for each in row]
+            self._noted(*next((each for each in comparisons if each[0].margin == joined.margin), comparisons[0]))
         return _joined(links, min)
 
     def _side(self, node: ast.expr, names: Keys, op: type[ast.cmpop] | None) -> tuple[list[Span], Callable[..., Any]]:
         """The numbers of one side, and how the comparisons with each of them are joined.
 
-        Several where it is the smallest or largest of numbers that are no exact ones, or so many times that.
+        There are several if the side is the smallest or largest of numbers that are not exact, or a multiple of that.
         """
         match node:
             case ast.Call(func=ast.Name(id=name), args=[_, _, *_] as args, keywords=[]) if op and (op, name) in JOINED:
@@ -200,14 +200,14 @@ class Walk:
             case ast.Call(func=ast.Name(id=name), args=[scheme, model, n], keywords=[]) if name in COLUMN_OF:
                 keys = {"scheme": scheme, "model": model, "nodes": n}
                 return self._cell(COLUMN_OF[name], {key: self._key(arg, names) for key, arg in keys.items()})
-            case ast.Call(func=ast.Name(id="value"), args=[ast.Constant(value=str() as column)], keywords=given):
-                if all(keyword.arg for keyword in given):
-                    return self._cell(column, {str(key.arg): self._key(key.value, names) for key in given})
+            case ast.Call(func=ast.Name(id="value"), args=[ast.Constant(value=str() as column)], keywords=keywords):
+                if all(keyword.arg for keyword in keywords):
+                    return self._cell(column, {str(key.arg): self._key(key.value, names) for key in keywords})
         raise _refused(node, f"a number, + - * /, {', '.join(FUNCTIONS)}, value(...) or {', '.join(COLUMN_OF)}")
 
     def _cell(self, column: str, keys: Keys) -> Span:
-        found = self.lookup(column, keys)
-        return found if isinstance(found, Span) else Span.exactly(found)
+        cell = self.lookup(column, keys)
+        return cell if isinstance(cell, Span) else Span.exactly(cell)
 
     def _key(self, node: ast.expr, names: Keys) -> Key:
         match node:
@@ -233,7 +233,7 @@ def _slack(slack: Callable[[float, float], float], strict: bool, x: float, y: fl
 
 
 def _joined(parts: Sequence[Truth], choose: Callable[..., Any]) -> Truth:
-    """What holds if all (`choose` is min) or any (max) of the parts do; what is known decides where it can."""
+    """Holds if all (`choose` is min) or any (max) of the parts do; the parts that are known decide if they can."""
     least, most = choose(part.least for part in parts), choose(part.most for part in parts)
     holds = least >= 0
     known = [part for part in parts if part.known and (part.margin >= 0) == holds] if holds == (most >= 0) else []
@@ -242,15 +242,15 @@ def _joined(parts: Sequence[Truth], choose: Callable[..., Any]) -> Truth:
 
 
 def _compared(about: Comparison, x: Span, y: Span, margin: Callable[[float, float], float]) -> Truth:
-    """`margin` depends on x / |y|, and its sign is monotone in x and y on either side of x = y."""
+    """The truth of a comparison: `margin` depends on x / |y|; its sign is monotone in x and y on each side of x = y."""
     x, y = spans.compared(x, y)
-    found = margin(x.value, y.value)
+    middle = margin(x.value, y.value)
     if not (x.known and y.known):
-        return Truth(found, about, -math.inf, math.inf)
+        return Truth(middle, about, -math.inf, math.inf)
     corners = [margin(a, b) for a in (x.low, x.high) for b in (y.low, y.high)]
     low, high = max(x.low, y.low), min(x.high, y.high)
-    meeting = [margin(at, at) for at in (low, high)] if low <= high else []
-    return Truth(found, about, min(found, *corners, *meeting), max(found, *corners, *meeting))
+    meeting = [margin(equal, equal) for equal in (low, high)] if low <= high else []
+    return Truth(middle, about, min(middle, *corners, *meeting), max(middle, *corners, *meeting))
 
 
 def _computed(node: ast.expr, function: Callable[..., float], values: list[Span]) -> Span:
@@ -264,5 +264,5 @@ def _computed(node: ast.expr, function: Callable[..., float], values: list[Span]
         raise Missing(f"{ast.unparse(node)} has no value: {error}") from None
 
 
-def _refused(node: ast.AST, wanted: str) -> InputError:
-    return InputError(f"`{ast.unparse(node).strip()}` is not {wanted}")
+def _refused(node: ast.AST, expected: str) -> InputError:
+    return InputError(f"`{ast.unparse(node).strip()}` is not {expected}")

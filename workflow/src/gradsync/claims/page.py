@@ -1,4 +1,4 @@
-"""The verdicts as a page for people: what was decided first, a line a claim; what wasn't last, by reason."""
+"""The verdicts as a page for people: first the decided claims, a line each; then the undecided ones, by reason."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SHORT = {
 
 
 def page(verdicts: Sequence[Verdict], remedy: Callable[[Verdict], Remedy] | None = None) -> str:
-    """Markdown; `remedy` tells of what is not decided why, and by what it would be (None: its own reason alone)."""
+    """Markdown; `remedy` gives why a verdict decides nothing and what would decide it (None: only its own reason)."""
     claims = by_claim(verdicts)
     papers: dict[str, list[Judged]] = {}
     for claim in claims:
@@ -32,8 +32,8 @@ def page(verdicts: Sequence[Verdict], remedy: Callable[[Verdict], Remedy] | None
     if len(papers) > 1:
         lines += [*_counted(papers), ""]
     lines += [COUNTED, ""]
-    for paper, found in papers.items():
-        if decided := [claim for claim in found if claim.decided]:
+    for paper, claims_of_paper in papers.items():
+        if decided := [claim for claim in claims_of_paper if claim.decided]:
             lines += [f"## {paper}: decided", "", *_decided(decided), ""]
     if open_verdicts := [verdict for verdict in verdicts if verdict.verdict == UNDECIDED]:
         lines += ["## Not decided here", "", *_undecided(claims, open_verdicts, remedy or _plain), ""]
@@ -41,10 +41,10 @@ def page(verdicts: Sequence[Verdict], remedy: Callable[[Verdict], Remedy] | None
 
 
 def headline(claims: Sequence[Judged]) -> list[str]:
-    """How many claims there are, what was decided of them, and where rungs disagree: a line each."""
-    found = counts(claims)
-    undecided = found.pop(UNDECIDED)
-    kinds = ", ".join(f"{kind} {times}" for kind, times in found.items() if times)
+    """How many claims there are, how they were decided, and on which of them rungs disagree: a line each."""
+    numbers = counts(claims)
+    undecided = numbers.pop(UNDECIDED)
+    kinds = ", ".join(f"{kind} {number}" for kind, number in numbers.items() if number)
     many = len({claim.paper for claim in claims}) > 1
     lines = [f"{len(claims)} claim{'' if len(claims) == 1 else 's'} of the paper{'s' if many else ''}."]
     lines.append(f"{_are(len(claims) - undecided)} decided here{': ' if kinds else ''}{kinds}.")
@@ -61,18 +61,18 @@ def _are(number: int) -> str:
 
 
 def _counted(papers: dict[str, list[Judged]]) -> list[str]:
-    """A line a paper, a column a kind of verdict that there is."""
+    """A line per paper, a column per kind of verdict that any paper has."""
     by_paper = {paper: counts(claims) for paper, claims in papers.items()}
-    kinds = [kind for kind in next(iter(by_paper.values())) if any(found[kind] for found in by_paper.values())]
+    kinds = [kind for kind in next(iter(by_paper.values())) if any(numbers[kind] for numbers in by_paper.values())]
     kinds.sort(key=lambda kind: kind == UNDECIDED)
     lines = [_line("paper", "claims", *kinds), "|---|" + "---:|" * (len(kinds) + 1)]
-    for paper, found in by_paper.items():
-        lines.append(_line(paper, str(len(papers[paper])), *(str(found[kind]) for kind in kinds)))
+    for paper, numbers in by_paper.items():
+        lines.append(_line(paper, str(len(papers[paper])), *(str(numbers[kind]) for kind in kinds)))
     return lines
 
 
 def _decided(claims: Sequence[Judged]) -> list[str]:
-    """A line a claim, a column a rung that decides any of them; what proves nothing last, notes below."""
+    """A line per claim, a column per rung that decides any of them; last what proves nothing, notes below."""
     rungs = [rung for rung in reversed(STRENGTH) if any(v.rung == rung for claim in claims for v in claim.decided)]
     lines = [_line("claim", "place", "what the paper says", *rungs, "values and reason")]
     lines.append("|---" * (len(rungs) + 4) + "|")
@@ -80,12 +80,12 @@ def _decided(claims: Sequence[Judged]) -> list[str]:
     for claim in ordered:
         strongest = claim.decided[0]
         cells = {verdict.rung: _cell(verdict) for verdict in claim.verdicts}
-        why = [str(strongest.compared[0])] if strongest.compared else []
-        why += [strongest.reason] if strongest.reason else []
+        reasons = [str(strongest.compared[0])] if strongest.compared else []
+        reasons += [strongest.reason] if strongest.reason else []
         if len(claim.decided) > 1:
-            why.insert(0, f"{'RUNGS DISAGREE; ' if claim.disagree else ''}{strongest.rung}:")
+            reasons.insert(0, f"{'RUNGS DISAGREE; ' if claim.disagree else ''}{strongest.rung}:")
         values = [cells.get(rung, "") for rung in rungs]
-        lines.append(_line(_linked(strongest), strongest.place, strongest.text, *values, _joined(why)))
+        lines.append(_line(_linked(strongest), strongest.place, strongest.text, *values, _joined(reasons)))
     notes: dict[str, list[str]] = {}
     for claim in ordered:
         if note := _note(claim):
@@ -105,7 +105,7 @@ def _cell(verdict: Verdict) -> str:
 
 
 def _linked(verdict: Verdict) -> str:
-    """The claim, leading to the table that it was decided on; the page lies beside the tables' folder."""
+    """The claim as a link to the table that it was decided on; the page lies in the folder above the tables."""
     return f"[`{verdict.claim}`](tables/{verdict.paper}/{verdict.table}.csv)"
 
 
@@ -115,31 +115,31 @@ def _joined(parts: list[str]) -> str:
 
 
 def _note(claim: Judged) -> str:
-    """What the paper file remarks on the claim, once where rungs share it."""
+    """The notes of the paper file on the claim, once if rungs share one."""
     return "; ".join(dict.fromkeys(" ".join(verdict.note.split()) for verdict in claim.decided if verdict.note))
 
 
 def _undecided(claims: Sequence[Judged], verdicts: Sequence[Verdict], remedy: Callable[[Verdict], Remedy]) -> list[str]:
-    """A line a class of reasons and remedy, rung by rung, with its claims by id."""
+    """A line per class of reasons and remedy, rung by rung, with its claims by id."""
     nowhere = {(claim.paper, claim.verdicts[0].claim) for claim in claims if not claim.decided}
     groups: dict[tuple[str, str], list[Verdict]] = {}
     added: dict[tuple[str, str], dict[str, None]] = {}
     for verdict in sorted(verdicts, key=lambda verdict: -STRENGTH.index(verdict.rung)):
-        reason, what, add = remedy(verdict)
-        groups.setdefault((reason, what), []).append(verdict)
-        added.setdefault((reason, what), {}).update(dict.fromkeys(add))
+        reason, answer, add = remedy(verdict)
+        groups.setdefault((reason, answer), []).append(verdict)
+        added.setdefault((reason, answer), {}).update(dict.fromkeys(add))
     lines = [_line("why", "claims", "what would decide them"), "|---|---|---|"]
-    for (reason, what), found in groups.items():
-        more = f": {'; '.join(added[reason, what])}" if added[reason, what] else ""
-        lines.append(_line(reason, _named(found, nowhere), what + more))
-    told = "Bold: decided on no rung at all; the others are decided above, on another rung."
+    for (reason, answer), undecided in groups.items():
+        more = f": {'; '.join(added[reason, answer])}" if added[reason, answer] else ""
+        lines.append(_line(reason, _named(undecided, nowhere), answer + more))
+    legend = "Bold: decided on no rung at all; the others are decided above, on another rung."
     if any(verdict.points > 1 for verdict in verdicts):
-        told += " In brackets: at how many points of the assumed band the check holds."
-    return [told, "", *lines]
+        legend += " In brackets: at how many points of the assumed band the check holds."
+    return [legend, "", *lines]
 
 
 def _named(verdicts: Sequence[Verdict], nowhere: set[tuple[str, str]]) -> str:
-    """Their claims by paper."""
+    """The claims of the verdicts by paper, on one line."""
     papers: dict[str, list[str]] = {}
     for verdict in verdicts:
         name = f"**`{verdict.claim}`**" if (verdict.paper, verdict.claim) in nowhere else f"`{verdict.claim}`"

@@ -17,7 +17,7 @@ from gradsync.files import reading
 from gradsync.files.problems import first_problem
 
 Rung = Literal["derived", "simulated", "emulated", "measured"]
-"""derived: published numbers held against one another, closed forms, and what is counted; nothing is timed."""
+"""derived: published numbers compared with one another, closed forms, and what is counted; nothing is timed."""
 
 
 class _Closed(BaseModel):
@@ -34,7 +34,7 @@ class Meta(_Closed):
 
 
 class Published(_Closed):
-    """A number of the paper; where it belongs to a table, the keys of its row (schemes in the paper's names)."""
+    """A number of the paper; if it belongs to a table, with the keys of its row (schemes in the paper's names)."""
 
     id: str
     place: str
@@ -64,12 +64,12 @@ class Without(_Closed):
     why: str = Field(min_length=1)
 
     def names(self, label: str) -> bool:
-        """Whether this is such a point."""
+        """Whether a label is that of such a point."""
         return self.point in label.split(", ")
 
 
 class PostHoc(_Closed):
-    """What was changed of a claim after a value of it was seen, or with it: the commit, how and why; on all `rungs`."""
+    """A change of a claim after, or while, its value was seen on `rungs`: the commit, how it was changed, and why."""
 
     text: str = Field(min_length=1)
     rungs: tuple[Rung, ...] = ()  # none named: all
@@ -78,11 +78,11 @@ class PostHoc(_Closed):
 class Claim(_Closed):
     """One claim and how it is checked.
 
-    `by_construction`: in our own model it is true whatever the numbers are (`why`), so it isn't counted where it is
+    `by_construction`: in our own model it is true whatever the numbers are (`why`), so it isn't counted if it is
     derived or simulated. `universal`: claimed for every input, so that one failing point of the band refutes it, and
-    none that fails is no proof. `one_sided`: why a simulation may confirm it but can't refute it (where it leaves out
-    what would speak for the claim, say). `post_hoc`: that it was changed after a value was seen; then it isn't counted.
-    `without`: points of the band that were fitted to the claim's own numbers.
+    none that fails is no proof. `one_sided`: why a simulation may confirm it but can't refute it (for example, it
+    leaves out what would speak for the claim). `post_hoc`: it was changed after a value was seen; then it isn't
+    counted. `without`: points of the band that were fitted to the claim's own numbers.
     """
 
     id: str = Field(pattern=r"^[a-z0-9-]+$")
@@ -100,7 +100,7 @@ class Claim(_Closed):
     note: str | None = None
 
     def changed(self, rung: str) -> str:
-        """How it was changed after its value on this rung was seen; empty where it wasn't."""
+        """How it was changed after its value on this rung was seen; empty if it wasn't changed."""
         if self.post_hoc is None or (self.post_hoc.rungs and rung not in self.post_hoc.rungs):
             return ""
         return self.post_hoc.text
@@ -111,10 +111,10 @@ class Claim(_Closed):
 
 
 class Paper(_Closed):
-    """A paper file; `schemes` maps the paper's names to ours, null where there is none yet.
+    """A paper file; `schemes` maps the paper's names to ours, or to null if there is none yet.
 
-    `exact`: by table, columns that need no interval where the others are timed: what is counted, or computed from what
-    is not timed. All others need one.
+    `exact`: by table, columns that need no interval although the others are timed: what is counted, or computed from
+    what is not timed. All others need one.
     """
 
     version: Literal[1]
@@ -145,13 +145,13 @@ class Paper(_Closed):
 
 
 def load(paper_file: str | Path) -> Paper:
-    """Read and check a paper file, its checks too; raises InputError that names the file and the key."""
+    """Read a paper file and check it, with its checks; raises InputError that names the file and the key."""
     try:
         paper = Paper.model_validate(reading.yaml_of(paper_file, "paper file"))
     except ValidationError as error:
         raise InputError(f"paper file {paper_file}: {first_problem(error, Paper)}") from None
 
-    def known(column: str, keys: Keys) -> float:
+    def refuse_unknown(column: str, keys: Keys) -> float:
         if "scheme" in keys and keys["scheme"] not in paper.schemes:
             raise InputError(f"scheme {keys['scheme']!r} is not among the paper's ({', '.join(paper.schemes)})")
         if fixed := {"rung", "assumption"} & keys.keys():
@@ -161,14 +161,14 @@ def load(paper_file: str | Path) -> Paper:
     for claim in paper.claims:
         with naming(paper_file, claim):
             try:
-                Walk(known).run(claim.check)
+                Walk(refuse_unknown).run(claim.check)
             except Missing as reason:
                 raise InputError(str(reason)) from None
     return paper
 
 
 def of_paper(name: str, paper_file: str | Path) -> Paper:
-    """As `load`; raises InputError where the file is of another paper."""
+    """As `load`; raises InputError if the file is of another paper."""
     paper = load(paper_file)
     if paper.meta.key != name:
         raise InputError(f"paper file {paper_file}: meta.key: must be {name}, not {paper.meta.key!r}")
@@ -177,7 +177,7 @@ def of_paper(name: str, paper_file: str | Path) -> Paper:
 
 @contextmanager
 def naming(paper_file: str | Path, claim: Claim) -> Iterator[None]:
-    """Whatever InputError comes from the check of a claim then names the file and the claim."""
+    """Makes any InputError from the check of a claim name the file and the claim."""
     try:
         yield
     except InputError as error:

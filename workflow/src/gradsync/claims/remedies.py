@@ -1,7 +1,7 @@
 """Why a claim is not decided on a rung, in classes, and the command that would decide it.
 
-The command is one that was found: a configuration of this checkout makes the rows that the claim's check looks up
-(`papers/coverage.py`). Where none does, it is told which launches a copy of the nearest would need.
+The command runs a configuration of this checkout that makes the rows that the claim's check looks up
+(`papers/coverage.py`). If none does, the remedy names the launches that a copy of the nearest one would need.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gradsync.claims.verdicts import COMPUTED, NOT_MADE, Verdict
 from gradsync.configuration import settings
 from gradsync.configuration.settings import Emulation, Settings, Training
 from gradsync.errors import InputError
-from gradsync.papers.coverage import Coverage, enough, never
+from gradsync.papers.coverage import Coverage, has_interval, never
 from gradsync.statistics.intervals import repeats_needed
 
 LOCAL, CLUSTER = "snakemake --cores {cores} --configfile {config}", "snakemake --profile slurm --configfile {config}"
@@ -40,15 +40,15 @@ class Remedies:
     """What the configurations of a checkout would decide."""
 
     def __init__(self, config: str, known: Mapping[str, Settings], papers: Iterable[Paper]) -> None:
-        """`config`: whose verdicts they are; `known`: it and all others by path."""
+        """`config`: the configuration that the verdicts are of; `known`: that one and all others, by path."""
         self.config, self.known = config, known
         self.papers = {paper.meta.key: paper for paper in papers}
         self._coverages: dict[tuple[str, ...], Coverage] = {}
 
     @classmethod
-    def of(cls, config: str, here: Settings, papers: Iterable[Paper], folder: Path) -> Remedies:
-        """With the configurations in a folder; what can't be read as one there is left out."""
-        known = {config: here}
+    def of(cls, config: str, settings_of_config: Settings, papers: Iterable[Paper], folder: Path) -> Remedies:
+        """The remedies by all configurations in a folder; files that can't be read as one are left out."""
+        known = {config: settings_of_config}
         for path in sorted(folder.glob("*.yaml")):
             if path.resolve() == Path(config).resolve():
                 continue
@@ -59,7 +59,7 @@ class Remedies:
         return cls(config, known, papers)
 
     def remedy(self, verdict: Verdict) -> Remedy:
-        """Of a verdict that decides nothing."""
+        """The remedy of a verdict that decides nothing."""
         paper = self.papers[verdict.paper]
         claim = next(each for each in paper.claims if each.id == verdict.claim)
         if verdict.reason.endswith(NOT_MADE):
@@ -68,7 +68,7 @@ class Remedies:
             return self._computed(verdict, claim)
         if why := never(verdict.paper, verdict.table, verdict.rung):
             return Remedy(f"{verdict.rung}: {why}", "no configuration does")
-        return self._timed(verdict, _asked(paper, claim))
+        return self._timed(verdict, _needed_rows(paper, claim))
 
     def _computed(self, verdict: Verdict, claim: Claim) -> Remedy:
         if verdict.margin is None:
@@ -77,28 +77,29 @@ class Remedies:
             return Remedy(f"{verdict.rung}: {claim.one_sided}, so that a simulation can't refute it", NOTHING)
         return Remedy(f"{verdict.rung}: {BAND}", NOTHING)
 
-    def _timed(self, verdict: Verdict, asked: list[Keys]) -> Remedy:
+    def _timed(self, verdict: Verdict, needed_rows: list[Keys]) -> Remedy:
         rung = verdict.rung
-        if shared := SHARED.search(verdict.reason):
-            cores = max(self._coverage(self.config, verdict).cores(asked), int(shared[1]))
+        if sharing := SHARED.search(verdict.reason):
+            cores = max(self._coverage(self.config, verdict).cores(needed_rows), int(sharing[1]))
             again = LOCAL.format(cores=cores, config=self.config)
-            return Remedy(f"{rung}: more ranks than this machine's {shared[2]} cores", f"on {cores} cores: `{again}`")
-        short = verdict.margin is not None or "no interval" in verdict.reason
-        if not short and not self._lacking(self.config, verdict, asked):
+            return Remedy(f"{rung}: more ranks than this machine's {sharing[2]} cores", f"on {cores} cores: `{again}`")
+        imprecise = verdict.margin is not None or "no interval" in verdict.reason
+        if not imprecise and not self._lacking(self.config, verdict, needed_rows):
             return Remedy(f"{rung}: {verdict.reason}", self._again())
-        reason = "too few repeats, or an interval that holds both answers" if short else "not in this configuration"
+        reason = "too few repeats, or an interval that holds both answers" if imprecise else "not in this configuration"
         reason = f"{rung}: {reason}"
         for config in self.known:
-            if config != self.config and not self._lacking(config, verdict, asked):
-                cores = self._coverage(config, verdict).cores(asked)
+            if config != self.config and not self._lacking(config, verdict, needed_rows):
+                cores = self._coverage(config, verdict).cores(needed_rows)
                 return Remedy(reason, self._command(config, cores, rung))
-        if short:
+        if imprecise:
             more = f"more `iterations` of its launch: at least {repeats_needed()} blocks"
             return Remedy(reason, self._copied(self.config, 0, rung), (more,))
-        config = self._nearest(verdict, asked)
-        cores = self._coverage(config, verdict).most_cores(asked)
-        add = _launches(self._lacking(config, verdict, asked), verdict.table, self._coverage(config, verdict))
-        if not all(enough(launch) for launch in self._of(config, verdict)):  # which the new ones would be copied from
+        config = self._nearest(verdict, needed_rows)
+        cores = self._coverage(config, verdict).most_cores(needed_rows)
+        add = _launches(self._lacking(config, verdict, needed_rows), verdict.table, self._coverage(config, verdict))
+        # the new launches would be copied from those that are there
+        if not all(has_interval(launch) for launch in self._launches_of(config, verdict)):
             add += (f"`iterations` of at least {repeats_needed()} blocks",)
         return Remedy(f"{reason}, nor in any other here", self._copied(config, cores, rung), add)
 
@@ -108,72 +109,72 @@ class Remedies:
             self._coverages[key] = Coverage(*key[1:], self.known[config])
         return self._coverages[key]
 
-    def _lacking(self, config: str, verdict: Verdict, asked: list[Keys]) -> list[Keys]:
-        """All that is asked for where the configuration doesn't show the paper, or its testbed can't be read."""
+    def _lacking(self, config: str, verdict: Verdict, needed_rows: list[Keys]) -> list[Keys]:
+        """The rows that a configuration lacks: all if it doesn't show the paper or its testbed can't be read."""
         if verdict.paper not in self.known[config].papers:
-            return asked
+            return needed_rows
         try:
-            return self._coverage(config, verdict).lacking(asked)
+            return self._coverage(config, verdict).lacking(needed_rows)
         except InputError:
-            return asked
+            return needed_rows
 
-    def _nearest(self, verdict: Verdict, asked: list[Keys]) -> str:
-        """The configuration that lacks the fewest of the rows, of those whose ranks can run such schemes."""
+    def _nearest(self, verdict: Verdict, needed_rows: list[Keys]) -> str:
+        """The configuration that lacks the fewest rows, among those whose ranks can run the schemes."""
 
         def distance(config: str) -> tuple[int, bool]:
-            return len(self._lacking(config, verdict, asked)), not self._of(config, verdict)
+            return len(self._lacking(config, verdict, needed_rows)), not self._launches_of(config, verdict)
 
-        able = [config for config in self.known if self._coverage(config, verdict).able(asked)]
+        able = [config for config in self.known if self._coverage(config, verdict).can_run(needed_rows)]
         return min(able or [self.config], key=distance)
 
-    def _of(self, config: str, verdict: Verdict) -> Sequence[Training | Emulation]:
+    def _launches_of(self, config: str, verdict: Verdict) -> Sequence[Training | Emulation]:
         """The launches that a configuration has for the paper on this rung."""
-        chosen = self.known[config]
-        return chosen.emulated_of(verdict.paper) if verdict.rung == "emulated" else chosen.of(verdict.paper)
+        known = self.known[config]
+        return known.emulated_of(verdict.paper) if verdict.rung == "emulated" else known.of(verdict.paper)
 
     def _command(self, config: str, cores: int = 0, rung: str = "", file: str = "") -> str:
-        """Of a configuration, or of a copy of it in another `file`."""
+        """The command that runs a configuration, or a copy of it in another `file`."""
         if self.known[config].device == "cuda":
             return f"`{CLUSTER.format(config=file or config)}`"
-        told = f"`{LOCAL.format(cores=max(2, cores), config=file or config)}`"
-        return (f"on {cores} cores: " if cores > 2 else "") + told + NEEDS.get(rung, "")
+        command = f"`{LOCAL.format(cores=max(2, cores), config=file or config)}`"
+        return (f"on {cores} cores: " if cores > 2 else "") + command + NEEDS.get(rung, "")
 
     def _again(self) -> str:
         return f"where that is given: {self._command(self.config)}"
 
     def _copied(self, config: str, cores: int, rung: str) -> str:
-        """A copy of a configuration, run; what it needs more is told behind."""
+        """The start of a sentence: the command that runs a copy of a configuration with the additions that follow."""
         return f"{self._command(config, cores, rung, MINE)}, a copy of `{config}` with"
 
 
-def _asked(paper: Paper, claim: Claim) -> list[Keys]:
-    """Keys of the rows that a check looks up, each once, schemes by our names."""
-    found: dict[tuple[tuple[str, Key], ...], None] = {}
+def _needed_rows(paper: Paper, claim: Claim) -> list[Keys]:
+    """Keys of the rows that a check looks up, each once, with our names of the schemes."""
+    rows: dict[tuple[tuple[str, Key], ...], None] = {}
 
     def note(column: str, keys: Keys) -> float:
-        ours = {key: paper.schemes[str(value)] if key == "scheme" else value for key, value in keys.items()}
-        found[tuple(sorted((key, value) for key, value in ours.items() if value is not None))] = None
+        our_keys = {key: paper.schemes[str(value)] if key == "scheme" else value for key, value in keys.items()}
+        rows[tuple(sorted((key, value) for key, value in our_keys.items() if value is not None))] = None
         return float("nan")
 
     Walk(note).run(claim.check)
-    return [dict(keys) for keys in found]
+    return [dict(keys) for keys in rows]
 
 
-def _launches(lacking: list[Keys], table: str, there: Coverage) -> tuple[str, ...]:
-    """What the rows are of, each once: whole launches, or a scheme of one that is there; nodes are the paper's."""
-    found: dict[str, None] = {}
+def _launches(lacking: list[Keys], table: str, coverage: Coverage) -> tuple[str, ...]:
+    """What would make the rows, each once: whole launches, or a scheme in one that is there; nodes are the paper's."""
+    launches: dict[str, None] = {}
     for keys in lacking:
-        launch = there.of | _launch(keys)
+        launch = coverage.common_keys | _launch(keys)
         if "model" in keys and "model" not in launch:
-            continue  # of all models together: it comes with the last of them
-        of = f"{launch['model']}" if "model" in launch else f"`{table}`"
-        of += f" on {launch['nodes']:g} nodes" if "nodes" in launch else ""
-        of += f", batch {launch['batch']:g}" if "batch" in launch else ""
-        added = "scheme" in keys and not there.lacking([launch])
-        found[f"{keys['scheme']} of {of}" if added else of] = None
-    return tuple(found)
+            continue  # a row of all models together comes with the last of them
+        name = f"{launch['model']}" if "model" in launch else f"`{table}`"
+        name += f" on {launch['nodes']:g} nodes" if "nodes" in launch else ""
+        name += f", batch {launch['batch']:g}" if "batch" in launch else ""
+        added = "scheme" in keys and not coverage.lacking([launch])
+        launches[f"{keys['scheme']} of {name}" if added else name] = None
+    return tuple(launches)
 
 
 def _launch(keys: Keys) -> Keys:
-    """Those of the keys that single out a launch."""
+    """The keys among these that single out a launch."""
     return {key: keys[key] for key in ("model", "nodes", "batch") if key in keys and keys[key] != "mean"}

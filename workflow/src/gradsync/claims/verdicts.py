@@ -1,13 +1,13 @@
-"""What a paper says, checked over the result tables, with one verdict a rung.
+"""What a paper says, checked over the result tables, with one verdict per rung.
 
 A paper file (`config/papers/*.yaml`) gives each claim a check in the language of `expressions`; schemes have the
-paper's names there. Tables are `<tables>/<paper>/<id>.csv` (`cells.py`). Where a table has a band of assumptions the
+paper's names there. Tables are `<tables>/<paper>/<id>.csv` (`cells.py`). If a table has a band of assumptions the
 claim is decided over all of it, but for points that were fitted to the claim's own numbers (`without`). The margin of a
 verdict is the worst over the band.
 
 What was measured or emulated is known within an interval: a verdict that would be another one elsewhere in it is none,
 and what has no interval decides nothing. A claim that is made for every input (`universal`) is refuted by one, and of
-inputs that were tried it can only be said that none of so many refutes it.
+inputs that were tried a verdict can only state that none of so many refutes it.
 
 What proves nothing is not counted: claims that are true by construction, or were changed after their value was seen.
 """
@@ -52,7 +52,7 @@ class Compared(NamedTuple):
 
 @dataclass(frozen=True)
 class Verdict:
-    """What one rung says of one claim; `compared` starts with the comparison that decides at the worst point."""
+    """The verdict of one rung on one claim; `compared` starts with the comparison that decides at the worst point."""
 
     paper: str
     claim: str
@@ -86,7 +86,7 @@ def evaluate(paper_file: str | Path, tables_dir: str | Path) -> list[Verdict]:
 
 def _verdict(paper: Paper, claim: Claim, rung: str, rows: list[Row] | None) -> Verdict:
     constructed = claim.by_construction and rung in COMPUTED
-    about = (paper.meta.key, claim.id, claim.place, claim.text, claim.table, rung)
+    claim_fields = (paper.meta.key, claim.id, claim.place, claim.text, claim.table, rung)
     changed = claim.changed(rung)
     note = " ".join(filter(None, (claim.why if constructed else None, changed, claim.note)))
     counted = not constructed and not changed
@@ -104,8 +104,8 @@ def _verdict(paper: Paper, claim: Claim, rung: str, rows: list[Row] | None) -> V
             walks.append(Walk(partial(table.cell, point)))
             truths.append(walks[-1].run(claim.check))
     except Missing as missing:
-        at = f" (where {point})" if point else ""
-        return Verdict(*about, UNDECIDED, f"{missing}{at}", counted=counted, note=note)
+        where = f" (where {point})" if point else ""
+        return Verdict(*claim_fields, UNDECIDED, f"{missing}{where}", counted=counted, note=note)
     holds, points = sum(truth.margin >= 0 for truth in truths), len(truths)
     known = all(truth.known for truth in truths)
     of_band = f"holds at {holds} of {points} points of the assumed band" if points > 1 or left_out else ""
@@ -118,11 +118,11 @@ def _verdict(paper: Paper, claim: Claim, rung: str, rows: list[Row] | None) -> V
         reasons.append(claim.one_sided)
     worst = min(truths)
     reason, compared = "; ".join(filter(None, reasons)), _compared(worst, walks)
-    return Verdict(*about, kind, reason, counted, note, worst.margin, holds, points, compared, inputs)
+    return Verdict(*claim_fields, kind, reason, counted, note, worst.margin, holds, points, compared, inputs)
 
 
 def _kind(claim: Claim, rung: str, holds: int, points: int, known: bool) -> str:
-    """The verdict where the check holds at so many points of the band."""
+    """The kind of verdict if the check holds at so many points of the band."""
     everywhere = holds == points
     if not known or (claim.one_sided and rung == "simulated" and not everywhere):
         return UNDECIDED
@@ -138,7 +138,7 @@ def _kind(claim: Claim, rung: str, holds: int, points: int, known: bool) -> str:
 
 
 def _not_known(table: Cells, truths: Sequence[Truth]) -> str:
-    """Why the check may hold or not."""
+    """Why it is not known whether the check holds."""
     least, most = min(truth.least for truth in truths), min(truth.most for truth in truths)
     if table.unknown:
         return table.not_known()

@@ -107,10 +107,10 @@ def _under_load(options: argparse.Namespace, workload: Any) -> list[str]:
     from gradsync.files import reading
     from gradsync.statistics import quiet
 
-    found = quiet.told(workload.provenance, f"workload {options.workload}")
+    found = quiet.load_warnings(workload.provenance, f"workload {options.workload}")
     if options.allreduce and Path(options.allreduce).is_file():  # a pipe has been read to its end
         points = reading.text(options.allreduce, "--allreduce")
-        found += quiet.told_of_points(points, f"all-reduce times {options.allreduce}")
+        found += quiet.load_warnings_of_points(points, f"all-reduce times {options.allreduce}")
     return found
 
 
@@ -134,7 +134,7 @@ def _at_once(options: argparse.Namespace, ranks: int, scheme: Any, known: Costs)
         measured = Contention.load(options.contention, ranks)
         fit = measured.fit()
         cost, notes = fit.contended(alone), [f"contention {options.contention}: {note}" for note in fit.notes]
-        notes += quiet.told(measured.provenance, f"contention {options.contention}")
+        notes += quiet.load_warnings(measured.provenance, f"contention {options.contention}")
     else:
         return known
     network = Network({**known.network.costs, "all_reduce": cost})

@@ -111,7 +111,7 @@ def _predicted(plan: Any, workload: Any, known: Costs, interference: Any = None)
         "warnings": [note for note in dict.fromkeys((trace.note, plain.note)) if note],
     }
     if interference:
-        answer["warnings"] += quiet.told(interference.provenance, "slow-down")
+        answer["warnings"] += quiet.load_warnings(interference.provenance, "slow-down")
         answer["interference"] = [
             {"bytes": point.bytes, "computation": point.computation, "communication": point.communication}
             for point in interference.points

@@ -1,1 +1,1 @@
-"""Style, panels and timelines. It and the `drawing` of a paper are the only users of matplotlib."""
+"""Style, panels and timelines. This room and the `drawing` of a paper are the only users of matplotlib."""

@@ -13,18 +13,18 @@ from gradsync.plan import Plan
 from gradsync.plan.trace import Trace
 
 
-def timelines(found: Mapping[str, tuple[Plan, Trace]]) -> Drawn:
-    """A panel a title, with the period of its trace, as high as it has lanes; all on one axis."""
-    heights = [0.6 + 0.3 * len(trace.lanes) for _, trace in found.values()]
+def timelines(examples: Mapping[str, tuple[Plan, Trace]]) -> Drawn:
+    """A panel per title, with the period of its trace, as high as it has lanes; all on one axis."""
+    heights = [0.6 + 0.3 * len(trace.lanes) for _, trace in examples.values()]
     figure, grid = plt.subplots(
-        *(len(found), 1),
+        *(len(examples), 1),
         figsize=(7, 0.7 + sum(heights)),
         squeeze=False,
         sharex=True,
         height_ratios=heights,
     )
     frames, longest = [], 0.0
-    for axes, (title, (plan, trace)) in zip(grid[:, 0], found.items(), strict=True):
+    for axes, (title, (plan, trace)) in zip(grid[:, 0], examples.items(), strict=True):
         window = timeline.period(trace)
         timeline.panel(axes, trace, window, labels=timeline.message_labels(plan), unit="drawn units")
         axes.set_yticklabels(trace.lanes)

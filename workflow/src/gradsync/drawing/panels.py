@@ -1,4 +1,4 @@
-"""Parts that figures share: what is missing said in words, legends of what is drawn, an axis of nodes, labels."""
+"""Parts that figures share: words on what is missing, legends of what is drawn, an axis of nodes, labels."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import ScalarFormatter
 
-CHARACTERS = 17  # of a caption on an inch
+CHARACTERS = 17  # of a caption per inch
 
 
 def say(axes: Axes, text: str) -> None:
-    """Words where a drawing would be: of a figure that has nothing at all to show."""
+    """Words in the place of a drawing, for a figure that has nothing at all to show."""
     axes.text(0.5, 0.5, textwrap.fill(text, 60), ha="center", va="center", transform=axes.transAxes, fontsize=8)
     axes.set_axis_off()
 
 
 def left_out(figure: Figure, reasons: Iterable[str]) -> None:
-    """A caption below the figure and its legend that tells why panels are missing; none without a reason."""
-    told = list(dict.fromkeys(reasons))
-    if told:
-        text = textwrap.fill(f"Left out: {'; '.join(told)}.", int(CHARACTERS * figure.get_figwidth()))
-        # below everything: what is saved is as large as what is drawn, and legends stay where the panels end
+    """A caption below the figure and its legend with the reasons for missing panels; none without a reason."""
+    listed = list(dict.fromkeys(reasons))
+    if listed:
+        text = textwrap.fill(f"Left out: {'; '.join(listed)}.", int(CHARACTERS * figure.get_figwidth()))
+        # below everything: the saved figure is as large as what is drawn, and legends stay below the panels
         figure.draw_without_rendering()
         figure.set_layout_engine("none")
         for each in figure.legends:
@@ -36,18 +36,18 @@ def left_out(figure: Figure, reasons: Iterable[str]) -> None:
 
 
 def legend(figure: Figure, ncols: int, loc: Any = "outside lower center") -> None:
-    """A legend of everything that has a label and is seen in some panel, each label once."""
-    found: dict[str, Any] = {}
+    """A legend of everything that has a label and is visible in some panel, each label once."""
+    handles: dict[str, Any] = {}
     for axes in figure.axes:
         for handle, name in zip(*axes.get_legend_handles_labels(), strict=True):
-            if name not in found and _seen(handle):
-                found[name] = handle
-    if found:
-        figure.legend(list(found.values()), list(found), loc=loc, ncols=ncols)
+            if name not in handles and _seen(handle):
+                handles[name] = handle
+    if handles:
+        figure.legend(list(handles.values()), list(handles), loc=loc, ncols=ncols)
 
 
 def _seen(handle: Any) -> bool:
-    """Whether any of it has a place: what is not known is NaN."""
+    """Whether any part of a handle has a place: what is not known is NaN."""
     if isinstance(handle, Line2D):
         return bool(np.isfinite(np.asarray(handle.get_xydata(), float)).all(axis=1).any())
     if isinstance(handle, ErrorbarContainer):
@@ -61,7 +61,7 @@ def _seen(handle: Any) -> bool:
 
 
 def nodes_axis(axes: Axes, nodes: Collection[float]) -> None:
-    """Numbers of nodes, doubling at even distances."""
+    """An x axis of numbers of nodes, on which doubling is an even distance."""
     axes.set_xscale("log", base=2)
     axes.set_xticks(list(nodes))
     axes.xaxis.set_major_formatter(ScalarFormatter())

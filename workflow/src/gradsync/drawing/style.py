@@ -20,14 +20,14 @@ Drawn = tuple[Figure, DataFrame]  # a figure and the data that it shows
 
 
 def use() -> None:
-    """Take the project's style sheet (without one, from an installed package, matplotlib's own)."""
+    """Use the project's style sheet, or matplotlib's own if an installed package has none."""
     plt.style.use(SHEET if SHEET.is_file() else "default")
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Write a figure in the format that the ending of `path` names; the same input gives the same bytes.
+    """Write a figure in the format that the ending of `path` names; the same figure gives the same bytes.
 
-    An earlier file stays until the new one is whole.
+    An earlier file stays until the new one is complete.
     """
     kind = path.suffix.lstrip(".")
     if kind not in FORMATS:

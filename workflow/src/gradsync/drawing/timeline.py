@@ -1,4 +1,4 @@
-"""Draw a trace as a timeline like the papers' schematic figures: a row a lane, a block a rank."""
+"""Draw a trace as a timeline like the papers' schematic figures: a row per lane, a block of rows per rank."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ NARROWEST_LABEL = 0.012  # share of the axis
 
 
 def load(text: str, where: str, workload: str | None, cost: MessageCost | None) -> Trace:
-    """A trace from a trace file, or from a plan file by simulating it (on unit times where no others are given).
+    """A trace from a trace file, or from a plan file by simulating it (on unit times if no others are given).
 
     Raises InputError for a file that is neither, PlanError for a plan that must not run.
     """
@@ -56,7 +56,7 @@ def load(text: str, where: str, workload: str | None, cost: MessageCost | None) 
 
 
 def unit_workload(plan: Plan) -> Workload:
-    """One second backward a gradient, half of it forward; kernels take no time."""
+    """One second of backward per gradient, half of it forward; kernels take no time."""
     layers = tuple(
         Layer(name=tensor.name, bytes=4 * (tensor.stop - tensor.start), backward_seconds=1.0, forward_seconds=0.5)
         for tensor in plan.tensors
@@ -65,7 +65,7 @@ def unit_workload(plan: Plan) -> Workload:
 
 
 def message_labels(plan: Plan) -> dict[str, str]:
-    """Operation -> label: a message is named after the layers that it carries."""
+    """Operation -> label: a message is labelled with the layers that it carries."""
     labels = {}
     for op, names in zip(plan.communications(), plan.messages(), strict=True):
         short = [name.removeprefix("layer ") for name in names]
@@ -74,7 +74,7 @@ def message_labels(plan: Plan) -> dict[str, str]:
 
 
 def draw(trace: Trace, output: Path, *, ranks: Sequence[int] | None = None, turn: int | None = None) -> None:
-    """Draw into a file; raises InputError where nothing would be drawn."""
+    """Draw a trace into a file; raises InputError if nothing would be drawn."""
     style.use()
     shown = [rank for rank in trace.ranks if ranks is None or rank in ranks]
     spans = [span for span in trace.spans if span.rank in shown and turn in (None, span.turn)]
@@ -93,7 +93,7 @@ def draw(trace: Trace, output: Path, *, ranks: Sequence[int] | None = None, turn
 
 
 def legend(figure: Figure, trace: Trace) -> None:
-    """Which colour is what, below all axes."""
+    """A legend of the colours, below all axes."""
     used = {KIND.get(span.verb, "message") for span in trace.spans if span.end > span.start + span.waited}
     used |= {WAITING for span in trace.spans if span.waited > 0}
     patches = [Patch(color=colour, label=name) for name, colour in COLOURS.items() if name in used]

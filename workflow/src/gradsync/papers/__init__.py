@@ -1,7 +1,8 @@
-"""The papers' own experiments: what each table and figure needs, computed, and drawn. One package a paper.
+"""The papers' own experiments: what each table and figure needs, computed, and drawn. One package per paper.
 
-It has `PAPER` in `declaration`, `FIGURES` in `drawing` and, if a configuration can set more of it than its files, `Own`
-in `settings`. What computes is imported with a declaration alone: it takes longer than to read a configuration.
+A package has `PAPER` in `declaration`, `FIGURES` in `drawing` and, if a configuration can set more of it than its
+files, `Own` in `settings`. Code that computes is imported only with a declaration: that takes longer than reading a
+configuration.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from gradsync.papers.emulation import StandIn
     from gradsync.papers.table import Table
 
-EMULATION = "emulation"  # the module that tells what a paper's emulated launches stand for
+EMULATION = "emulation"  # the module that describes what a paper's emulated launches stand for
 
 
 def refuse_unknown(paper: str) -> None:
@@ -33,21 +34,21 @@ def refuse_unknown(paper: str) -> None:
 def stand_in(job: Emulation, settings: Settings, results: Path) -> StandIn:
     """What an emulated launch stands for.
 
-    Raises InputError where its paper emulates nothing.
+    Raises InputError if the paper has no emulated launches.
     """
     refuse_unknown(job.paper)
     package = f"{__name__}.{job.paper}"
     if importlib.util.find_spec(f"{package}.{EMULATION}") is None:
         raise InputError(f"paper {job.paper!r} has nothing that is emulated")
-    found: StandIn = importlib.import_module(f"{package}.{EMULATION}").stand_in(job, settings, results)
-    return found
+    original: StandIn = importlib.import_module(f"{package}.{EMULATION}").stand_in(job, settings, results)
+    return original
 
 
 def declared(paper: str) -> Paper:
-    """The tables and figures of a paper; raises InputError, with the papers that there are, for one that is none."""
+    """The tables and figures of a paper; raises InputError that lists the known papers for any other name."""
     refuse_unknown(paper)
-    found: Paper = importlib.import_module(f"{__name__}.{paper}.declaration").PAPER
-    return found
+    declaration: Paper = importlib.import_module(f"{__name__}.{paper}.declaration").PAPER
+    return declaration
 
 
 def refuse_unknown_tables(paper: str, tables: Iterable[str]) -> None:

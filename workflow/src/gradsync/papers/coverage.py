@@ -1,8 +1,9 @@
 """Which timed rows of a paper's tables a configuration makes, by the keys that claims single rows out with.
 
-A paper has them in `coverage.py` of its package: `rows(table, rung, settings)`, and `NEVER`, by table and rung, why no
-configuration makes such that decide a claim; a paper whose tables are of one model also `of(table, settings)`: the keys
-that all rows have. They are known without running anything.
+`coverage.py` of a paper's package has `rows(table, rung, settings)` and `NEVER`: by table and rung, why no
+configuration makes rows that decide a claim. A paper whose tables are of one model each also has
+`common_keys(table, settings)`: the keys that all rows of the table share. All of this is known without running
+anything.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ Keys = dict[str, float | str]
 
 
 class Row(NamedTuple):
-    """A row by its keys; `cores`: that its ranks need on one machine (0: they have GPUs, or only wait)."""
+    """A row by its keys; `cores`: how many its ranks need on one machine (0: they have GPUs, or only wait)."""
 
     keys: Keys
     cores: int = 0
 
 
 def modules(papers: Iterable[str]) -> list[str]:
-    """Those of the papers that tell, below the package: the code behind the commands in `claims.md`."""
+    """The modules `coverage` of the papers that have one: the code behind the commands in `claims.md`."""
     return [f"papers.{paper}.coverage" for paper in papers if _module(paper)]
 
 
@@ -46,34 +47,34 @@ class Coverage:
 
     @cached_property
     def rows(self) -> tuple[Row, ...]:
-        """Every row; of a paper that tells nothing of it, none."""
+        """Every row; none if the paper has no module `coverage`."""
         module = _module(self.paper)
         return tuple(module.rows(self.table, self.rung, self.settings)) if module else ()
 
     @cached_property
-    def of(self) -> Keys:
-        """What all rows have that claims need not say."""
+    def common_keys(self) -> Keys:
+        """The keys that all rows share and that claims need not name."""
         module = _module(self.paper)
-        return module.of(self.table, self.settings) if hasattr(module, "of") else {}  # type: ignore[union-attr]
+        return module.common_keys(self.table, self.settings) if hasattr(module, "common_keys") else {}  # type: ignore[union-attr]
 
-    def lacking(self, asked: Iterable[Keys]) -> list[Keys]:
-        """Those of the rows that are asked for which it does not make."""
-        return [keys for keys in asked if not any(_matches(row, keys) for row in self.rows)]
+    def lacking(self, needed_rows: Iterable[Keys]) -> list[Keys]:
+        """The needed rows that the configuration does not make."""
+        return [keys for keys in needed_rows if not any(_matches(row, keys) for row in self.rows)]
 
-    def cores(self, asked: Iterable[Keys]) -> int:
-        """Cores of one machine that those rows need."""
-        return max((row.cores for keys in asked for row in self.rows if _matches(row, keys)), default=0)
+    def cores(self, needed_rows: Iterable[Keys]) -> int:
+        """How many cores of one machine the needed rows take."""
+        return max((row.cores for keys in needed_rows for row in self.rows if _matches(row, keys)), default=0)
 
-    def most_cores(self, asked: Iterable[Keys]) -> int:
-        """Cores of one machine that so many nodes need as the rows have, whether it makes them or not."""
-        nodes = [int(keys["nodes"]) for keys in asked if "nodes" in keys]
+    def most_cores(self, needed_rows: Iterable[Keys]) -> int:
+        """How many cores of one machine the nodes of the needed rows take, even if the configuration lacks the rows."""
+        nodes = [int(keys["nodes"]) for keys in needed_rows if "nodes" in keys]
         return cores(max(nodes, default=0), self.settings) if self.rung == "measured" else 0
 
-    def able(self, asked: Iterable[Keys]) -> bool:
-        """Whether its ranks can run the schemes of those rows."""
+    def can_run(self, needed_rows: Iterable[Keys]) -> bool:
+        """Whether the ranks of the configuration can run the schemes of the needed rows."""
         known = schemes.load(self.settings.schemes)
         try:
-            for keys in asked:
+            for keys in needed_rows:
                 if "scheme" in keys and self.rung == "measured":
                     known[str(keys["scheme"])].refuse_device(self.settings.device)
         except (KeyError, InputError):
@@ -82,24 +83,24 @@ class Coverage:
 
 
 def never(paper: str, table: str, rung: str) -> str:
-    """Why no configuration decides a claim on this table on this rung; empty where one may."""
+    """Why no configuration decides a claim on this table on this rung; empty if one may."""
     module = _module(paper)
     return str(module.NEVER.get((table, rung), "")) if module else ""
 
 
-def enough(launch: Training | Emulation) -> bool:
-    """Whether its times have an interval: a block is one repeat (whole epochs: as many as the data has)."""
+def has_interval(launch: Training | Emulation) -> bool:
+    """Whether the times of a launch have an interval: a block is one repeat (whole epochs: as many as the data has)."""
     return launch.iterations == 0 or launch.iterations // launch.block >= repeats_needed()
 
 
-def trained(launch: Training, settings: Settings) -> list[str]:
-    """Names of the schemes of a launch."""
+def scheme_names(launch: Training, settings: Settings) -> list[str]:
+    """The names of the schemes that a launch trains with."""
     known = schemes.load(settings.schemes)
     return [each.name for each in schemes.pick(known, launch.schemes, launch.job, launch.ranks, settings.device)]
 
 
 def cores(ranks: int, settings: Settings) -> int:
-    """That many ranks need on one machine; 0 where they have GPUs."""
+    """How many cores of one machine so many ranks take; 0 if they have GPUs."""
     return ranks if settings.device == "cpu" else 0
 
 

@@ -16,14 +16,14 @@ from gradsync.papers.table import Table, file
 
 
 class Place(NamedTuple):
-    """Whose files are meant: those of a paper in the results of a configuration."""
+    """Whose files are meant: those of one paper in the results of one configuration."""
 
     paper: str
     settings: Settings
     results: Path
 
     def launches(self, *models: str) -> list[str]:
-        """The measured launches that the paper shows; those of these models, where some are named."""
+        """The measured launches that the paper shows; if models are named, those of these models."""
         return [launch.job for launch in self.settings.of(self.paper) if not models or launch.model in models]
 
 
@@ -31,7 +31,7 @@ Source = Callable[[Place], Iterable[Path]]
 
 
 @dataclass(frozen=True)
-class Made:
+class TableDeclaration:
     """A table: the function that computes it, the files that it reads, and tables of the same paper that it reads."""
 
     compute: Callable[[Settings, Path], Table]
@@ -39,16 +39,18 @@ class Made:
     tables: tuple[str, ...] = ()
 
 
-def made(compute: Callable[[Settings, Path], Table], *sources: Source, tables: tuple[str, ...] = ()) -> Made:
+def table(
+    compute: Callable[[Settings, Path], Table], *sources: Source, tables: tuple[str, ...] = ()
+) -> TableDeclaration:
     """The declaration of a table."""
-    return Made(compute, sources, tables)
+    return TableDeclaration(compute, sources, tables)
 
 
 @dataclass(frozen=True)
-class Drawn:
+class FigureDeclaration:
     """A figure: the tables of its paper that it is drawn from, and other files.
 
-    `of`: launches; without any, the figure has nothing to show.
+    `of`: the launches that it shows; without any, the figure has nothing to show.
     """
 
     tables: tuple[str, ...] = ()
@@ -56,34 +58,36 @@ class Drawn:
     of: Source | None = None
 
 
-def drawn(*tables: str, sources: tuple[Source, ...] = (), of: Source | None = None) -> Drawn:
+def figure(*tables: str, sources: tuple[Source, ...] = (), of: Source | None = None) -> FigureDeclaration:
     """The declaration of a figure."""
-    return Drawn(tables, sources, of)
+    return FigureDeclaration(tables, sources, of)
 
 
 @dataclass(frozen=True)
 class Paper:
     """All tables and figures of a paper.
 
-    `inputs` are the files that every table reads, `replayed` those that emulated launches are made from. Jobs of the
-    paper in the quick configuration may take `quick_seconds` on two idle cores, one after the other.
+    `inputs` are the files that every table reads, `replayed` those that emulated launches are made from. In the quick
+    configuration, the jobs of the paper may take `quick_seconds` on two idle cores, one after the other.
     """
 
-    tables: Mapping[str, Made]
-    figures: Mapping[str, Drawn]
+    tables: Mapping[str, TableDeclaration]
+    figures: Mapping[str, FigureDeclaration]
     inputs: tuple[Source, ...] = ()
     replayed: tuple[Source, ...] = ()
     quick_seconds: float = 60.0
 
     def leaves(self, table: str, place: Place) -> frozenset[str]:
-        """Every file that a table comes from, through other tables too; these themselves are none."""
-        declared = self.tables[table]
-        own = {str(path) for source in (*self.inputs, *declared.sources) for path in source(place)}
-        return frozenset(own.union(*(self.leaves(other, place) for other in declared.tables)))
+        """Every file that a table comes from, also through other tables; these tables themselves are not among them."""
+        declaration = self.tables[table]
+        direct_files = {str(path) for source in (*self.inputs, *declaration.sources) for path in source(place)}
+        return frozenset(direct_files.union(*(self.leaves(other, place) for other in declaration.tables)))
 
     def shown(self, place: Place) -> list[str]:
         """The figures that a configuration has anything to show in."""
-        return [name for name, figure in self.figures.items() if figure.of is None or [*figure.of(place)]]
+        return [
+            name for name, declaration in self.figures.items() if declaration.of is None or [*declaration.of(place)]
+        ]
 
 
 @dataclass(frozen=True)
@@ -96,34 +100,37 @@ class Batch:
 
     @property
     def name(self) -> str:
-        """Of the rule: the first of them tells which."""
+        """What the rule is named after: the paper and the first of the tables or figures."""
         return f"{self.paper}_{self.names[0]}"
 
 
-def tables(paper: str, declared: Paper, place: Place) -> list[Batch]:
+def table_batches(paper: str, declared: Paper, place: Place) -> list[Batch]:
     """Every table of a paper, in batches; within each, a table comes after those that it is made from."""
     keys = {name: declared.leaves(name, place) for name in declared.tables}
     batches = []
-    for names in _alike(keys):
-        others = {other for name in names for other in declared.tables[name].tables} - {*names}
-        read = sorted(set().union(*(keys[name] for name in names)))
-        read += sorted(str(file(place.results, paper, other)) for other in others)
-        batches.append(Batch(paper, tuple(_sorted(names, declared)), tuple(read)))
+    for names in _grouped_by_files(keys):
+        tables_read = {other for name in names for other in declared.tables[name].tables} - {*names}
+        files = sorted(set().union(*(keys[name] for name in names)))
+        files += sorted(str(file(place.results, paper, other)) for other in tables_read)
+        batches.append(Batch(paper, tuple(_in_order_of_use(names, declared)), tuple(files)))
     return batches
 
 
-def figures(paper: str, declared: Paper, place: Place) -> list[Batch]:
+def figure_batches(paper: str, declared: Paper, place: Place) -> list[Batch]:
     """Every figure of a paper that has anything to show, in batches."""
     shown = {name: declared.figures[name] for name in declared.shown(place)}
-    own = {name: {str(path) for source in each.sources for path in source(place)} for name, each in shown.items()}
+    direct_files = {
+        name: {str(path) for source in declaration.sources for path in source(place)}
+        for name, declaration in shown.items()
+    }
     keys = {
-        name: frozenset(own[name].union(*(declared.leaves(table, place) for table in each.tables)))
-        for name, each in shown.items()
+        name: frozenset(direct_files[name].union(*(declared.leaves(table, place) for table in declaration.tables)))
+        for name, declaration in shown.items()
     }
     batches = []
-    for names in _alike(keys):
-        read = {str(file(place.results, paper, table)) for name in names for table in shown[name].tables}
-        batches.append(Batch(paper, tuple(names), tuple(sorted(read.union(*(own[name] for name in names))))))
+    for names in _grouped_by_files(keys):
+        files = {str(file(place.results, paper, table)) for name in names for table in shown[name].tables}
+        batches.append(Batch(paper, tuple(names), tuple(sorted(files.union(*(direct_files[name] for name in names))))))
     return batches
 
 
@@ -134,19 +141,19 @@ def counted_models(declared: Paper, place: Place) -> set[str]:
     return {path.parent.name for path in paths if path.parent.parent == place.results / "counted"}
 
 
-def _alike(keys: Mapping[str, frozenset[str]]) -> list[list[str]]:
-    """Names with equal keys together, in the order in which they are declared."""
-    found: dict[frozenset[str], list[str]] = {}
+def _grouped_by_files(keys: Mapping[str, frozenset[str]]) -> list[list[str]]:
+    """Groups of names that read the same files, in the order in which they are declared."""
+    groups: dict[frozenset[str], list[str]] = {}
     for name, key in keys.items():
-        found.setdefault(key, []).append(name)
-    return list(found.values())
+        groups.setdefault(key, []).append(name)
+    return list(groups.values())
 
 
-def _sorted(names: list[str], declared: Paper) -> Iterator[str]:
-    left = list(names)
-    while left:
-        name = next(each for each in left if not {*declared.tables[each].tables} & {*left})
-        left.remove(name)
+def _in_order_of_use(names: list[str], declared: Paper) -> Iterator[str]:
+    remaining = list(names)
+    while remaining:
+        name = next(each for each in remaining if not {*declared.tables[each].tables} & {*remaining})
+        remaining.remove(name)
         yield name
 
 
@@ -159,12 +166,12 @@ def counted(*models: str) -> Source:
 
 
 def profile(*models: str) -> Source:
-    """Workloads of models, profiled on one rank here."""
+    """Workloads of models, profiled on one rank of this machine or cluster."""
     return lambda place: [place.results / "profile" / model / "workload.json" for model in models]
 
 
 def trained(*models: str) -> Source:
-    """What the launches that the paper shows leave behind; those of these models, where some are named."""
+    """What the launches that the paper shows leave behind; if models are named, the launches of these models."""
     return lambda place: [place.results / "runs" / "train" / job / "schemes.json" for job in place.launches(*models)]
 
 
@@ -175,18 +182,18 @@ def emulated_runs(place: Place) -> Iterable[Path]:
 
 
 def interference(place: Place) -> Iterable[Path]:
-    """How computation and communication slow each other down, of each launch that is profiled."""
+    """The interference of computation and messages in each launch that is profiled."""
     profiled = [launch.job for launch in place.settings.of(place.paper) if launch.profile_iterations]
     return [place.results / "profile" / job / "interference.json" for job in profiled]
 
 
 def network(place: Place) -> Iterable[Path]:
-    """All-reduce times here, by size and number of ranks."""
+    """All-reduce times of this machine or cluster, by size and number of ranks."""
     return [place.results / "profile" / "network" / "allreduce.csv"]
 
 
 def contention(place: Place) -> Iterable[Path]:
-    """Times of several all-reduces at once here."""
+    """Times of contending all-reduces on this machine or cluster."""
     return [place.results / "profile" / "network" / "contention.json"]
 
 

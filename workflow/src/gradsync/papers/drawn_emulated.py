@@ -1,4 +1,4 @@
-"""The emulated launches of a paper: iterations on limited links beside what was predicted of them."""
+"""The emulated launches of a paper: iterations on limited links, with their predictions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COLUMNS = 3
 
 
 def emulated(paper: str, settings: Settings, results: Path) -> Drawn:
-    """A panel a launch, a row a contender: emulated and predicted iteration, computation alone, bounds."""
+    """A panel per launch, a row per contender: emulated and predicted iteration, computation alone, bounds."""
     frame = read(file(results, paper, "emulated"))
     known = frame[frame.iteration_seconds.notna()]
     if known.empty:
@@ -37,8 +37,8 @@ def emulated(paper: str, settings: Settings, results: Path) -> Drawn:
         _launch(axes, part)
     panels.legend(figure, ncols=3)
     missing = frame[frame.iteration_seconds.isna()]
-    gone = missing[~missing.launch.isin(known.launch)].groupby("launch", sort=False).note.first()
-    panels.left_out(figure, (f"{launch}: {why}" for launch, why in gone.items()))
+    reasons = missing[~missing.launch.isin(known.launch)].groupby("launch", sort=False).note.first()
+    panels.left_out(figure, (f"{launch}: {why}" for launch, why in reasons.items()))
     return figure, frame
 
 

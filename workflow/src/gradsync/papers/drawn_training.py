@@ -1,4 +1,4 @@
-"""The real runs of a paper: iteration times beside what was predicted of them."""
+"""The real runs of a paper: iteration times with their predictions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TITLE = 60  # characters of a line
 
 
 def training(paper: str, settings: Settings, results: Path) -> Drawn:
-    """A row a launch: iteration times with what was predicted of them, and how far off the prediction is."""
+    """A row per launch: iteration times with their predictions, and how far off these are."""
     frame = read(file(results, paper, "training"))
     measured = frame[frame.rung == "measured"]
     if measured.empty:
@@ -32,11 +32,11 @@ def training(paper: str, settings: Settings, results: Path) -> Drawn:
         return figure, frame
     jobs = list(measured.groupby("launch", sort=False))
     heights = [1.2 + 0.19 * len(part) for _, part in jobs]
-    predicted = "predicted_over_measured" in measured and bool(measured.predicted_over_measured.notna().any())
-    widths = [3, 2] if predicted else [1]
+    any_predicted = "predicted_over_measured" in measured and bool(measured.predicted_over_measured.notna().any())
+    widths = [3, 2] if any_predicted else [1]
     figure, grid = plt.subplots(
         *(len(jobs), len(widths)),
-        figsize=(9 if predicted else 6, 0.3 + sum(heights)),
+        figsize=(9 if any_predicted else 6, 0.3 + sum(heights)),
         squeeze=False,
         width_ratios=widths,
         height_ratios=heights,
@@ -47,21 +47,21 @@ def training(paper: str, settings: Settings, results: Path) -> Drawn:
         simulated = frame[(frame.rung == "simulated") & (frame.launch == launch)]
         y = dict(zip(part.scheme, np.arange(len(part))[::-1], strict=True))
         _times(line[0], part, simulated, y, labels(settings))
-        if not predicted:
+        if not any_predicted:
             continue
-        told = part.dropna(subset="predicted_over_measured")
-        if told.empty:
+        predicted = part.dropna(subset="predicted_over_measured")
+        if predicted.empty:
             line[1].set_axis_off()
             why = "it is not profiled" if simulated.empty else "some of its times were taken under load"
             unpredicted.append(f"{titled(part)} is not predicted, since {why}")
         else:
-            _prediction_errors(line[1], told, y)
+            _prediction_errors(line[1], predicted, y)
     panels.legend(figure, ncols=2, loc="outside lower left")
     panels.left_out(figure, unpredicted)
     return figure, frame
 
 
-def _times(axes: Axes, part: pd.DataFrame, simulated: pd.DataFrame, y: dict[str, Any], called: Labels) -> None:
+def _times(axes: Axes, part: pd.DataFrame, simulated: pd.DataFrame, y: dict[str, Any], label_of: Labels) -> None:
     middle = part.iteration_seconds
     error = [middle - part.iteration_seconds_low, part.iteration_seconds_high - middle]
     places = list(y.values())
@@ -71,7 +71,7 @@ def _times(axes: Axes, part: pd.DataFrame, simulated: pd.DataFrame, y: dict[str,
         axes.plot(1e3 * simulated.iteration_seconds, predicted, "D", label="predicted from other runs")
     words = [over_fastest(row, part)[1] for _, row in part.iterrows()]
     marks = [f" ({word})" if word in (FASTEST, ALIKE) else "" for word in words]
-    axes.set_yticks(places, [called(name) + mark for name, mark in zip(part.scheme, marks, strict=True)])
+    axes.set_yticks(places, [label_of(name) + mark for name, mark in zip(part.scheme, marks, strict=True)])
     axes.set_ylim(-0.6, len(y) - 0.4)
     axes.set_xlim(left=0)
     axes.set_xlabel("iteration [ms]")

@@ -1,7 +1,7 @@
-"""The emulated launches of a configuration: real messages over limited links, computation replayed, beside predictions.
+"""The emulated launches of a configuration: real messages over limited links, computation replayed, and predictions.
 
-A launch runs slower than what it stands for by its dilation. Its seconds are divided by that, unless they are called
-its own.
+A launch is slower than what it stands for by its dilation. Its seconds are divided by the dilation, unless they are
+called its own.
 """
 
 from __future__ import annotations
@@ -28,66 +28,72 @@ from gradsync.statistics.intervals import repeats_needed
 
 DDP, DDP_BEST = "ddp", "ddp_best"
 ONE_LINK = "switch"  # topology of which every host has one
-NONE_HERE = "no such emulated launch in this configuration"
+NO_LAUNCH = "no such emulated launch in this configuration"
 
 
 class Run(NamedTuple):
-    """A contender of a launch; times in seconds of what the launch stands for."""
+    """A contender of a launch; all times are seconds of what the launch stands for."""
 
     launch: Emulation
     name: str
     result: Result
-    computation_seconds: float  # that is replayed
-    largest_speedup: float  # S_max, where a host has one link; else NaN
+    computation_seconds: float  # computation that is replayed
+    largest_speedup: float  # S_max if a host has one link; else NaN
     predicted_seconds: float  # NaN: not predicted
-    hard_bound_seconds: float  # nothing that sends its bytes is faster on these links; NaN: not known
+    hard_bound_seconds: float  # nothing that sends the same bytes is faster on these links; NaN: not known
     model_bound_seconds: float  # no plan is faster, by the all-reduces measured on the testbed
 
     def seconds(self, key: str) -> float:
-        """A time of the summary; NaN where it has none."""
+        """A time of the summary; NaN if the summary does not have it."""
         return self.result.summary.get(key, np.nan) / self.launch.dilation
 
     def samples(self, key: str = "iteration_seconds") -> np.ndarray:
-        """The repeats of a time, a block each; none where the run has no such time."""
+        """The repeats of a time, one per block; none if the run has no such time."""
         return np.array(self.result.samples.get(key, [])) / self.launch.dilation
 
     def exposed(self) -> np.ndarray:
-        """The repeats of exposed communication: of stock DDP, which does not tell, what computation leaves."""
-        found = self.samples("exposed_communication_seconds")
-        return found if len(found) else self.samples() - self.computation_seconds
+        """The repeats of exposed communication; of stock DDP, which does not report it, iteration less computation."""
+        samples = self.samples("exposed_communication_seconds")
+        return samples if len(samples) else self.samples() - self.computation_seconds
 
     def repeated(self) -> dict[str, Any]:
-        """Cells of the iteration, and of what tells which runs it is a pair with."""
-        own = self.samples()
-        alone = {LAUNCH: self.launch.job, REPEATS: len(own), "iteration_seconds": self.seconds("iteration_seconds")}
-        return alone | cells("iteration_seconds", own)
+        """Cells of the iteration, and the cells by which its repeats are paired with those of other runs."""
+        iterations = self.samples()
+        row = {
+            LAUNCH: self.launch.job,
+            REPEATS: len(iterations),
+            "iteration_seconds": self.seconds("iteration_seconds"),
+        }
+        return row | cells("iteration_seconds", iterations)
 
 
 def runs(launch: Emulation, results: Path) -> tuple[list[Run], str]:
-    """The contenders of a launch, or none and why; raises InputError where the launch has not ended."""
-    folder, made = results / "runs" / "emulated" / launch.job, results / "emulated" / launch.job
+    """The contenders of a launch, or none and the reason; raises InputError if the launch has not ended."""
+    folder, replay_folder = results / "runs" / "emulated" / launch.job, results / "emulated" / launch.job
     status = _json(folder / "status.json")
     if not status["possible"]:
         return [], str(status["reason"])
-    computation = Workload.load(made / "replay.json")
-    alone = (computation.forward_seconds + computation.backward_seconds) / launch.dilation
-    found = []
+    computation = Workload.load(replay_folder / "replay.json")
+    computation_seconds = (computation.forward_seconds + computation.backward_seconds) / launch.dilation
+    contenders = []
     for name in _json(folder / "schemes.json"):
         file = results / "plans" / "emulated" / launch.job / f"{name}.prediction.json"
-        told = _json(file) if file.is_file() else {}
-        predicted, model = (
-            told.get(key, np.nan) / launch.dilation for key in ("iteration_seconds", "model_bound_seconds")
+        prediction = _json(file) if file.is_file() else {}
+        predicted_seconds, model_bound = (
+            prediction.get(key, np.nan) / launch.dilation for key in ("iteration_seconds", "model_bound_seconds")
         )
         result = Result.load(folder / name / "result.json")
-        hard = hard_bound(results, launch.job, result) / launch.dilation
+        hard_bound_seconds = hard_bound(results, launch.job, result) / launch.dilation
         rate = result.settings["testbed"]["bits_per_second"] / 8
-        most = largest_speedup(computation, launch.ranks, rate) if launch.topology == ONE_LINK else np.nan
-        found.append(Run(launch, name, result, alone, most, predicted, hard, model))
-    return found, ""
+        largest = largest_speedup(computation, launch.ranks, rate) if launch.topology == ONE_LINK else np.nan
+        contenders.append(
+            Run(launch, name, result, computation_seconds, largest, predicted_seconds, hard_bound_seconds, model_bound)
+        )
+    return contenders, ""
 
 
 def emulated(paper: str, settings: Settings, results: Path) -> Table:
-    """A row a contender: iteration, prediction, bounds, ratios to stock DDP, conformance."""
+    """A row per contender: iteration, prediction, bounds, ratios to stock DDP, conformance."""
     rows = [row for launch in settings.emulated_of(paper) for row in _rows(launch, results)]
     if not rows:
         nothing = "no emulated launch in this configuration (config/emulated.yaml has them)"
@@ -99,7 +105,7 @@ def emulated(paper: str, settings: Settings, results: Path) -> Table:
 
 
 def _rows(launch: Emulation, results: Path) -> Iterator[dict[str, Any]]:
-    found, reason = runs(launch, results)
+    contenders, reason = runs(launch, results)
     base = {"rung": "emulated", "model": launch.model, "nodes": launch.ranks, "assumption": "", "launch": launch.job}
     base |= {"batch": launch.batch, "topology": launch.topology, "dilation": launch.dilation}
     base |= {"stated_startup_seconds": _stated_startup(launch, results)}
@@ -108,14 +114,14 @@ def _rows(launch: Emulation, results: Path) -> Iterator[dict[str, Any]]:
             yield {**base, "scheme": name, "iteration_seconds": np.nan, "note": reason}
         return
     startups = _startups(launch, results)
-    # of the backend's own all-reduce, which stock DDP has too
-    own = min((run.model_bound_seconds for run in found if _collective(run) == NATIVE), default=np.nan)
-    stock = {run.name: run.samples() for run in found if run.name in (DDP, DDP_BEST)}
-    for run in found:
+    # the bound by the backend's own all-reduce, which stock DDP uses too
+    native_bound = min((run.model_bound_seconds for run in contenders if _collective(run) == NATIVE), default=np.nan)
+    stock = {run.name: run.samples() for run in contenders if run.name in (DDP, DDP_BEST)}
+    for run in contenders:
         seconds = run.seconds("iteration_seconds")
         testbed = run.result.settings["testbed"]
-        model = own if pd.isna(run.model_bound_seconds) else run.model_bound_seconds
-        alone = launch.ranks * run.computation_seconds
+        model_bound = native_bound if pd.isna(run.model_bound_seconds) else run.model_bound_seconds
+        serial_seconds = launch.ranks * run.computation_seconds
         yield {
             **base,
             "startup_seconds": startups.get(_collective(run), np.nan),
@@ -131,9 +137,9 @@ def _rows(launch: Emulation, results: Path) -> Iterator[dict[str, Any]]:
             "predicted_over_emulated": run.predicted_seconds / seconds,
             "hard_bound_seconds": run.hard_bound_seconds,
             **cells("over_hard_bound", run.samples() / run.hard_bound_seconds),
-            "model_bound_seconds": model,
-            **cells("over_model_bound", run.samples() / model),
-            **cells("of_largest_speedup", alone / run.samples() / run.largest_speedup),
+            "model_bound_seconds": model_bound,
+            **cells("over_model_bound", run.samples() / model_bound),
+            **cells("of_largest_speedup", serial_seconds / run.samples() / run.largest_speedup),
             **dict(chain.from_iterable(cells(f"over_{n}", run.samples() / each).items() for n, each in stock.items())),
             "bits_per_second": testbed["bits_per_second"],
             "flow_bits_per_second": testbed.get("flow_bits_per_second", np.nan),
@@ -151,14 +157,14 @@ def _stated_startup(launch: Emulation, results: Path) -> float:
 
 
 def _collective(run: Run) -> str:
-    """Stock DDP, which has no plan, sums by the backend's own."""
+    """The collective of a run; stock DDP, which has no plan, sums by the backend's own."""
     return str(run.result.settings.get("collective", NATIVE))
 
 
 def _startups(launch: Emulation, results: Path) -> dict[str, float]:
-    """By collective, the smallest message's time on the testbed."""
+    """By collective, the time of the smallest message on the testbed."""
     points = pd.read_csv(results / "emulated" / launch.job / "allreduce.csv", comment="#", keep_default_na=False)
-    # as ps_p2p-9; the backend's own has no name
+    # a name is like ps_p2p-9; the backend's own collective has none
     kinds = points.collective.map(lambda measured: measured.rpartition("-")[0] or NATIVE)
     smallest = points.loc[points.groupby(kinds).bytes.idxmin()]
     return dict(zip(kinds[smallest.index], smallest.mean_seconds / launch.dilation, strict=True))
@@ -210,14 +216,14 @@ def _caption(frame: pd.DataFrame, known: pd.DataFrame) -> str:
         "gradients). Start-up: of the smallest message (stated: of the network that it stands for). ddp: stock DDP "
         "with default buckets, ddp_best: with the best of a sweep."
     )
-    told = known.predicted_over_emulated.dropna() if len(known) else pd.Series(dtype=float)
-    if len(told):
-        errors = (told - 1).abs()
+    predicted = known.predicted_over_emulated.dropna() if len(known) else pd.Series(dtype=float)
+    if len(predicted):
+        errors = (predicted - 1).abs()
         caption += f" Predicted against emulated: mean error {errors.mean():.1%}, worst {errors.max():.1%}."
     missing = frame[frame.iteration_seconds.isna()]
     if len(missing):
-        said = [f"{launch}: {part.note.iloc[0]}" for launch, part in missing.groupby("launch", sort=False)]
-        caption += f" Missing: {'; '.join(said)}."
+        reasons = [f"{launch}: {part.note.iloc[0]}" for launch, part in missing.groupby("launch", sort=False)]
+        caption += f" Missing: {'; '.join(reasons)}."
     return caption
 
 

@@ -18,12 +18,12 @@ class StandIn:
     bits_per_second: float
     flow_bits_per_second: float | None
     assumption: str
-    startup_seconds: float | None = None  # of an all-reduce between so many hosts, where the paper's network has one
+    startup_seconds: float | None = None  # of an all-reduce between so many hosts, if the paper's network has one
 
     def testbed(self, job: Emulation, lanes: int = 1) -> Description:
-        """All links slower by the dilation of the launch; so many lanes have connections of their own.
+        """The emulated testbed: all links are slower by the dilation of the launch; each lane has its own connections.
 
-        Where the launch gives a connection a share of its link, links have what a connection had in the paper.
+        If the launch gives a connection a share of its link, a link has the rate that a connection had in the paper.
         """
         link, flow = self.bits_per_second, self.flow_bits_per_second
         if job.flow_share is not None:
@@ -39,7 +39,7 @@ class StandIn:
         )
 
     def replayed(self, job: Emulation) -> Workload:
-        """All computation slower by it."""
+        """The workload, with all computation slower by the dilation of the launch."""
         slower = job.dilation
 
         def dilated(layer: Layer) -> Layer:

@@ -1,7 +1,7 @@
 """Figures of the papers, drawn from tables and traces; each with its data as CSV.
 
-The `drawing` of a paper has `FIGURES`: what draws each, from the settings and the results of a configuration. A figure
-whose data is missing says what is missing.
+The `drawing` of a paper has `FIGURES`: the function that draws each, from settings and results. A figure whose data is
+missing says what is missing.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def refuse_unknown(paper: str, names: Iterable[str]) -> None:
 
 
 def write(paper: str, name: str, settings: Settings, results: Path) -> list[str]:
-    """`figures/<paper>/<name>.{svg,pdf,png,csv}` below `results`; gives their paths."""
+    """`figures/<paper>/<name>.{svg,pdf,png,csv}` below `results`; returns their paths."""
     refuse_unknown(paper, [name])
     style.use()
     figure, data = of(paper)[name](settings, results)

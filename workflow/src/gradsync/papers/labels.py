@@ -8,12 +8,12 @@ from gradsync.configuration import peers, schemes
 from gradsync.configuration.settings import Settings
 
 Labels = Callable[[str], str]
-# contenders that are no way to train in parallel, but what ways are compared with
+# contenders that are no way to train in parallel; others are compared with them
 REFERENCES = {"no_communication": "no communication", "one_rank": "one rank alone"}
 
 
 def labels(settings: Settings) -> Labels:
-    """The label of a scheme, a peer or a reference by its name; of another name, that itself in words."""
+    """The label of a scheme, a peer or a reference by its name; any other name is its own label, in words."""
     known = {name: each.label for name, each in schemes.load(settings.schemes).items()}
     known |= {name: each.label for name, each in peers.load(settings.peers).items()} | REFERENCES
     return lambda name: known.get(name, name.replace("_", " "))

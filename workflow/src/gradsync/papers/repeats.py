@@ -1,6 +1,6 @@
-"""Cells of tables for what was repeated: COLUMN, its interval in COLUMN_low and _high, its repeats in COLUMN_samples.
+"""Table cells of a repeated quantity: COLUMN, its interval in COLUMN_low and _high, its repeats in COLUMN_samples.
 
-The interval is empty where the repeats are too few for one (column `repeats` tells how many there were). Repeats are a
+The interval is empty if the repeats are too few for one (column `repeats` has how many there were). Repeats are a
 JSON list in the order of the launch that `launch` names, so that the ledger and other tables can take those of two
 contenders pair by pair. A row of a table is a mapping or a pandas Series.
 """
@@ -26,7 +26,7 @@ def columns(*names: str, samples: bool = True) -> list[str]:
 
 
 def cells(column: str, samples: Sequence[float] | np.ndarray) -> dict[str, Any]:
-    """The cells of a column that is the median of `samples`; no cells of none, or of what is no number."""
+    """The cells of a column that is the median of `samples`; no cells if there are none or one is not finite."""
     if not len(samples) or not np.isfinite(samples).all():
         return {}
     low, middle, high = median_interval(samples)
@@ -34,38 +34,38 @@ def cells(column: str, samples: Sequence[float] | np.ndarray) -> dict[str, Any]:
 
 
 def interval(column: str, middle: float, low: float | None, high: float | None) -> dict[str, Any]:
-    """The cells of a column that is no median of repeats but was found with an interval, or with none."""
+    """The cells of a column that is no median of repeats; its interval was found otherwise, or there is none."""
     return {column: middle, f"{column}{LOW}": low, f"{column}{HIGH}": high}
 
 
 def jackknifed(whole: Mapping[str, float], without: Sequence[Mapping[str, float]]) -> dict[str, Any]:
-    """The cells of what follows from all repeats together; `without`: from all but each one in turn."""
-    found: dict[str, Any] = {}
+    """The cells of numbers that follow from all repeats together; `without`: from all but each one in turn."""
+    row: dict[str, Any] = {}
     for column, middle in whole.items():
-        found |= interval(column, middle, *jackknife(middle, [each[column] for each in without]))
-    return found
+        row |= interval(column, middle, *jackknife(middle, [each[column] for each in without]))
+    return row
 
 
 def samples(row: Any, column: str) -> np.ndarray:
-    """The repeats of a column in a row of a table, none where it has none; raises InputError for what is no list."""
+    """The repeats of a column in a row, or none if it has none; raises InputError if they are no list of numbers."""
     cell = row.get(f"{column}{SAMPLES}")
     if not isinstance(cell, str) or not cell:
         return np.array([])
     try:
-        found = np.array(json.loads(cell), float)
+        repeats = np.array(json.loads(cell), float)
     except (ValueError, TypeError):
-        found = np.array(np.nan)
-    if found.ndim != 1:
+        repeats = np.array(np.nan)
+    if repeats.ndim != 1:
         raise InputError(f"{column}{SAMPLES}: no list of numbers: {cell[:40]!r}")
-    return found
+    return repeats
 
 
 def paired(function: Callable[[Any, Any], Any], row: Any, other: Any, column: str) -> np.ndarray:
-    """`function` of one column of two rows, pair by pair; none where they are no pairs of one launch."""
-    mine, theirs = samples(row, column), samples(other, column)
-    if len(mine) != len(theirs) or not row.get(LAUNCH) or row.get(LAUNCH) != other.get(LAUNCH):
+    """`function` of one column of two rows, pair by pair; none if they are no pairs of one launch."""
+    row_samples, other_samples = samples(row, column), samples(other, column)
+    if len(row_samples) != len(other_samples) or not row.get(LAUNCH) or row.get(LAUNCH) != other.get(LAUNCH):
         return np.array([])
-    return np.asarray(function(mine, theirs))
+    return np.asarray(function(row_samples, other_samples))
 
 
 def text(row: Any, column: str, form: str, scale: float = 1.0) -> str:
@@ -74,6 +74,6 @@ def text(row: Any, column: str, form: str, scale: float = 1.0) -> str:
 
 
 def ends(row: Any, column: str) -> tuple[float, float]:
-    """(low, high) of a row; NaN where there is no interval."""
+    """(low, high) of a row; NaN if there is no interval."""
     low, high = (row.get(f"{column}{end}") for end in (LOW, HIGH))
     return (np.nan if low is None else float(low), np.nan if high is None else float(high))

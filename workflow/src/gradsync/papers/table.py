@@ -1,4 +1,4 @@
-"""A table of a paper, and how one that was written is read again."""
+"""A table of a paper, and how a written table is read again."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import pandas as pd
 
 from gradsync.errors import InputError
 
-# Columns that hold words in whatever table has them: a cell without one is empty.
+# Columns that hold words in every table that has them: an empty cell is an empty word.
 TEXTS = ["rung", "model", "scheme", "assumption", "source", "tensor", "launch", "reference", "note"]
-# What every table has that has a row a scheme.
+# Columns of every table that has a row per scheme.
 BY_SCHEME = ["rung", "model", "scheme", "assumption", "note", "nodes", "iteration_seconds"]
 
 
 class Table(NamedTuple):
-    """`frame` is every row (long form, read by claims and figures), `display` what people read, under `caption`.
+    """`frame` has every row (long form, read by claims and figures), `display` is what people read, under `caption`.
 
-    `more`: what stands below it, where one table would be too wide, each under a caption of its own.
+    `more`: further parts that stand below if one table would be too wide, each under a caption of its own.
     """
 
     frame: pd.DataFrame
@@ -29,12 +29,12 @@ class Table(NamedTuple):
 
 
 def file(results: Path, paper: str, name: str) -> Path:
-    """Where every row of a table lies below `results`."""
+    """The path below `results` of the file with every row of a table."""
     return results / "tables" / paper / f"{name}.csv"
 
 
 def read(path: Path, columns: Sequence[str] = BY_SCHEME) -> pd.DataFrame:
-    """A table that was written; raises InputError where it is missing or lacks one of these columns."""
+    """The rows of a written table; raises InputError if it is missing or lacks one of these columns."""
     try:
         frame = pd.read_csv(path, keep_default_na=False, na_values=[""], dtype=dict.fromkeys(TEXTS, str))
     except (OSError, ValueError) as error:

@@ -11,7 +11,7 @@ from gradsync.papers.table import Table
 
 
 def write(table: Table, folder: Path, name: str) -> list[str]:
-    """`folder/name.{csv,md,tex}`; gives their paths."""
+    """`folder/name.{csv,md,tex}`; returns their paths."""
     parts = [(table.caption, table.display), *table.more]
     texts = {
         "csv": table.frame.to_csv(index=False),
@@ -24,11 +24,11 @@ def write(table: Table, folder: Path, name: str) -> list[str]:
 
 
 def _latex(caption: str, display: pd.DataFrame) -> str:
-    made: str = (
+    latex: str = (
         display.rename(columns=str)
         .style.hide(axis="index")
         .format(escape="latex")
         .format_index(escape="latex", axis=1)
         .to_latex(hrules=True, caption=caption.replace("_", r"\_").replace("%", r"\%"))
     )
-    return made
+    return latex

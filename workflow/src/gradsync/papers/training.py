@@ -1,4 +1,4 @@
-"""The real runs of a configuration: plans beside stock DDP, each beside what was predicted of it."""
+"""The real runs of a configuration: plans and stock DDP, each with its prediction."""
 
 from __future__ import annotations
 
@@ -41,32 +41,32 @@ DETAILS = (
 
 
 def training(paper: str, settings: Settings, results: Path) -> Table:
-    """The real runs of a paper: iteration time, ratio to WFBP, prediction, slow-down, accuracy, conformance."""
+    """The real runs of a paper: iteration time, ratio to WFBP, prediction, interference, accuracy, conformance."""
     rows = [row for job in settings.of(paper) for row in _rows(job, results)]
     if not rows:
         nothing = f"no training for {paper} in this configuration"
         return Table(pd.DataFrame(columns=BY_SCHEME), pd.DataFrame({"model": [nothing]}), f"Real training: {nothing}.")
     frame = pd.DataFrame(rows)
     measured = frame[frame.rung == "measured"]
-    called = labels(settings)
+    label_of = labels(settings)
     launches = [ranked(launch) for _, launch in measured.groupby("launch", sort=False)]
-    every = [(row, launch) for launch in launches for _, row in launch.iterrows()]
-    times = pd.DataFrame([_who(row, called) | _times(row, launch) for row, launch in every]).fillna("-")
-    details = pd.DataFrame([_who(row, called) | _details(row) for row, _ in every]).fillna("-")
+    contenders = [(row, launch) for launch in launches for _, row in launch.iterrows()]
+    times = pd.DataFrame([_who(row, label_of) | _times(row, launch) for row, launch in contenders]).fillna("-")
+    details = pd.DataFrame([_who(row, label_of) | _details(row) for row, _ in contenders]).fillna("-")
     return Table(frame, times, _caption(measured), ((DETAILS, details),))
 
 
 def _rows(job: Training, results: Path) -> list[dict[str, Any]]:
-    """A measured row a contender, and a simulated one where it has a prediction."""
+    """A measured row per contender, and a simulated one if it has a prediction."""
     folder = results / "runs" / "train" / job.job
-    found = []
+    rows = []
     for name in _json(folder / "schemes.json"):
         result = Result.load(folder / name / "result.json")
         base = {"model": result.model, "nodes": result.ranks, "scheme": name, "assumption": "", "launch": job.job}
         row = {"rung": "measured", **base, **{key: result.summary.get(key, np.nan) for key in FROM_RESULT}}
         row |= repeated(result)
         row |= {"batch": result.settings.get("batch", np.nan), **_ratio(result)}
-        # computation beside messages against computation alone, on the same cores
+        # computation while messages travel over computation alone, on the same cores
         row["slowdown"] = row["busy_computation_seconds"] / row["computation_seconds"]
         row |= {key: result.conformance.get(key) for key in ("oracle_difference", "difference_to_first")}
         row |= {"parameters_sha256": result.conformance.get("parameters_sha256"), "note": "; ".join(result.notes)}
@@ -88,17 +88,17 @@ def _rows(job: Training, results: Path) -> list[dict[str, Any]]:
                 **{key: prediction.get(key, np.nan) for key in BOUNDS},
                 "note": "; ".join(prediction["warnings"]),
             }
-            found.append(simulated)
-        found.append(row)
-    return found
+            rows.append(simulated)
+        rows.append(row)
+    return rows
 
 
 def repeated(result: Result) -> dict[str, Any]:
-    """Cells of all that a run has repeated, and how many repeats there were."""
-    found: dict[str, Any] = {REPEATS: len(result.samples.get("iteration_seconds", []))}
+    """Cells of every repeated quantity of a run, and how many repeats there were."""
+    row: dict[str, Any] = {REPEATS: len(result.samples.get("iteration_seconds", []))}
     for key, samples in result.samples.items():
-        found |= cells(key, samples)
-    return found
+        row |= cells(key, samples)
+    return row
 
 
 def _ratio(result: Result) -> dict[str, Any]:
@@ -110,8 +110,8 @@ def _ratio(result: Result) -> dict[str, Any]:
     return {"reference": "", "ratio": np.nan, "ratio_low": np.nan, "ratio_high": np.nan}
 
 
-def _who(row: Any, called: Labels) -> dict[str, Any]:
-    return {"model": row.model, "ranks": row.nodes, "contender": called(row.scheme)}
+def _who(row: Any, label_of: Labels) -> dict[str, Any]:
+    return {"model": row.model, "ranks": row.nodes, "contender": label_of(row.scheme)}
 
 
 def _times(row: Any, launch: pd.DataFrame) -> dict[str, Any]:
@@ -164,19 +164,19 @@ def _caption(measured: pd.DataFrame) -> str:
     )
     parts = []
     for _, part in measured.groupby("launch", sort=False):
-        told = part.dropna(subset="predicted_over_measured")
-        if len(told):
-            error = (told.predicted_over_measured - 1).abs().mean()
-            plain = (told.predicted_over_measured_without_interference - 1).abs().mean()
+        predicted = part.dropna(subset="predicted_over_measured")
+        if len(predicted):
+            error = (predicted.predicted_over_measured - 1).abs().mean()
+            plain = (predicted.predicted_over_measured_without_interference - 1).abs().mean()
             parts.append(f"{titled(part)} {error:.0%} ({plain:.0%} without the slow-down)")
     return f"{caption} {', '.join(parts)}."
 
 
 def titled(launch: pd.DataFrame) -> str:
-    """What a launch is called, from its rows: model, ranks, and its own name where it has one."""
+    """The title of a launch, from its rows: model, ranks, and its own name if it has one."""
     row = launch.iloc[0]
-    own = row.launch.removeprefix(f"{row.model}-{row.nodes}").lstrip("-")
-    return f"{row.model} on {row.nodes} ranks" + (f" ({own})" if own else "")
+    suffix = row.launch.removeprefix(f"{row.model}-{row.nodes}").lstrip("-")
+    return f"{row.model} on {row.nodes} ranks" + (f" ({suffix})" if suffix else "")
 
 
 def _prediction(path: Path) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Import results into MLflow, idempotently: a run is known by the hash of its settings and of its results.
+"""Import results into MLflow, idempotently: a run is identified by the hash of its settings and its results.
 
 One process imports after all jobs, so that nothing races for the database and no timed loop ever logs.
 """
@@ -23,28 +23,28 @@ from gradsync.files.results import Result
 
 KEY = "gradsync.key"
 ARTIFACTS = ("plan.json", "trace.json", "metrics.csv", "result.json")
-DATABASE_BYTES = 4e6  # a new one, and room for its journal
-LOCKED_SECONDS = 5.0  # in which another program's writing ends
-TRIES = 3  # to open a database: MLflow's own 10 take minutes
-BATCH = 1000  # metrics in one call, the server's limit
+DATABASE_BYTES = 4e6  # a new database, and room for its journal
+LOCKED_SECONDS = 5.0  # in which another program's write ends
+TRIES = 3  # attempts to open a database: MLflow's own 10 take minutes
+BATCH = 1000  # metrics per call, the server's limit
 BY_STEP = ("loss", "iteration_seconds", "accuracy")  # columns of `metrics.csv` that are drawn over steps
 
 
 def import_results(settings: MLflow, results: Path) -> dict[str, Any]:
-    """Import every `runs/**/result.json` below `results`; gives counts of new and known runs.
+    """Import every `runs/**/result.json` below `results`; returns the counts of new and known runs.
 
-    Raises InputError for a corrupt result and RunError where the tracking server can't be reached.
+    Raises InputError if a result is corrupt and RunError if the tracking server can't be reached.
     """
     files = sorted((results / "runs").rglob("result.json"))
-    # all are read before anything is written
-    found = [(file.parent, Result.load(file), _by_step(file.parent / "metrics.csv")) for file in files]
+    # all results are read before anything is written
+    loaded = [(file.parent, Result.load(file), _by_step(file.parent / "metrics.csv")) for file in files]
     address = settings.tracking_uri or f"sqlite:///{(results.parent / 'mlflow.db').resolve()}"
     os.environ.setdefault("MLFLOW_ENABLE_TELEMETRY", "false")
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
-    os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")  # seconds; a server that never answers
-    here = Path(address.removeprefix("sqlite:///")) if address.startswith("sqlite:///") else None
-    if here is not None:
-        _refuse_database(here)
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")  # seconds, for a server that never answers
+    database = Path(address.removeprefix("sqlite:///")) if address.startswith("sqlite:///") else None
+    if database is not None:
+        _refuse_database(database)
     from mlflow.exceptions import MlflowException
     from mlflow.store.db import utils
     from mlflow.tracking import MlflowClient
@@ -55,29 +55,31 @@ def import_results(settings: MLflow, results: Path) -> dict[str, Any]:
     try:
         client = MlflowClient(tracking_uri=address)
         experiment = client.get_experiment_by_name(settings.experiment)
-        # a server knows where its artefacts go; of a database file they would land in the working directory
+        # a server knows where its artefacts go; those of a database file would land in the working directory
         location = (results.parent / "mlflow-artifacts").resolve().as_uri() if address.startswith("sqlite:") else None
-        number = experiment.experiment_id if experiment else client.create_experiment(settings.experiment, location)
-        known = _known(client, number)
+        experiment_id = (
+            experiment.experiment_id if experiment else client.create_experiment(settings.experiment, location)
+        )
+        known_keys = _known(client, experiment_id)
         new = 0
-        if here is not None:
-            needed = sum(_artifact_bytes(folder) for folder, result, _ in found if result.key() not in known)
-            disk.refuse(here.parent, needed + DATABASE_BYTES, "the results that are new to MLflow")
-        for folder, result, steps in found:
-            if result.key() in known:
+        if database is not None:
+            needed = sum(_artifact_bytes(folder) for folder, result, _ in loaded if result.key() not in known_keys)
+            disk.refuse(database.parent, needed + DATABASE_BYTES, "the results that are new to MLflow")
+        for folder, result, steps in loaded:
+            if result.key() in known_keys:
                 continue
-            _import(client, number, folder, result, steps, results)
-            known.add(result.key())
+            _import(client, experiment_id, folder, result, steps, results)
+            known_keys.add(result.key())
             new += 1
     except (MlflowException, SQLAlchemyError, OSError) as error:
-        raise RunError(f"MLflow at {address}: {_reason(error, here)}") from None
-    return {"tracking_uri": address, "imported": new, "known": len(found) - new}
+        raise RunError(f"MLflow at {address}: {_reason(error, database)}") from None
+    return {"tracking_uri": address, "imported": new, "known": len(loaded) - new}
 
 
 def _refuse_database(path: Path) -> None:
-    """Raises InputError at once where there is no room, RunError where it can't be written for another reason.
+    """Raises InputError if there is no room for the database, RunError if it can't be written for another reason.
 
-    MLflow tries again for minutes, whatever the reason.
+    MLflow would try again for minutes, whatever the reason.
     """
     disk.refuse(path.parent, DATABASE_BYTES, "the database of MLflow")
     try:
@@ -92,16 +94,16 @@ def _refuse_database(path: Path) -> None:
 
 
 def _reason(error: Exception, database: Path | None) -> str:
-    said = str(error).splitlines()[0]
+    message = str(error).splitlines()[0]
     if isinstance(error, OSError) and database is not None:
         return disk.reason(error, database.parent)
-    if "is full" in said and database is not None:
+    if "is full" in message and database is not None:
         return disk.reason(OSError(errno.ENOSPC, ""), database.parent)
-    if "is locked" in said:
-        return f"{said}: another program writes into it: wait for it, or end it"
-    if "not a database" in said:
-        return f"{said}: move it away, and the next run makes a new one"
-    return said
+    if "is locked" in message:
+        return f"{message}: another program writes into it: wait for it, or end it"
+    if "not a database" in message:
+        return f"{message}: move it away, and the next run makes a new one"
+    return message
 
 
 def _artifact_bytes(folder: Path) -> int:
@@ -113,7 +115,7 @@ def _known(client: Any, experiment: str) -> set[str]:
     token = None
     while True:
         page = client.search_runs([experiment], max_results=1000, page_token=token)
-        # a run that an interrupted import left unfinished does not count, and is taken away
+        # a run that an interrupted import left unfinished does not count, and is deleted
         for run in page:
             if run.info.status == "FINISHED":
                 keys.add(run.data.tags.get(KEY, ""))
@@ -159,7 +161,7 @@ def _import(
 
 
 def _by_step(path: Path) -> list[tuple[str, float, int]]:
-    """(metric, value, step) of every finite value of a `metrics.csv`; raises InputError where it is corrupt.
+    """(metric, value, step) of every finite value of a `metrics.csv`; raises InputError if it is corrupt.
 
     The first seed has the plain names, so that runs of one seed and of several can be compared; another has its number
     behind them (`loss.seed1`).

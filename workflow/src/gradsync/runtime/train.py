@@ -141,7 +141,7 @@ class _Launch:
         self.groups.close()
         host = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024.0
         self.machines |= others.share()
-        self._say("; ".join(quiet.told(self.machines, "warning: launch")))
+        self._say("; ".join(quiet.load_warnings(self.machines, "warning: launch")))
         memory = torch.tensor([host, self.device.peak_bytes() or 0.0], dtype=torch.float64)
         dist.all_reduce(memory, op=dist.ReduceOp.MAX)
         if self.rank == 0:
@@ -409,7 +409,11 @@ class _Launch:
             summary=summary,
             samples=samples,
             conformance=self.progress.conformance[name],
-            notes=[*self._computed(cores), *self.misplaced.get(name, []), *quiet.told(self.machines, "launch")],
+            notes=[
+                *self._computed(cores),
+                *self.misplaced.get(name, []),
+                *quiet.load_warnings(self.machines, "launch"),
+            ],
         )
 
     def _computed(self, cores: int) -> list[str]:

@@ -1,9 +1,9 @@
-"""What repeated measurements of one quantity say: its median and how sure that is.
+"""The median of repeated measurements of one quantity, and how sure it is.
 
 Fewer than six repeats have no interval of 95 %: even the smallest and the largest of five hold the median between them
-with 1 - 2/2^5 = 94 % only, of two with 50 %. What has no interval is not known; no pair of values stands in for it.
-A repeat is what something else could have disturbed: blocks of iterations between which other contenders ran, sweeps
-over all message sizes. Iterations of one block, or messages in a row, are no repeats of one another.
+with 1 - 2/2^5 = 94 % only, of two with 50 %. A number without an interval is not known; no pair of values replaces one.
+Repeats are measurements that different moments of the machine could have disturbed: blocks of iterations between which
+other contenders ran, sweeps over all message sizes. Iterations of one block, or messages in a row, are no repeats.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import Any
 import numpy as np
 
 CONFIDENCE = 0.95
-NONE = "no interval"  # what people read in the place of one
+NONE = "no interval"  # what people read in the place of an interval
 
 
 def median_interval(values: Any, confidence: float = CONFIDENCE) -> tuple[float | None, float, float | None]:
     """(low, median, high): the distribution-free interval of the median by order statistics.
 
-    Both ends are None where there are too few values (`repeats_needed`), or one that is not finite; of none at all the
-    median is NaN.
+    Both ends are None if there are too few values (`repeats_needed`). If there are none, or one is not finite, the
+    median is NaN too.
     """
     ordered = np.sort(np.asarray(values, float))
     if not len(ordered) or not np.isfinite(ordered).all():
@@ -40,9 +40,9 @@ def repeats_needed(confidence: float = CONFIDENCE) -> int:
 def jackknife(
     value: float, without: Sequence[float], confidence: float = CONFIDENCE
 ) -> tuple[float | None, float | None]:
-    """(low, high) of what follows from several repeats together; `without` has it from all but each one in turn.
+    """(low, high) of a number that follows from all repeats together; `without`: from all but each one in turn.
 
-    Student's t with the jackknife's deviation. Both are None for too few repeats.
+    Student's t with the jackknife's deviation. Both ends are None for too few repeats.
     """
     from scipy.special import stdtrit
 
@@ -55,7 +55,7 @@ def jackknife(
 
 
 def shown(measured: Iterable[float | None], form: str, scale: float = 1.0) -> str:
-    """(value, low, high) as people read it, or with the words that it has no interval; - where there is no value."""
+    """(value, low, high) as people read it, or the value and that it has no interval; - if there is no value."""
     middle, low, high = measured
     if middle is None or np.isnan(middle):
         return "-"
@@ -65,7 +65,7 @@ def shown(measured: Iterable[float | None], form: str, scale: float = 1.0) -> st
 
 
 def _outside(n: int, confidence: float) -> int:
-    """The most k such that fewer than k of n values lie below their median with at most half of what may miss."""
+    """The largest k for which fewer than k of n values lie below the median with at most half of what may miss."""
     from scipy.stats import binom
 
     miss = (1 - confidence) / 2

@@ -7,23 +7,23 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-KEY = "other_work"  # in provenance: the share of the cores' time that work of others took; not there if not known
+KEY = "other_work"  # in provenance: the share of the cores' time that other work took; missing if it is not known
 QUIET = 0.1  # the largest share at which times are taken for those of the machine
 UNDER_LOAD = "timed while other work took"
 
 
-def told(provenance: Mapping[str, Any], what: str) -> list[str]:
-    """What to say of `what` was timed while other work took more than QUIET of the cores; nothing if none did."""
+def load_warnings(provenance: Mapping[str, Any], subject: str) -> list[str]:
+    """A warning about `subject` if it was timed while other work took more than QUIET of the cores; else none."""
     share = provenance.get(KEY)
     if not isinstance(share, int | float) or not share > QUIET:
         return []
-    return [f"{what}: {UNDER_LOAD} {share:.0%} of the cores: measure again on a quiet machine"]
+    return [f"{subject}: {UNDER_LOAD} {share:.0%} of the cores: measure again on a quiet machine"]
 
 
-def told_of_points(text: str, what: str) -> list[str]:
-    """As `told`, of a file of points whose provenance stands in its comments."""
-    line = re.search(rf"^# {KEY}: ([0-9.e-]{{1,30}})$", text, re.MULTILINE)
+def load_warnings_of_points(text: str, subject: str) -> list[str]:
+    """As `load_warnings`, for a file of points that has its provenance in comments."""
+    comment = re.search(rf"^# {KEY}: ([0-9.e-]{{1,30}})$", text, re.MULTILINE)
     try:
-        return told({KEY: json.loads(line[1])} if line else {}, what)
+        return load_warnings({KEY: json.loads(comment[1])} if comment else {}, subject)
     except ValueError:
         return []

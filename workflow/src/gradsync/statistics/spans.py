@@ -1,8 +1,8 @@
-"""Numbers that are known within an interval only, and what follows from them by arithmetic.
+"""Numbers that are known within an interval only, and arithmetic of them.
 
-What was repeated in one launch is kept repeat by repeat: those of two contenders are pairs of neighbours (A B B A), so
-that a slow moment of the machine fell on both. Arithmetic goes through the repeats, pair by pair, and the interval is
-that of the results. Of different launches there are no pairs: each number may be anywhere in its interval.
+What was repeated in one launch is kept repeat by repeat: the repeats of two contenders are pairs of neighbours (A B B
+A), so that a slow moment of the machine fell on both. Arithmetic goes through the repeats, pair by pair, and the
+interval is that of the results. Different launches have no pairs: each number may be anywhere in its interval.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from gradsync.statistics.intervals import median_interval
 
 
 class Span(NamedTuple):
-    """A number, and the interval that it is known to lie in: -inf to inf where nothing is known of that.
+    """A number, and the interval that it is known to lie in: -inf to inf if no interval is known.
 
-    `samples`: the repeats that it is the median of, one after the other in launch `launch`. `inputs`: how many inputs,
-    of all that a claim is made for, it was found on.
+    `samples`: the repeats that it is the median of, one after the other in launch `launch`. `inputs`: for how many
+    inputs, of all that a claim is made for, it was computed or timed.
     """
 
     value: float
@@ -31,17 +31,17 @@ class Span(NamedTuple):
 
     @classmethod
     def exactly(cls, value: float, inputs: int = 1) -> Span:
-        """A number that is counted, or computed."""
+        """A number that is counted or computed."""
         return cls(value, value, value, inputs=inputs)
 
     @classmethod
     def unknown(cls, value: float, inputs: int = 1) -> Span:
-        """A number that was measured too seldom to tell how sure it is."""
+        """A number that was measured too seldom for an interval."""
         return cls(value, -math.inf, math.inf, inputs=inputs)
 
     @classmethod
     def repeated(cls, samples: Sequence[float], launch: str, inputs: int = 1) -> Span:
-        """The median of repeats; unknown where they are too few for an interval."""
+        """The median of repeats; its interval is unknown if they are too few."""
         low, middle, high = median_interval(samples)
         if low is None or high is None:
             low, high = -math.inf, math.inf
@@ -59,14 +59,14 @@ class Span(NamedTuple):
 
 
 class MayBeZero(Exception):  # noqa: N818  not an error: there is no value
-    """What divides may be 0."""
+    """The divisor may be 0."""
 
 
 def of(function: Callable[..., float], spans: Sequence[Span], *, pairs: bool = True) -> Span:
-    """`function` of numbers: pair by pair where all of them are of one launch, else anywhere in the intervals.
+    """`function` of numbers: pair by pair if all of them are of one launch, else anywhere in the intervals.
 
-    It must be monotone in each argument, but for abs, and for division, which raises MayBeZero where 0 is among what
-    divides. `pairs` is for functions whose median is the function of the medians: not for min and max.
+    It must be monotone in each argument, but for abs, and for division, which raises MayBeZero if the divisor may be 0.
+    `pairs` is for functions whose median is the function of the medians: not for min and max.
     """
     inputs = max(span.inputs for span in spans)
     sampled = [span for span in spans if span.samples]
@@ -88,12 +88,12 @@ def of(function: Callable[..., float], spans: Sequence[Span], *, pairs: bool = T
 
 
 def divided(x: float, y: float) -> float:
-    """x / y, which alone has no value for some y."""
+    """x / y, which has no value for y = 0."""
     return x / y
 
 
 def compared(x: Span, y: Span) -> tuple[Span, Span]:
-    """Two sides of a comparison whose outcome depends on x / |y|: as that and the sign of y, where they are pairs."""
+    """Two sides of a comparison whose outcome depends on x / |y|: if they are pairs, that ratio and the sign of y."""
     if x.samples and y.samples and _alike([x, y]):
         signs = {math.copysign(1.0, sample) if sample else 0.0 for sample in y.samples}
         if len(signs) == 1 and 0.0 not in signs:
@@ -103,5 +103,5 @@ def compared(x: Span, y: Span) -> tuple[Span, Span]:
 
 
 def _alike(spans: Sequence[Span]) -> bool:
-    """Whether these repeats are pairs."""
+    """Whether the repeats of these spans are pairs."""
     return len({(span.launch, len(span.samples)) for span in spans}) == 1 and bool(spans[0].launch)

@@ -1,4 +1,4 @@
-"""Table V, Fig. 6 and what the stated constants can't give: published and simulated iterations against their bounds."""
+"""Table V, Fig. 6 and what contradicts the stated constants: published and simulated iterations and their bounds."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TABLE5 = [
 
 
 def table5(settings: Settings, results: Path) -> Table:
-    """Table V: S_max by Eq. 41 to 43, S = P (t_f + t_b) / iteration, and their ratio; a row a model and point."""
+    """Table V: S_max by Eq. 41 to 43, S = P (t_f + t_b) / iteration, and their ratio; a row per model and point."""
     testbed, rows = bench(settings), []
     for model in MODELS:
         published = testbed.file.number("speedup", "value", model)
@@ -38,12 +38,14 @@ def table5(settings: Settings, results: Path) -> Table:
             largest = testbed.largest_speedup(model, point, _parameters(model, results))
             row = {"rung": "derived", "model": model, "assumption": str(point), "nodes": testbed.nodes}
             rows.append({**row, "largest_speedup": largest, "note": ""})
-    found = read(file(results, "ascwfbp", "table4"), iterations.COLUMNS)
-    for _, at in found[(found.scheme == ASC) & (found.rung != "published")].iterrows():
-        row = {key: at[key] for key in ("rung", "model", "assumption", "nodes", LAUNCH, REPEATS, "note")}
-        if at.model in MODELS and pd.notna(at.iteration_seconds):
-            row |= _speedups(at, testbed, results)
-        if at.model in MODELS:
+    iteration_rows = read(file(results, "ascwfbp", "table4"), iterations.COLUMNS)
+    for _, iteration in iteration_rows[
+        (iteration_rows.scheme == ASC) & (iteration_rows.rung != "published")
+    ].iterrows():
+        row = {key: iteration[key] for key in ("rung", "model", "assumption", "nodes", LAUNCH, REPEATS, "note")}
+        if iteration.model in MODELS and pd.notna(iteration.iteration_seconds):
+            row |= _speedups(iteration, testbed, results)
+        if iteration.model in MODELS:
             rows.append(row)
     frame = pd.DataFrame(rows)
     frame = frame.reindex(columns=TABLE5).astype({LAUNCH: object})
@@ -61,39 +63,41 @@ def table5(settings: Settings, results: Path) -> Table:
     return Table(frame, _table5_display(frame), caption)
 
 
-def _speedups(at: pd.Series, testbed: Bench, results: Path) -> dict[str, Any]:
-    """S and S_max over one GPU: those of the testbed, or of the hosts and links that something ran on."""
-    if at.rung == "simulated":
+def _speedups(iteration: pd.Series, testbed: Bench, results: Path) -> dict[str, Any]:
+    """S and S_max over one GPU: those of the testbed, or of the hosts and links of the run."""
+    if iteration.rung == "simulated":
         gpus = testbed.workers
-        largest = testbed.largest_speedup(at.model, _point(at.assumption), _parameters(at.model, results))
-    elif at.rung == "emulated":
-        a_host = testbed.workers / testbed.nodes  # which stands for all GPUs of a node
-        gpus, largest = a_host * at.workers, a_host * at.largest_speedup
+        largest = testbed.largest_speedup(
+            iteration.model, _point(iteration.assumption), _parameters(iteration.model, results)
+        )
+    elif iteration.rung == "emulated":
+        gpus_per_host = testbed.workers / testbed.nodes  # a host stands for all GPUs of a node
+        gpus, largest = gpus_per_host * iteration.workers, gpus_per_host * iteration.largest_speedup
     else:
-        gpus, largest = at.workers, np.nan  # nobody tells the rate of their links
-    speedup = gpus * at.computation_seconds / at.iteration_seconds
-    found: dict[str, Any] = {"speedup": speedup, "largest_speedup": largest, "share": speedup / largest}
-    seconds, alone = samples(at, "iteration_seconds"), samples(at, "computation_seconds")
-    if at.rung == "emulated":
-        alone = np.full(len(seconds), at.computation_seconds)  # is replayed
+        gpus, largest = iteration.workers, np.nan  # the rate of their links is not known
+    speedup = gpus * iteration.computation_seconds / iteration.iteration_seconds
+    row: dict[str, Any] = {"speedup": speedup, "largest_speedup": largest, "share": speedup / largest}
+    seconds, alone = samples(iteration, "iteration_seconds"), samples(iteration, "computation_seconds")
+    if iteration.rung == "emulated":
+        alone = np.full(len(seconds), iteration.computation_seconds)  # it is replayed
     if len(alone) == len(seconds):
-        found |= cells("speedup", gpus * alone / seconds) | cells("share", gpus * alone / seconds / largest)
-    return found
+        row |= cells("speedup", gpus * alone / seconds) | cells("share", gpus * alone / seconds / largest)
+    return row
 
 
 def _means(frame: pd.DataFrame, testbed: Bench) -> Iterator[dict[str, Any]]:
-    """The mean share of the models where all of them have one, as likely in its interval as each of them in its own."""
-    as_there = frame[frame.share.notna() & (frame.nodes == testbed.nodes)]
-    for (rung, assumption), at in as_there.groupby(["rung", "assumption"], sort=False):
-        if len(at) == len(MODELS):
+    """The mean share if all models have one, as likely in its interval as that of each model in its own."""
+    on_all_nodes = frame[frame.share.notna() & (frame.nodes == testbed.nodes)]
+    for (rung, assumption), shares in on_all_nodes.groupby(["rung", "assumption"], sort=False):
+        if len(shares) == len(MODELS):
             row = {"rung": rung, "model": "mean", "assumption": assumption, "nodes": testbed.nodes, "note": ""}
-            # an end of any that is not known leaves that of the mean unknown
-            mean = at[["share", "share_low", "share_high"]].astype(float).mean(skipna=False)
-            yield row | {REPEATS: at[REPEATS].min(skipna=False), **mean}
+            # if an end of any interval is not known, that of the mean is not known either
+            mean = shares[["share", "share_low", "share_high"]].astype(float).mean(skipna=False)
+            yield row | {REPEATS: shares[REPEATS].min(skipna=False), **mean}
 
 
 def _parameters(model: str, results: Path) -> float:
-    """Of the definition, not of Table III."""
+    """The number of parameters by the model's definition, not by Table III."""
     return counted(model, results).bytes / 4
 
 
@@ -108,12 +112,13 @@ def _table5_display(frame: pd.DataFrame) -> pd.DataFrame:
     labels |= {("emulated", ""): "emulated"}
     rows = []
     for (rung, assumption), label in labels.items():
-        at = frame[(frame.rung == rung) & (frame.assumption == assumption) & frame.share.notna()]
-        at = at.sort_values("nodes", kind="stable", na_position="first")  # of several the one with most nodes
-        if at.empty:
+        part = frame[(frame.rung == rung) & (frame.assumption == assumption) & frame.share.notna()]
+        # of several launches the one with most nodes counts
+        part = part.sort_values("nodes", kind="stable", na_position="first")
+        if part.empty:
             continue
         row = {"": label}
-        for _, cell in at.iterrows():
+        for _, cell in part.iterrows():
             ratio = text(cell, "share", ".1%") if rung in TIMED else f"{cell.share:.1%}"
             hosts = f", {cell.nodes:.0f} hosts" if rung == "emulated" else ""
             row[MODELS.get(cell.model, cell.model)] = (
@@ -124,15 +129,15 @@ def _table5_display(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def fig6(settings: Settings, results: Path) -> Table:
-    """Fig. 6: computation and exposed communication; rows of Table IV, and by how much a scheme exposes less."""
-    found = read(file(results, "ascwfbp", "table4"), iterations.COLUMNS)
-    frame = found[found.rung.ne("simulated") | found.scheme.isin(SCHEMES)].copy()
+    """Fig. 6: computation and exposed communication; the rows of Table IV, and by how much a scheme exposes less."""
+    iteration_rows = read(file(results, "ascwfbp", "table4"), iterations.COLUMNS)
+    frame = iteration_rows[iteration_rows.rung.ne("simulated") | iteration_rows.scheme.isin(SCHEMES)].copy()
     keys = ["rung", "launch", "model", "assumption"]
     exposed = frame.drop_duplicates([*keys, "scheme"]).set_index([*keys, "scheme"]).exposed_communication_seconds
-    for name, over in REDUCTIONS.items():
-        other = exposed.reindex(pd.MultiIndex.from_frame(frame[keys].assign(scheme=over))).to_numpy()
-        frame[name] = 1 - frame.exposed_communication_seconds / np.where(other > 0, other, np.nan)
-        frame[columns(name)] = _pairs(frame, keys, name, over)
+    for name, other_scheme in REDUCTIONS.items():
+        compared = exposed.reindex(pd.MultiIndex.from_frame(frame[keys].assign(scheme=other_scheme))).to_numpy()
+        frame[name] = 1 - frame.exposed_communication_seconds / np.where(compared > 0, compared, np.nan)
+        frame[columns(name)] = _pairs(frame, keys, name, other_scheme)
     caption = (
         "Fig. 6: computation + exposed communication of an iteration in ms, and by how much less MG-WFBP exposes than "
         "WFBP and ASC-WFBP than MG-WFBP; of what was timed, in brackets 95 %, pair by pair. Published: Table IV less "
@@ -143,20 +148,21 @@ def fig6(settings: Settings, results: Path) -> Table:
     return Table(frame, _fig6_display(frame), caption)
 
 
-def _pairs(frame: pd.DataFrame, keys: list[str], name: str, over: str) -> pd.DataFrame:
-    """The column of a reduction with its interval and repeats, which it has where both ran in turn in one launch."""
-    others = {tuple(row[keys]): row for _, row in frame[frame.scheme == over].iloc[::-1].iterrows()}  # the first counts
+def _pairs(frame: pd.DataFrame, keys: list[str], name: str, other_scheme: str) -> pd.DataFrame:
+    """The column of a reduction with its interval and repeats, which it has if both ran in turn in one launch."""
+    # of rows with the same keys the first counts
+    others = {tuple(row[keys]): row for _, row in frame[frame.scheme == other_scheme].iloc[::-1].iterrows()}
     rows = []
     for _, row in frame.iterrows():
-        found, other = {name: row[name]}, others.get(tuple(row[keys]))
+        reduction, other = {name: row[name]}, others.get(tuple(row[keys]))
         if row.rung in TIMED and other is not None:
-            found |= cells(name, paired(_reduction, row, other, "exposed_communication_seconds"))
-        rows.append(found)
+            reduction |= cells(name, paired(_reduction, row, other, "exposed_communication_seconds"))
+        rows.append(reduction)
     return pd.DataFrame(rows, columns=columns(name), index=frame.index)
 
 
 def _reduction(mine: np.ndarray, theirs: np.ndarray) -> np.ndarray:
-    """By which share less is exposed; of pairs of which one exposes nothing there is none."""
+    """By which share less is exposed; empty if any of the pairs exposes nothing."""
     return 1 - mine / theirs if (theirs > 0).all() else np.array([])
 
 
@@ -165,10 +171,10 @@ def _fig6_display(frame: pd.DataFrame) -> pd.DataFrame:
     known = frame[frame.exposed_communication_seconds.notna() & frame.computation_seconds.notna()]
     known = known[known.rung.ne("simulated") | known.assumption.isin(shown)]
     rows = []
-    for (rung, assumption, model), at in known.groupby(["rung", "assumption", "model"], sort=False):
+    for (rung, assumption, model), part in known.groupby(["rung", "assumption", "model"], sort=False):
         row = {"model": MODELS.get(str(model), str(model)), "rung": str(rung)}
         row["assumed"] = shown.get(str(assumption), "")
-        for _, cell in at[at.scheme.isin(SCHEMES)].iterrows():
+        for _, cell in part[part.scheme.isin(SCHEMES)].iterrows():
             reduction = {"mgwfbp": "reduction_over_wfbp", ASC: "reduction_over_mgwfbp"}.get(cell.scheme)
             exposed, times = "exposed_communication_seconds", f"{1e3 * cell.computation_seconds:.0f} + "
             timed = cell.rung in TIMED
@@ -183,7 +189,7 @@ def _fig6_display(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def constants(settings: Settings, results: Path) -> Table:
-    """What a, b and t_f + t_b imply beside Table IV: the paper's constants against its own measurements."""
+    """What a, b and t_f + t_b imply, and Table IV: the paper's constants against its own measurements."""
     testbed, rows = bench(settings), []
     for model in MODELS:
         for forward in FORWARD:

@@ -1,9 +1,9 @@
-"""Fig. 4 and 5: one all-reduce, two at once, and what the paper's model and a shared link make of them.
+"""Fig. 4 and 5: one all-reduce, two contending ones, and what the paper's model and a shared link predict of them.
 
-Published are the paper's a, b and gamma alone, its points are only drawn; derived is what Eq. 7 and 9 say with them.
+Published are only the paper's a, b and gamma, since its points are only drawn; derived is what follows by Eq. 7 and 9.
 Measured are ranks of this machine over its loopback, emulated are hosts on limited links.
 
-Differs from the paper: beside its constant gamma stands the capacity X of the link, by which
+Differs from the paper: in addition to its constant gamma there is the capacity X of the link, by which
 T_2 = a + h + max(1, 2/X) b m (`costs/contention_fit.py`), and gamma is derived size by size.
 """
 
@@ -19,13 +19,13 @@ import pandas as pd
 from gradsync.configuration.settings import Settings
 from gradsync.costs import pairwise_contention
 from gradsync.files.results import TIMED
-from gradsync.papers.ascwfbp.at_once import Measured, measured
+from gradsync.papers.ascwfbp.contention_times import ContentionTimes, contention_times
 from gradsync.papers.ascwfbp.testbed import Bench, bench
 from gradsync.papers.repeats import REPEATS, columns, interval
 from gradsync.papers.table import Table
 from gradsync.statistics.intervals import repeats_needed, shown
 
-THERE = "the paper's constants"
+PAPER_CONSTANTS = "the paper's constants"
 DRAWN = 49  # sizes of the paper's lines
 FIG4A = [
     *("rung", "source", "nodes", REPEATS),
@@ -49,21 +49,21 @@ POINTS = [
 
 
 def fig4a(settings: Settings, results: Path) -> Table:
-    """Fig. 4(a): the line through the times of one all-reduce; a row a source."""
+    """Fig. 4(a): the line through the times of one all-reduce; a row per source."""
     testbed = bench(settings)
     smallest, largest = testbed.fitted
     rows: list[dict[str, Any]] = [
         {
-            **{"rung": "published", "source": THERE, "nodes": testbed.nodes, "a_seconds": testbed.a},
+            **{"rung": "published", "source": PAPER_CONSTANTS, "nodes": testbed.nodes, "a_seconds": testbed.a},
             **{"b_seconds_per_byte": testbed.b, "smallest_bytes": smallest, "largest_bytes": largest},
             "note": "points are only drawn; as fast as the link: b = 2 / B (ASC-E32)",
         }
     ]
-    for one in measured(settings, results):
-        at = one.within(testbed)
-        row = {"rung": one.rung, "source": one.source, "nodes": one.nodes}
-        row |= one.jackknifed(lambda some: _line(some, testbed)) | {"points": int(at.sum()), "note": one.note}
-        rows.append(row | {"smallest_bytes": one.sizes[at].min(), "largest_bytes": one.sizes[at].max()})
+    for times in contention_times(settings, results):
+        in_range = times.within(testbed)
+        row = {"rung": times.rung, "source": times.source, "nodes": times.nodes}
+        row |= times.jackknifed(lambda part: _line(part, testbed)) | {"points": int(in_range.sum()), "note": times.note}
+        rows.append(row | {"smallest_bytes": times.sizes[in_range].min(), "largest_bytes": times.sizes[in_range].max()})
     frame = pd.DataFrame(rows, columns=FIG4A)
     display = pd.DataFrame(
         {
@@ -88,26 +88,28 @@ def fig4a(settings: Settings, results: Path) -> Table:
 
 
 def fig4b(settings: Settings, results: Path) -> Table:
-    """Fig. 4(b): what two at once gain, and how much of the link they get; a row a source."""
+    """Fig. 4(b): the gain of two contending all-reduces, and how much of the link they get; a row per source."""
     testbed = bench(settings)
     exceeds = pairwise_contention.exceeds_link_from(testbed.a, testbed.b, testbed.gamma, testbed.largest_throughput())
     rows: list[dict[str, Any]] = [
         {
-            **{"rung": "derived", "source": THERE, "nodes": testbed.nodes, "gamma": testbed.gamma},
+            **{"rung": "derived", "source": PAPER_CONSTANTS, "nodes": testbed.nodes, "gamma": testbed.gamma},
             **{"capacity": 2 / testbed.gamma, "exceeds_link_from_bytes": exceeds},
             **_gains(*_model(testbed), testbed, testbed.largest_throughput()),
             "instances": len(_model(testbed)[0]),
             "note": "Eq. 7 and 9",
         }
     ]
-    for one in measured(settings, results):
-        of_two = [each for each in one.fit.gammas if each.lanes == 2 and each.gamma]
+    for times in contention_times(settings, results):
+        of_two = [each for each in times.fit.gammas if each.lanes == 2 and each.gamma]
         largest = max(of_two, key=lambda each: each.bytes).gamma if of_two else None
-        row = {"rung": one.rung, "source": one.source, "nodes": one.nodes, "note": one.note}
-        for name, estimate in (("gamma", largest), ("capacity", one.fit.capacity)):
+        row = {"rung": times.rung, "source": times.source, "nodes": times.nodes, "note": times.note}
+        for name, estimate in (("gamma", largest), ("capacity", times.fit.capacity)):
             row |= {} if estimate is None else interval(name, *estimate)
-        row["instances"] = int(one.within(testbed).sum())
-        rows.append(row | one.jackknifed(lambda some: _gains(some.sizes, some.one, some.two, testbed, some.link)))
+        row["instances"] = int(times.within(testbed).sum())
+        rows.append(
+            row | times.jackknifed(lambda part: _gains(part.sizes, part.alone, part.contending, testbed, part.link))
+        )
     frame = pd.DataFrame(rows, columns=FIG4B)
     display = pd.DataFrame(
         {
@@ -136,17 +138,23 @@ def fig4b(settings: Settings, results: Path) -> Table:
 
 
 def fig5(settings: Settings, results: Path) -> Table:
-    """Fig. 5: how well a + gamma b m, and the capacity of the link, predict two at once; a row a source."""
+    """Fig. 5: how well a + gamma b m, and the capacity of the link, predict contention; a row per source."""
     testbed = bench(settings)
     rows: list[dict[str, Any]] = [
-        {"rung": "published", "source": THERE, "nodes": testbed.nodes, "gamma": testbed.gamma, "note": "only drawn"}
+        {
+            "rung": "published",
+            "source": PAPER_CONSTANTS,
+            "nodes": testbed.nodes,
+            "gamma": testbed.gamma,
+            "note": "only drawn",
+        }
     ]
-    for one in measured(settings, results):
-        at = one.within(testbed)
-        own = np.abs(one.by_capacity()[at] / one.two[at] - 1)
-        row = {"rung": one.rung, "source": one.source, "nodes": one.nodes}
-        row |= one.jackknifed(lambda some: _errors(some, testbed))
-        rows.append(row | {"mean_error_of_capacity": float(own.mean()), "note": one.note})
+    for times in contention_times(settings, results):
+        in_range = times.within(testbed)
+        capacity_errors = np.abs(times.by_capacity()[in_range] / times.contending[in_range] - 1)
+        row = {"rung": times.rung, "source": times.source, "nodes": times.nodes}
+        row |= times.jackknifed(lambda part: _errors(part, testbed))
+        rows.append(row | {"mean_error_of_capacity": float(capacity_errors.mean()), "note": times.note})
     frame = pd.DataFrame(rows, columns=FIG5)
     display = frame[["rung", "source", "nodes"]].assign(
         gamma=_interval(frame, "gamma"),
@@ -164,25 +172,33 @@ def fig5(settings: Settings, results: Path) -> Table:
 
 
 def contention_points(settings: Settings, results: Path) -> Table:
-    """Fig. 4 and 5 in full: a row a size and source."""
+    """Fig. 4 and 5 in full: a row per size and source."""
     testbed = bench(settings)
     sizes, one_seconds, two_seconds = _model(testbed)
-    drawn = {"rung": "derived", "source": THERE, "nodes": testbed.nodes, "bytes": sizes, "note": ""}
-    drawn |= {"one_seconds": one_seconds, "two_seconds": two_seconds, "line_seconds": one_seconds}
-    drawn |= {"predicted_seconds": two_seconds, "gamma": testbed.gamma}
+    paper_points = {"rung": "derived", "source": PAPER_CONSTANTS, "nodes": testbed.nodes, "bytes": sizes, "note": ""}
+    paper_points |= {"one_seconds": one_seconds, "two_seconds": two_seconds, "line_seconds": one_seconds}
+    paper_points |= {"predicted_seconds": two_seconds, "gamma": testbed.gamma}
     shared = np.maximum(two_seconds, 2 * sizes / testbed.largest_throughput())  # no faster than the link
-    frames = [pd.DataFrame(drawn | {"capacity_seconds": shared, "link_bytes_per_second": testbed.largest_throughput()})]
-    for one in measured(settings, results):
-        a, b, _ = one.line(testbed)
-        gammas = {each.bytes: each.gamma for each in one.fit.gammas if each.lanes == 2}
-        found = {"rung": one.rung, "source": one.source, "nodes": one.nodes, "bytes": one.sizes, "note": one.note}
-        found |= {"line_seconds": a + b * one.sizes, REPEATS: len(one.sweeps)}
-        times = [one.jackknifed(partial(_at, number=number)) for number in range(len(one.sizes))]
-        found |= {column: [each[column] for each in times] for column in columns(*AT, samples=False)}
-        found |= {"predicted_seconds": _predicted(one, testbed), "capacity_seconds": one.by_capacity()}
+    frames = [
+        pd.DataFrame(paper_points | {"capacity_seconds": shared, "link_bytes_per_second": testbed.largest_throughput()})
+    ]
+    for times in contention_times(settings, results):
+        a, b, _ = times.line(testbed)
+        gammas = {each.bytes: each.gamma for each in times.fit.gammas if each.lanes == 2}
+        points = {
+            "rung": times.rung,
+            "source": times.source,
+            "nodes": times.nodes,
+            "bytes": times.sizes,
+            "note": times.note,
+        }
+        points |= {"line_seconds": a + b * times.sizes, REPEATS: len(times.sweeps)}
+        means = [times.jackknifed(partial(_times_of_size, number=number)) for number in range(len(times.sizes))]
+        points |= {column: [each[column] for each in means] for column in columns(*TIMES_OF_SIZE, samples=False)}
+        points |= {"predicted_seconds": _predicted(times, testbed), "capacity_seconds": times.by_capacity()}
         for name, end in (("gamma", "value"), ("gamma_low", "low"), ("gamma_high", "high")):
-            found[name] = [getattr(gammas[int(size)], end, np.nan) for size in one.sizes]
-        frames.append(pd.DataFrame(found | {"link_bytes_per_second": one.link}))
+            points[name] = [getattr(gammas[int(size)], end, np.nan) for size in times.sizes]
+        frames.append(pd.DataFrame(points | {"link_bytes_per_second": times.link}))
     frame = pd.concat(frames, ignore_index=True)
     frame["throughput_one"] = frame.bytes / frame.one_seconds
     frame["throughput_two"] = 2 * frame.bytes / frame.two_seconds
@@ -210,46 +226,49 @@ def contention_points(settings: Settings, results: Path) -> Table:
     return Table(frame, display, caption)
 
 
-AT = ("one_seconds", "two_seconds")
+TIMES_OF_SIZE = ("one_seconds", "two_seconds")
 
 
-def _at(one: Measured, number: int) -> dict[str, float]:
+def _times_of_size(times: ContentionTimes, number: int) -> dict[str, float]:
     """The mean times of one size."""
-    return dict(zip(AT, (float(one.one[number]), float(one.two[number])), strict=True))
+    return dict(zip(TIMES_OF_SIZE, (float(times.alone[number]), float(times.contending[number])), strict=True))
 
 
-def _line(one: Measured, testbed: Bench) -> dict[str, float]:
+def _line(times: ContentionTimes, testbed: Bench) -> dict[str, float]:
     """The line of Fig. 4(a), and how well it fits."""
-    at = one.within(testbed)
-    a, b, r_squared = one.line(testbed)
-    error = float(np.mean(np.abs((a + b * one.sizes[at]) / one.one[at] - 1)))
+    in_range = times.within(testbed)
+    a, b, r_squared = times.line(testbed)
+    error = float(np.mean(np.abs((a + b * times.sizes[in_range]) / times.alone[in_range] - 1)))
     return {"a_seconds": a, "b_seconds_per_byte": b, "r_squared": r_squared, "line_error": error}
 
 
-def _errors(one: Measured, testbed: Bench) -> dict[str, float]:
+def _errors(times: ContentionTimes, testbed: Bench) -> dict[str, float]:
     """The gamma of Fig. 5, and how far off a + gamma b m is with it."""
-    at = one.within(testbed)
-    errors = np.abs(_predicted(one, testbed)[at] / one.two[at] - 1)
+    in_range = times.within(testbed)
+    errors = np.abs(_predicted(times, testbed)[in_range] / times.contending[in_range] - 1)
     return {
-        "gamma": one.constant_gamma(testbed),
+        "gamma": times.constant_gamma(testbed),
         "mean_error": float(errors.mean()),
         "worst_error": float(errors.max()),
     }
 
 
 def _model(testbed: Bench) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Sizes, and the paper's seconds of one (Eq. 3) and of each of two."""
+    """Sizes, and the paper's seconds of one all-reduce (Eq. 3) and of each of two."""
     smallest, largest = testbed.fitted
     sizes = np.unique([*np.geomspace(smallest, largest, DRAWN).round(), 2.0**21])
-    two = [2 * size / pairwise_contention.throughput_two(size, testbed.a, testbed.b, testbed.gamma) for size in sizes]
-    return sizes, np.asarray(testbed.line.seconds(sizes)), np.array(two)
+    throughput_two = pairwise_contention.throughput_two
+    contending = [2 * size / throughput_two(size, testbed.a, testbed.b, testbed.gamma) for size in sizes]
+    return sizes, np.asarray(testbed.line.seconds(sizes)), np.array(contending)
 
 
-def _gains(sizes: np.ndarray, one: np.ndarray, two: np.ndarray, testbed: Bench, link: float) -> dict[str, float]:
-    """T2/T1 over the sizes of Fig. 4, and what share of the link two get."""
-    at = (sizes >= testbed.fitted[0]) & (sizes <= testbed.fitted[1])
-    gain, share = 2 * one[at] / two[at], 2 * sizes[at] / two[at] / link
-    full = share[sizes[at] >= testbed.full]
+def _gains(
+    sizes: np.ndarray, alone: np.ndarray, contending: np.ndarray, testbed: Bench, link: float
+) -> dict[str, float]:
+    """T2/T1 over the sizes of Fig. 4, and the share of the link that two get."""
+    in_range = (sizes >= testbed.fitted[0]) & (sizes <= testbed.fitted[1])
+    gain, share = 2 * alone[in_range] / contending[in_range], 2 * sizes[in_range] / contending[in_range] / link
+    full = share[sizes[in_range] >= testbed.full]
     return {
         "least_gain": float(gain.min()),
         "largest_gain": float(gain.max()),
@@ -258,9 +277,9 @@ def _gains(sizes: np.ndarray, one: np.ndarray, two: np.ndarray, testbed: Bench, 
     }
 
 
-def _predicted(one: Measured, testbed: Bench) -> np.ndarray:
-    a, b, _ = one.line(testbed)
-    return a + one.constant_gamma(testbed) * b * one.sizes
+def _predicted(times: ContentionTimes, testbed: Bench) -> np.ndarray:
+    a, b, _ = times.line(testbed)
+    return a + times.constant_gamma(testbed) * b * times.sizes
 
 
 def _interval(frame: pd.DataFrame, column: str, form: str = ".2f", scale: float = 1.0) -> list[str]:

@@ -11,7 +11,7 @@ from gradsync.papers.emulation import StandIn
 
 
 def stand_in(job: Emulation, settings: Settings, results: Path) -> StandIn:
-    """At the middle of the band; raises InputError for a model that the paper does not have."""
+    """What the launch stands for, at the middle of the band; raises InputError for a model that the paper lacks."""
     if job.model not in MODELS:
         raise InputError(
             f"emulated launch {job.job}: the paper has no model {job.model!r}; it has: {', '.join(MODELS)}"

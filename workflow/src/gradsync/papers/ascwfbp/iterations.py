@@ -20,7 +20,7 @@ from gradsync.configuration.settings import Settings
 from gradsync.costs import Linear, alpha_beta
 from gradsync.engine.bounds import hard_bound_seconds, refuse_below
 from gradsync.errors import InputError
-from gradsync.papers.ascwfbp import own_model, runs_here
+from gradsync.papers.ascwfbp import pairwise_model, timed_runs
 from gradsync.papers.ascwfbp.testbed import CENTRE, MODELS, POINTS, SCHEMES, Bench, Point, bench, workload
 from gradsync.papers.repeats import HIGH, LAUNCH, LOW, REPEATS, SAMPLES, text
 from gradsync.papers.simulated import BOUNDS
@@ -33,13 +33,13 @@ CONTENTION = (PAIRWISE, GAMMA, FULL)
 STATED, FITTED = "stated", "fitted"
 LEFT_OUT = ("naive", "fixed_buckets")  # schedules that neither this paper nor what goes beyond it compares
 PRINTED = "ascwfbp_as_printed"
-PAIRS = (*SCHEMES, "single", "optimal", PRINTED)  # what the pairwise model is asked of; others plan by a shared link
+PAIRS = (*SCHEMES, "single", "optimal", PRINTED)  # schemes that the pairwise model times; others plan by a shared link
 COLUMNS = [
     *("rung", LAUNCH, "model", "nodes", "workers", "scheme", "assumption", "contention", "startup", "point"),
     *("startup_seconds", REPEATS, "iteration_seconds", "computation_seconds", "exposed_communication_seconds"),
     *("waiting_seconds", "messages", *BOUNDS, "over_published"),
     *("largest_speedup", "note"),  # S_max of emulated hosts over one of them
-    *(f"{column}{end}" for end in (LOW, HIGH, SAMPLES) for column in runs_here.SECONDS),
+    *(f"{column}{end}" for end in (LOW, HIGH, SAMPLES) for column in timed_runs.SECONDS),
 ]
 
 
@@ -63,33 +63,33 @@ SHOWN = tuple(Assumed(contention, startup, CENTRE) for startup in (STATED, FITTE
 
 
 def compared(settings: Settings) -> list[schemes.Scheme]:
-    """Schedules of the backend's own all-reduce, as the paper has it, and its own algorithm to the letter too."""
+    """The schemes with the backend's own all-reduce, as in the paper, and the paper's algorithm to the letter."""
     known = schemes.load(settings.schemes)
-    found = [
+    natives = [
         scheme
         for scheme in known.values()
         if scheme.collective == NATIVE and not scheme.wire and scheme.schedule not in LEFT_OUT
         if not scheme.options.get("as_printed")
     ]
-    return [*found, schemes.Scheme(name=PRINTED, schedule="ascwfbp", options={"as_printed": True}, label=PRINTED)]
+    return [*natives, schemes.Scheme(name=PRINTED, schedule="ascwfbp", options={"as_printed": True}, label=PRINTED)]
 
 
 def table4(settings: Settings, results: Path) -> Table:
-    """Table IV: a row a model, scheme and point of the band, beside the published, emulated and measured ones."""
+    """Table IV: a row per model, scheme and point of the band, and the published, emulated and measured ones."""
     testbed = bench(settings)
     frame = pd.DataFrame(
         [
             *_published(testbed),
             *simulated(settings, results),
-            *runs_here.emulated(settings, results, testbed),
-            *runs_here.measured(settings, results, testbed),
+            *timed_runs.emulated(settings, results, testbed),
+            *timed_runs.measured(settings, results, testbed),
         ],
         columns=COLUMNS,
     )
     for model in MODELS:
         for scheme in SCHEMES:
-            at = (frame.model == model) & (frame.scheme == scheme)
-            frame.loc[at, "over_published"] = frame.iteration_seconds[at] / testbed.published(scheme, model)
+            chosen = (frame.model == model) & (frame.scheme == scheme)
+            frame.loc[chosen, "over_published"] = frame.iteration_seconds[chosen] / testbed.published(scheme, model)
     caption = (
         "Table IV: seconds of an iteration on 32 GPUs. Simulated at the middle of the band, t_f as published or "
         "derived and backward spread over the layers by counted operations, the other points in the CSV file: a stated "
@@ -99,12 +99,12 @@ def table4(settings: Settings, results: Path) -> Table:
         "of this machine, computation replayed, on fewer hosts than the paper's 8 nodes where it says so. Measured: "
         "training on this machine, milliseconds, not the paper's models and GPUs where reduced."
     )
-    return Table(frame, _display(frame), caption + runs_here.reasons(frame))
+    return Table(frame, _display(frame), caption + timed_runs.reasons(frame))
 
 
 def simulated(settings: Settings, results: Path) -> Iterator[dict[str, Any]]:
     """Every scheme at every point of the band."""
-    testbed, known = bench(settings), compared(settings)
+    testbed, contenders = bench(settings), compared(settings)
     for model in MODELS:
         for assumed in BAND:
             computation = workload(model, settings, results, assumed.point)
@@ -112,24 +112,24 @@ def simulated(settings: Settings, results: Path) -> Iterator[dict[str, Any]]:
             base = {"rung": "simulated", "model": model, "nodes": testbed.nodes, "workers": testbed.workers}
             base |= {"assumption": str(assumed), "contention": assumed.contention, "startup": assumed.startup}
             base |= {"point": str(assumed.point), "startup_seconds": line.a}
-            alone = computation.forward_seconds + computation.backward_seconds
-            for scheme in known:
+            computation_seconds = computation.forward_seconds + computation.backward_seconds
+            for scheme in contenders:
                 if scheme.name in PAIRS or (assumed in SHOWN and assumed.contention != PAIRWISE):
-                    row = {**base, "scheme": scheme.name, "computation_seconds": alone}
+                    row = {**base, "scheme": scheme.name, "computation_seconds": computation_seconds}
                     yield row | timed(scheme, computation, line, testbed, assumed.contention)
 
 
 def timed(
     scheme: schemes.Scheme, computation: Workload, line: Linear, testbed: Bench, contention: str
 ) -> dict[str, Any]:
-    """An iteration of a scheme that is planned on `line` and that contention."""
+    """An iteration of a scheme that is planned on `line` and that contention; cells of a row."""
     if contention == PAIRWISE:
-        own = {"gamma": testbed.gamma} if "gamma" in schedules.options(scheme.schedule) else {}
-        messages = schedules.messages(scheme.schedule, computation, line, {**scheme.options, **own})
-        seconds = own_model.timed(computation, messages, line, testbed.gamma).iteration_seconds
+        options = {"gamma": testbed.gamma} if "gamma" in schedules.options(scheme.schedule) else {}
+        messages = schedules.messages(scheme.schedule, computation, line, {**scheme.options, **options})
+        seconds = pairwise_model.timed(computation, messages, line, testbed.gamma).iteration_seconds
         alone = computation.forward_seconds + computation.backward_seconds
         row = {"iteration_seconds": seconds, "exposed_communication_seconds": seconds - alone}
-        # it knows of no link (ASC-E32): nothing but computation is certain
+        # the pairwise model knows of no link (ASC-E32): nothing but computation is certain
         plan = updates.plan("ssgd", scheme.name, computation, messages, testbed.workers)
         bound = hard_bound_seconds(plan, computation)
         refuse_below(seconds, bound, f"{scheme.name} of {computation.name} by the pairwise model")
@@ -138,27 +138,27 @@ def timed(
     network = alpha_beta.around(cost, testbed.workers)
     plan = schemes.plan(scheme, computation, cost, testbed.workers)
     # an update waits for all messages: turns are alike
-    found = timed_plan(plan, computation, network, testbed.links(contention), turns=2)
-    return {**found._asdict(), "messages": len(plan.communications())}
+    iteration = timed_plan(plan, computation, network, testbed.links(contention), turns=2)
+    return {**iteration._asdict(), "messages": len(plan.communications())}
 
 
 def startup_of(testbed: Bench, model: str, computation: Workload, startup: str) -> Linear:
-    """The line of Section VI-B, or with the a at which WFBP takes what Table IV has (to 1e-9; 0 where none is)."""
+    """The line of Section VI-B, or one with the a at which WFBP takes what Table IV has (to 1e-9; 0 if none does)."""
     if startup == STATED:
         return testbed.line
-    wanted, least, most = testbed.published("wfbp", model), 0.0, testbed.a
-    if serial_seconds(computation, Linear(most, testbed.b)) <= wanted:
+    published, least, most = testbed.published("wfbp", model), 0.0, testbed.a
+    if serial_seconds(computation, Linear(most, testbed.b)) <= published:
         raise InputError(f"{model}: WFBP with the stated a takes no more than published, there is nothing to fit")
     while most - least > 1e-9 * testbed.a:
         middle = (least + most) / 2
         least, most = (
-            (middle, most) if serial_seconds(computation, Linear(middle, testbed.b)) < wanted else (least, middle)
+            (middle, most) if serial_seconds(computation, Linear(middle, testbed.b)) < published else (least, middle)
         )
     return Linear(least, testbed.b, "a fitted to WFBP of Table IV")
 
 
 def serial_seconds(computation: Workload, line: Linear) -> float:
-    """An iteration that sends tensor by tensor."""
+    """Seconds of an iteration that sends tensor by tensor."""
     end = 0.0
     for ready, seconds in zip(computation.ready_seconds(), line.seconds(computation.sizes()), strict=True):
         end = max(end, float(ready)) + float(seconds)
@@ -167,7 +167,7 @@ def serial_seconds(computation: Workload, line: Linear) -> float:
 
 def _published(testbed: Bench) -> Iterator[dict[str, Any]]:
     for model in MODELS:
-        alone = testbed.computation(model)
+        computation_seconds = testbed.computation(model)
         for scheme in SCHEMES:
             seconds = testbed.published(scheme, model)
             yield {
@@ -178,25 +178,28 @@ def _published(testbed: Bench) -> Iterator[dict[str, Any]]:
                 "scheme": scheme,
                 "assumption": "",
                 "iteration_seconds": seconds,
-                "computation_seconds": alone,
-                "exposed_communication_seconds": seconds - alone,
+                "computation_seconds": computation_seconds,
+                "exposed_communication_seconds": seconds - computation_seconds,
                 "note": "",
             }
 
 
 def _display(frame: pd.DataFrame) -> pd.DataFrame:
-    """A row a model and scheme of the paper's testbed, a column a rung; then what was measured here."""
+    """A row per model and scheme of the paper's testbed, a column per rung; then the rows measured on this machine."""
     rows = []
-    for (model, scheme), at in frame[frame.model.isin(MODELS)].groupby(["model", "scheme"], sort=False):
-        row = {"model": MODELS[str(model)], "scheme": scheme, "published": _seconds(at[at.rung == "published"])}
+    for (model, scheme), part in frame[frame.model.isin(MODELS)].groupby(["model", "scheme"], sort=False):
+        row = {"model": MODELS[str(model)], "scheme": scheme, "published": _seconds(part[part.rung == "published"])}
         for contention in CONTENTION:
             stated, fitted = (
-                _seconds(at[at.assumption == str(Assumed(contention, startup, CENTRE))]) for startup in (STATED, FITTED)
+                _seconds(part[part.assumption == str(Assumed(contention, startup, CENTRE))])
+                for startup in (STATED, FITTED)
             )
             row[contention] = stated if stated == fitted == "-" else f"{stated} ({fitted})"
-        emulated = at[(at.rung == "emulated") & at.iteration_seconds.notna()]
-        told = [f"{text(run, 'iteration_seconds', '.3f')}, {run.workers:.0f} hosts" for _, run in emulated.iterrows()]
-        row["emulated"] = " / ".join(told) or "-"
+        emulated = part[(part.rung == "emulated") & part.iteration_seconds.notna()]
+        emulated_cells = [
+            f"{text(run, 'iteration_seconds', '.3f')}, {run.workers:.0f} hosts" for _, run in emulated.iterrows()
+        ]
+        row["emulated"] = " / ".join(emulated_cells) or "-"
         rows.append(row | {"measured here [ms]": "-"})
     measured = frame[(frame.rung == "measured") & frame.iteration_seconds.notna()]
     for _, run in measured.iterrows():

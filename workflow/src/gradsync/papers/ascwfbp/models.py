@@ -12,7 +12,7 @@ from gradsync.papers.table import Table
 
 
 def table3(settings: Settings, results: Path) -> Table:
-    """A row a model: as counted here, and as the paper has it."""
+    """A row per model: as counted on its definition, and as the paper has it."""
     file = bench(settings).file
     rows = []
     for model in MODELS:
@@ -38,11 +38,12 @@ def table3(settings: Settings, results: Path) -> Table:
         {
             "model": frame.model.map(MODELS),
             "parameters (published) [M]": [
-                f"{own / 1e6:.2f} ({theirs / 1e6:.0f})"
-                for own, theirs in zip(frame.parameters, frame.published_parameters, strict=True)
+                f"{counted_value / 1e6:.2f} ({published / 1e6:.0f})"
+                for counted_value, published in zip(frame.parameters, frame.published_parameters, strict=True)
             ],
             "tensors (published)": [
-                f"{own} ({theirs})" for own, theirs in zip(frame.tensors, frame.published_tensors, strict=True)
+                f"{counted_value} ({published})"
+                for counted_value, published in zip(frame.tensors, frame.published_tensors, strict=True)
             ],
             "gradients [MB]": (frame.bytes / 1e6).map("{:.1f}".format),
             "mean tensor [kB]": (frame.mean_tensor_bytes / 1e3).map("{:.1f}".format),

@@ -1,7 +1,7 @@
 """The paper's testbed, and the band of what it leaves open: each model's workload, the network, contention.
 
 Differs from the paper in what it does not publish: how backward is spread over the layers, and t_f and t_b of three of
-the four models, which are derived from Table V where that is possible.
+the four models, which are derived from Table V if that is possible.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Bench(NamedTuple):
     b: float
     gamma: float
     link: float  # bits per second, as measured and used in Eq. 43
-    full: float  # bytes from which on two at once nearly fill the link
+    full: float  # bytes from which on two contending messages nearly fill the link
     fitted: tuple[float, float]  # bytes, Fig. 4(a)
     file: Testbed
 
@@ -104,7 +104,7 @@ class Bench(NamedTuple):
 
 
 def bench(settings: Settings) -> Bench:
-    """What the file of the testbed says; raises InputError with file and key where it lacks something."""
+    """The testbed from its file; raises InputError with file and key if it lacks something."""
     file = Testbed(settings.of_paper("ascwfbp").testbed)
 
     def number(key: str) -> float:
@@ -125,7 +125,7 @@ def bench(settings: Settings) -> Bench:
 
 
 def counted(model: str, results: Path) -> Workload:
-    """The model's tensors, and the operations of one sample; raises InputError where they have not been counted."""
+    """The model's tensors, and the operations of one sample; raises InputError if they have not been counted."""
     return Workload.load(results / "counted" / model / "workload.json")
 
 

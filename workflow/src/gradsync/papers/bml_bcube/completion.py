@@ -20,14 +20,14 @@ from gradsync.collectives import NATIVE
 from gradsync.configuration.settings import Settings, Training
 from gradsync.files.results import TIMED, Result
 from gradsync.papers.bml_bcube.testbed import BML, EVEN, TENSORS, Bench, Point, bench
-from gradsync.papers.emulated import NONE_HERE, Run, runs
+from gradsync.papers.emulated import NO_LAUNCH, Run, runs
 from gradsync.papers.repeats import HIGH, LAUNCH, LOW, REPEATS, SAMPLES, cells, ends, interval, paired, text
 from gradsync.papers.simulated import BOUNDS, unsteady
 from gradsync.papers.table import Table
 from gradsync.plan.workload import Workload
 
 NAMES = {"lenet5": "LeNet-5", "vgg19": "VGG-19", "vgg19_eighth": "VGG-19 at an eighth of its channels"}
-REDUCED = {"lenet5": ("lenet5",), "vgg19": ("vgg19", "vgg19_eighth")}  # what is measured here for a model of the paper
+REDUCED = {"lenet5": ("lenet5",), "vgg19": ("vgg19", "vgg19_eighth")}  # measured in the place of a model of the paper
 PUBLISHED = {"lenet5": "18.7 to 56.4 %", "vgg19": "29.2 to 52.1 %"}  # Section 4.3
 REDUCTIONS = {"reduction_of_ps": EVEN, "reduction_of_tf_ps": TENSORS}
 TIMES = ("iteration_seconds", "exposed_communication_seconds", "jct_seconds", *REDUCTIONS)  # what is repeated
@@ -78,33 +78,33 @@ def _simulated(testbed: Bench, model: str, counted: Workload) -> Iterator[dict[s
     for point in testbed.points():
         for batch in testbed.batches:
             simulated = testbed.iterations_of(point, counted, batch)
-            for scheme, found in simulated.items():
-                iteration = found.iteration_seconds
+            for scheme, iteration in simulated.items():
+                seconds = iteration.iteration_seconds
                 row = {"rung": "simulated", "model": model, "nodes": testbed.servers, "batch": batch, "scheme": scheme}
-                row |= {"assumption": str(point), **found._asdict()}
-                row |= {"computation_seconds": iteration - found.exposed_communication_seconds}
-                row |= {"jct_seconds": testbed.iterations * iteration}
+                row |= {"assumption": str(point), **iteration._asdict()}
+                row |= {"computation_seconds": seconds - iteration.exposed_communication_seconds}
+                row |= {"jct_seconds": testbed.iterations * seconds}
                 if scheme == BML:
-                    others = {column: simulated[other].iteration_seconds for column, other in REDUCTIONS.items()}
-                    row |= {column: 1 - iteration / other for column, other in others.items()}
+                    ps_seconds = {column: simulated[other].iteration_seconds for column, other in REDUCTIONS.items()}
+                    row |= {column: 1 - seconds / other for column, other in ps_seconds.items()}
                 yield row
 
 
 def _emulated(testbed: Bench, model: str, settings: Settings, results: Path) -> Iterator[dict[str, Any]]:
-    """Schemes on networks of their own are different launches; a row that says why where there is none."""
-    found: dict[tuple[int | None, str], Run] = {}
+    """Emulated rows, of one launch per network; a row with the reason if there is none."""
+    contenders: dict[tuple[int | None, str], Run] = {}
     reasons: dict[tuple[int | None, str], str] = {}
     for launch in settings.emulated_of("bml_bcube"):
         if (launch.model, launch.ranks, launch.flow_share) == (model, testbed.servers, None):
-            here, reason = runs(launch, results)
-            found |= {(launch.batch, run.name): run for run in here}
+            launched, reason = runs(launch, results)
+            contenders |= {(launch.batch, run.name): run for run in launched}
             reasons |= {(launch.batch, name): reason for name in launch.schemes}
     for batch, scheme in product(testbed.batches, (EVEN, TENSORS, BML)):
         row: dict[str, Any] = {"rung": "emulated", "model": model, "nodes": testbed.servers}
         row |= {"batch": batch, "scheme": scheme}
-        run = found.get((batch, scheme))
+        run = contenders.get((batch, scheme))
         if run is None:
-            yield row | {"assumption": "", "note": reasons.get((batch, scheme)) or NONE_HERE}
+            yield row | {"assumption": "", "note": reasons.get((batch, scheme)) or NO_LAUNCH}
             continue
         row |= {"assumption": "", "computation_seconds": run.computation_seconds, **run.repeated()}
         row |= cells("exposed_communication_seconds", run.samples("exposed_communication_seconds"))
@@ -113,31 +113,31 @@ def _emulated(testbed: Bench, model: str, settings: Settings, results: Path) -> 
         row |= {"oracle_difference": run.result.conformance.get("oracle_difference")}
         row["note"] = "; ".join([*run.result.notes, f"time {run.launch.dilation:g} times slower"])
         if scheme == BML:
-            there = {other: found[batch, other].repeated() for other in (EVEN, TENSORS) if (batch, other) in found}
-            row |= _reductions(row, there)
+            ps_runs = {name: contenders[batch, name] for name in (EVEN, TENSORS) if (batch, name) in contenders}
+            row |= _reductions(row, {name: run.repeated() for name, run in ps_runs.items()})
         yield row
 
 
 def _undecided(testbed: Bench, model: str, settings: Settings) -> Iterator[dict[str, Any]]:
-    """The paper's own sizes, which claims ask for: not decided here, run or not."""
-    run = {job.batch for job in settings.of("bml_bcube") if (job.model, job.ranks) == (model, testbed.servers)}
+    """Rows of the paper's own sizes, which claims look up: one machine can't decide them, run or not."""
+    batches_run = {job.batch for job in settings.of("bml_bcube") if (job.model, job.ranks) == (model, testbed.servers)}
     for batch, scheme in product(testbed.batches, (BML, EVEN, TENSORS)):
         row = {"rung": "measured", "model": model, "nodes": testbed.servers, "batch": batch, "scheme": scheme}
-        note = ONE_NETWORK if batch in run else f"sub-minibatch {batch} is not run here, and {ONE_NETWORK}"
+        note = ONE_NETWORK if batch in batches_run else f"sub-minibatch {batch} is not run here, and {ONE_NETWORK}"
         yield row | {"assumption": "", "note": note}
 
 
 def _measured(model: str, settings: Settings, results: Path) -> Iterator[dict[str, Any]]:
-    """The launches that this paper shows of the model, or of its reduced version.
+    """The launches of this paper with the model, or with its reduced version.
 
     Their sub-minibatch is in a column of its own, so that no claim takes them for the paper's.
     """
     for job in settings.of("bml_bcube"):
         if job.model not in REDUCED[model]:
             continue
-        found = {name: _result(results, job, name) for name in (BML, EVEN, TENSORS) if _trained(job, name)}
-        times = {name: _repeated(job, result) for name, result in found.items()}
-        for name, result in found.items():
+        trainings = {name: _result(results, job, name) for name in (BML, EVEN, TENSORS) if _trained(job, name)}
+        times = {name: _repeated(job, result) for name, result in trainings.items()}
+        for name, result in trainings.items():
             row = {"rung": "measured", "model": job.model, "nodes": job.ranks, "batch_here": job.batch, "scheme": name}
             row |= {"oracle_difference": result.conformance.get("oracle_difference"), "assumption": "", **times[name]}
             row["note"] = "; ".join([*result.notes, ONE_NETWORK])
@@ -151,28 +151,33 @@ def _trained(job: Training, name: str) -> bool:
 
 
 def _repeated(job: Training, result: Result) -> dict[str, Any]:
-    """Cells of an iteration of a training, and of what tells which ones it is a pair with."""
-    own = result.samples.get("iteration_seconds", [])
-    alone = {LAUNCH: job.job, REPEATS: len(own), "iteration_seconds": result.summary.get("iteration_seconds")}
-    return alone | cells("iteration_seconds", own)
+    """Cells of an iteration of a training, and those by which its repeats are paired with those of others."""
+    iterations = result.samples.get("iteration_seconds", [])
+    row = {LAUNCH: job.job, REPEATS: len(iterations), "iteration_seconds": result.summary.get("iteration_seconds")}
+    return row | cells("iteration_seconds", iterations)
 
 
-def _reductions(bml: dict[str, Any], others: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """By which share BML takes less than each PS that is there, from the cells of their iterations.
+def _reductions(bml: dict[str, Any], ps_rows: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """By which share BML takes less than each PS in `ps_rows`, from the cells of their iterations.
 
-    Pair by pair where they ran in turn in one launch. On networks of their own they are different launches: then each
-    may be anywhere in its interval. `repeats` are those of the one that has fewest.
+    The share is taken pair by pair if they ran in turn in one launch. On networks of their own they are different
+    launches: then each may be anywhere in its interval. `repeats` are those of the one that has fewest.
     """
-    found: dict[str, Any] = {}
-    for column, other in REDUCTIONS.items():
-        if other not in others:
+    row: dict[str, Any] = {}
+    for column, ps_name in REDUCTIONS.items():
+        if ps_name not in ps_rows:
             continue
-        pairs = paired(lambda mine, theirs: 1 - mine / theirs, bml, others[other], "iteration_seconds")
-        (fast, slow), (least, most) = (ends(each, "iteration_seconds") for each in (bml, others[other]))
-        middle = 1 - bml["iteration_seconds"] / others[other]["iteration_seconds"]
-        found |= interval(column, middle, 1 - slow / least, 1 - fast / most) | cells(column, pairs)
-        found[REPEATS] = min(found.get(REPEATS, bml[REPEATS]), others[other][REPEATS])
-    return found
+        pairs = paired(
+            lambda bml_samples, ps_samples: 1 - bml_samples / ps_samples,
+            bml,
+            ps_rows[ps_name],
+            "iteration_seconds",
+        )
+        (fast, slow), (least, most) = (ends(each, "iteration_seconds") for each in (bml, ps_rows[ps_name]))
+        middle = 1 - bml["iteration_seconds"] / ps_rows[ps_name]["iteration_seconds"]
+        row |= interval(column, middle, 1 - slow / least, 1 - fast / most) | cells(column, pairs)
+        row[REPEATS] = min(row.get(REPEATS, bml[REPEATS]), ps_rows[ps_name][REPEATS])
+    return row
 
 
 def _result(results: Path, job: Training, name: str) -> Result:
@@ -198,12 +203,12 @@ def _band(at: pd.DataFrame, column: str, centre: Point, scale: float, form: str)
     if at.empty or at[column].isna().all():
         return "-"
     middle = at[at.assumption == str(centre)]
-    said = format(scale * (at if middle.empty else middle)[column].iloc[0], form)
+    cell = format(scale * (at if middle.empty else middle)[column].iloc[0], form)
     if len(at) > 1:
-        said += f" ({format(scale * at[column].min(), form)} .. {format(scale * at[column].max(), form)})"
+        cell += f" ({format(scale * at[column].min(), form)} .. {format(scale * at[column].max(), form)})"
     elif f"{column}_low" in at and at.rung.iloc[0] in TIMED:
         return text(at.iloc[0], column, form, scale)
-    return said
+    return cell
 
 
 def _sizes(measured: pd.DataFrame) -> str:

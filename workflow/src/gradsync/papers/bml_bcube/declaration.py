@@ -9,7 +9,7 @@ from gradsync.papers.bml_bcube.completion import fig6, fig7
 from gradsync.papers.bml_bcube.equipment import switches
 from gradsync.papers.bml_bcube.states import fig4, fig4_steps
 from gradsync.papers.bml_bcube.synchronisation import fig5
-from gradsync.papers.declaration import Paper, counted, drawn, emulated_runs, kept, made, testbed, trained
+from gradsync.papers.declaration import Paper, counted, emulated_runs, figure, kept, table, testbed, trained
 from gradsync.papers.emulated import emulated
 from gradsync.papers.training import training
 
@@ -18,21 +18,21 @@ PAPER = Paper(
     inputs=(testbed,),
     replayed=(testbed, counted("lenet5", "vgg19")),
     tables={
-        "fig4": made(fig4, kept(Path("config/papers/bml_bcube/fig4.csv"))),
-        "fig4_steps": made(fig4_steps),
-        "fig5": made(fig5),
-        "switches": made(switches),
-        "fig6": made(fig6, counted("lenet5"), trained("lenet5"), emulated_runs),
-        "fig7": made(fig7, counted("vgg19"), trained("vgg19", "vgg19_eighth"), emulated_runs),
-        "emulated": made(partial(emulated, "bml_bcube"), emulated_runs),
-        "training": made(partial(training, "bml_bcube"), trained()),
+        "fig4": table(fig4, kept(Path("config/papers/bml_bcube/fig4.csv"))),
+        "fig4_steps": table(fig4_steps),
+        "fig5": table(fig5),
+        "switches": table(switches),
+        "fig6": table(fig6, counted("lenet5"), trained("lenet5"), emulated_runs),
+        "fig7": table(fig7, counted("vgg19"), trained("vgg19", "vgg19_eighth"), emulated_runs),
+        "emulated": table(partial(emulated, "bml_bcube"), emulated_runs),
+        "training": table(partial(training, "bml_bcube"), trained()),
     },
     figures={
-        "fig4": drawn("fig4", "fig4_steps"),
-        "fig5": drawn("fig5"),
-        "fig6": drawn("fig6"),
-        "fig7": drawn("fig7"),
-        "emulated": drawn("emulated", of=emulated_runs),
-        "training": drawn("training", of=trained()),
+        "fig4": figure("fig4", "fig4_steps"),
+        "fig5": figure("fig5"),
+        "fig6": figure("fig6"),
+        "fig7": figure("fig7"),
+        "emulated": figure("emulated", of=emulated_runs),
+        "training": figure("training", of=trained()),
     },
 )

@@ -13,7 +13,7 @@ from gradsync.plan.workload import Workload
 
 
 def stand_in(job: Emulation, settings: Settings, results: Path) -> StandIn:
-    """The server's computation from counted operations; raises InputError for a launch without a sub-minibatch."""
+    """A server's computation from counted operations; raises InputError for a launch without a sub-minibatch."""
     if job.batch is None:
         raise InputError(f"emulated launch {job.job}: `batch` is missing: the sub-minibatch of a server")
     testbed = bench(settings, job.model)
@@ -24,6 +24,6 @@ def stand_in(job: Emulation, settings: Settings, results: Path) -> StandIn:
         8 * testbed.bytes_per_second * centre.share_of_link,
         None,
         f"{centre.share_of_peak:g} of peak, {centre.share_of_link:g} of link",
-        # a round to the servers and one back; BML has both on each level
+        # a message has a round to the servers and one back; BML has both on each level
         2 * len(topologies.parse(job.topology, job.ranks).shape) * centre.alpha,
     )

@@ -22,19 +22,19 @@ PAIRS = (
 
 
 def switches(settings: Settings, results: Path) -> Table:
-    """A row a network; those of a BCube have the Fat-Tree beside it and the ratios to it."""
+    """A row per network; that of a BCube also names the Fat-Tree of its pair and has the ratios to it."""
     rows: dict[str, dict[str, Any]] = {}
     for cube, tree in PAIRS:
-        own, other = _counts(cube), _counts(tree)
-        own |= {"fat_tree": tree, "switch_ratio": own["switches"] / other["switches"]}
+        cube_row, tree_row = _counts(cube), _counts(tree)
+        cube_row |= {"fat_tree": tree, "switch_ratio": cube_row["switches"] / tree_row["switches"]}
         # the paper's 5 N/n, with the switches of the BCube, whether or not there is such a Fat-Tree
-        own |= {
-            "formula_fat_tree": 5 * own["nodes"] / own["ports_a_switch"],
-            "port_ratio": own["ports"] / other["ports"],
+        cube_row |= {
+            "formula_fat_tree": 5 * cube_row["nodes"] / cube_row["ports_a_switch"],
+            "port_ratio": cube_row["ports"] / tree_row["ports"],
         }
-        own["formula_ratio"] = own["switches"] / own["formula_fat_tree"]
-        rows[cube] = own
-        rows.setdefault(tree, other)
+        cube_row["formula_ratio"] = cube_row["switches"] / cube_row["formula_fat_tree"]
+        rows[cube] = cube_row
+        rows.setdefault(tree, tree_row)
     frame = pd.DataFrame(rows.values())
     display = frame.drop(columns="rung").rename(columns=lambda name: name.replace("_", " "))
     display = display.rename(columns={"nodes": "servers", "nics": "interfaces"})

@@ -35,22 +35,22 @@ PUBLISHED_T_C = (6, 2, 2, 6)  # Section 3.2
 
 
 def servers() -> list[str]:
-    """Ids as the paper writes them, `[v1,v0]`, by rank."""
+    """Ids of the servers as the paper writes them, `[v1,v0]`, by rank."""
     return [f"[{','.join(map(str, digits))}]" for digits in product(range(N), repeat=K)]
 
 
 def fig4(settings: Settings, results: Path) -> Table:
-    """The 45 states beside what the figure prints."""
+    """The 45 states, each with what the figure prints."""
     printed = _printed().set_index(["state", "server"])
     rows = []
     for label, state in zip(STATES, symbolic.states("bml", CUBE.shape), strict=True):
         for rank, server in enumerate(servers()):
-            found = symbolic.patterns(state, rank)
+            pieces = symbolic.patterns(state, rank)
             expected = [str(printed.loc[(label, server), f"thread_{thread}"]) for thread in range(K)]
             row = {"rung": "simulated", "state": label, "server": server}
-            row |= {f"thread_{thread}": found[thread] for thread in range(K)}
+            row |= {f"thread_{thread}": pieces[thread] for thread in range(K)}
             row |= {f"printed_{thread}": expected[thread] for thread in range(K)}
-            rows.append(row | {"as_printed": int(list(found) == expected)})
+            rows.append(row | {"as_printed": int(list(pieces) == expected)})
     frame = pd.DataFrame(rows)
     cells = frame.assign(text=frame.thread_0 + " " + frame.thread_1)
     display = cells.pivot_table(index="server", columns="state", values="text", aggfunc="first").reset_index()
@@ -66,11 +66,11 @@ def fig4(settings: Settings, results: Path) -> Table:
 def fig4_steps(settings: Settings, results: Path) -> Table:
     """Links and times of the four steps, and their sum in the row without a step."""
     rows = []
-    for step, (label, made) in enumerate(zip(STEPS, collectives.rounds("bml", CUBE.shape), strict=True), start=1):
-        thread = made.first // CUBE.hosts
-        levels = [set(made.rail[thread == each].tolist()) for each in range(K)]
-        route = CUBE.route(made.source, made.destination, made.rail)  # (transfers, hops)
-        crossed = np.broadcast_to(made.pieces[:, None], route.shape)[route != NO_LINK]
+    for step, (label, transfers) in enumerate(zip(STEPS, collectives.rounds("bml", CUBE.shape), strict=True), start=1):
+        thread = transfers.first // CUBE.hosts
+        levels = [set(transfers.rail[thread == each].tolist()) for each in range(K)]
+        route = CUBE.route(transfers.source, transfers.destination, transfers.rail)  # (transfers, hops)
+        crossed = np.broadcast_to(transfers.pieces[:, None], route.shape)[route != NO_LINK]
         load = np.bincount(route[route != NO_LINK], crossed)
         row = {"rung": "simulated", "step": step, "stage": STATES[label].removeprefix("after ")}
         row |= {f"thread_{each}_level": levels[each].pop() for each in range(K) if len(levels[each]) == 1}

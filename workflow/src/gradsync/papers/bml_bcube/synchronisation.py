@@ -20,19 +20,19 @@ from gradsync.topologies.bcube import BCube
 
 BOTH = ("bml", "ps_p2p")
 TREE = ("hierarchical", "ps_p2p", "ring")
-# servers: each network, and what is run on it. 16 and 1024 are those of Fig. 5.
+# number of servers: each network, and the collectives on it. 16 and 1024 are those of Fig. 5.
 COMPARED: dict[int, dict[str, tuple[str, ...]]] = {
     9: {"bcube:3,2": BOTH},
     16: {"bcube:4,2": BOTH, "fat_tree:4": TREE},
     64: {"bcube:4,3": BOTH, "fat_tree:8": TREE},
     1024: {"bcube:32,2": BOTH, "fat_tree:16": TREE},
-    65536: {"bcube:16,4": ("bml",)},  # PS would be 4 billion messages a round
+    65536: {"bcube:16,4": ("bml",)},  # PS would be 4 billion messages per round
 }
 DRAWN = (16, 1024)
 
 
 class Time(NamedTuple):
-    """In units of T_F: from the links, in closed form, and as the paper states it (NaN where it doesn't)."""
+    """A time in units of T_F: from the links, in closed form, and as the paper states it (NaN if it doesn't)."""
 
     simulated: float
     formula: float
@@ -40,7 +40,7 @@ class Time(NamedTuple):
 
 
 def fig5(settings: Settings, results: Path) -> Table:
-    """A row a network and algorithm."""
+    """A row per network and algorithm."""
     rows = []
     for servers, networks in COMPARED.items():
         for network, schemes in networks.items():
@@ -64,12 +64,12 @@ def fig5(settings: Settings, results: Path) -> Table:
         }
     )
     ps = frame[(frame.scheme == "ps_p2p") & frame.topology.str.startswith("bcube")].set_index("nodes").over_bml
-    said = ", ".join(f"{ratio:.2f} times with {servers} servers" for servers, ratio in ps.items())
+    ratios = ", ".join(f"{ratio:.2f} times with {servers} servers" for servers, ratio in ps.items())
     caption = (
         "Fig. 5: gradient synchronisation time (GST) in units of T_F from the links that every transfer crosses, "
         "without start-up. Closed forms: BML 2(N-1)/(kN), PS on BCube 2(n-1)/n (shortest paths, evenly spread), all on "
         f"a Fat-Tree 2(N-1)/N; they differ by {frame.off_formula.abs().max():.0e} at most. The paper states that PS on "
-        f"BCube takes double the time of BML; it takes {said} (64: k = 3; BM-E09)."
+        f"BCube takes double the time of BML; it takes {ratios} (64: k = 3; BM-E09)."
     )
     return Table(frame, display, caption)
 

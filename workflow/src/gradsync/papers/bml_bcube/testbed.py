@@ -1,4 +1,4 @@
-"""The testbed of Fig. 6 and 7, and an iteration on it at one point of the band of what the paper does not publish.
+"""The testbed of Fig. 6 and 7, and an iteration on it at one point of the band of what is not published.
 
 A tensor of BML, and of PS that splits it evenly, takes the a + b m of its rounds on the links, one tensor after the
 other; whole tensors on servers, as TensorFlow places them (BM-E08), travel at the same time, so there every transfer is
@@ -24,7 +24,7 @@ from gradsync.topologies import Speeds, Topology
 
 BML, EVEN, TENSORS = "bml", "ps_p2p", "tf_ps"
 COUNTED_RATE = 1e12  # operations per second of the counted workloads, one sample each
-LAYER_BY_LAYER = Scheme(name="wfbp")  # Section 4.1: each layer is sent as soon as it is there
+LAYER_BY_LAYER = Scheme(name="wfbp")  # Section 4.1: each layer is sent as soon as it is ready
 
 
 class Point(NamedTuple):
@@ -53,7 +53,7 @@ class Bench(NamedTuple):
     alphas: list[float]
 
     def points(self) -> list[Point]:
-        """The band."""
+        """The points of the band."""
         return [Point(*each) for each in product(self.shares_of_peak, self.shares_of_link, self.alphas)]
 
     def centre(self) -> Point:
@@ -72,18 +72,18 @@ class Bench(NamedTuple):
         )
 
     def iterations_of(self, point: Point, counted: Workload, batch: int) -> dict[str, Simulated]:
-        """One iteration, by scheme."""
+        """One iteration of each scheme."""
         workload = self.computation(point, counted, batch)
         speeds = Speeds(alpha=point.alpha, bandwidth=self.bytes_per_second * point.share_of_link)
-        found = {}
+        iterations = {}
         for name, topology in ((BML, self.cube), (EVEN, self.switch)):
             line = flow_level.cost(name, topology, speeds, self.servers).line
-            found[name] = self._one_by_one(workload, line, topology)
-        found[TENSORS] = self._every_transfer(workload, self.switch, speeds)
-        return found
+            iterations[name] = self._one_by_one(workload, line, topology)
+        iterations[TENSORS] = self._every_transfer(workload, self.switch, speeds)
+        return iterations
 
     def _nominal(self, topology: Topology) -> list[Links]:
-        """What a server sends at most: of its links all, whatever share of them gradients are assumed to get."""
+        """The links of a server at their full rate, whatever share of it gradients are assumed to get."""
         return cuts(topology, Speeds(bandwidth=self.bytes_per_second), self.servers)
 
     def _one_by_one(self, workload: Workload, line: Linear, topology: Topology) -> Simulated:
@@ -92,18 +92,18 @@ class Bench(NamedTuple):
 
     def _every_transfer(self, workload: Workload, topology: Topology, speeds: Speeds) -> Simulated:
         line = flow_level.cost("ps_tensor", topology, speeds, self.servers).line
-        # as many tensors on their way as there are servers: more change an iteration by less than 1 %
+        # as many tensors travel as there are servers: more would change an iteration by less than 1 %
         lanes = {"lanes": self.servers}
         scheme = Scheme(name=TENSORS, schedule="wfbp", options=lanes, collective="ps_tensor", topology="switch")
         plan = schemes.plan(scheme, workload, line, self.servers)
         network = alpha_beta.around(line, self.servers)
-        # the paper's times have no term for summing, of any of its systems
+        # the paper's times have no term for summing, for any of its systems
         how = {"topology": topology, "speeds": speeds, "add_seconds_per_byte": 0.0}
         return timed(plan, workload, network, *self._nominal(topology), **how)
 
 
 def bench(settings: Settings, model: str) -> Bench:
-    """What the file of the testbed says of a model; raises InputError with file and key where it lacks something."""
+    """The testbed of a model from its file; raises InputError with file and key if it lacks something."""
     file = Testbed(settings.of_paper("bml_bcube").testbed)
     servers = int(file.number("servers", "value"))
     return Bench(

@@ -1,6 +1,6 @@
-"""Fig. 5(b): the time of an all-reduce against its size, measured here and in the authors' logs, and what fits it.
+"""Fig. 5(b): the time of an all-reduce against its size, of this machine and the authors' logs, and fits to it.
 
-Differs from the paper: beside its one line T(M) = a + b M stands a fit by pieces, since measured times are no line.
+Differs from the paper: in addition to its one line T(M) = a + b M there is a fit by pieces: measured times are no line.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from gradsync.files.results import TIMED
 from gradsync.measure import carried
 from gradsync.papers.emulated import runs
 from gradsync.papers.mgwfbp import testbed
-from gradsync.papers.mgwfbp.emulation import as_on_its_testbed
+from gradsync.papers.mgwfbp.emulation import on_paper_links
 from gradsync.papers.repeats import REPEATS, columns, interval, jackknifed
 from gradsync.papers.table import Table
 from gradsync.statistics.intervals import repeats_needed, shown
 
-HERE = "this machine"
+THIS_MACHINE = "this machine"
 PAPER = "the paper's text"
-LAYER_LOG = "layer log"  # of the all-reduces in training, against those of a benchmark
+LAYER_LOG = "layer log"  # of the all-reduces in training; the other logs are of a benchmark
 FITS = [
     *("rung", "source", "nodes", REPEATS, *columns("a_seconds", "b_seconds_per_byte", "r_squared", samples=False)),
     *("line_error", "pieces", "pieces_error", "points", "smallest_bytes", "largest_bytes", "note"),
@@ -36,13 +36,19 @@ POINTS = [
     *("rung", "source", "nodes", "bytes", "seconds", "seconds_low", "seconds_high", "line_seconds", "pieces_seconds"),
     "note",
 ]
-MEASURED = ["ranks", "bytes", "seconds", "seconds_low", "seconds_high"]  # columns needed of what was measured here
+MEASURED = [
+    "ranks",
+    "bytes",
+    "seconds",
+    "seconds_low",
+    "seconds_high",
+]  # columns that a measurement needs
 
 
 class Series(NamedTuple):
     """Points of one source and number of nodes: `bytes`, `seconds`, `seconds_low`, `seconds_high` (NaN: no interval).
 
-    `undecidable` says why no claim may be decided on them, if so.
+    `undecidable`: why no claim may be decided on them, if so.
     """
 
     rung: str
@@ -53,18 +59,18 @@ class Series(NamedTuple):
 
     @property
     def timed(self) -> bool:
-        """Whether it was timed here."""
+        """Whether the points were timed on this machine."""
         return self.rung in TIMED
 
 
 def fig5b(settings: Settings, results: Path) -> Table:
-    """Fig. 5(b) summed up: a row a source and number of nodes, one line and the fit by pieces."""
+    """Fig. 5(b) summed up: a row per source and number of nodes, with one line and the fit by pieces."""
     series = list(_series(settings, results))
     rows: list[dict[str, Any]] = [
         {"rung": "published", "source": PAPER, "nodes": n, "a_seconds": a, "note": "b is only drawn"}
         for n, a in testbed.startups(settings).items()
     ]
-    rows += [_fits(one) for one in series]
+    rows += [_fits(each) for each in series]
     frame = pd.DataFrame(rows, columns=FITS)
     display = pd.DataFrame(
         {
@@ -93,24 +99,24 @@ def fig5b(settings: Settings, results: Path) -> Table:
 
 
 def fig5b_points(settings: Settings, results: Path) -> Table:
-    """Fig. 5(b) in full: a row a measured point, with what line and pieces make of it."""
+    """Fig. 5(b) in full: a row per measured point, with what the line and the pieces predict for it."""
     frames = []
-    for one in _series(settings, results):
-        sizes, seconds = one.points.bytes.to_numpy(float), one.points.seconds.to_numpy(float)
-        pieces = fit(sizes, seconds, source=one.source)  # refuses points that no line goes through
+    for series in _series(settings, results):
+        sizes, seconds = series.points.bytes.to_numpy(float), series.points.seconds.to_numpy(float)
+        pieces = fit(sizes, seconds, source=series.source)  # refuses points that no line goes through
         a, b, _ = straight_line(sizes, seconds)
         frames.append(
-            one.points.assign(
-                rung=one.rung,
-                source=one.source,
-                nodes=one.nodes,
+            series.points.assign(
+                rung=series.rung,
+                source=series.source,
+                nodes=series.nodes,
                 line_seconds=a + b * sizes,
                 pieces_seconds=pieces.seconds(sizes),
-                note=one.undecidable,
+                note=series.undecidable,
             )
         )
     frame = pd.concat(frames, ignore_index=True)[POINTS]
-    display = frame[frame.source == HERE].drop(columns=["rung", "source"])
+    display = frame[frame.source == THIS_MACHINE].drop(columns=["rung", "source"])
     caption = (
         "Fig. 5(b): median seconds of an all-reduce on this machine with 95 % intervals, and what one line and the fit "
         "by pieces make of each size. The points of the authors' logs are in the CSV file."
@@ -121,7 +127,7 @@ def fig5b_points(settings: Settings, results: Path) -> Table:
 def intercept_interval(sizes: np.ndarray, seconds: np.ndarray, confidence: float = 0.95) -> tuple[float, float]:
     """Confidence interval of the start-up a of the line of least squares through (bytes, seconds).
 
-    A line's repeats are its points: of too few of them the interval is everything.
+    A line's repeats are its points: if they are too few, the interval is everything.
     """
     from scipy.special import stdtrit
 
@@ -135,25 +141,27 @@ def intercept_interval(sizes: np.ndarray, seconds: np.ndarray, confidence: float
     return float(a - half), float(a + half)
 
 
-def _fits(one: Series) -> dict[str, Any]:
-    sizes, seconds = one.points.bytes.to_numpy(float), one.points.seconds.to_numpy(float)
-    pieces = fit(sizes, seconds, source=one.source)  # refuses points that no line goes through
+def _fits(series: Series) -> dict[str, Any]:
+    sizes, seconds = series.points.bytes.to_numpy(float), series.points.seconds.to_numpy(float)
+    pieces = fit(sizes, seconds, source=series.source)  # refuses points that no line goes through
     row: dict[str, Any] = {
-        "rung": one.rung,
-        "source": one.source,
-        "nodes": one.nodes,
-        REPEATS: len(sizes) if one.timed else np.nan,
+        "rung": series.rung,
+        "source": series.source,
+        "nodes": series.nodes,
+        REPEATS: len(sizes) if series.timed else np.nan,
         "points": len(sizes),
         "smallest_bytes": sizes.min(),
         "largest_bytes": sizes.max(),
-        "note": one.undecidable,
+        "note": series.undecidable,
     }
-    if one.undecidable:
+    if series.undecidable:
         return row
     a, b, r_squared = straight_line(sizes, seconds)
     low, high = intercept_interval(sizes, seconds)
-    # as for the start-up, the points are the repeats: what the line would be without each of them
-    without = [straight_line(np.delete(sizes, i), np.delete(seconds, i)) for i in range(len(sizes) if one.timed else 0)]
+    # as for the start-up, the points are the repeats: these are the lines without each of them
+    without = [
+        straight_line(np.delete(sizes, i), np.delete(seconds, i)) for i in range(len(sizes) if series.timed else 0)
+    ]
     row |= jackknifed(
         {"b_seconds_per_byte": b, "r_squared": r_squared},
         [{"b_seconds_per_byte": slope, "r_squared": squared} for _, slope, squared in without],
@@ -164,8 +172,8 @@ def _fits(one: Series) -> dict[str, Any]:
         "pieces_error": pieces.residual,
     }
     if low <= 0:  # a ratio of such intercepts would be one of noise
-        found = f"95 %: {1e6 * low:.0f} .. {1e6 * high:.0f} us" if np.isfinite(low) else f"{len(sizes)} points"
-        return row | {"note": f"{one.nodes} nodes: the intercept of the line can't be told from 0 ({found})"}
+        reason = f"95 %: {1e6 * low:.0f} .. {1e6 * high:.0f} us" if np.isfinite(low) else f"{len(sizes)} points"
+        return row | {"note": f"{series.nodes} nodes: the intercept of the line can't be told from 0 ({reason})"}
     return row | interval("a_seconds", a, low, high)
 
 
@@ -183,7 +191,7 @@ def _logged(source: str, nodes: int, sizes: np.ndarray, seconds: np.ndarray) -> 
 
 
 def _measured(path: Path) -> Iterator[Series]:
-    """The rank counts of what was measured here; raises InputError where the file is missing or another one."""
+    """The series of this machine by number of ranks; raises InputError if the file is missing or another one."""
     try:
         frame = pd.read_csv(path, comment="#")
         cores = _cores(path.read_text())
@@ -196,33 +204,33 @@ def _measured(path: Path) -> Iterator[Series]:
     for ranks, points in frame.groupby("ranks"):
         n = int(str(ranks))
         shared = f"{n} ranks share {cores} cores: not decidable on this machine" if n > cores else ""
-        yield Series("measured", HERE, n, points[MEASURED[1:]].reset_index(drop=True), shared)
+        yield Series("measured", THIS_MACHINE, n, points[MEASURED[1:]].reset_index(drop=True), shared)
 
 
 def _emulated(settings: Settings, results: Path) -> Iterator[Series]:
-    """What was timed on the testbed of one launch of each number of hosts, in seconds of what it stands for."""
-    seen = set()
-    for launch in as_on_its_testbed(settings):
+    """The series of the testbed of one launch of each number of hosts, in seconds of what the launch stands for."""
+    host_counts = set()
+    for launch in on_paper_links(settings):
         path = results / "emulated" / launch.job / "allreduce.csv"
-        if launch.ranks in seen or not runs(launch, results)[0]:
+        if launch.ranks in host_counts or not runs(launch, results)[0]:
             continue
-        seen.add(launch.ranks)
+        host_counts.add(launch.ranks)
         points = pd.read_csv(path, comment="#", keep_default_na=False)
         points = points[points.collective == ""][MEASURED[1:]].reset_index(drop=True)
         for column in MEASURED[2:]:
-            # a size of too few messages has no interval
+            # a size with too few messages has no interval
             points[column] = pd.to_numeric(points[column].replace("", np.nan)) / launch.dilation
         yield Series("emulated", f"testbed of {launch.job}", launch.ranks, points)
 
 
 def _cores(text: str) -> int | None:
     """The number of cores that the comment lines of a measurement name."""
-    found = re.search(r"^#.*\bcores\W+(\d+)", text, re.MULTILINE)
-    return int(found[1]) if found else None
+    match = re.search(r"^#.*\bcores\W+(\d+)", text, re.MULTILINE)
+    return int(match[1]) if match else None
 
 
 def _on_the_logs(frame: pd.DataFrame) -> str:
-    """What the claims on start-ups and on the straight line would say of the logs."""
+    """A sentence on how the claims on start-ups and on the straight line would fare on the logs."""
     logged = frame[frame.source.str.startswith("allreduce")].set_index("nodes")
     a, r = logged.a_seconds, logged.r_squared
     return (

@@ -60,7 +60,7 @@ def _convergence(place: str, model: str, settings: Settings, results: Path) -> T
 def accuracies(path: Path) -> pd.DataFrame:
     """Columns epoch (how many are complete), accuracy (mean over seeds), accuracy_least, accuracy_most (range), seeds.
 
-    Read from a metrics file, a row a turn. Raises InputError where it is missing or another file.
+    The metrics file has a row per turn. Raises InputError if it is missing or another file.
     """
     metrics = read(path, METRICS)
     if not all(pd.api.types.is_numeric_dtype(metrics[column]) for column in METRICS):
@@ -68,5 +68,5 @@ def accuracies(path: Path) -> pd.DataFrame:
     turns_an_epoch = (metrics.epoch == 0).groupby(metrics.seed).transform("sum")
     # accuracy is taken after the block in which an epoch ends, so maybe some turns into the next one
     evaluated = metrics.assign(epoch=(metrics.step + 1) // turns_an_epoch).dropna(subset=["accuracy"])
-    found = evaluated.groupby("epoch").accuracy.agg(["mean", "min", "max", "count"]).reset_index()
-    return found.set_axis(["epoch", "accuracy", "accuracy_least", "accuracy_most", "seeds"], axis=1)
+    by_epoch = evaluated.groupby("epoch").accuracy.agg(["mean", "min", "max", "count"]).reset_index()
+    return by_epoch.set_axis(["epoch", "accuracy", "accuracy_least", "accuracy_most", "seeds"], axis=1)

@@ -11,22 +11,22 @@ from pathlib import Path
 from gradsync.configuration.settings import Emulation, Settings
 from gradsync.papers.emulation import StandIn
 from gradsync.papers.mgwfbp import simulated_testbed
-from gradsync.papers.mgwfbp.settings import own
+from gradsync.papers.mgwfbp.settings import paper_settings
 from gradsync.papers.testbed import Testbed
 
 
-def as_on_its_testbed(settings: Settings) -> list[Emulation]:
-    """The launches that the figures show: not those of other shares of a link."""
+def on_paper_links(settings: Settings) -> list[Emulation]:
+    """The launches that the figures show: those on links as in the paper, which have no other share of a link."""
     return [launch for launch in settings.emulated_of("mgwfbp") if launch.flow_share is None]
 
 
 def stand_in(job: Emulation, settings: Settings, results: Path) -> StandIn:
-    """The model as the authors logged it or as it is profiled here, on links of which a connection gets a part."""
-    found = dict(simulated_testbed.workloads(job.model, settings, results))
-    prefix = simulated_testbed.CENTRES[1].removesuffix(simulated_testbed.IN_TRAINING) if "" not in found else ""
-    workload = found[prefix]
+    """The model as in the authors' log or as profiled on this machine, on links of which a connection gets a part."""
+    workloads = dict(simulated_testbed.workloads(job.model, settings, results))
+    prefix = simulated_testbed.CENTRES[1].removesuffix(simulated_testbed.IN_TRAINING) if "" not in workloads else ""
+    workload = workloads[prefix]
     cost = simulated_testbed.in_training(job.ranks)
-    file = Testbed(own(settings).testbed)
+    file = Testbed(paper_settings(settings).testbed)
     return StandIn(
         workload,
         file.number("link_bits_per_second", "value"),

@@ -33,7 +33,7 @@ FILES = [Path("config/papers/mgwfbp/examples") / f"{workload}.json" for workload
 
 
 def table2(settings: Settings, results: Path) -> Table:
-    """Table II: closed forms (derived), against rounds that are put on the links of a switch one by one (simulated).
+    """Table II: closed forms (derived), and rounds that are put on the links of a switch one by one (simulated).
 
     The paper has the three logarithmic algorithms for powers of two only; for other N the rows have the rounds that
     come on top of those of the next smaller power of two, and no closed form.
@@ -45,16 +45,16 @@ def table2(settings: Settings, results: Path) -> Table:
     for name, formula in alpha_beta.ALGORITHMS.items():
         rounds = 0  # of the largest power of two so far
         for n in range(2, LARGEST + 1):
-            made = flow_level.cost(name, Switch(n), speeds, add_seconds_per_byte=gamma)
+            cost = flow_level.cost(name, Switch(n), speeds, add_seconds_per_byte=gamma)
             power = n & (n - 1) == 0
-            rounds = made.rounds if power else rounds
-            row = {"rung": "simulated", "algorithm": name, "nodes": n, "seconds_rounds": made.seconds(size)}
-            row |= {"rounds": made.rounds, "extra_rounds": np.nan if name == "ring" else made.rounds - rounds}
+            rounds = cost.rounds if power else rounds
+            row = {"rung": "simulated", "algorithm": name, "nodes": n, "seconds_rounds": cost.seconds(size)}
+            row |= {"rounds": cost.rounds, "extra_rounds": np.nan if name == "ring" else cost.rounds - rounds}
             if power or name == "ring":
-                cost = formula(n, alpha, beta, gamma)
-                row |= {"seconds_formula": cost.seconds(size)}
-                closed = {"a_over_alpha": cost.a / alpha, "b_over_beta": formula(n, 0.0, 1.0, 0.0).b}
-                rows.append({"rung": "derived", "algorithm": name, "nodes": n, **closed})
+                closed_form = formula(n, alpha, beta, gamma)
+                row |= {"seconds_formula": closed_form.seconds(size)}
+                units = {"a_over_alpha": closed_form.a / alpha, "b_over_beta": formula(n, 0.0, 1.0, 0.0).b}
+                rows.append({"rung": "derived", "algorithm": name, "nodes": n, **units})
             rows.append(row)
     frame = pd.DataFrame(rows)
     powers = frame[(frame.rung == "derived") & frame.nodes.isin([2, 4, 8, 16, 32, 64])]

@@ -1,4 +1,4 @@
-"""Fig. 5(a): how large the gradients of GoogLeNet and ResNet-50 are. Facts of the model definitions."""
+"""Fig. 5(a): how large the gradients of GoogLeNet and ResNet-50 are, by the definitions of the models."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ IN_RANGE = (1e2, 5e6)  # parameters; Section V-A
 
 
 def fig5a(settings: Settings, results: Path) -> Table:
-    """Fig. 5(a) summed up: a row a model."""
+    """Fig. 5(a) summed up: a row per model."""
     rows = []
     for model, part in _tensors(results).groupby("model", sort=False):
         rows.append(
@@ -43,7 +43,7 @@ def fig5a(settings: Settings, results: Path) -> Table:
 
 
 def fig5a_tensors(settings: Settings, results: Path) -> Table:
-    """Fig. 5(a) in full: a row a gradient tensor, in backward order."""
+    """Fig. 5(a) in full: a row per gradient tensor, in backward order."""
     frame = _tensors(results)
     return Table(frame, frame.drop(columns="rung"), "Fig. 5(a): gradient tensors in the order of the backward pass.")
 

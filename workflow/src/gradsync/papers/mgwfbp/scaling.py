@@ -1,8 +1,8 @@
 """Fig. 9 and the gap to the exact optimum: simulated clusters of K80s.
 
 Differs from the paper in Fig. 9: its layer times, forward times and slope b are not published. GoogLeNet's layer times
-are those of the authors' own log; ResNet-50's are measured here and scaled to a published K80 throughput. The slope and
-the forward time are a band of assumptions; claims are decided over the whole band.
+are those of the authors' own log; ResNet-50's are measured on this machine and scaled to a published K80 throughput.
+The slope and the forward time are a band of assumptions; claims are decided over the whole band.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from gradsync.costs import Linear, alpha_beta
 from gradsync.costs.fitted import fit
 from gradsync.measure import carried
 from gradsync.papers.mgwfbp import testbed
-from gradsync.papers.mgwfbp.settings import own
+from gradsync.papers.mgwfbp.settings import paper_settings
 from gradsync.papers.simulated import BOUNDS, Simulated, timed, unsteady
 from gradsync.papers.table import Table, file, read
 from gradsync.papers.testbed import Testbed
@@ -43,7 +43,7 @@ RESNET50_ASSUMED = (
 class Assumption(NamedTuple):
     """One point of the band: a workload, and the slope b of a ring of n nodes in seconds per byte.
 
-    `slope(n)` is b and, where it was fitted, the lower end of its interval.
+    `slope(n)` is b and, if it was fitted, the lower end of its interval.
     """
 
     label: str
@@ -63,16 +63,18 @@ def fig9b(settings: Settings, results: Path) -> Table:
 
 def _fig9(model: str, settings: Settings, results: Path, published: str) -> Table:
     frame = read(file(results, "mgwfbp", "gap"))
-    frame = frame[(frame.model == model) & frame.nodes.isin(own(settings).nodes)].drop(columns="over_optimal")
+    frame = frame[(frame.model == model) & frame.nodes.isin(paper_settings(settings).nodes)].drop(
+        columns="over_optimal"
+    )
     rows = []
-    for scheme, part in frame.groupby("scheme", sort=False):
+    for scheme, rows_of_scheme in frame.groupby("scheme", sort=False):
         row = {"scheme": scheme}
-        for n, at in part.groupby("nodes"):
-            centre = at[at.assumption.str.startswith(CENTRE)].speedup
-            row[f"N={n}"] = f"{centre.iloc[0]:.1f} ({at.speedup.min():.1f} .. {at.speedup.max():.1f})"
+        for n, part in rows_of_scheme.groupby("nodes"):
+            centre = part[part.assumption.str.startswith(CENTRE)].speedup
+            row[f"N={n}"] = f"{centre.iloc[0]:.1f} ({part.speedup.min():.1f} .. {part.speedup.max():.1f})"
         rows.append(row)
     slope, _ = _measured_slope()
-    shares = own(settings).forward_shares
+    shares = paper_settings(settings).forward_shares
     assumed = (
         f"b from line rate to {slope:.2g} s/B at 8 nodes (the authors' 8-node log above 12 KiB), scaled as a ring; "
         f"t_f from {min(shares):g} to {max(shares):g} t_b" + (RESNET50_ASSUMED if model == "resnet50" else "")
@@ -88,7 +90,7 @@ def gap(settings: Settings, results: Path) -> Table:
     """How far MG-WFBP, its printed form, constant buckets and the rest are from the exact optimum."""
     frames = []
     for model in testbed.MODELS:
-        frames.append(_sweep(model, settings, results, own(settings).gap_nodes))
+        frames.append(_sweep(model, settings, results, paper_settings(settings).gap_nodes))
     frame = pd.concat(frames, ignore_index=True)
     keys = ["model", "nodes", "assumption"]
     optimum = frame[frame.scheme == "optimal"].set_index(keys).iteration_seconds
@@ -112,16 +114,16 @@ def gap(settings: Settings, results: Path) -> Table:
 def _sweep(model: str, settings: Settings, results: Path, nodes: list[int]) -> pd.DataFrame:
     """Every scheme and the best constant bucket at every size and every point of the band."""
     # the network is the paper's: one switch, and the cost of its all-reduce, one message at a time
-    every = schemes.load(settings.schemes).values()
-    known = [scheme for scheme in every if scheme.collective == NATIVE and scheme.lanes == 1]
+    every_scheme = schemes.load(settings.schemes).values()
+    compared = [scheme for scheme in every_scheme if scheme.collective == NATIVE and scheme.lanes == 1]
     alpha = testbed.cluster(settings)["alpha_seconds"]["value"]
     rows = []
     for label, workload, slope in _assumptions(model, settings, results):
         for n in nodes:
             b, low = slope(n)
             cost = Linear(2 * (n - 1) * alpha, b, f"ring of {n}", low)
-            for name, found in _iterations(workload, cost, n, known, settings):
-                alone = workload.forward_seconds + workload.backward_seconds
+            for name, iteration in _iterations(workload, cost, n, compared, settings):
+                computation_seconds = workload.forward_seconds + workload.backward_seconds
                 rows.append(
                     {
                         "rung": "simulated",
@@ -129,27 +131,27 @@ def _sweep(model: str, settings: Settings, results: Path, nodes: list[int]) -> p
                         "nodes": n,
                         "scheme": name,
                         "assumption": label,
-                        **found._asdict(),
-                        "speedup": n * alone / found.iteration_seconds,
-                        "efficiency": alone / found.iteration_seconds,
+                        **iteration._asdict(),
+                        "speedup": n * computation_seconds / iteration.iteration_seconds,
+                        "efficiency": computation_seconds / iteration.iteration_seconds,
                     }
                 )
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
 def _iterations(
-    workload: Workload, cost: Linear, n: int, known: list[schemes.Scheme], settings: Settings
+    workload: Workload, cost: Linear, n: int, compared: list[schemes.Scheme], settings: Settings
 ) -> Iterator[tuple[str, Simulated]]:
     network, line = alpha_beta.around(cost, n), testbed.links(settings)
 
-    def of(scheme: schemes.Scheme) -> Simulated:
+    def iteration(scheme: schemes.Scheme) -> Simulated:
         return timed(schemes.plan(scheme, workload, cost, n), workload, network, line)
 
-    for scheme in known:
-        yield scheme.name, of(scheme)
-    sizes = np.geomspace(64 * 1024, workload.bytes, own(settings).bucket_sweep)
+    for scheme in compared:
+        yield scheme.name, iteration(scheme)
+    sizes = np.geomspace(64 * 1024, workload.bytes, paper_settings(settings).bucket_sweep)
     swept = [
-        of(
+        iteration(
             schemes.Scheme(
                 name=BEST_BUCKET,
                 schedule="fixed_buckets",
@@ -171,16 +173,19 @@ def _assumptions(model: str, settings: Settings, results: Path) -> list[Assumpti
 
     # b scales as that of a ring: 2(N-1)/N beta
     measured, low = _measured_slope()
-    one = 2 * (LOG_NODES - 1) / LOG_NODES
-    slopes = {"b=line rate": ring(line), "b=measured": ring(measured / one, None if low is None else low / one)}
+    ring_factor = 2 * (LOG_NODES - 1) / LOG_NODES
+    slopes = {
+        "b=line rate": ring(line),
+        "b=measured": ring(measured / ring_factor, None if low is None else low / ring_factor),
+    }
     band = []
-    for share in own(settings).forward_shares:
+    for share in paper_settings(settings).forward_shares:
         if model == "googlenet":
-            found = {"": carried.layer_log(forward_share=share)}
+            workloads = {"": carried.layer_log(forward_share=share)}
         else:
-            found = _resnet50(Testbed(own(settings).testbed), results, share)
+            workloads = _resnet50(Testbed(paper_settings(settings).testbed), results, share)
         for slope, per_byte in slopes.items():
-            for unit, workload in found.items():
+            for unit, workload in workloads.items():
                 label = f"t_f={share:g} t_b, {slope}" + (f", {unit}" if unit else "")
                 band.append(Assumption(label, workload, per_byte))
     return band
@@ -195,24 +200,24 @@ def _measured_slope() -> tuple[float, float | None]:
 
 
 def _resnet50(file: Testbed, results: Path, share: float) -> dict[str, Workload]:
-    """ResNet-50's layers as measured here, t_f + t_b scaled to published K80 throughputs.
+    """ResNet-50's layers as measured on this machine, t_f + t_b scaled to published K80 throughputs.
 
-    The paper does not say whether its "single K80" is one GPU or the card with two (MG-E22): both. The published
-    throughput of two GPUs is for 32 images each; that 32 split over both run as efficiently is assumed, and makes that
-    point of the band a lower bound of the computation.
+    The paper does not say whether its "single K80" is one GPU or the card with two (MG-E22): the band has both. The
+    published throughput of two GPUs is for 32 images each; it is assumed that 32 split over both run as efficiently,
+    which makes that point of the band a lower bound of the computation.
     """
     measured = Workload.load(results / "profile" / "resnet50" / "workload.json")
-    found = {}
+    workloads = {}
     published = ("published_throughput", "resnet50")
     for entry in range(file.length(*published)):
         rate, gpus = (file.positive(*published, entry, key) for key in ("images_per_second", "gpus"))
         total = K80_BATCH / rate
         unit = "one GPU" if gpus == 1 else f"{gpus:g} GPUs"
         note = f"t_f + t_b = {K80_BATCH} images / {rate:g} images/s ({file.text(*published, entry, 'source')})"
-        found[unit] = measured.scaled(
+        workloads[unit] = measured.scaled(
             forward_seconds=total * share / (1 + share),
             backward_seconds=total / (1 + share),
             update_seconds=0.0,  # the published throughput includes the update
             note=note,
         )
-    return found
+    return workloads

@@ -1,4 +1,4 @@
-"""What a configuration sets of the MG-WFBP paper: the clusters that Fig. 9 and the gap are simulated on."""
+"""The settings of the MG-WFBP paper in a configuration: the clusters that Fig. 9 and the gap are simulated on."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class Own(PaperSettings):
         return self
 
 
-def own(settings: Settings) -> Own:
-    """The paper's own settings; raises InputError where the configuration does not show the paper."""
-    found = settings.of_paper("mgwfbp")
-    assert isinstance(found, Own)
-    return found
+def paper_settings(settings: Settings) -> Own:
+    """The paper's own settings; raises InputError if the configuration does not show the paper."""
+    settings_of_paper = settings.of_paper("mgwfbp")
+    assert isinstance(settings_of_paper, Own)
+    return settings_of_paper

@@ -1,14 +1,16 @@
 """Fig. 6 to 8 simulated: 2, 4 and 8 nodes of the paper's testbed, over a band of all-reduce costs.
 
 Differs from the paper in what it does not publish. GoogLeNet's layer times are those of the authors' log, t_f is what
-one node's published throughput leaves. ResNet-50's layer shares are measured here and scaled to the published
-throughput of one node; t_f is a band. The all-reduce is the log of a benchmark, that of the layers in training, or the
-paper's start-up at line rate: three different networks, and every one of them is a point of the band.
+one node's published throughput leaves. ResNet-50's layer shares are measured on this machine and scaled to the
+published throughput of one node; t_f is a band. The all-reduce is the log of a benchmark, that of the layers in
+training, or the paper's start-up at line rate: these are three different networks, and every one of them is a point of
+the band.
 
 TensorFlow's parameter servers are simulated transfer by transfer, on one switch whose start-up and bandwidth are those
-of which a ring would have the all-reduce of that point. A server a node; whole tensors go to the servers in turn, each
-once it is ready, however many are on their way; a sum goes back at once. TensorFlow itself is left out (its copies, its
-remote calls, and that it reads parameters only when the next iteration begins), which makes the time optimistic.
+with which a ring would have the all-reduce of that point. There is a server per node; whole tensors go to the servers
+in turn, each once it is ready, however many are on their way; a sum goes back immediately. TensorFlow itself is left
+out (its copies, its remote calls, and that it reads parameters only when the next iteration begins), which makes the
+time optimistic.
 """
 
 from __future__ import annotations
@@ -27,13 +29,13 @@ from gradsync.engine.bounds import Links
 from gradsync.errors import InputError
 from gradsync.measure import carried
 from gradsync.papers.mgwfbp import testbed
-from gradsync.papers.mgwfbp.settings import own
+from gradsync.papers.mgwfbp.settings import paper_settings
 from gradsync.papers.simulated import timed
 from gradsync.plan.workload import Workload
 from gradsync.rounds.lowering import lowered
 
 BENCHMARK, IN_TRAINING, LINE_RATE = "all-reduce=benchmark log", "all-reduce=layer log", "all-reduce=line rate"
-CENTRES = (IN_TRAINING, f"t_f=0.5 t_b, {IN_TRAINING}")  # the point that is drawn as a line: a model has one of them
+CENTRES = (IN_TRAINING, f"t_f=0.5 t_b, {IN_TRAINING}")  # the point that is drawn as a line: each model has one of them
 PARAMETER_SERVER = "tf_ps"
 LARGEST = 8  # nodes
 MEBIBYTE = 2.0**20
@@ -48,13 +50,13 @@ class Point(NamedTuple):
 
 
 def compared(settings: Settings) -> list[schemes.Scheme]:
-    """What was compared on the testbed, one switch: schedules of its all-reduce, and TensorFlow's parameter servers.
+    """The schemes compared on the testbed, one switch: schedules of its all-reduce, and TensorFlow's parameter servers.
 
-    Schedules of one message at a time: the paper says nothing of several.
+    The schedules send one message at a time: the paper has nothing about several.
     """
     known = schemes.load(settings.schemes).values()
-    alone = [scheme for scheme in known if scheme.collective == NATIVE and scheme.lanes == 1]
-    return [*alone, *(scheme for scheme in known if scheme.name == PARAMETER_SERVER)]
+    natives = [scheme for scheme in known if scheme.collective == NATIVE and scheme.lanes == 1]
+    return [*natives, *(scheme for scheme in known if scheme.name == PARAMETER_SERVER)]
 
 
 def rows(model: str, settings: Settings, results: Path) -> Iterator[dict[str, Any]]:
@@ -77,9 +79,9 @@ def _timed(scheme: schemes.Scheme, workload: Workload, cost: MessageCost, n: int
     by_transfers = scheme.collective != NATIVE
     plan = schemes.plan(_unlimited(scheme, workload) if by_transfers else scheme, workload, cost, n)
     network = alpha_beta.around(cost, n)
-    how = {"add_seconds_per_byte": 0.0} if by_transfers else {}  # summing is in the paper's slope
-    found = timed(lowered(plan) if by_transfers else plan, workload, network, *links, **how)
-    seconds, alone = found.iteration_seconds, workload.forward_seconds + workload.backward_seconds
+    how = {"add_seconds_per_byte": 0.0} if by_transfers else {}  # the paper's slope includes summing
+    iteration = timed(lowered(plan) if by_transfers else plan, workload, network, *links, **how)
+    seconds, computation_seconds = iteration.iteration_seconds, workload.forward_seconds + workload.backward_seconds
     note = ""
     longest = max(plan.bytes_of(op.writes) for op in plan.communications())
     if by_transfers:
@@ -89,11 +91,11 @@ def _timed(scheme: schemes.Scheme, workload: Workload, cost: MessageCost, n: int
             f"longest message {longest / MEBIBYTE:.1f} MiB extrapolated from at most {cost.largest / MEBIBYTE:.1f} MiB"
         )
     return {
-        **found._asdict(),
-        "computation_seconds": alone,
-        "speedup": n * alone / seconds,
-        "efficiency": alone / seconds,
-        "note": "; ".join(part for part in (note, found.note) if part),
+        **iteration._asdict(),
+        "computation_seconds": computation_seconds,
+        "speedup": n * computation_seconds / seconds,
+        "efficiency": computation_seconds / seconds,
+        "note": "; ".join(part for part in (note, iteration.note) if part),
     }
 
 
@@ -103,14 +105,14 @@ def _unlimited(scheme: schemes.Scheme, workload: Workload) -> schemes.Scheme:
 
 
 def _points(model: str, settings: Settings, results: Path) -> Iterator[Point]:
-    """The band of a model."""
+    """The points of a model's band."""
     for prefix, workload in workloads(model, settings, results):
         for label, costs in _costs(settings):
             yield Point(prefix + label, workload, costs)
 
 
 def workloads(model: str, settings: Settings, results: Path) -> Iterator[tuple[str, Workload]]:
-    """The workload of a node at each point of the band."""
+    """The label and the workload of a node at each point of the band."""
     alone = testbed.throughput(settings, model).alone_seconds
     note = f"t_f + t_b = {alone:.4g} s, the published throughput of one node"
     if model == "googlenet":
@@ -118,13 +120,13 @@ def workloads(model: str, settings: Settings, results: Path) -> Iterator[tuple[s
         t_b = logged.backward_seconds
         if t_b > alone:
             raise InputError(
-                f"testbed {own(settings).testbed}: drawn_throughput.{model}.one_node: {alone:.4g} s per iteration "
-                f"are less than the {t_b:.4g} s of the logged backward pass: correct it"
+                f"testbed {paper_settings(settings).testbed}: drawn_throughput.{model}.one_node: {alone:.4g} s per "
+                f"iteration are less than the {t_b:.4g} s of the logged backward pass: correct it"
             )
         yield "", logged.scaled(forward_seconds=alone - t_b, backward_seconds=t_b, update_seconds=0.0, note=note)
         return
     measured = Workload.load(results / "profile" / model / "workload.json")
-    for share in own(settings).forward_shares:
+    for share in paper_settings(settings).forward_shares:
         yield (
             f"t_f={share:g} t_b, ",
             measured.scaled(
@@ -137,7 +139,7 @@ def workloads(model: str, settings: Settings, results: Path) -> Iterator[tuple[s
 
 
 def _costs(settings: Settings) -> Iterator[tuple[str, dict[int, MessageCost]]]:
-    """Three networks."""
+    """The label and the costs of three networks."""
     two = fit(*carried.allreduces(2), source="allreduce2.log")
     eight = fit(*carried.allreduces(8), source="allreduce8.log")
     yield BENCHMARK, {2: two, 4: as_ring(eight, LARGEST, 4), 8: eight}

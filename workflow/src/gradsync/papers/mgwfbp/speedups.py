@@ -1,7 +1,7 @@
-"""Fig. 6(a), 7(a) and 8: speed-up and exposed communication on 2 to 8 nodes, published, simulated and measured here.
+"""Fig. 6(a), 7(a) and 8: speed-up and exposed communication on 2 to 8 nodes: published, simulated and measured.
 
-Differs from the paper: what is measured is this machine's ranks on small images, against one rank; the paper's nodes
-have two GPUs each and its speed-ups are over one node. Whatever the machine can't decide has a row that says why.
+Differs from the paper: measured are this machine's ranks on small images, against one rank; the paper's nodes have two
+GPUs each and its speed-ups are over one node. Whatever the machine can't decide has a row with the reason.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ import pandas as pd
 from gradsync.configuration.settings import Settings
 from gradsync.errors import InputError
 from gradsync.files.results import TIMED, Result
-from gradsync.papers.emulated import NONE_HERE, runs
+from gradsync.papers.emulated import NO_LAUNCH, runs
 from gradsync.papers.labels import REFERENCES
 from gradsync.papers.mgwfbp import simulated_testbed, testbed
-from gradsync.papers.mgwfbp.emulation import as_on_its_testbed
-from gradsync.papers.mgwfbp.settings import own
+from gradsync.papers.mgwfbp.emulation import on_paper_links
+from gradsync.papers.mgwfbp.settings import paper_settings
 from gradsync.papers.mgwfbp.simulated_testbed import PARAMETER_SERVER
 from gradsync.papers.repeats import HIGH, LAUNCH, LOW, REPEATS, SAMPLES, cells, text
 from gradsync.papers.simulated import BOUNDS, unsteady
@@ -55,7 +55,7 @@ def fig6(settings: Settings, results: Path) -> Table:
 
 def fig7(settings: Settings, results: Path) -> Table:
     """Fig. 7(a): ResNet-50."""
-    shares = own(settings).forward_shares
+    shares = paper_settings(settings).forward_shares
     assumed = (
         "layer shares as measured on this machine's processor, t_f + t_b from the published throughput of one node, "
         f"t_f from {min(shares):g} to {max(shares):g} t_b, the all-reduce as in the benchmark logs (above 1 MiB "
@@ -109,7 +109,7 @@ def _speedups(place: str, model: str, settings: Settings, results: Path, assumed
 
 
 def _published(model: str, settings: Settings) -> Iterator[dict[str, Any]]:
-    """What the figures are drawn from, as seconds and speed-ups."""
+    """The throughputs that the figures are drawn from, as seconds and speed-ups."""
     drawn = testbed.throughput(settings, model)
     for n in testbed.NODES:
         for scheme in testbed.DRAWN:
@@ -128,7 +128,7 @@ def _published(model: str, settings: Settings) -> Iterator[dict[str, Any]]:
 
 
 def _measured(model: str, settings: Settings, results: Path) -> Iterator[dict[str, Any]]:
-    """The runs of this machine; a row that says why where there is none, or where more ranks than cores took part."""
+    """The runs of this machine; a row with the reason if there is none, or if the ranks were more than the cores."""
     jobs = {job.ranks: job for job in settings.of("mgwfbp") if job.model == model}
     for n in sorted({*testbed.NODES, *jobs}):
         base = {"rung": "measured", "model": model, "nodes": n}
@@ -148,31 +148,31 @@ def _measured(model: str, settings: Settings, results: Path) -> Iterator[dict[st
             if n > cores and result.settings.get("device", "cpu") == "cpu":
                 yield {**row, "note": f"{n} ranks share {cores} cores: a speed-up is not decidable on this machine"}
             else:
-                told = {column: result.summary.get(column) for column in (*TIMES, *COMPUTATION)}
-                yield row | told | {LAUNCH: jobs[n].job} | repeated(result)
+                times = {column: result.summary.get(column) for column in (*TIMES, *COMPUTATION)}
+                yield row | times | {LAUNCH: jobs[n].job} | repeated(result)
 
 
 def _emulated(model: str, settings: Settings, results: Path) -> Iterator[dict[str, Any]]:
-    """The emulated launches; a row that says why where there is none."""
-    launches = {launch.ranks: launch for launch in as_on_its_testbed(settings) if launch.model == model}
+    """The emulated launches; a row with the reason if there is none."""
+    launches = {launch.ranks: launch for launch in on_paper_links(settings) if launch.model == model}
     for n in sorted({*testbed.NODES, *launches}):
         base = {"rung": "emulated", "model": model, "nodes": n, "assumption": ""}
-        found, reason = runs(launches[n], results) if n in launches else ([], NONE_HERE)
+        emulated_runs, reason = runs(launches[n], results) if n in launches else ([], NO_LAUNCH)
         compared = [scheme.name for scheme in simulated_testbed.compared(settings)]
-        for name in compared if reason else {PARAMETER_SERVER} - {run.name for run in found}:
+        for name in compared if reason else {PARAMETER_SERVER} - {run.name for run in emulated_runs}:
             yield {**base, "scheme": name, "note": reason or f"{name} is not in the launches"}
-        for run in found:
-            alone = run.computation_seconds
+        for run in emulated_runs:
+            computation_seconds = run.computation_seconds
             yield {
                 **base,
                 **run.repeated(),
                 "scheme": run.name,
-                "computation_seconds": alone,
+                "computation_seconds": computation_seconds,
                 "busy_computation_seconds": run.seconds("busy_computation_seconds"),
                 **cells("exposed_communication_seconds", run.exposed()),
                 **cells("waiting_seconds", run.samples("waiting_seconds")),
-                **cells("speedup", n * alone / run.samples()),
-                **cells("efficiency", alone / run.samples()),
+                **cells("speedup", n * computation_seconds / run.samples()),
+                **cells("efficiency", computation_seconds / run.samples()),
                 "note": "; ".join([*run.result.notes, f"time {run.launch.dilation:g} times slower"]),
             }
 
@@ -185,7 +185,7 @@ def _drawn_without_numbers(model: str) -> Iterator[dict[str, Any]]:
 
 
 def contenders(folder: Path) -> list[str]:
-    """The schemes of a launch, without its references; raises InputError where the launch has not ended."""
+    """The schemes of a launch, without its references; raises InputError if the launch has not ended."""
     try:
         names = json.loads((folder / "schemes.json").read_text())
         return [str(name) for name in names if name not in REFERENCES]
@@ -194,7 +194,7 @@ def contenders(folder: Path) -> list[str]:
 
 
 def _display(frame: pd.DataFrame, shown: Callable[[pd.DataFrame], str]) -> pd.DataFrame:
-    """A row a model, rung and scheme, a column a number of nodes; the schemes of a rung without any value share one."""
+    """A row per model, rung and scheme, a column per number of nodes; schemes of a rung without any value share one."""
     rows: dict[tuple[str, ...], dict[str, str]] = {}
     for keys, part in frame.groupby(["model", "rung", "scheme"], sort=False):
         model, rung, scheme = map(str, keys)
@@ -207,14 +207,14 @@ def _display(frame: pd.DataFrame, shown: Callable[[pd.DataFrame], str]) -> pd.Da
 
 
 def _reasons(frame: pd.DataFrame) -> str:
-    """Why values are missing, one sentence."""
+    """Why values are missing, in one sentence."""
     missing = frame[frame.iteration_seconds.isna()]
-    said = [f"{rung}: {'; '.join(part.note.unique())}" for rung, part in missing.groupby("rung", sort=False)]
-    return f" Missing (-): {'. '.join(said)}." if said else ""
+    sentences = [f"{rung}: {'; '.join(part.note.unique())}" for rung, part in missing.groupby("rung", sort=False)]
+    return f" Missing (-): {'. '.join(sentences)}." if sentences else ""
 
 
 def _centre(at: pd.DataFrame) -> pd.Series:
-    """The row that stands for a band: the centre, else the first there is."""
+    """The row that stands for a band: the centre, or else the first with a value."""
     known = at[at.iteration_seconds.notna()]
     middle = known[known.assumption.isin(simulated_testbed.CENTRES)]
     return (known if middle.empty else middle).iloc[0]

@@ -1,4 +1,4 @@
-"""Fig. 4 and 5 of the ASC-WFBP paper: one and two all-reduces at once, by its constants and as measured here."""
+"""Fig. 4 and 5 of the ASC-WFBP paper: one all-reduce and two contending ones, by its constants and as measured."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ MEASURED: dict[str, Any] = {"linestyle": "", "marker": "o"}
 
 
 def fig4a(settings: Settings, results: Path) -> Drawn:
-    """Time of one all-reduce against its size, and the line through it; a panel a source."""
+    """Time of one all-reduce against its size, and the line through it; a panel per source."""
     points, lines = _points(results), read(file(results, "ascwfbp", "fig4a"), FIG4A).set_index("source")
     figure, grid = _panels(points, 3.6)
     for axes, (source, part) in zip(grid, _sources(points), strict=True):
         if part.rung.iloc[0] in TIMED:
             axes.plot(part.bytes, 1e3 * part.one_seconds, color="C0", label="measured", **MEASURED)
         axes.plot(part.bytes, 1e3 * part.line_seconds, color="C1", label="a + b m")
-        at: Any = lines.loc[source]
-        fitted = f"a = {1e3 * at.a_seconds:.3g} ms, b = {1e9 * at.b_seconds_per_byte:.3g} ns/B"
-        share = "" if pd.isna(at.r_squared) else f", R^2 = {at.r_squared:.3f}"
+        fit: Any = lines.loc[source]
+        fitted = f"a = {1e3 * fit.a_seconds:.3g} ms, b = {1e9 * fit.b_seconds_per_byte:.3g} ns/B"
+        share = "" if pd.isna(fit.r_squared) else f", R^2 = {fit.r_squared:.3f}"
         axes.set_title(f"{_title(part)}\n{fitted}{share}", loc="left")
         axes.set_ylabel("time of an all-reduce [ms]")
         _sizes(axes)
@@ -39,7 +39,7 @@ def fig4a(settings: Settings, results: Path) -> Drawn:
 
 
 def fig4b(settings: Settings, results: Path) -> Drawn:
-    """Throughput of one and of two at once; what lies beyond the link shaded."""
+    """Throughput of one all-reduce and of two contending ones; what lies beyond the link is shaded."""
     points, summed = _points(results), read(file(results, "ascwfbp", "fig4b"), FIG4B).set_index("source")
     figure, grid = _panels(points, 3.6)
     for axes, (source, part) in zip(grid, _sources(points), strict=True):
@@ -53,9 +53,9 @@ def fig4b(settings: Settings, results: Path) -> Drawn:
             )
             beyond = 8e-9 * part.throughput_two
             axes.fill_between(part.bytes, link, beyond, where=beyond > link, color="C1", alpha=0.25, linewidth=0)
-        at: Any = summed.loc[source]
-        gamma = "" if pd.isna(at.gamma) else f"gamma = {at.gamma:.2f}"
-        size = at.exceeds_link_from_bytes / 1e6
+        gains: Any = summed.loc[source]
+        gamma = "" if pd.isna(gains.gamma) else f"gamma = {gains.gamma:.2f}"
+        size = gains.exceeds_link_from_bytes / 1e6
         where = "" if pd.isna(size) else f", beyond the link from {size:.2f} MB"
         axes.set_title(f"{_title(part)}\n{gamma}{where}", loc="left")
         axes.set_ylabel("all-reduced [Gbit/s]")
@@ -65,8 +65,8 @@ def fig4b(settings: Settings, results: Path) -> Drawn:
 
 
 def fig5(settings: Settings, results: Path) -> Drawn:
-    """Time of two at once: measured, by a + gamma b m, by the capacity of the link."""
-    points, errors = _points(results), read(file(results, "ascwfbp", "fig5"), FIG5).set_index("source")
+    """Time of two contending all-reduces: measured, by a + gamma b m, by the capacity of the link."""
+    points, error_table = _points(results), read(file(results, "ascwfbp", "fig5"), FIG5).set_index("source")
     figure, grid = _panels(points, 3.6)
     for axes, (source, part) in zip(grid, _sources(points), strict=True):
         timed = part.rung.iloc[0] in TIMED
@@ -75,9 +75,9 @@ def fig5(settings: Settings, results: Path) -> Drawn:
         axes.plot(part.bytes, 1e3 * part.predicted_seconds, color="C1", label="a + gamma b m")
         label = "by the capacity of the link" if timed else "no faster than the link"
         axes.plot(part.bytes, 1e3 * part.capacity_seconds, "--", color="C2", label=label)
-        at: Any = errors.loc[source]
-        share = "only drawn in the paper" if pd.isna(at.mean_error) else f"mean error {at.mean_error:.0%}"
-        axes.set_title(f"{_title(part)}\ngamma = {at.gamma:.2f}, {share}", loc="left")
+        errors: Any = error_table.loc[source]
+        share = "only drawn in the paper" if pd.isna(errors.mean_error) else f"mean error {errors.mean_error:.0%}"
+        axes.set_title(f"{_title(part)}\ngamma = {errors.gamma:.2f}, {share}", loc="left")
         axes.set_ylabel("time of each of two [ms]")
         _sizes(axes)
     return figure, points

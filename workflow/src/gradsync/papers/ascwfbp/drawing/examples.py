@@ -12,9 +12,9 @@ from gradsync.papers.ascwfbp import examples
 
 
 def timelines(figure_name: str, titles: Mapping[str, str]) -> Callable[[Settings, Path], Drawn]:
-    """A panel a schedule of a drawn example, under these titles."""
+    """A figure with a panel per schedule of a drawn example, under these titles."""
 
-    def drawn(settings: Settings, results: Path) -> Drawn:
+    def draw(settings: Settings, results: Path) -> Drawn:
         return shared.timelines({title: examples.example(figure_name, name)[1:] for name, title in titles.items()})
 
-    return drawn
+    return draw

@@ -33,7 +33,7 @@ SHORT = {"wfbp": "WF.", "mgwfbp": "M.W.", "ascwfbp": "ASC"}
 
 
 def table4(settings: Settings, results: Path) -> Drawn:
-    """Iterations of Table IV as bars, simulated ones as marks: with a as stated on the left, as fitted on the right."""
+    """Iterations of Table IV as bars, simulated ones as marks: on the left a is as stated, on the right as fitted."""
     frame = read(file(results, "ascwfbp", "table4"), iterations.COLUMNS)
     figure, grid = plt.subplots(1, 2, figsize=(10.5, 4.4), sharey=True)
     for axes, startup in zip(grid, (iterations.STATED, iterations.FITTED), strict=True):
@@ -47,8 +47,14 @@ def table4(settings: Settings, results: Path) -> Drawn:
                     point = iterations.Assumed(contention, startup, iterations.CENTRE)
                     seconds = at[at.assumption == str(point)].iteration_seconds
                     axes.plot(x + offset, seconds.iloc[0], marker, color=f"C{number}", markeredgecolor="black")
-                here = at[(at.rung == "emulated") & at.iteration_seconds.notna()]
-                axes.plot([x] * len(here), here.iteration_seconds, "^", color="white", markeredgecolor="black")
+                emulated_rows = at[(at.rung == "emulated") & at.iteration_seconds.notna()]
+                axes.plot(
+                    [x] * len(emulated_rows),
+                    emulated_rows.iteration_seconds,
+                    "^",
+                    color="white",
+                    markeredgecolor="black",
+                )
         axes.set_xticks(range(len(MODELS)), MODELS.values())
         axes.grid(visible=False, axis="x")
         axes.set_ylabel("iteration [s]")
@@ -70,7 +76,7 @@ def table4(settings: Settings, results: Path) -> Drawn:
 
 
 def fig6(settings: Settings, results: Path) -> Drawn:
-    """Computation and exposed communication: a panel published, simulated, emulated, measured here."""
+    """Computation and exposed communication: panels for published, simulated, emulated and measured iterations."""
     frame = read(file(results, "ascwfbp", "fig6"), iterations.COLUMNS)
     known = frame[frame.exposed_communication_seconds.notna() & frame.scheme.isin(SCHEMES)]
     shown = {"published": known[known.rung == "published"]}
@@ -99,7 +105,7 @@ def fig6(settings: Settings, results: Path) -> Drawn:
 
 
 def _why(frame: pd.DataFrame, rung: str) -> str:
-    """Why a rung has no bars: what its first row without a value says."""
+    """Why a rung has no bars: the note of its first row without a value."""
     notes = [note for note in frame.note[(frame.rung == rung) & frame.iteration_seconds.isna()] if note]
     return notes[0] if notes else "none of the models in this configuration"
 
@@ -126,16 +132,16 @@ def _bars(axes: Axes, part: pd.DataFrame) -> None:
 
 
 def _of(row: pd.Series) -> str:
-    """The model, and on how many hosts or ranks where those are not the paper's GPUs."""
+    """The model, and on how many hosts or ranks if those are not the paper's GPUs."""
     name = MODELS.get(row.model, row.model)
     return f"{name}\n{row.workers:.0f} {ON[row.rung]}" if row.rung in ON else name
 
 
 def shared_link(settings: Settings, results: Path) -> Drawn:
-    """Iterations over the model's bound on a shared link, a panel a contention."""
+    """Iterations over the model's bound on a shared link, a panel per kind of contention."""
     frame = read(file(results, "ascwfbp", "shared_link"), ["model", "scheme", "assumption", "over_model_bound"])
     kinds = (iterations.GAMMA, iterations.FULL)
-    known = frame[~frame.scheme.isin(["wfbp", "single"])]  # far beyond the axis: in the table
+    known = frame[~frame.scheme.isin(["wfbp", "single"])]  # far beyond the axis: they are in the table
     schemes = list(dict.fromkeys(known.scheme))
     figure, grid = plt.subplots(1, len(kinds), figsize=(11, 4.0), sharey=True)
     width = 0.85 / len(schemes)

@@ -1,4 +1,4 @@
-"""Fig. 6 and 7 of the BML paper: job completion times by sub-minibatch, and how much sooner BML is through."""
+"""Fig. 6 and 7 of the BML paper: job completion times by sub-minibatch, and how much earlier BML completes."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ REDUCTIONS = {
 
 
 def jobs(name: str, title: str, model: str) -> Callable[[Settings, Path], Drawn]:
-    """Fig. 6 or 7."""
+    """The function that draws Fig. 6 or 7."""
 
-    def drawn(settings: Settings, results: Path) -> Drawn:
+    def draw(settings: Settings, results: Path) -> Drawn:
         frame = read(file(results, "bml_bcube", name), completion.COLUMNS)
         testbed = bench(settings, model)
         centre = str(testbed.centre())
@@ -73,16 +73,16 @@ def jobs(name: str, title: str, model: str) -> Callable[[Settings, Path], Drawn]
             panels.left_out(figure, [f"measured: nothing of {NAMES[model]} in this configuration"])
         return figure, frame
 
-    return drawn
+    return draw
 
 
 def _times(axes: Axes, simulated: pd.DataFrame, centre: str) -> None:
     batches = sorted(simulated.batch.unique())
     for number, scheme in enumerate(SERIES):
         for place, batch in enumerate(batches):
-            at = simulated[(simulated.scheme == scheme) & (simulated.batch == batch)]
-            middle = at[at.assumption == centre].jct_seconds.iloc[0]
-            whisker = [[middle - at.jct_seconds.min()], [at.jct_seconds.max() - middle]]
+            part = simulated[(simulated.scheme == scheme) & (simulated.batch == batch)]
+            middle = part[part.assumption == centre].jct_seconds.iloc[0]
+            whisker = [[middle - part.jct_seconds.min()], [part.jct_seconds.max() - middle]]
             axes.bar(place + WIDTH * (number - 1), middle, 0.9 * WIDTH, color=f"C{number}", yerr=whisker, capsize=2)
     axes.set_yscale("log")
     _sizes(axes, batches)
@@ -90,9 +90,9 @@ def _times(axes: Axes, simulated: pd.DataFrame, centre: str) -> None:
 
 def _emulated(times: Axes, reductions: Axes, emulated: pd.DataFrame, batches: list[int]) -> None:
     for number, scheme in enumerate(SERIES):
-        at = emulated[emulated.scheme == scheme]
-        places = [batches.index(batch) + WIDTH * (number - 1) for batch in at.batch]
-        times.plot(places, at.jct_seconds, "^", color="white", markeredgecolor=f"C{number}", zorder=5)
+        part = emulated[emulated.scheme == scheme]
+        places = [batches.index(batch) + WIDTH * (number - 1) for batch in part.batch]
+        times.plot(places, part.jct_seconds, "^", color="white", markeredgecolor=f"C{number}", zorder=5)
     bml = emulated[emulated.scheme == BML]
     for column, (number, _) in REDUCTIONS.items():
         places = [batches.index(batch) for batch in bml.batch]
@@ -110,7 +110,7 @@ def _reductions(axes: Axes, simulated: pd.DataFrame, centre: str, published: tup
         places = np.arange(len(batches))
         axes.plot(places, 100 * middle, "-o", color=f"C{number}", label=label)
         axes.fill_between(places, 100 * band["min"], 100 * band["max"], color=f"C{number}", alpha=0.1, linewidth=0)
-        for edge in ("min", "max"):  # bands overlap: their edges tell whose is whose
+        for edge in ("min", "max"):  # bands overlap: their edges show which is which
             axes.plot(places, 100 * band[edge], "--", color=f"C{number}", linewidth=0.9)
     axes.set_ylabel("reduction of the job completion time [%]")
     axes.set_ylim(-10, 100)
@@ -123,11 +123,14 @@ def _reductions(axes: Axes, simulated: pd.DataFrame, centre: str, published: tup
 def _measured(axes: Axes, measured: pd.DataFrame) -> None:
     batches = sorted(measured.batch_here.unique())
     for number, scheme in enumerate(SERIES):
-        at = measured[measured.scheme == scheme].set_index("batch_here")
-        places = np.array([batches.index(batch) for batch in at.index]) + WIDTH * (number - 1)
-        ends = [at.iteration_seconds - at.iteration_seconds_low, at.iteration_seconds_high - at.iteration_seconds]
+        part = measured[measured.scheme == scheme].set_index("batch_here")
+        places = np.array([batches.index(batch) for batch in part.index]) + WIDTH * (number - 1)
+        ends = [
+            part.iteration_seconds - part.iteration_seconds_low,
+            part.iteration_seconds_high - part.iteration_seconds,
+        ]
         axes.bar(
-            places, 1e3 * at.iteration_seconds, 0.9 * WIDTH, color=f"C{number}", yerr=1e3 * np.array(ends), capsize=2
+            places, 1e3 * part.iteration_seconds, 0.9 * WIDTH, color=f"C{number}", yerr=1e3 * np.array(ends), capsize=2
         )
     axes.set_ylabel("iteration [ms]")
     names = ", ".join(NAMES[model] for model in measured.model.unique())

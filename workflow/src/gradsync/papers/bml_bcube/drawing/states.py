@@ -1,4 +1,4 @@
-"""Fig. 4 of the BML paper: servers, switches and the links in use, a panel a state."""
+"""Fig. 4 of the BML paper: servers, switches and the links in use, a panel per state."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ COLUMNS = ["state", "server", "thread_0", "thread_1", "as_printed"]
 
 
 def fig4(settings: Settings, results: Path) -> Drawn:
-    """Five panels; what a server holds is coloured by thread, and so are the links that led to it."""
+    """Five panels; the pieces of a server are coloured by thread, and so are the links that they came over."""
     held = read(file(results, "bml_bcube", "fig4"), COLUMNS)
     steps = read(file(results, "bml_bcube", "fig4_steps"), ["stage", "t_c", "thread_0_level", "thread_1_level"])
     used = dict(zip(states.STEPS, steps.to_dict("records"), strict=False))

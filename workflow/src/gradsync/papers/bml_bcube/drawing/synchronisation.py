@@ -24,7 +24,7 @@ WIDTH = 0.16
 
 
 def fig5(settings: Settings, results: Path) -> Drawn:
-    """The paper's bars, and a mark where its text states another height."""
+    """The paper's bars, and a mark if its text states another height."""
     frame = read(file(results, "bml_bcube", "fig5"), ["scheme", "topology", "nodes", "gst", "stated"])
     figure, axes = plt.subplots(figsize=(7.2, 4.0))
     names: dict[tuple[int, str], str] = {}

@@ -1,4 +1,4 @@
-"""Fig. 5 to 8 of the MG-WFBP paper, its evaluation: colours tell schemes, marks tell rungs apart."""
+"""Fig. 5 to 8 of the MG-WFBP paper, its evaluation: schemes differ by colour, rungs by mark."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _table(results: Path, name: str, columns: list[str]) -> pd.DataFrame:
 
 
 def fig5a(settings: Settings, results: Path) -> tuple[Figure, pd.DataFrame]:
-    """How many gradient tensors of each size, a panel a model; the paper's range shaded."""
+    """How many gradient tensors there are of each size, a panel per model; the paper's range is shaded."""
     tensors = _table(results, "fig5a_tensors", ["model", "tensor", "parameters"])
     shares = _table(results, "fig5a", ["model", "share_in_range"]).set_index("model").share_in_range
     models = list(tensors.groupby("model", sort=False))
@@ -60,7 +60,7 @@ def fig5a(settings: Settings, results: Path) -> tuple[Figure, pd.DataFrame]:
 
 
 def fig5b(settings: Settings, results: Path) -> tuple[Figure, pd.DataFrame]:
-    """Seconds of an all-reduce against bytes: measured here on the left, the authors' logs on the right."""
+    """Seconds of an all-reduce against bytes: those of this machine on the left, the authors' logs on the right."""
     points = _table(results, "fig5b_points", allreduce_times.POINTS)
     fits = _table(results, "fig5b", allreduce_times.FITS)
     titles = {
@@ -87,13 +87,13 @@ def fig5b(settings: Settings, results: Path) -> tuple[Figure, pd.DataFrame]:
 
 def _times(axes: Axes, points: pd.DataFrame) -> None:
     for (source, nodes), part in points.groupby(["source", "nodes"], sort=False):
-        name = f"{nodes} ranks" if source == allreduce_times.HERE else f"{nodes} nodes, {source}"
+        name = f"{nodes} ranks" if source == allreduce_times.THIS_MACHINE else f"{nodes} nodes, {source}"
         shared = part.note.iloc[0]
         part = part.sort_values("bytes")
         errors = None
         if part.seconds_low.notna().all():
             errors = np.array([part.seconds - part.seconds_low, part.seconds_high - part.seconds])
-        drawn = axes.errorbar(
+        bars = axes.errorbar(
             part.bytes,
             part.seconds,
             yerr=errors,
@@ -103,7 +103,7 @@ def _times(axes: Axes, points: pd.DataFrame) -> None:
             alpha=0.5 if len(part) < 100 else 0.25,
             label=name + (f" ({shared.split(':')[0].split(' ranks ')[-1]})" if shared else ""),
         )
-        colour = drawn.lines[0].get_color()
+        colour = bars.lines[0].get_color()
         axes.plot(part.bytes, part.pieces_seconds, "-", color=colour, linewidth=1.2)
         positive = part[part.line_seconds > 0]
         axes.plot(positive.bytes, positive.line_seconds, ":", color=colour, linewidth=1.2)
@@ -120,7 +120,7 @@ def _known(frame: pd.DataFrame, rung: str, scheme: str) -> pd.DataFrame:
 
 def _speedup_panel(axes: Axes, frame: pd.DataFrame, settings: Settings) -> None:
     """Speed-up against nodes: simulated as a line with its band, published as crosses, measured with intervals."""
-    offsets = np.linspace(0.96, 1.04, len(SHOWN))  # marks that coincide are seen side by side
+    offsets = np.linspace(0.96, 1.04, len(SHOWN))  # marks that coincide are drawn side by side
     for number, (scheme, offset) in enumerate(zip(SHOWN, offsets, strict=True)):
         colour = f"C{number}"
         simulated = _known(frame, "simulated", scheme)
@@ -151,11 +151,11 @@ def _speedup_panel(axes: Axes, frame: pd.DataFrame, settings: Settings) -> None:
 
 def _handles(frame: pd.DataFrame, settings: Settings) -> list[Artist]:
     """Legend of the schemes and rungs that have a value."""
-    drawn = frame[frame.speedup.notna()]
-    seen = set(drawn.scheme[drawn.scheme.isin(SHOWN)])
-    rungs = set(drawn.rung[drawn.scheme.isin(SHOWN)])
+    known = frame[frame.speedup.notna()]
+    shown = set(known.scheme[known.scheme.isin(SHOWN)])
+    rungs = set(known.rung[known.scheme.isin(SHOWN)])
     handles: list[Artist] = [
-        Patch(color=f"C{i}", label=labels(settings)(scheme)) for i, scheme in enumerate(SHOWN) if scheme in seen
+        Patch(color=f"C{i}", label=labels(settings)(scheme)) for i, scheme in enumerate(SHOWN) if scheme in shown
     ]
     marks: dict[str, dict[str, Any]] = {
         "published": {"marker": "x", "linestyle": "", "markersize": 7, "label": "published (authors' script)"},
@@ -172,12 +172,12 @@ def _handles(frame: pd.DataFrame, settings: Settings) -> list[Artist]:
 
 
 def _speedup_figure(name: str, title: str, settings: Settings, results: Path) -> tuple[Figure, pd.DataFrame]:
-    """Speed-up, and beside it accuracy by epoch where runs of this machine have whole epochs."""
+    """Speed-up, and on the right accuracy by epoch if runs of this machine have whole epochs."""
     frame = _table(results, name, speedups.COLUMNS)
     accuracy = _table(results, f"{name}b", convergence.COLUMNS)
     model = speedups.NAMES[frame.model.iloc[0]]
-    panels_here = 1 if accuracy.empty else 2
-    figure, grid = plt.subplots(1, panels_here, figsize=(4.5 * panels_here, 4.2), squeeze=False)
+    panel_count = 1 if accuracy.empty else 2
+    figure, grid = plt.subplots(1, panel_count, figsize=(4.5 * panel_count, 4.2), squeeze=False)
     left, right = grid[0, 0], grid[0, -1]
     _speedup_panel(left, frame, settings)
     centre = [point for point in simulated_testbed.CENTRES if point in set(frame.assumption)]
@@ -202,10 +202,10 @@ def _speedup_figure(name: str, title: str, settings: Settings, results: Path) ->
 
 def _curves(accuracy: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
     """Curves of accuracy with their labels; schemes whose curves coincide, as synchronous ones do, share one."""
-    for nodes, at in accuracy.groupby("nodes"):
+    for nodes, of_nodes in accuracy.groupby("nodes"):
         alike: dict[bytes, list[str]] = {}
         parts: dict[bytes, pd.DataFrame] = {}
-        for scheme, part in at.groupby("scheme", sort=False):
+        for scheme, part in of_nodes.groupby("scheme", sort=False):
             key = part[["epoch", "accuracy", "accuracy_least", "accuracy_most"]].to_numpy(float).tobytes()
             alike.setdefault(key, []).append(str(scheme))
             parts.setdefault(key, part)
@@ -216,7 +216,7 @@ def _curves(accuracy: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
 
 
 def fig8(settings: Settings, results: Path) -> tuple[Figure, pd.DataFrame]:
-    """Stacked bars of computation and exposed communication, a row a rung, a column a model."""
+    """Stacked bars of computation and exposed communication, a row per rung, a column per model."""
     frame = _table(results, "fig8", speedups.COLUMNS)
     known = frame[frame.exposed_communication_seconds.notna() & frame.scheme.isin(SHORT)]
     rungs = [rung for rung in ("published", "simulated", "emulated", "measured") if rung in set(known.rung)]
@@ -247,29 +247,29 @@ def fig8(settings: Settings, results: Path) -> tuple[Figure, pd.DataFrame]:
 
 
 def _reasons(rows: pd.DataFrame, drawn: pd.DataFrame) -> list[str]:
-    """Why the numbers of nodes of a rung and model that are not drawn have no value."""
-    left = rows[~rows.nodes.isin(drawn.nodes) & rows.exposed_communication_seconds.isna()]
-    return [f"{rung}: {note}" for rung, note in zip(left.rung, left.note, strict=True) if note]
+    """Why numbers of nodes that are not drawn have no value on a rung, for a model."""
+    missing = rows[~rows.nodes.isin(drawn.nodes) & rows.exposed_communication_seconds.isna()]
+    return [f"{rung}: {note}" for rung, note in zip(missing.rung, missing.note, strict=True) if note]
 
 
 def _bars(axes: Axes, part: pd.DataFrame, nodes: np.ndarray) -> None:
     for place, n in enumerate(nodes):
         for number, (scheme, short) in enumerate(SHORT.items()):
-            at = part[(part.nodes == n) & (part.scheme == scheme)]
-            if at.empty:
+            bar = part[(part.nodes == n) & (part.scheme == scheme)]
+            if bar.empty:
                 continue
-            centre = at[at.assumption.isin(simulated_testbed.CENTRES)]
-            row = (at if centre.empty else centre).iloc[0]
+            centre = bar[bar.assumption.isin(simulated_testbed.CENTRES)]
+            row = (bar if centre.empty else centre).iloc[0]
             x = place + 0.27 * (number - 1)
             axes.bar(x, row.computation_seconds, 0.24, color=COMPUTATION)
-            # messages on the same cores: the computation itself takes longer
+            # interference: the computation itself takes longer
             slowed = max(0.0, np.nan_to_num(row.busy_computation_seconds - row.computation_seconds))
             axes.bar(x, slowed, 0.24, bottom=row.computation_seconds, color=COMPUTATION, alpha=0.4, linewidth=0)
             waiting = float(np.nan_to_num(row.waiting_seconds))
             axes.bar(x, waiting, 0.24, bottom=row.computation_seconds + slowed, color=WAITING, linewidth=0)
-            exposed = at.exposed_communication_seconds
+            exposed = bar.exposed_communication_seconds
             whisker = None
-            if len(at) > 1:
+            if len(bar) > 1:
                 middle = row.exposed_communication_seconds
                 whisker = [[max(0.0, middle - exposed.min())], [max(0.0, exposed.max() - middle)]]
             axes.bar(

@@ -14,7 +14,7 @@ from gradsync.papers.mgwfbp import examples
 def timelines(*cases: tuple[str, str, str]) -> Callable[[Settings, Path], Drawn]:
     """Panels (title, case, scheme) of four-layer examples."""
 
-    def drawn(settings: Settings, results: Path) -> Drawn:
+    def draw(settings: Settings, results: Path) -> Drawn:
         return shared.timelines({title: examples.example(case, name)[1:] for title, case, name in cases})
 
-    return drawn
+    return draw

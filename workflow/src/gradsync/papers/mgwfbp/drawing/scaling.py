@@ -20,20 +20,20 @@ from gradsync.papers.table import file, read
 
 
 def _lines(axes: Axes, frame: pd.DataFrame, value: str, shown: tuple[str, ...], settings: Settings) -> None:
-    """A line a scheme at the centre of the band, the band behind it."""
+    """A line per scheme at the centre of the band, the band behind it."""
     for name in shown:
         part = frame[frame.scheme == name]
         middle = part[part.assumption.str.startswith(scaling.CENTRE)].groupby("nodes")[value].first()
         band = part.groupby("nodes")[value].agg(["min", "max"])
-        # the optimum often lies on top of another line: dashed, so that both are seen
+        # the optimum often lies on top of another line: it is dashed, so that both are seen
         (line,) = axes.plot(middle.index, middle, "--o" if name == "optimal" else "-o", label=labels(settings)(name))
         axes.fill_between(band.index, band["min"], band["max"], color=line.get_color(), alpha=0.15, linewidth=0)
 
 
 def fig9(name: str, title: str) -> Callable[[Settings, Path], Drawn]:
-    """Speed-up against nodes."""
+    """A figure of speed-up against nodes."""
 
-    def drawn(settings: Settings, results: Path) -> Drawn:
+    def draw(settings: Settings, results: Path) -> Drawn:
         frame = read(file(results, "mgwfbp", name))
         figure, axes = plt.subplots(figsize=(5.2, 3.9))
         if frame.iteration_seconds.isna().all():
@@ -50,11 +50,11 @@ def fig9(name: str, title: str) -> Callable[[Settings, Path], Drawn]:
         axes.legend()
         return figure, frame
 
-    return drawn
+    return draw
 
 
 def gap(settings: Settings, results: Path) -> Drawn:
-    """Iteration time over that of the exact optimum, a panel a model."""
+    """Iteration time over that of the exact optimum, a panel per model."""
     frame = read(file(results, "mgwfbp", "gap"))
     shown = ("mgwfbp", "mgwfbp_as_printed", scaling.BEST_BUCKET, "fixed_buckets")
     by_model = {str(model): part for model, part in frame.groupby("model")}

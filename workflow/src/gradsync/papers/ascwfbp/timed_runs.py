@@ -1,4 +1,4 @@
-"""What ran on this machine for this paper: emulated launches and trainings, as rows of its tables."""
+"""The runs of this machine for this paper, emulated launches and trainings, as rows of its tables."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gradsync.configuration.settings import Settings
 from gradsync.errors import InputError
 from gradsync.files.results import Result
 from gradsync.papers.ascwfbp.testbed import MODELS, SCHEMES, Bench
-from gradsync.papers.emulated import NONE_HERE, runs
+from gradsync.papers.emulated import NO_LAUNCH, runs
 from gradsync.papers.labels import REFERENCES
 from gradsync.papers.repeats import cells
 from gradsync.papers.training import repeated
@@ -23,25 +23,25 @@ SECONDS = ("iteration_seconds", "computation_seconds", "exposed_communication_se
 
 
 def emulated(settings: Settings, results: Path, testbed: Bench) -> Iterator[dict[str, Any]]:
-    """The emulated launches, a host a node; rows that say why where the paper's testbed has none."""
-    # on the links of the paper's testbed; those with others are in table `emulated`
+    """The emulated launches, one host per node; if there is none on the paper's testbed, rows with the reason."""
+    # on the links of the paper's testbed; launches on other links are in table `emulated`
     launches = [launch for launch in settings.emulated_of(PAPER) if launch.flow_share is None]
-    there = {(launch.model, launch.ranks) for launch in launches}
+    launched = {(launch.model, launch.ranks) for launch in launches}
     for model in MODELS:
-        if (model, testbed.nodes) not in there:
+        if (model, testbed.nodes) not in launched:
             for scheme in SCHEMES:
-                yield _missing("emulated", model, testbed, scheme, NONE_HERE)
-    taken = set()
+                yield _missing("emulated", model, testbed, scheme, NO_LAUNCH)
+    listed = set()
     for launch in launches:
-        if (launch.model, launch.ranks) in taken:
+        if (launch.model, launch.ranks) in listed:
             continue
-        taken.add((launch.model, launch.ranks))
+        listed.add((launch.model, launch.ranks))
         base = {"rung": "emulated", "model": launch.model, "nodes": launch.ranks, "assumption": ""}
         base |= {"workers": launch.ranks}
-        found, reason = runs(launch, results)
+        contenders, reason = runs(launch, results)
         for scheme in launch.schemes if reason else ():
             yield {**base, "launch": launch.job, "scheme": scheme, "note": reason}
-        for run in found:
+        for run in contenders:
             yield {
                 **base,
                 **run.repeated(),
@@ -58,9 +58,9 @@ def emulated(settings: Settings, results: Path, testbed: Bench) -> Iterator[dict
 
 
 def measured(settings: Settings, results: Path, testbed: Bench) -> Iterator[dict[str, Any]]:
-    """The trainings of this configuration; rows that say why where there is none of the paper's size.
+    """The trainings of this configuration; if there is none of the paper's size, rows with the reason.
 
-    A launch on as many ranks as the paper has GPUs stands for its 8 nodes; of others claims know no number of nodes.
+    A launch on as many ranks as the paper has GPUs stands for its 8 nodes; any other has no number of nodes for claims.
     """
     jobs = settings.of(PAPER)
     for model in MODELS:
@@ -87,13 +87,13 @@ def measured(settings: Settings, results: Path, testbed: Bench) -> Iterator[dict
 
 
 def reasons(frame: pd.DataFrame) -> str:
-    """Why values are missing, one sentence a rung."""
+    """Why values are missing, one sentence per rung."""
     missing = frame[frame.iteration_seconds.isna()]
-    said = [
+    sentences = [
         f"{rung}: {'; '.join(dict.fromkeys(part.note))}"
         for rung, part in missing[missing.rung != "simulated"].groupby("rung", sort=False)
     ]
-    return f" Missing: {'. '.join(said)}." if said else ""
+    return f" Missing: {'. '.join(sentences)}." if sentences else ""
 
 
 def _missing(rung: str, model: str, testbed: Bench, scheme: str, note: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""How much computation and messages slow one another down on the cores that they share: what predictions count with."""
+"""The interference of computation and messages on the cores that they share, which predictions count with."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ CAPTION = (
 )
 
 
-def slowdown(paper: str, settings: Settings, results: Path) -> Table:
-    """A row a launch of a paper and message size; measured apart from the runs that it helps to predict."""
+def interference_table(paper: str, settings: Settings, results: Path) -> Table:
+    """A row per launch of a paper and message size; measured apart from the runs that it helps to predict."""
     rows = []
     for job in filter(lambda job: job.profile_iterations, settings.of(paper)):
-        found = Interference.load(results / "profile" / job.job / "interference.json", job.ranks)
-        for point in found.points:
+        interference = Interference.load(results / "profile" / job.job / "interference.json", job.ranks)
+        for point in interference.points:
             low, high = point.computation_interval or UNKNOWN
             message_low, message_high = point.communication_interval or UNKNOWN
             rows.append(
@@ -39,7 +39,7 @@ def slowdown(paper: str, settings: Settings, results: Path) -> Table:
                     "communication_factor": point.communication,
                     "communication_factor_low": message_low,
                     "communication_factor_high": message_high,
-                    "handover_seconds": found.handover_seconds,
+                    "handover_seconds": interference.handover_seconds,
                 }
             )
     if not rows:

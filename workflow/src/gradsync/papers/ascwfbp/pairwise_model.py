@@ -1,7 +1,7 @@
-"""Messages timed by the paper's own model of contention: gamma for what two overlap, Eq. 11 to 13 as corrected.
+"""Messages timed by the paper's own model of contention: gamma for the overlap of two, Eq. 11 to 13 as corrected.
 
-A message starts once its gradients are there and what it waits for has ended. One that starts beside another delays
-both by (gamma - 1) b m, m being the bytes that overlap (ASC-E10 to E12). Unlike the simulator it knows pairs only.
+A message starts once its gradients are there and what it waits for has ended. One that contends with another delays
+both by (gamma - 1) b m, m being the bytes that overlap (ASC-E10 to E12). Unlike the simulator it times pairs only.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ class Timed(NamedTuple):
 
     @property
     def iteration_seconds(self) -> float:
-        """Until the last one has ended (max over layers: ASC-E18)."""
+        """The end of the last message (max over layers: ASC-E18)."""
         return max(self.ends)
 
 
 def timed(workload: Workload, messages: Sequence[Message], line: Linear, gamma: float) -> Timed:
-    """Every message by the own model; raises InputError where it has nothing to say: three at once, or split ones."""
+    """Times every message by the model; raises InputError for what it does not know: three at once, or split ones."""
     if any(message.part != (0, 1) for message in messages):
         raise InputError("the pairwise model knows no split messages: simulate them")
     ready, sizes = workload.ready_seconds(), workload.sizes()
