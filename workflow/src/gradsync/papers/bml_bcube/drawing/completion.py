@@ -40,50 +40,56 @@ def jobs(name: str, title: str, model: str) -> Callable[[Settings, Path], Drawn]
         centre = str(testbed.centre())
         simulated = frame[frame.rung == "simulated"]
         measured = frame[(frame.rung == "measured") & frame.iteration_seconds.notna()]
-        count = 2 if measured.empty else 3
-        figure, (left, middle, *right) = plt.subplots(1, count, figsize=(12.5 / 3 * count, 4.3))
-        _times(left, simulated, centre)
         emulated = frame[(frame.rung == "emulated") & frame.iteration_seconds.notna()]
-        _emulated(left, middle, emulated, sorted(simulated.batch.unique()))
+        figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.6), width_ratios=(1.35, 1))
+        _times(left, simulated, centre)
+        _emulated(left, right, emulated, sorted(simulated.batch.unique()))
+        _measured(left, measured, simulated.batch.nunique(), testbed.iterations)
         left.axhline(AXIS_TOP[model], color="black", linewidth=1.0, linestyle="--")
         left.set_ylabel(f"time of {testbed.iterations:g} iterations [s]")
-        left.set_title(f"{title} {NAMES[model]}, simulated\nbar: {centre}", loc="left")
-        _reductions(middle, simulated, centre, PUBLISHED[model])
-        middle.set_title("reduction by BML, simulated\nshade: band of assumptions", loc="left")
-        for axes in right:
-            _measured(axes, measured)
-        handles: list[Patch | Line2D] = [Patch(color=f"C{i}", label=label) for i, label in enumerate(SERIES.values())]
-        handles += [
-            Line2D(
-                [],
-                [],
-                color="black",
-                marker="_",
-                label=f"whisker: band of assumptions{' (right: 95 %)' if right else ''}",
-            ),
-            Line2D([], [], color="black", linestyle="--", label="top of the paper's axis, which no bar exceeds there"),
-            Patch(color="#999999", alpha=0.3, label="range that the paper publishes"),
-            Line2D([], [], color="black", linestyle=":", label="50 %, the most that half the transfer time can save"),
-        ]
-        if not emulated.empty:
-            mark: dict[str, Any] = {"marker": "^", "linestyle": "", "color": "white", "markeredgecolor": "black"}
-            handles.append(Line2D([], [], label="emulated on this machine", **mark))
-        figure.legend(handles=handles, loc="outside lower center", ncols=4 if right else 3)
-        if not right:
+        left.set_title(f"{title} {NAMES[model]}, simulated\nmark: {centre}", loc="left")
+        _reductions(right, simulated, centre, PUBLISHED[model])
+        right.set_title("reduction by BML, simulated\nshade: band of assumptions", loc="left")
+        figure.legend(handles=_handles(measured, emulated), loc="outside lower center", ncols=3)
+        if measured.empty:
             panels.left_out(figure, [f"measured: nothing of {NAMES[model]} in this configuration"])
         return figure, frame
 
     return draw
 
 
+def _handles(measured: pd.DataFrame, emulated: pd.DataFrame) -> list[Line2D | Patch]:
+    """The legend of the figure."""
+    black: dict[str, Any] = {"color": "black"}
+    handles: list[Line2D | Patch] = [
+        Line2D([], [], marker="o", linestyle="", color=f"C{number}", label=label)
+        for number, label in enumerate(SERIES.values())
+    ]
+    handles += [
+        Line2D([], [], **black, label="whisker: band of assumptions"),
+        Line2D([], [], **black, linestyle="--", label="top of the paper's axis, which no bar exceeds there"),
+        Patch(color="#999999", alpha=0.3, label="range that the paper publishes"),
+        Line2D([], [], **black, linestyle=":", label="50 %, the most that half the transfer time can save"),
+    ]
+    outline: dict[str, Any] = {"linestyle": "", "color": "white", "markeredgecolor": "black"}
+    if not measured.empty:
+        notes = [note for note in measured.note.iloc[0].split("; ") if note != completion.ONE_NETWORK][:1]
+        why = "\n".join(["measured here, whisker: 95 %; undecidable:", *notes, "one network for all"])
+        handles.append(Line2D([], [], marker="s", **outline, label=why))
+    if not emulated.empty:
+        handles.append(Line2D([], [], marker="^", **outline, label="emulated on this machine"))
+    return handles
+
+
 def _times(axes: Axes, simulated: pd.DataFrame, centre: str) -> None:
+    """A mark for the centre of the band, with the band as its whisker: on a logarithmic axis bars have no length."""
     batches = sorted(simulated.batch.unique())
     for number, scheme in enumerate(SERIES):
         for place, batch in enumerate(batches):
             part = simulated[(simulated.scheme == scheme) & (simulated.batch == batch)]
             middle = part[part.assumption == centre].jct_seconds.iloc[0]
             whisker = [[middle - part.jct_seconds.min()], [part.jct_seconds.max() - middle]]
-            axes.bar(place + WIDTH * (number - 1), middle, 0.9 * WIDTH, color=f"C{number}", yerr=whisker, capsize=2)
+            axes.errorbar(place + WIDTH * (number - 1), middle, whisker, fmt="o", color=f"C{number}", capsize=3)
     axes.set_yscale("log")
     _sizes(axes, batches)
 
@@ -120,24 +126,22 @@ def _reductions(axes: Axes, simulated: pd.DataFrame, centre: str, published: tup
     _sizes(axes, batches)
 
 
-def _measured(axes: Axes, measured: pd.DataFrame) -> None:
+def _measured(axes: Axes, measured: pd.DataFrame, simulated_sizes: int, iterations: float) -> None:
+    """Beside the simulated sizes, on their axis: the same number of iterations of this machine's own runs."""
+    if measured.empty:
+        return
     batches = sorted(measured.batch_here.unique())
     for number, scheme in enumerate(SERIES):
         part = measured[measured.scheme == scheme].set_index("batch_here")
-        places = np.array([batches.index(batch) for batch in part.index]) + WIDTH * (number - 1)
-        ends = [
-            part.iteration_seconds - part.iteration_seconds_low,
-            part.iteration_seconds_high - part.iteration_seconds,
-        ]
-        axes.bar(
-            places, 1e3 * part.iteration_seconds, 0.9 * WIDTH, color=f"C{number}", yerr=1e3 * np.array(ends), capsize=2
-        )
-    axes.set_ylabel("iteration [ms]")
+        places = np.array([batches.index(batch) for batch in part.index]) + simulated_sizes + WIDTH * (number - 1)
+        middle = iterations * part.iteration_seconds
+        ends = [middle - iterations * part.iteration_seconds_low, iterations * part.iteration_seconds_high - middle]
+        mark: dict[str, Any] = {"fmt": "s", "color": f"C{number}", "markerfacecolor": "white", "capsize": 3}
+        axes.errorbar(places, middle, np.array(ends), **mark)
+    axes.axvline(simulated_sizes - 0.5, color="black", linewidth=0.8)
     names = ", ".join(NAMES[model] for model in measured.model.unique())
-    notes = [note for note in measured.note.iloc[0].split("; ") if note != completion.ONE_NETWORK][:1]
-    why = ", ".join([*notes, "one network for all: undecidable"])
-    axes.set_title(f"measured here: {names}\n{why}", loc="left", fontsize=8.5)
-    _sizes(axes, batches)
+    labels = [tick.get_text() for tick in axes.get_xticklabels()] + [f"{batch:g}\n{names}, here" for batch in batches]
+    axes.set_xticks(range(len(labels)), labels)
 
 
 def _sizes(axes: Axes, batches: list[int]) -> None:
