@@ -1,4 +1,4 @@
-"""What a configuration says stays data: nothing of it is run by a shell, or read as an option or a wildcard."""
+"""The texts of a configuration stay data: a shell runs none of them, and none is read as an option or a wildcard."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def of_each_kind(content: Any, since: int = 0) -> list[tuple[Any, ...]]:
 
 
 def refused(read: Any, *arguments: Any) -> bool:
-    """Whether it is, in one line."""
+    """Whether a reader refuses its arguments, in one line."""
     try:
         read(*arguments)
     except InputError as error:
@@ -115,7 +115,7 @@ def test_every_name_and_text_of_schemes_and_peers_is_refused_or_shown(monkeypatc
         assert refused(load, path), value
 
 
-# what reads each file beside config/
+# the function that reads each file of config/
 LOADERS = {
     **{str(path.relative_to(ROOT)): published.load for path in (ROOT / "config/papers").glob("*/published.yaml")},
     **{f"config/{path.name}": settings.load for path in (ROOT / "config").glob("*.yaml")},
@@ -123,7 +123,7 @@ LOADERS = {
     "config/peers.yaml": peers.load,
 }
 PLANNED = ["plan", "--workload=net", "--schedule=single", "--ranks=4", "--nodes=2", "--output=plan.json"]
-EACH = 1  # hostile values at every position of a file
+EACH = 1  # how many hostile values there are per position of a file
 
 
 @pytest.mark.parametrize("file", LOADERS)
@@ -213,7 +213,7 @@ def yaml_text(text: str) -> str:
 
 def configuration() -> str:
     named = r"(?<= )\{folder\}(/[a-z0-9.-]+)?"
-    return re.sub(named, lambda found: yaml_text(FOLDER + (found[1] or "")), CONFIGURATION)
+    return re.sub(named, lambda match: yaml_text(FOLDER + (match[1] or "")), CONFIGURATION)
 
 
 def marks(folder: Path) -> list[Path]:
@@ -222,8 +222,8 @@ def marks(folder: Path) -> list[Path]:
 
 def test_no_command_of_a_dry_run_runs_what_a_configuration_says(project, tmp_path):
     """Every command that Snakemake would run, run by its shell with a recorder in place of Python."""
-    wanted = ("all", "results/hostile/external/status.json")
-    ended = project.snakemake("-n", "-p", "--forceall", *wanted, configuration=f"{FOLDER}/config.yaml")
+    targets = ("all", "results/hostile/external/status.json")
+    ended = project.snakemake("-n", "-p", "--forceall", *targets, configuration=f"{FOLDER}/config.yaml")
     assert ended.returncode == 0, ended.stdout[-3000:]
     assert not marks(project.folder)
     commands = re.findall(r"^Shell command: (.*)$", ended.stdout, re.MULTILINE)
@@ -238,11 +238,12 @@ def test_no_command_of_a_dry_run_runs_what_a_configuration_says(project, tmp_pat
     for command in commands:
         subprocess.run(["bash", "-euo", "pipefail", "-c", command], cwd=project.folder, env=environment, check=True)
     assert not marks(project.folder)
-    words = [json.loads(line) for line in record.read_text().splitlines()]
-    assert {word[2] for word in words} >= {"external", "measure", "plan", "train", "table", "figure", "claims", "track"}
-    said = {part for word in words for part in word}
-    assert {str(project.folder / FOLDER / "config.yaml"), f"{FOLDER}/schemes.yaml", f"{FOLDER}/peers.yaml"} <= said
-    assert f"--data-folder={FOLDER}" in said
+    recorded = [json.loads(line) for line in record.read_text().splitlines()]
+    names_of_commands = {"external", "measure", "plan", "train", "table", "figure", "claims", "track"}
+    assert {command[2] for command in recorded} >= names_of_commands
+    words = {word for command in recorded for word in command}
+    assert {str(project.folder / FOLDER / "config.yaml"), f"{FOLDER}/schemes.yaml", f"{FOLDER}/peers.yaml"} <= words
+    assert f"--data-folder={FOLDER}" in words
 
 
 @pytest.mark.deep
@@ -256,8 +257,8 @@ def test_a_real_rule_takes_its_files_from_a_hostile_folder(project):
 
 def test_rules_quote_all_that_their_commands_take():
     """Code of a shell, which `slurm/launch.py` quotes itself, and numbers are what is left as it is."""
-    made = {"{params.launch}", "{params.start}", "{resources.tasks}"}
+    unquoted = {"{params.launch}", "{params.start}", "{resources.tasks}"}
     for file in [ROOT / "Snakefile", *(ROOT / "workflow" / "rules").rglob("*.smk")]:
         fields = r"\{(?:input|output|params|wildcards|log|threads|resources)\b[^{}]*\}"
         for field in re.findall(fields, re.sub(r'f"[^"]*"', "", file.read_text())):
-            assert field in made or field.endswith(":q}"), (file.name, field)
+            assert field in unquoted or field.endswith(":q}"), (file.name, field)

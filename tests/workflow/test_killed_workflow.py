@@ -43,17 +43,17 @@ def started(project: Project) -> Iterator[Started]:
 
     def start(target: str) -> subprocess.Popen[str]:
         command = ["snakemake", "--configfile", "config/tiny.yaml", "--cores", "2", target]
-        with (project.folder / "said").open("w") as said:
+        with (project.folder / "screen").open("w") as screen:
             run = subprocess.Popen(
                 [sys.executable, "-m", *command],
                 cwd=project.folder,
                 env=project.environment,
-                stdout=said,
-                stderr=said,
+                stdout=screen,
+                stderr=screen,
                 text=True,
             )
         runs.append(run)
-        until(lambda: len(below(run.pid)) >= 4 or run.poll() is not None, lambda: project.read("said"))
+        until(lambda: len(below(run.pid)) >= 4 or run.poll() is not None, lambda: project.read("screen"))
         return run
 
     yield start
@@ -81,9 +81,9 @@ def below(pid: int) -> list[int]:
 def test_after_a_kill_its_jobs_end_and_the_same_command_goes_on(project, started):
     run = started(TARGET)
     jobs = below(run.pid)
-    other = project.snakemake(TARGET)
-    assert other.returncode == 1
-    assert f"another Snakemake makes the same results in {project.folder} (process {run.pid} on" in other.stdout
+    refused = project.snakemake(TARGET)
+    assert refused.returncode == 1
+    assert f"another Snakemake makes the same results in {project.folder} (process {run.pid} on" in refused.stdout
     assert run.poll() is None  # and it goes on
     run.kill()
     run.wait(HANGS_SECONDS)
@@ -103,6 +103,6 @@ def test_after_a_kill_its_jobs_end_and_the_same_command_goes_on(project, started
 @pytest.mark.deep
 def test_one_that_makes_something_else_may_live_beside(project, started):
     run = started(TARGET)
-    beside = project.snakemake("results/tiny/external/status.json", GRADSYNC_EXTERNAL_DATA="no such folder")
-    assert "another Snakemake" not in beside.stdout
-    assert run.wait(HANGS_SECONDS) == 0, project.read("said")
+    other = project.snakemake("results/tiny/external/status.json", GRADSYNC_EXTERNAL_DATA="no such folder")
+    assert "another Snakemake" not in other.stdout
+    assert run.wait(HANGS_SECONDS) == 0, project.read("screen")

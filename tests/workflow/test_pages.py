@@ -23,7 +23,7 @@ from project_copy import Project
 
 RUN = ("plan", "check", "simulate", "draw", "export", "collective")  # these start no ranks, measure and send nothing
 POINTS = "bytes,seconds\n1024,1e-4\n65536,2e-4\n1048576,1e-3\n16777216,1.6e-2\n"
-OWN = re.compile(r"\b[A-Z]{4,}\b|mine")  # stands for a file or name of the reader's own
+OWN = re.compile(r"\b[A-Z]{4,}\b|mine")  # a word that stands for a file or name of the reader
 QUICK = "config/quick.yaml"
 
 
@@ -39,12 +39,12 @@ def drawn_and_computed() -> Iterator[tuple[str, str]]:
     for page in (page for page in PAGES if page.parent.name == "papers"):
         folders = dict(re.findall(r"`([FT])` is `([\w/]+)`", page.read_text()))
         for row in re.findall(r"^\|.*\|$", page.read_text(), re.MULTILINE):
-            other = re.search(r"--configfile (config/\w+\.yaml)", row)
+            configfile = re.search(r"--configfile (config/\w+\.yaml)", row)
             for first, last in re.findall(r"`([FT]/\w+\.\w+)`(?: \.\. `([FT]/\w+\.\w+)`)?", row):
                 ends = [int(re.findall(r"\d+", name)[0]) for name in (first, last)] if last else [0, 0]
                 for number in range(ends[0], ends[1] + 1):
                     name = re.sub(r"\d+", str(number), first) if last else first
-                    yield f"{folders[name[0]]}{name[1:]}", other[1] if other else QUICK
+                    yield f"{folders[name[0]]}{name[1:]}", configfile[1] if configfile else QUICK
 
 
 @pytest.fixture(scope="module")
@@ -60,8 +60,8 @@ def test_make_has_the_targets_and_variables_that_pages_name():
         assert all(f"$({word.split('=')[0]})" in makefile for word in shlex.split(words) if "=" in word), words
     targets = {word for words in called for word in shlex.split(words) if "=" not in word}
     dry = ["make", "--dry-run", "PYTHON=python3", *sorted(targets)]
-    told = subprocess.run(dry, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    assert told.returncode == 0, told.stdout
+    ended = subprocess.run(dry, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    assert ended.returncode == 0, ended.stdout
 
 
 def test_snakemake_knows_the_options_and_configurations_that_pages_name():
@@ -78,19 +78,19 @@ def test_the_workflow_makes_every_target_that_a_page_names(project):
     named = {target for call in snakemake_calls() if not call.configfile for target in call.targets}
     listed = [*drawn_and_computed()]
     assert len(listed) > 40
-    wanted = {*named, *(target for target, configuration in listed if configuration == QUICK)}
-    targets = sorted(target for target in wanted if not OWN.search(target) and not target.endswith(".sif"))
+    of_quick = {*named, *(target for target, configuration in listed if configuration == QUICK)}
+    targets = sorted(target for target in of_quick if not OWN.search(target) and not target.endswith(".sif"))
     ended = project.snakemake("--dry-run", *targets, configuration=QUICK)
     assert ended.returncode == 0, ended.stdout
     for target, configuration in listed:
-        made = {
+        outputs = {
             (kind, batch.paper, name)
-            for kind, all_made in batches(settings.load(ROOT / configuration)).items()
-            for batch in all_made
+            for kind, kind_batches in batches(settings.load(ROOT / configuration)).items()
+            for batch in kind_batches
             for name in batch.names
         }
         kind, paper, file = Path(target).parts[-3:]
-        assert (kind.removesuffix("s"), paper, Path(file).stem) in made, f"{target} of {configuration}"
+        assert (kind.removesuffix("s"), paper, Path(file).stem) in outputs, f"{target} of {configuration}"
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if calls("gradsync", page)], ids=lambda page: page.stem)
@@ -106,9 +106,9 @@ def test_commands_that_start_nothing_do_what_a_page_says(page, tmp_path, monkeyp
         if words[0] != "gradsync" or words[1] not in RUN or any(missing(word) for word in words[2:]):
             continue
         assert cli.main(words[1:]) == 0, f"{line}: {capsys.readouterr().err}"
-        told = capsys.readouterr().out
+        screen = capsys.readouterr().out
         if "--json" in words:
-            json.loads(told)
+            json.loads(screen)
         for option, file in pairwise(words):
             assert option not in ("--output", "--chrome") or Path(file).stat().st_size, line
         ran += 1
@@ -123,9 +123,9 @@ def missing(word: str) -> bool:
 @pytest.mark.parametrize("words", sorted({words for page in PAGES for words in calls("python", page)}))
 def test_programs_of_the_tests_have_the_options_that_pages_name(words):
     program, *rest = shlex.split(words)
-    told = subprocess.run([sys.executable, program, "--help"], cwd=ROOT, capture_output=True, text=True)
+    ended = subprocess.run([sys.executable, program, "--help"], cwd=ROOT, capture_output=True, text=True)
     assert (ROOT / program).exists()
-    assert all(word in told.stdout for word in rest if word.startswith("--")), told.stdout
+    assert all(word in ended.stdout for word in rest if word.startswith("--")), ended.stdout
 
 
 def test_options_that_stand_in_the_text_exist():

@@ -1,4 +1,4 @@
-"""The page of claims: counted and told by claim, what is not decided last, with commands that would decide it."""
+"""The page of claims: counted and listed by claim; undecided ones last, with commands that would decide them."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def in_the_checkout(monkeypatch: pytest.MonkeyPatch) -> None:
 def judged(
     claim: str, rung: str, verdict: str, margin: float | None = None, reason: str = "", **more: object
 ) -> Verdict:
-    of = {"paper": "p", "place": "Fig. 1", "text": "a | b", "table": "t", "counted": verdict != CONSTRUCTED, **more}
-    return Verdict(claim=claim, rung=rung, verdict=verdict, margin=margin, reason=reason, **of)  # type: ignore[arg-type]
+    fields = {"paper": "p", "place": "Fig. 1", "text": "a | b", "table": "t", "counted": verdict != CONSTRUCTED, **more}
+    return Verdict(claim=claim, rung=rung, verdict=verdict, margin=margin, reason=reason, **fields)  # type: ignore[arg-type]
 
 
 def rows(text: str, heading: str) -> list[list[str]]:
@@ -43,7 +43,7 @@ def rows(text: str, heading: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.replace("\\|", "/").strip("|").split("|")] for line in lines[2:]]
 
 
-# What is told of each claim
+# What the page has on each claim
 
 
 def test_a_claim_is_one_line_with_all_its_rungs_and_counts_once() -> None:
@@ -80,10 +80,10 @@ def test_what_proves_nothing_stands_last_and_speaks_for_no_claim_that_another_ru
         judged("c", "derived", REFUTED, -0.0001),
     ]
     assert [each.kind for each in claims.by_claim(verdicts)] == [CONSTRUCTED, CONFIRMED, REFUTED]
-    found = rows(claims.page(verdicts), "p: decided")
-    assert [row[0].split("`")[1] for row in found] == ["b", "c", "a"]
-    assert found[0][4] == "**confirmed** +1234 %"
-    assert found[1][3:6] == ["**refuted** 0.0 %", "", "holds, changed +10.0 %"]
+    cells = rows(claims.page(verdicts), "p: decided")
+    assert [row[0].split("`")[1] for row in cells] == ["b", "c", "a"]
+    assert cells[0][4] == "**confirmed** +1234 %"
+    assert cells[1][3:6] == ["**refuted** 0.0 %", "", "holds, changed +10.0 %"]
 
 
 def test_where_everything_or_nothing_is_decided_there_is_one_table() -> None:
@@ -125,10 +125,10 @@ def papers() -> dict[str, published.Paper]:
     return {file.parent.name: published.load(file) for file in files}
 
 
-def told(
+def remedy_of(
     checkout: dict, papers: dict, claim: str, rung: str, reason: str, config: str = "quick", **more: object
 ) -> Remedy:
-    """What is told of a verdict that decides nothing, in the words of its table."""
+    """The remedy of a verdict that decides nothing, for a reason as its table has it."""
     key = more.pop("paper", "mgwfbp")
     table = next(each.table for each in papers[key].claims if each.id == claim)
     known = {f"config/{config}.yaml": checkout[f"config/{config}.yaml"], **checkout}
@@ -159,49 +159,53 @@ def told(
 def test_the_command_is_of_a_configuration_that_has_what_the_claim_asks_for(
     checkout, papers, paper, claim, rung, command
 ):
-    assert command in told(checkout, papers, claim, rung, "nothing here", paper=paper).remedy
+    assert command in remedy_of(checkout, papers, claim, rung, "nothing here", paper=paper).remedy
 
 
 def test_where_no_configuration_has_it_the_launches_are_told_that_a_copy_would_need(checkout, papers):
     """NCCL has no parameter server: ranks on CPUs alone can run it."""
-    found = told(checkout, papers, "fig6-ps", "measured", "no training of googlenet on 4 ranks")
-    assert found.remedy.startswith("on 8 cores: `snakemake --cores 8 --configfile config/mine.yaml`, a copy of")
-    assert set(found.add) >= {"googlenet on 4 nodes", "googlenet on 8 nodes"}
+    remedy = remedy_of(checkout, papers, "fig6-ps", "measured", "no training of googlenet on 4 ranks")
+    assert remedy.remedy.startswith("on 8 cores: `snakemake --cores 8 --configfile config/mine.yaml`, a copy of")
+    assert set(remedy.add) >= {"googlenet on 4 nodes", "googlenet on 8 nodes"}
 
 
 def test_a_launch_has_the_model_and_the_servers_of_its_table_though_no_claim_says_so(checkout, papers):
     claim = next(each.id for each in papers["bml_bcube"].claims if each.table == "fig7" and "batch" in each.check)
-    found = told(checkout, papers, claim, "emulated", "no launch", paper="bml_bcube")
-    assert found.add
-    assert all("vgg19 on 9 nodes, batch" in each for each in found.add), found
+    remedy = remedy_of(checkout, papers, claim, "emulated", "no launch", paper="bml_bcube")
+    assert remedy.add
+    assert all("vgg19 on 9 nodes, batch" in each for each in remedy.add), remedy
 
 
 def test_a_copy_of_short_launches_would_need_longer_ones(checkout, papers):
-    found = told(checkout, papers, "table4-bert", "emulated", "no launch of bert_base on 8 nodes", paper="ascwfbp")
-    assert "a copy of `config/simultaneous.yaml` with" in found.remedy
-    assert found.add[-1] == "`iterations` of at least 6 blocks"  # those there have two
-    assert set(found.add[:-1]) >= {"bert_base on 8 nodes"}
+    remedy = remedy_of(
+        checkout, papers, "table4-bert", "emulated", "no launch of bert_base on 8 nodes", paper="ascwfbp"
+    )
+    assert "a copy of `config/simultaneous.yaml` with" in remedy.remedy
+    assert remedy.add[-1] == "`iterations` of at least 6 blocks"  # those there have two
+    assert set(remedy.add[:-1]) >= {"bert_base on 8 nodes"}
 
 
 def test_more_ranks_than_cores_need_a_larger_machine(checkout, papers):
-    found = told(
+    remedy = remedy_of(
         checkout, papers, "fig5b-startup-8", "measured", "8 ranks share 2 cores: not decidable on this machine"
     )
-    assert found == Remedy(
+    assert remedy == Remedy(
         "measured: more ranks than this machine's 2 cores",
         "on 8 cores: `snakemake --cores 8 --configfile config/quick.yaml`",
     )
 
 
 def test_other_reasons_have_remedies_of_their_own(checkout, papers):
-    band = told(checkout, papers, "fig6-over-wfbp", "simulated", "holds at 1 of 3 points", margin=-0.1)
+    band = remedy_of(checkout, papers, "fig6-over-wfbp", "simulated", "holds at 1 of 3 points", margin=-0.1)
     assert band.remedy == "no command: a published number would"
-    not_made = told(checkout, papers, "fig6-over-wfbp", "simulated", "table fig6 has not been made")
+    not_made = remedy_of(checkout, papers, "fig6-over-wfbp", "simulated", "table fig6 has not been made")
     assert not_made == Remedy("its table has not been made", "`snakemake --cores 2 --configfile config/quick.yaml`")
-    impossible = told(checkout, papers, "fig6-order", "emulated", "root is needed", "emulated")
+    impossible = remedy_of(checkout, papers, "fig6-order", "emulated", "root is needed", "emulated")
     assert impossible.reason == "emulated: root is needed"
     assert "config/emulated.yaml" in impossible.remedy
-    short = told(checkout, papers, "fig6-order", "emulated", "no interval of it: 2 repeats, 6 are needed", "emulated")
+    short = remedy_of(
+        checkout, papers, "fig6-order", "emulated", "no interval of it: 2 repeats, 6 are needed", "emulated"
+    )
     assert short.add == ("more `iterations` of its launch: at least 6 blocks",)
 
 
@@ -209,17 +213,17 @@ def test_a_configuration_that_cannot_be_read_is_left_out(checkout, papers, tmp_p
     for name in ("emulated", "peers"):
         (tmp_path / f"{name}.yaml").write_text((ROOT / "config" / f"{name}.yaml").read_text())
     (tmp_path / "broken.yaml").write_text("version: [")
-    here = checkout["config/quick.yaml"]
-    remedies = Remedies.of("config/quick.yaml", here, papers.values(), tmp_path)
+    quick = checkout["config/quick.yaml"]
+    remedies = Remedies.of("config/quick.yaml", quick, papers.values(), tmp_path)
     assert [*remedies.known] == ["config/quick.yaml", str(tmp_path / "emulated.yaml")]
 
 
-# A command is told where the tables would really have the rows
+# A command is shown if the tables would really have the rows
 
 
-def impossible(chosen: Settings, results: Path) -> None:
-    """Every emulated launch has ended, and says that it was not possible: its rows are there and say so."""
-    for launch in chosen.emulated:
+def write_impossible(config: Settings, results: Path) -> None:
+    """Write of every emulated launch that it was not possible: its rows are there, with that reason."""
+    for launch in config.emulated:
         folder = results / "runs" / "emulated" / launch.job
         folder.mkdir(parents=True)
         (folder / "status.json").write_text(json.dumps({"possible": False, "reason": WHY}))
@@ -227,30 +231,30 @@ def impossible(chosen: Settings, results: Path) -> None:
 
 @pytest.mark.parametrize("name", ["emulated", "simultaneous"])
 def test_coverage_is_what_the_tables_take_from_emulated_launches(checkout, tmp_path, name):
-    chosen = checkout[f"config/{name}.yaml"]
-    impossible(chosen, tmp_path)
-    every = chosen.model_copy(update={"papers": checkout["config/quick.yaml"].papers})
-    asc, bml = asc_testbed.bench(every), bml_testbed.bench(every, "lenet5")
-    made = {
-        ("mgwfbp", "fig6"): list(speedups._emulated("googlenet", chosen, tmp_path)),
-        ("mgwfbp", "fig7"): list(speedups._emulated("resnet50", chosen, tmp_path)),
-        ("bml_bcube", "fig6"): list(completion._emulated(bml, "lenet5", chosen, tmp_path)),
-        ("ascwfbp", "table4"): list(timed_runs.emulated(chosen, tmp_path, asc)),
+    config = checkout[f"config/{name}.yaml"]
+    write_impossible(config, tmp_path)
+    with_every_paper = config.model_copy(update={"papers": checkout["config/quick.yaml"].papers})
+    asc, bml = asc_testbed.bench(with_every_paper), bml_testbed.bench(with_every_paper, "lenet5")
+    rows_of = {
+        ("mgwfbp", "fig6"): list(speedups._emulated("googlenet", config, tmp_path)),
+        ("mgwfbp", "fig7"): list(speedups._emulated("resnet50", config, tmp_path)),
+        ("bml_bcube", "fig6"): list(completion._emulated(bml, "lenet5", config, tmp_path)),
+        ("ascwfbp", "table4"): list(timed_runs.emulated(config, tmp_path, asc)),
     }
     shown = 0
-    for (paper, table), found in made.items():
-        if paper not in chosen.papers:
+    for (paper, table), table_rows in rows_of.items():
+        if paper not in config.papers:
             continue
-        covered = coverage.Coverage(paper, table, "emulated", chosen)
+        covered = coverage.Coverage(paper, table, "emulated", config)
         keys = ("model", "nodes", "scheme", *(["batch"] if paper == "bml_bcube" else []))
-        for row in found:
+        for row in table_rows:
             assert row["note"] in (WHY, NO_LAUNCH)
-            asked = {key: row[key] for key in keys}
-            of = [
-                each for each in chosen.emulated_of(paper) if (each.model, each.ranks) == (row["model"], row["nodes"])
+            keys_of_row = {key: row[key] for key in keys}
+            launches = [
+                each for each in config.emulated_of(paper) if (each.model, each.ranks) == (row["model"], row["nodes"])
             ]
-            decides = any(row["scheme"] in each.schemes and coverage.has_interval(each) for each in of)
-            there = row["note"] == WHY and decides
-            assert (not covered.lacking([asked])) == there, (paper, table, asked)
-            shown += there
+            decides = any(row["scheme"] in each.schemes and coverage.has_interval(each) for each in launches)
+            expected = row["note"] == WHY and decides
+            assert (not covered.lacking([keys_of_row])) == expected, (paper, table, keys_of_row)
+            shown += expected
     assert shown

@@ -1,4 +1,4 @@
-"""Panels with nothing to show are left out and told below; legends have what is drawn."""
+"""Panels with nothing to show are left out and named below; legends have what is drawn."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ def styled() -> None:
 
 
 @pytest.fixture(scope="module")
-def chosen() -> Settings:
+def config() -> Settings:
     with pytest.MonkeyPatch.context() as patched:
         patched.chdir(ROOT)
         return settings.load("config/quick.yaml").model_copy(update={"schemes": str(ROOT / "config" / "schemes.yaml")})
 
 
-def written(results: Path, name: str, frame: pd.DataFrame, paper: str = "mgwfbp") -> None:
+def write_table(results: Path, name: str, frame: pd.DataFrame, paper: str = "mgwfbp") -> None:
     folder = results / "tables" / paper
     folder.mkdir(parents=True, exist_ok=True)
     frame.to_csv(folder / f"{name}.csv", index=False)
 
 
 def labels(figure: plt.Figure) -> list[str]:
-    found = [*figure.legends, *(axes.get_legend() for axes in figure.axes if axes.get_legend())]
-    return [text.get_text() for each in found for text in each.get_texts()]
+    legends = [*figure.legends, *(axes.get_legend() for axes in figure.axes if axes.get_legend())]
+    return [text.get_text() for each in legends for text in each.get_texts()]
 
 
-def told(figure: plt.Figure) -> str:
+def caption(figure: plt.Figure) -> str:
     return " ".join(text.get_text().replace("\n", " ") for text in figure.texts)
 
 
@@ -69,17 +69,17 @@ def test_what_is_left_out_is_told_below_the_legend_and_the_panels(monkeypatch) -
     axes.set_xlabel("below the axis")
     panels.legend(figure, 1)
     panels.left_out(figure, ["one", "two", "one"])
-    assert told(figure) == "Left out: one; two."
-    drawn = []
+    assert caption(figure) == "Left out: one; two."
+    extents = []
 
     def draw(renderer: Any) -> None:
-        """Where things are in what is saved, which is cut to what there is."""
-        drawn.append([each.get_window_extent(renderer) for each in (figure.texts[0], figure.legends[0], below)])
+        """Note where the parts are in the saved figure, which is cut to what is drawn."""
+        extents.append([each.get_window_extent(renderer) for each in (figure.texts[0], figure.legends[0], below)])
 
     below = axes.xaxis.label
     monkeypatch.setattr(figure.texts[0], "draw", draw)
     figure.savefig(io.BytesIO(), format="png", bbox_inches="tight")
-    text, legend, label = drawn[-1]
+    text, legend, label = extents[-1]
     assert text.y1 < legend.y0 < legend.y1 < label.y0
     plt.close(figure)
 
@@ -87,7 +87,7 @@ def test_what_is_left_out_is_told_below_the_legend_and_the_panels(monkeypatch) -
 def test_without_a_reason_nothing_is_told() -> None:
     figure, _ = plt.subplots()
     panels.left_out(figure, [])
-    assert told(figure) == ""
+    assert caption(figure) == ""
     plt.close(figure)
 
 
@@ -104,11 +104,11 @@ def gaps(*known: str) -> pd.DataFrame:
 
 
 @pytest.mark.parametrize("known", [("resnet50",), ("googlenet", "resnet50")])
-def test_a_model_without_a_gap_has_no_panel(chosen, tmp_path, known) -> None:
-    written(tmp_path, "gap", gaps(*known))
-    figure, _ = figures.of("mgwfbp")["gap"](chosen, tmp_path)
+def test_a_model_without_a_gap_has_no_panel(config, tmp_path, known) -> None:
+    write_table(tmp_path, "gap", gaps(*known))
+    figure, _ = figures.of("mgwfbp")["gap"](config, tmp_path)
     assert [axes.get_title("left") for axes in figure.axes] == [f"{model}, simulated" for model in known]
-    assert told(figure) == ("" if len(known) == 2 else "Left out: googlenet: no log of it.")
+    assert caption(figure) == ("" if len(known) == 2 else "Left out: googlenet: no log of it.")
     plt.close(figure)
 
 
@@ -118,40 +118,40 @@ def speedup(rung: str, scheme: str, nodes: int, value: float | None, note: str =
     return row | {"assumption": CENTRES[1] if rung == "simulated" else "", "speedup": value, "waiting_seconds": 0.0}
 
 
-def test_a_speed_up_figure_shows_and_names_only_what_there_is(chosen, tmp_path) -> None:
+def test_a_speed_up_figure_shows_and_names_only_what_there_is(config, tmp_path) -> None:
     rows = [speedup("simulated", "wfbp", n, 0.9 * n) for n in (2, 4)] + [speedup("measured", "tf_ps", 2, None, "none")]
-    written(tmp_path, "fig7", pd.DataFrame(rows, columns=speedups.COLUMNS))
-    written(tmp_path, "fig7b", pd.DataFrame(columns=convergence.COLUMNS))
-    figure, _ = figures.of("mgwfbp")["fig7"](chosen, tmp_path)
+    write_table(tmp_path, "fig7", pd.DataFrame(rows, columns=speedups.COLUMNS))
+    write_table(tmp_path, "fig7b", pd.DataFrame(columns=convergence.COLUMNS))
+    figure, _ = figures.of("mgwfbp")["fig7"](config, tmp_path)
     assert len(figure.axes) == 1
     assert labels(figure) == ["WFBP", "simulated; shade: band", "linear"]
-    assert told(figure) == "Left out: Fig. 7(b), accuracy: no whole epoch of ResNet-50 in this configuration."
+    assert caption(figure) == "Left out: Fig. 7(b), accuracy: no whole epoch of ResNet-50 in this configuration."
     plt.close(figure)
 
 
-def test_numbers_of_nodes_without_a_bar_are_told_below(chosen, tmp_path) -> None:
+def test_numbers_of_nodes_without_a_bar_are_told_below(config, tmp_path) -> None:
     rows = [speedup("published", "wfbp", n, 0.5) for n in (2, 4)]
     rows += [speedup("measured", "wfbp", 2, 0.5), speedup("measured", "wfbp", 4, None, "4 ranks share 2 cores")]
-    written(tmp_path, "fig8", pd.DataFrame(rows, columns=speedups.COLUMNS))
-    figure, _ = evaluation.fig8(chosen, tmp_path)
+    write_table(tmp_path, "fig8", pd.DataFrame(rows, columns=speedups.COLUMNS))
+    figure, _ = evaluation.fig8(config, tmp_path)
     ticks = [[tick.get_text() for tick in axes.get_xticklabels()] for axes in figure.axes]
     assert ticks == [["2", "4"], ["2"]]
-    assert told(figure) == "Left out: measured: 4 ranks share 2 cores."
+    assert caption(figure) == "Left out: measured: 4 ranks share 2 cores."
     assert labels(figure) == ["Comp. (forward and backward)", "Comm. (exposed)"]
     plt.close(figure)
 
 
-def test_an_emulated_launch_that_was_not_possible_is_told_below_the_others(chosen, tmp_path) -> None:
+def test_an_emulated_launch_that_was_not_possible_is_told_below_the_others(config, tmp_path) -> None:
     row = {"rung": "emulated", "model": "googlenet", "nodes": 2, "scheme": "wfbp", "assumption": "", "note": ""}
     row |= {"launch": "googlenet-2", "batch": None, "topology": "switch", "dilation": 16, "flow_share": 1}
     row |= {"iteration_seconds": 0.4, "computation_seconds": 0.3, "bits_per_second": 1e9, "predicted_seconds": None}
     row |= dict.fromkeys(("iteration_seconds_low", "iteration_seconds_high", "hard_bound_seconds"))
     row |= {"model_bound_seconds": 0.35}
-    gone = row | {"launch": "googlenet-4", "nodes": 4, "iteration_seconds": None, "note": "root is needed"}
-    written(tmp_path, "emulated", pd.DataFrame([row, gone]))
-    figure, _ = drawn_emulated.emulated("mgwfbp", chosen, tmp_path)
+    impossible = row | {"launch": "googlenet-4", "nodes": 4, "iteration_seconds": None, "note": "root is needed"}
+    write_table(tmp_path, "emulated", pd.DataFrame([row, impossible]))
+    figure, _ = drawn_emulated.emulated("mgwfbp", config, tmp_path)
     assert len(figure.axes) == 1
-    assert told(figure) == "Left out: googlenet-4: root is needed."
+    assert caption(figure) == "Left out: googlenet-4: root is needed."
     assert labels(figure) == ["model bound, by all-reduces", "computation, replayed", "the rest of the iteration"]
     plt.close(figure)
 

@@ -34,23 +34,25 @@ def test_every_figure_of_a_paper_can_be_drawn_and_every_claim_has_its_table(pape
 
 @pytest.mark.parametrize("configuration", CONFIGURATIONS)
 def test_every_table_and_figure_is_made_once_after_all_that_it_reads(configuration):
-    chosen = settings.load(ROOT / "config" / f"{configuration}.yaml")
-    for paper in chosen.papers:
-        declared, place = papers.declared(paper), Place(paper, chosen, Path("results"))
+    config = settings.load(ROOT / "config" / f"{configuration}.yaml")
+    for paper in config.papers:
+        declared, place = papers.declared(paper), Place(paper, config, Path("results"))
         batches = declaration.table_batches(paper, declared, place)
         figures = declaration.figure_batches(paper, declared, place)
         assert sorted(name for batch in batches for name in batch.names) == sorted(declared.tables)
         assert sorted(name for batch in figures for name in batch.names) == sorted(declared.shown(place))
-        of = {name: batch for batch in batches for name in batch.names}
+        batch_of = {name: batch for batch in batches for name in batch.names}
         written = {f"results/tables/{paper}/{name}.csv": name for name in declared.tables}
         for batch in batches:
             for number, name in enumerate(batch.names):
-                for other in declared.tables[name].tables:
-                    assert other in batch.names[:number] or f"results/tables/{paper}/{other}.csv" in batch.inputs
+                for waited_for in declared.tables[name].tables:
+                    assert (
+                        waited_for in batch.names[:number] or f"results/tables/{paper}/{waited_for}.csv" in batch.inputs
+                    )
             # what a batch waits for comes from fewer files: nothing waits in a circle
-            for other in {written[path] for path in batch.inputs if path in written}:
-                assert declared.leaves(other, place) < declared.leaves(batch.names[0], place)
-                assert of[other] is not batch
+            for waited_for in {written[path] for path in batch.inputs if path in written}:
+                assert declared.leaves(waited_for, place) < declared.leaves(batch.names[0], place)
+                assert batch_of[waited_for] is not batch
 
 
 def test_tables_of_the_same_files_are_made_together(tmp_path):

@@ -1,4 +1,4 @@
-"""Cells of what was repeated: what a table is told survives its file, and pairs are pairs of one launch only."""
+"""Cells of repeated quantities: they survive the file of their table, and pairs are pairs of one launch only."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ def row(launch: str = "a", number: float = 1.0, moments: tuple[float, ...] = MOM
 
 def test_cells_survive_their_file(tmp_path):
     samples = np.random.default_rng(0).exponential(size=7)
-    made = pd.DataFrame([{"launch": "a", **repeats.cells("seconds", samples)}, {"launch": "b"}])
-    made.to_csv(tmp_path / "t.csv", index=False)
-    found = read(tmp_path / "t.csv", ["launch", *repeats.columns("seconds")])
-    assert repeats.samples(found.iloc[0], "seconds").tolist() == samples.tolist()
-    assert found.seconds[0] == np.median(samples)
-    assert repeats.ends(found.iloc[0], "seconds") == (samples.min(), samples.max())
-    assert not len(repeats.samples(found.iloc[1], "seconds"))
-    assert np.isnan(repeats.ends(found.iloc[1], "seconds")).all()
-    assert repeats.text(found.iloc[1], "seconds", ".1f") == "-"
+    frame = pd.DataFrame([{"launch": "a", **repeats.cells("seconds", samples)}, {"launch": "b"}])
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    again = read(tmp_path / "t.csv", ["launch", *repeats.columns("seconds")])
+    assert repeats.samples(again.iloc[0], "seconds").tolist() == samples.tolist()
+    assert again.seconds[0] == np.median(samples)
+    assert repeats.ends(again.iloc[0], "seconds") == (samples.min(), samples.max())
+    assert not len(repeats.samples(again.iloc[1], "seconds"))
+    assert np.isnan(repeats.ends(again.iloc[1], "seconds")).all()
+    assert repeats.text(again.iloc[1], "seconds", ".1f") == "-"
 
 
 def test_too_few_have_their_median_and_no_ends():

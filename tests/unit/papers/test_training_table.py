@@ -1,4 +1,4 @@
-"""The table of the real runs: plans, stock DDP and references beside what was predicted of them."""
+"""The table of the real runs: plans, stock DDP and references, each with its prediction."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from gradsync.statistics import quiet
 
 ROOT = Path(__file__).parents[3]
 LENET, RESNET = {"model": "lenet5", "ranks": 2}, {"model": "resnet50", "ranks": 4}
-ALONE, COMPUTING = 0.4, 0.2  # seconds an iteration of one rank alone, and without communication
-# contender -> seconds an iteration, seconds of computation, predicted seconds (with and without slow-down)
+ALONE, COMPUTING = 0.4, 0.2  # seconds per iteration of one rank alone, and without communication
+# contender -> seconds per iteration, seconds of computation, predicted seconds (with and without interference)
 RUNS: dict[str, tuple[float, float | None, tuple[float, float] | None]] = {
     "wfbp": (0.5, 0.3, (0.4, 0.3)),
     "mgwfbp": (0.25, 0.25, (0.3, 0.2)),
@@ -113,52 +113,52 @@ def add_note(file: Path, key: str, note: str) -> None:
 @pytest.mark.parametrize("under_load", ["result", "prediction"])
 def test_times_taken_under_load_are_told_and_no_prediction_is_held_against_them(tmp_path, under_load):
     write_job(tmp_path, LENET)
-    quiet_ = measured(compute(tmp_path, LENET))
-    assert not quiet_.disturbed.any()
+    undisturbed = measured(compute(tmp_path, LENET))
+    assert not undisturbed.disturbed.any()
     (note,) = quiet.load_warnings({quiet.KEY: 0.3}, "launch")
     if under_load == "result":
         add_note(tmp_path / "runs/train/lenet5-2/mgwfbp/result.json", "notes", note)
     else:
         add_note(tmp_path / "plans/lenet5-2/mgwfbp.prediction.json", "warnings", note)
     table = compute(tmp_path, LENET)
-    found = measured(table)
-    assert found.index[found.disturbed].tolist() == ["mgwfbp"]
-    assert math.isnan(found.predicted_over_measured["mgwfbp"])
-    assert found.predicted_over_measured["wfbp"] == quiet_.predicted_over_measured["wfbp"]
+    disturbed = measured(table)
+    assert disturbed.index[disturbed.disturbed].tolist() == ["mgwfbp"]
+    assert math.isnan(disturbed.predicted_over_measured["mgwfbp"])
+    assert disturbed.predicted_over_measured["wfbp"] == undisturbed.predicted_over_measured["wfbp"]
     assert "Of lenet5 on 2 ranks, times here or those that predictions come from were timed while" in table.caption
 
 
 def test_every_contender_has_a_row_and_every_prediction_another(tmp_path):
     write_job(tmp_path, LENET)
     table = compute(tmp_path, LENET)
-    found = measured(table)
-    assert list(found.index) == list(RUNS)
+    rows = measured(table)
+    assert list(rows.index) == list(RUNS)
     simulated = table.frame[table.frame.rung == "simulated"].set_index("scheme")
     assert list(simulated.index) == ["wfbp", "mgwfbp"]
     assert list(simulated.messages) == [2, 2]
     assert list(simulated.note) == ["extrapolated"] * 2
     assert simulated.iteration_seconds["wfbp"] == 0.4
-    assert found.iteration_seconds["ddp"] == 0.3
-    assert found.ratio["mgwfbp"] == pytest.approx(0.5)
-    assert found.speedup["mgwfbp"] == pytest.approx(3.2)
-    assert found.predicted_over_measured["mgwfbp"] == pytest.approx(1.2)
-    assert found.predicted_over_measured_without_interference["mgwfbp"] == pytest.approx(0.8)
-    # computation beside messages, over computation without any
-    assert found.slowdown["wfbp"] == pytest.approx(1.5)
-    assert found.slowdown["mgwfbp"] == pytest.approx(1.25)
-    assert found.oracle_difference["wfbp"] == 1e-16
-    assert found.parameters_sha256["ddp"] == "of ddp"
+    assert rows.iteration_seconds["ddp"] == 0.3
+    assert rows.ratio["mgwfbp"] == pytest.approx(0.5)
+    assert rows.speedup["mgwfbp"] == pytest.approx(3.2)
+    assert rows.predicted_over_measured["mgwfbp"] == pytest.approx(1.2)
+    assert rows.predicted_over_measured_without_interference["mgwfbp"] == pytest.approx(0.8)
+    # computation while messages travel over computation without any
+    assert rows.slowdown["wfbp"] == pytest.approx(1.5)
+    assert rows.slowdown["mgwfbp"] == pytest.approx(1.25)
+    assert rows.oracle_difference["wfbp"] == 1e-16
+    assert rows.parameters_sha256["ddp"] == "of ddp"
 
 
 def test_what_a_contender_does_not_have_stays_empty(tmp_path):
     write_job(tmp_path, LENET)
     table = compute(tmp_path, LENET)
-    found = measured(table)
+    rows = measured(table)
     for name in ("ddp", "no_communication", "one_rank"):
         for column in ("predicted_over_measured", "slowdown", "exposed_communication_seconds", "oracle_difference"):
-            assert found[column].isna()[name], (name, column)
+            assert rows[column].isna()[name], (name, column)
     for name in ("no_communication", "one_rank"):
-        assert found.speedup.isna()[name]
+        assert rows.speedup.isna()[name]
     shown, more = table.display.set_index("contender"), table.more[0][1].set_index("contender")
     assert more.loc["PyTorch DDP", "predicted/measured"] == shown.loc["one rank alone", "speed-up"] == "-"
     assert shown.loc["MG-WFBP", "iteration ms"] == "250.0 (187.5 .. 312.5)"
@@ -212,7 +212,7 @@ def test_without_predictions_no_error_is_told(tmp_path):
     assert set(table.frame.rung) == {"measured"}
     assert "Mean error" not in table.caption
     assert set(table.more[0][1]["predicted/measured"]) == {"-"}
-    write_job(tmp_path, LENET)  # beside one that has predictions, only that one is in the caption
+    write_job(tmp_path, LENET)  # of two launches, only the one with predictions is in the caption
     both = compute(tmp_path, RESNET, LENET)
     assert "lenet5 on 2 ranks 20%" in both.caption
     assert "resnet50" not in both.caption
@@ -244,12 +244,12 @@ def test_without_training_table_and_figure_say_so(tmp_path):
     assert table.frame.empty
     written = tables.write(table, tmp_path / "tables" / "mgwfbp", "training")
     assert all("no training" in Path(path).read_text() for path in written if not path.endswith("csv"))
-    drawn = figures.write("mgwfbp", "training", configured(), tmp_path)
-    assert "No training for mgwfbp in this configuration." in Path(drawn[0]).read_text()
+    figure_files = figures.write("mgwfbp", "training", configured(), tmp_path)
+    assert "No training for mgwfbp in this configuration." in Path(figure_files[0]).read_text()
 
 
 @pytest.mark.parametrize(
-    ("file", "content", "wanted"),
+    ("file", "content", "message"),
     [
         ("runs/train/lenet5-2/mgwfbp/result.json", "{", "not a result"),
         ("runs/train/lenet5-2/mgwfbp/result.json", None, "can't be read"),
@@ -264,13 +264,13 @@ def test_without_training_table_and_figure_say_so(tmp_path):
         ),
     ],
 )
-def test_a_broken_input_is_named(tmp_path, file, content, wanted):
+def test_a_broken_input_is_named(tmp_path, file, content, message):
     write_job(tmp_path, LENET)
     if content is None:
         (tmp_path / file).unlink()
     else:
         (tmp_path / file).write_text(content)
-    with pytest.raises(InputError, match=wanted) as refused:
+    with pytest.raises(InputError, match=message) as refused:
         compute(tmp_path, LENET)
     assert str(tmp_path / file) in str(refused.value)
     assert "\n" not in str(refused.value)

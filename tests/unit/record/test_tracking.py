@@ -1,4 +1,4 @@
-"""Import into MLflow: complete, idempotent, repaired after an interruption, and refused as a whole where it must be."""
+"""Import into MLflow: complete, idempotent, repaired after an interruption, and refused as a whole if it must be."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ METRICS = COLUMNS + "7,0,0,0,2.5,,\n7,1,0,0,1.5,0.25,\n7,2,1,0,0.5,0.125,0.75\n"
 
 @pytest.fixture(scope="module")
 def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A database with MLflow's tables: making them takes longer than all else here."""
+    """A database with MLflow's tables, which take longer to make than everything else in these tests."""
     folder = tmp_path_factory.mktemp("database")
     (folder / "quick" / "runs").mkdir(parents=True)
     tracking.import_results(MLflow(experiment="other"), folder / "quick")
@@ -77,10 +77,10 @@ def client(results: Path) -> Any:
 
 
 def runs(results: Path) -> dict[str, Any]:
-    """Scheme -> its run; fails where a scheme has several."""
-    found = all_runs(results)
-    by_scheme = {run.data.tags["scheme"]: run for run in found}
-    assert len(by_scheme) == len(found)
+    """Scheme -> its run; fails if a scheme has several."""
+    every_run = all_runs(results)
+    by_scheme = {run.data.tags["scheme"]: run for run in every_run}
+    assert len(by_scheme) == len(every_run)
     return by_scheme
 
 
@@ -106,14 +106,14 @@ def test_everything_of_a_run_is_imported(results):
         "imported": 2,
         "known": 0,
     }
-    found = runs(results)
-    assert set(found) == {"wfbp", "mgwfbp"}
-    run = found["wfbp"]
+    by_scheme = runs(results)
+    assert set(by_scheme) == {"wfbp", "mgwfbp"}
+    run = by_scheme["wfbp"]
     assert run.info.status == "FINISHED"
     assert run.info.run_name == "lenet5 wfbp 2 measured"
     assert run.data.params == {"batch": "32", "all_reduce": "T(m) = a + b m"}
-    wanted = {"paper": "mgwfbp", "table": "training", "rung": "measured", "scheme": "wfbp", "model": "lenet5"}
-    assert wanted.items() <= run.data.tags.items()
+    tags = {"paper": "mgwfbp", "table": "training", "rung": "measured", "scheme": "wfbp", "model": "lenet5"}
+    assert tags.items() <= run.data.tags.items()
     assert run.data.tags["ranks"] == "2"
     assert run.data.tags["provenance.cores"] == "2"
     assert run.data.tags["conformance.oracle_difference"] == "1e-16"
@@ -151,11 +151,11 @@ def test_conformance_is_told_in_numbers_and_in_words(results):
     write_run(results, "wfbp", conformance={"oracle_difference": 2.5e-10, "oracle_steps": 3, "oracle_dtype": "float64"})
     write_run(results, "mgwfbp", conformance={"trains": "each rank for itself: nothing is sent"})
     tracking.import_results(MLflow(), results)
-    found = {
+    tags = {
         name: {key: value for key, value in run.data.tags.items() if key.startswith("conformance.")}
         for name, run in runs(results).items()
     }
-    assert found == {
+    assert tags == {
         "wfbp": {
             "conformance.oracle_difference": "2.5e-10",
             "conformance.oracle_steps": "3",
@@ -265,7 +265,7 @@ def test_an_interrupted_import_is_repaired_by_the_next(results, monkeypatch, int
     assert len(done) < 2
     again = tracking.import_results(MLflow(), results)
     assert again["imported"] == 2 - len(done)
-    for run in runs(results).values():  # exactly one a scheme, each complete
+    for run in runs(results).values():  # exactly one per scheme, each complete
         assert run.info.status == "FINISHED"
         assert run.data.metrics["step.loss"] == 0.5
         names = {file.path for file in client(results).list_artifacts(run.info.run_id)}
@@ -274,7 +274,7 @@ def test_an_interrupted_import_is_repaired_by_the_next(results, monkeypatch, int
 
 # `z` comes last, so that the others would have been imported by then
 @pytest.mark.parametrize(
-    ("file", "content", "wanted"),
+    ("file", "content", "message"),
     [
         ("result.json", '{"version": 2, "rung"', r"result\.json: not a result"),
         ("result.json", None, r"result\.json: version 1"),
@@ -286,12 +286,12 @@ def test_an_interrupted_import_is_repaired_by_the_next(results, monkeypatch, int
         ("metrics.csv", COLUMNS + "0,0,0,0,1.0,,,2.0\n1,2\n", r"metrics\.csv: can't be read"),
     ],
 )
-def test_a_corrupt_result_is_refused_and_nothing_is_imported(results, file, content, wanted):
+def test_a_corrupt_result_is_refused_and_nothing_is_imported(results, file, content, message):
     folder = write_run(results, "z")
     if content is None:
         content = (folder / file).read_text().replace('"version": 2', '"version": 1')
     (folder / file).write_text(content)
-    with pytest.raises(InputError, match=wanted) as refused:
+    with pytest.raises(InputError, match=message) as refused:
         tracking.import_results(MLflow(), results)
     assert str(folder) in str(refused.value)
     assert "\n" not in str(refused.value)
@@ -328,7 +328,7 @@ def test_limits_on_waiting_are_set_unless_the_user_has_set_them(results, monkeyp
 
 @pytest.mark.parametrize("address", ["nosuch://server", "sqlite:////dev/null/no/mlflow.db"])
 def test_an_address_of_no_server_is_named(results, address):
-    # who may not write into /dev is told so before MLflow is asked
+    # a user who may not write into /dev gets that error before MLflow is called
     with pytest.raises((RunError, InputError), match=f"MLflow at {address}: |/dev/null/no: can't be written"):
         tracking.import_results(MLflow(tracking_uri=address), results)
 
@@ -343,21 +343,21 @@ def test_a_database_that_is_none_is_named(results):
 def test_a_full_disk_is_said_and_not_tried_for_minutes(results, tmp_path, monkeypatch, when):
     """A quota is not seen before: then MLflow's own tries are few."""
     with mounted(tmp_path / "small", 4 << 20) as small:
-        there = small / "results" / "quick"
-        shutil.copytree(results, there)
+        copied = small / "results" / "quick"
+        shutil.copytree(results, copied)
         fill(small)
         if when == "meanwhile":
             monkeypatch.setattr(disk, "refuse", lambda *_: None)
         waited = []
         monkeypatch.setattr(time, "sleep", waited.append)
         with pytest.raises((InputError, RunError), match=r"no space left in .*/small"):
-            tracking.import_results(MLflow(), there)
+            tracking.import_results(MLflow(), copied)
         assert sum(waited) < 5
 
 
 def test_a_database_that_another_program_writes_is_named(results, monkeypatch):
     monkeypatch.setattr(tracking, "LOCKED_SECONDS", 0.1)
-    with closing(sqlite3.connect(results.parent / "mlflow.db", isolation_level=None)) as other:
-        other.execute("BEGIN EXCLUSIVE")
+    with closing(sqlite3.connect(results.parent / "mlflow.db", isolation_level=None)) as database:
+        database.execute("BEGIN EXCLUSIVE")
         with pytest.raises(RunError, match="database is locked: another program writes into it"):
             tracking.import_results(MLflow(), results)

@@ -1,4 +1,4 @@
-"""Intervals: never of too few repeats, about as often right as they say, and said in words where there is none."""
+"""Intervals: never of too few repeats, right about as often as their confidence, and words if there is none."""
 
 from __future__ import annotations
 

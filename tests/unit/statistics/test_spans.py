@@ -39,8 +39,8 @@ def test_pairs_tell_what_two_intervals_do_not():
 
 
 def test_of_different_launches_there_are_no_pairs():
-    for other in (launched("b", y=MOMENTS), launched("a", y=[*MOMENTS, 1.0]), launched("", y=MOMENTS)):
-        cells = {**launched("a" if other["y"].launch else "", x=SLOWER), **other}
+    for of_other in (launched("b", y=MOMENTS), launched("a", y=[*MOMENTS, 1.0]), launched("", y=MOMENTS)):
+        cells = {**launched("a" if of_other["y"].launch else "", x=SLOWER), **of_other}
         truth = check('value("x") <= value("y")', cells)
         assert not truth.known
         assert (truth.least, truth.most) == pytest.approx((1 - 3.15 / 0.9, 1 - 0.945 / 3.0))
@@ -102,7 +102,7 @@ def test_pairs_below_zero_are_compared_too():
         assert truth.margin == pytest.approx(margin)
 
 
-def drawn(rng: np.random.Generator, **medians: float) -> dict[str, Span]:
+def random_spans(rng: np.random.Generator, **medians: float) -> dict[str, Span]:
     """Twelve pairs, each disturbed as a whole and by itself."""
     moment = rng.lognormal(0, 0.3, 12)
     return launched(**{name: median * moment * rng.lognormal(0, 0.02, 12) for name, median in medians.items()})
@@ -122,7 +122,7 @@ def drawn(rng: np.random.Generator, **medians: float) -> dict[str, Span]:
 )
 def test_what_is_decided_is_right_and_mostly_something_is(text, medians, holds):
     rng = np.random.default_rng(3)
-    truths = [check(text, drawn(rng, **medians)) for _ in range(200)]
+    truths = [check(text, random_spans(rng, **medians)) for _ in range(200)]
     wrong = [truth for truth in truths if truth.known and (truth.margin >= 0) != holds]
     assert len(wrong) <= 0.05 * 200
     assert sum(truth.known for truth in truths) > 0.6 * 200
@@ -133,7 +133,7 @@ def test_alike_contenders_are_not_refuted_by_the_smallest_of_their_noise():
     rng = np.random.default_rng(5)
     text, refuted, pairwise = 'value("x") <= min(value("y"), value("z"), value("w"))', 0, 0
     for _ in range(200):
-        cells = drawn(rng, x=1, y=1, z=1, w=1)
+        cells = random_spans(rng, x=1, y=1, z=1, w=1)
         truth = check(text, cells)
         refuted += truth.known and truth.margin < 0
         smallest = np.min([cells[name].samples for name in "yzw"], axis=0)

@@ -24,8 +24,8 @@ def in_the_project(monkeypatch):
 
 
 def compute(results: Path, *jobs: dict[str, object]) -> Table:
-    chosen = settings.parse({"version": 1, "name": "tiny", "training": list(jobs)}, "test")
-    return papers.compute("mgwfbp", "slowdown", chosen, results)
+    config = settings.parse({"version": 1, "name": "tiny", "training": list(jobs)}, "test")
+    return papers.compute("mgwfbp", "slowdown", config, results)
 
 
 def test_a_row_a_launch_and_size(tmp_path):
