@@ -18,7 +18,7 @@ from gradsync.cli import main
 from gradsync.clusters import choice, nodes, parts
 from gradsync.errors import InputError, RunError
 from gradsync.measure import cluster, cluster_gpus, cluster_links, cluster_nodes, cluster_progress
-from gradsync.measure.cluster_nodes import Map, Place
+from gradsync.measure.cluster_nodes import Placement, Place
 from gradsync.runtime import models
 from gradsync.runtime.devices import PROCESSOR
 from waiting import HANGS_SECONDS
@@ -28,19 +28,19 @@ from waiting import HANGS_SECONDS
 
 def test_ranks_with_one_kernel_are_on_one_node():
     places = [Place("boot1", "a", ""), Place("boot2", "b", ""), Place("boot1", "a", ""), Place("boot2", "b", "")]
-    assert cluster_nodes.sort_out(places) == Map([[0, 2], [1, 3]], ["a", "b"], [])
-    assert cluster_nodes.sort_out(places).ranks_per_node == 2
+    assert cluster_nodes.placement_of(places) == Placement([[0, 2], [1, 3]], ["a", "b"], [])
+    assert cluster_nodes.placement_of(places).ranks_per_node == 2
 
 
 def test_nodes_that_only_a_scheduler_tells_apart_are_one_and_that_is_noted():
-    found = cluster_nodes.sort_out([Place("boot", "host", f"n{i}") for i in (1, 2, 2)])
+    found = cluster_nodes.placement_of([Place("boot", "host", f"n{i}") for i in (1, 2, 2)])
     assert found.ranks == [[0, 1, 2]]
     assert found.notes == ["Slurm calls host by 2 names (n1, n2): it is one node, with one memory"]
 
 
 def test_unevenly_spread_ranks_are_refused_by_name():
     with pytest.raises(RunError, match=r"\(a 2, b 1\).*--ntasks-per-node"):
-        cluster_nodes.sort_out([Place("1", "a", ""), Place("2", "b", ""), Place("1", "a", "")])
+        cluster_nodes.placement_of([Place("1", "a", ""), Place("2", "b", ""), Place("1", "a", "")])
 
 
 def test_this_machine_is_told_as_the_kernel_has_it():
@@ -51,7 +51,7 @@ def test_this_machine_is_told_as_the_kernel_has_it():
     assert node.memory_gib == pytest.approx(psutil.virtual_memory().total / 2**30, abs=0.06)
     assert {each.name for each in node.interfaces if ":" not in each.name} <= set(os.listdir("/sys/class/net"))
     assert node.software["torch"] == torch.__version__
-    assert cluster_nodes.here().host == socket.gethostname()
+    assert cluster_nodes.this_place().host == socket.gethostname()
 
 
 def write(root: Path, files: dict[str, str]) -> Path:
@@ -137,7 +137,7 @@ def gpu(pci: str) -> nodes.Gpu:
 
 def test_links_between_gpus_are_read_from_the_drivers_table():
     addresses = {0: "00000000:1b:00.0", 1: "00000000:0a:00.0", 2: "00000000:2c:00.0"}
-    told = cluster_gpus.Told("nvidia-smi topo -m", cluster_gpus.topology(TOPOLOGY, addresses))
+    told = cluster_gpus.LinkWords("nvidia-smi topo -m", cluster_gpus.topology(TOPOLOGY, addresses))
     in_order = tuple(gpu(addresses[number]) for number in (1, 0, 2))  # torch may count otherwise than the driver
     found = cluster_gpus.matrix(in_order, [None, told])
     assert found is not None
@@ -165,12 +165,12 @@ def test_numbers_are_powers_of_two_and_the_most(most, found):
     assert cluster_links.powers(most) == found
 
 
-def names(where: Map, inside: list[int] | None = None) -> list[str]:
+def names(where: Placement, inside: list[int] | None = None) -> list[str]:
     return [layout.name for layout in cluster_links.layouts(where, inside)]
 
 
 def test_a_cluster_is_measured_inside_between_and_over_everything():
-    where = Map([[0, 3], [1, 4], [2, 5]], ["a", "b", "c"], [])
+    where = Placement([[0, 3], [1, 4], [2, 5]], ["a", "b", "c"], [])
     found = {layout.name: layout.teams for layout in cluster_links.layouts(where)}
     assert found == {
         "inside-1x2": ((0, 3), (1, 4), (2, 5)),
@@ -183,14 +183,14 @@ def test_a_cluster_is_measured_inside_between_and_over_everything():
 
 
 def test_what_there_is_not_has_a_reason():
-    one_node = Map([[0, 1, 2, 3]], ["a"], [])
+    one_node = Placement([[0, 1, 2, 3]], ["a"], [])
     assert names(one_node) == ["inside-1x2", "inside-1x4"]
     assert names(one_node, [3, 9, 1]) == ["inside-1x3"]
     assert set(cluster_links.reasons(one_node)) == {"between", "everything"}
-    one_each = Map([[0], [1]], ["a", "b"], [])
+    one_each = Placement([[0], [1]], ["a", "b"], [])
     assert names(one_each) == ["between-2x1"]
     assert set(cluster_links.reasons(one_each)) == {"inside", "everything"}
-    alone = Map([[0]], ["a"], [])
+    alone = Placement([[0]], ["a"], [])
     assert names(alone) == []
     assert set(cluster_links.reasons(alone)) == {"inside", "between", "everything"}
 
@@ -199,7 +199,7 @@ def test_the_slowest_node_counts():
     layout = cluster_links.Layout("inside", 1, 2, ((0, 1), (2, 3)))
     quick = [{400: [1.0, 3.0], 800: [4.0]}, {400: [2.0, 2.0], 800: [4.0]}]
     slow = [{size: [2 * t for t in times] for size, times in sweep.items()} for sweep in quick]
-    found = cluster_links.of([quick, slow], layout, PROCESSOR)
+    found = cluster_links.slowest([quick, slow], layout, PROCESSOR)
     assert found.slowest_over_fastest == pytest.approx(2.0)
     assert [(p.bytes, p.seconds, p.mean_seconds, p.repeats) for p in found.points] == [(400, 4, 4, 4), (800, 8, 8, 2)]
     assert {(p.seconds_low, p.seconds_high) for p in found.points} == {(None, None)}  # of two sweeps
@@ -211,7 +211,7 @@ def test_repeats_of_a_cluster_are_its_sweeps_not_the_messages_of_one():
     """A slow moment falls on all messages of a sweep: a thousand of them are no surer than that one."""
     layout = cluster_links.Layout("between", 2, 1, ((0, 1),))
     sweeps = [{400: [level] * 1000, 800: [2 * level] * 1000} for level in (1.0, 1.2, 1.1, 1.6, 1.3, 1.4)]
-    point = cluster_links.of([sweeps], layout, PROCESSOR).points[0]
+    point = cluster_links.slowest([sweeps], layout, PROCESSOR).points[0]
     assert (point.seconds, point.seconds_low, point.seconds_high, point.repeats) == (1.25, 1.0, 1.6, 6000)
 
 

@@ -224,10 +224,10 @@ def test_our_own_collectives_have_twice_as_many_sizes_in_the_largest_decade():
     assert found == sorted(set(found))
     assert (found[0], found[-1]) == (40, 12_845_056)
     last = [size for size in found if size >= 1_284_504]
-    assert len(last) == 2 * allreduce.A_DECADE + 1
+    assert len(last) == 2 * allreduce.SIZES_PER_DECADE + 1
     assert [size for size in found if size <= last[0]] == allreduce.sizes(40, last[0])
     assert allreduce.sizes_in_chunks(8, 8) == [8]
-    assert allreduce.sizes_in_chunks(8, 16) == allreduce.sizes(8, 16, 2 * allreduce.A_DECADE)
+    assert allreduce.sizes_in_chunks(8, 16) == allreduce.sizes(8, 16, 2 * allreduce.SIZES_PER_DECADE)
 
 
 # Interference

@@ -200,7 +200,7 @@ def test_messages_within_a_window():
 def test_the_factor_does_not_depend_on_how_much_of_the_time_messages_take(factor, share):
     """Computation of 2 s alone, `share` of whose time beside messages is slowed by `factor`."""
     window = 2.0 / (share / factor + 1 - share)
-    found = queued_interference.Queues(QueuedProcessor()).slowed((window, 0.3, share * window), (2.0, 0.2))
+    found = queued_interference.Queues(QueuedProcessor()).factors((window, 0.3, share * window), (2.0, 0.2))
     assert found == (pytest.approx(factor), pytest.approx(1.5))
 
 
@@ -221,7 +221,7 @@ def test_beside_one_another_both_are_timed_on_their_queues(monkeypatch):
     assert alone == (4.0, 2.0)
     together = side.together(iterate, send, alone[1], alone[0], 40.0)
     assert together == (8.0, 2.0, 4.0)  # two messages an iteration, which take half of its time
-    assert side.slowed(together, alone) == (queued_interference.MOST_SLOWDOWN, 1.0)
+    assert side.factors(together, alone) == (queued_interference.LARGEST_FACTOR, 1.0)
     assert side.in_turn(iterate, send, 3) == 6.0
 
 

@@ -39,7 +39,7 @@ TARGET, TARGET_FROM = 1.9, 4e6  # from so many bytes on
 
 MESSAGES = 6  # of a block; sums of nine ranks grow ninefold with each and stay exact so far: 9 * 9 * 9**5 < 2**24
 LARGEST_DRAWN = 9
-SECONDS_A_SIZE = 0.6  # of a launch
+SECONDS_PER_SIZE = 0.6  # of a launch
 FEWEST, MOST = 2, 12  # blocks of a size in a launch
 LANE = "network"
 ASKED, FOUND = "asked.json", "found.json"
@@ -205,7 +205,7 @@ def message_seconds(algorithm: str, shape: tuple[int, ...], sizes: Sequence[int]
     found = [block(number) for number in range(len(sizes))[::-1]][::-1]  # the largest first: connections have grown
     typical = torch.tensor([float(np.median(seconds)) for seconds in found])
     dist.all_reduce(typical, op=dist.ReduceOp.MAX)
-    blocks = np.clip(SECONDS_A_SIZE / (MESSAGES - 1) / typical.numpy(), FEWEST, MOST).astype(int)
+    blocks = np.clip(SECONDS_PER_SIZE / (MESSAGES - 1) / typical.numpy(), FEWEST, MOST).astype(int)
     for turn in range(1, MOST):
         for number in np.flatnonzero(blocks > turn).tolist():
             found[number] += block(number)

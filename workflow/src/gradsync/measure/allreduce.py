@@ -1,7 +1,7 @@
 """Measure all-reduce times between the running ranks: the points that a cost is fitted to.
 
 Columns and bus bandwidth are those of nccl-tests, with the median as time: algbw is bytes over seconds, busbw is
-algbw x 2(N-1)/N, which for any number of ranks compares with the speed of the link.
+algbw x 2(N-1)/N, which compares with the speed of the link for any number of ranks.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from gradsync.runtime.timing import all_reduce_seconds, collective_seconds
 from gradsync.statistics.intervals import median_interval
 
 REPEATS = 120  # a small message has many: some of them wait a whole time slice for a core, most do not
-SECONDS_A_SIZE = 0.3
-A_DECADE = 4  # sizes
+SECONDS_PER_SIZE = 0.3
+SIZES_PER_DECADE = 4
 
 
 class Point(NamedTuple):
     """One message size between `ranks` ranks: the median of its times, the 95 % interval of that median, the mean.
 
-    The interval is of messages in turn with those of other sizes, `repeats` of them; None where they are too few.
-    Planners take the mean: it is what adds up over several messages where some of them are late. `collective` is that
-    of a scheme (`Scheme.measured_as`), empty for the backend's own.
+    The interval is of `repeats` messages, in turn with those of other sizes; None if they are too few.
+    Planners take the mean: it is what adds up over several messages if some of them are late. `collective` is that of a
+    scheme (`Scheme.measured_as`), empty for the backend's own.
     """
 
     ranks: int
@@ -48,25 +48,25 @@ class Point(NamedTuple):
     repeats: int = 0
 
 
-def sizes(smallest: int, largest: int, a_decade: int = A_DECADE) -> list[int]:
+def sizes(smallest: int, largest: int, per_decade: int = SIZES_PER_DECADE) -> list[int]:
     """Message sizes in bytes: whole float32 elements, even on a logarithmic scale, both ends among them."""
     first, last = (max(4, -(-size // 4) * 4) for size in (smallest, largest))
-    count = max(2, round(np.log10(max(last / first, 1.0)) * a_decade) + 1)
+    count = max(2, round(np.log10(max(last / first, 1.0)) * per_decade) + 1)
     return sorted({int(size) // 4 * 4 for size in np.geomspace(first, last, count)} | {first, last})
 
 
 def sizes_in_chunks(smallest: int, largest: int) -> list[int]:
     """The same for our own collectives, which send in chunks: twice as many in the largest decade.
 
-    Seconds a byte bend there, where messages carry most of the bytes: of a tensor on one of 9 servers, emulated, 0.55 s
-    a MB at 1.3 MB, 0.47 at 4, 0.39 at 13.
+    Seconds per byte bend in that decade, in which messages carry most of the bytes: a tensor on one of 9 servers,
+    emulated, took 0.55 s per MB at 1.3 MB, 0.47 at 4, 0.39 at 13.
     """
     bend = max(smallest, largest // 10)
-    return sorted({*sizes(smallest, bend), *sizes(bend, largest, 2 * A_DECADE)})
+    return sorted({*sizes(smallest, bend), *sizes(bend, largest, 2 * SIZES_PER_DECADE)})
 
 
 def collective(text: str) -> Scheme:
-    """`bml`, or `bml@bcube:3,2`: a collective, and the topology where it is not the one that it is made for.
+    """`bml`, or `bml@bcube:3,2`: a collective, and its topology if that is not the one that it is made for.
 
     Raises InputError if they don't exist or don't go together.
     """
@@ -85,7 +85,8 @@ def measure(
 ) -> dict[str, Any]:
     """Seconds of each repeat by collective and message size, and what they were measured with.
 
-    `largest_of_our_own`: of collectives that are not the backend's; None: as large. Collective over the running ranks.
+    `largest_of_our_own`: largest message of collectives that are not the backend's; None: the same. Collective over the
+    running ranks.
     """
     others = OtherWork()
     ranks = dist.get_world_size() if dist.is_initialized() else 1
@@ -93,14 +94,15 @@ def measure(
     for scheme in map(collective, chosen):
         key = scheme.measured_as(ranks)
         if key:
-            own = sizes_in_chunks(smallest, largest_of_our_own or largest)
-            seconds[key] = collective_seconds(scheme.collective, scheme.shape(ranks), own, REPEATS, SECONDS_A_SIZE)
+            in_chunks = sizes_in_chunks(smallest, largest_of_our_own or largest)
+            shape = scheme.shape(ranks)
+            seconds[key] = collective_seconds(scheme.collective, shape, in_chunks, REPEATS, SECONDS_PER_SIZE)
         else:
-            seconds[key] = all_reduce_seconds(sizes(smallest, largest), REPEATS, SECONDS_A_SIZE, device=device)
+            seconds[key] = all_reduce_seconds(sizes(smallest, largest), REPEATS, SECONDS_PER_SIZE, device=device)
     return {
         "seconds": seconds,
         "provenance": {
-            "repeats": f"{REPEATS // 15} to {REPEATS}, about {SECONDS_A_SIZE:g} s a size",
+            "repeats": f"{REPEATS // 15} to {REPEATS}, about {SECONDS_PER_SIZE:g} s a size",
             "threads": torch.get_num_threads(),
             "torch": torch.__version__,
             **machines(),
@@ -111,7 +113,7 @@ def measure(
 
 
 def point(ranks: int, size: int, seconds: Sequence[float], collective: str = "") -> Point:
-    """What repeated times of a message of `size` bytes say."""
+    """The point of repeated times of a message of `size` bytes."""
     low, middle, high = median_interval(seconds)
     bandwidth = size / middle
     bus = bandwidth * 2 * (ranks - 1) / ranks
@@ -119,7 +121,7 @@ def point(ranks: int, size: int, seconds: Sequence[float], collective: str = "")
 
 
 def to_csv(points: Sequence[Point], provenance: Mapping[str, Any]) -> str:
-    """The file that `--allreduce` reads: provenance as comments, one a line, then the columns of `Point`."""
+    """The file that `--allreduce` reads: provenance as comments, one per line, then the columns of `Point`."""
     comments = [f"# {key}: {json.dumps(value)}" for key, value in provenance.items()]
     return "\n".join([*comments, ",".join(Point._fields), *(_line(each) for each in points)]) + "\n"
 
@@ -129,7 +131,7 @@ def _line(point: Point) -> str:
 
 
 def columns(points: Sequence[Point]) -> str:
-    """What people read: the columns of nccl-tests, and the collective."""
+    """The points as text for people: the columns of nccl-tests, and the collective."""
     names = ("ranks", "size", "count", "type", "redop", "time", "mean", "algbw", "busbw")
     units = ("", "(B)", "(elements)", "", "", "(us)", "(us)", "(GB/s)", "(GB/s)")
     rows = [
@@ -140,22 +142,22 @@ def columns(points: Sequence[Point]) -> str:
         )
         for p in points
     ]
-    own = ["collective" if any(p.collective for p in points) else "", "", *(p.collective for p in points)]
+    last_column = ["collective" if any(p.collective for p in points) else "", "", *(p.collective for p in points)]
     return "\n".join(
-        ("".join(f"{cell:>12}" for cell in row) + f"  {name}").rstrip()
-        for row, name in zip((names, units, *rows), own, strict=True)
+        ("".join(f"{cell:>12}" for cell in row) + f"  {collective}").rstrip()
+        for row, collective in zip((names, units, *rows), last_column, strict=True)
     )
 
 
 def fits(points: Sequence[Point]) -> list[dict[str, Any]]:
     """By ranks and collective: the cost that planners take (of the means), and how good one line a + b m is."""
-    answers = []
+    rows = []
     for ranks, collective in dict.fromkeys((p.ranks, p.collective) for p in sorted(points, key=lambda p: p.ranks)):
         chosen = [p for p in points if (p.ranks, p.collective) == (ranks, collective)]
         m, t = [p.bytes for p in chosen], [p.mean_seconds for p in chosen]
         cost = fitted.fit(m, t)
         a, b, r_squared = fitted.straight_line(m, t)
-        answers.append(
+        rows.append(
             {
                 "ranks": ranks,
                 **({"collective": collective} if collective else {}),
@@ -164,4 +166,4 @@ def fits(points: Sequence[Point]) -> list[dict[str, Any]]:
                 "line": {"a": a, "b": b, "r_squared": r_squared},
             }
         )
-    return answers
+    return rows

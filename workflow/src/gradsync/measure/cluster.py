@@ -24,11 +24,11 @@ from gradsync.measure.cluster_progress import PASSES, START, Counted, Progress, 
 from gradsync.runtime import devices
 
 WHAT = ("nodes", "links", "layers")
-SMALLEST, LARGEST = 1024, 64 * 1024 * 1024  # bytes of messages where no model says
+SMALLEST, LARGEST = 1024, 64 * 1024 * 1024  # bytes of messages if no model decides
 
 
 class ModelRequest(NamedTuple):
-    """A model to time: `size` pixels of a side (None: its own), `batch` samples a rank."""
+    """A model to time: `size` pixels of a side (None: its own), `batch` samples per rank."""
 
     name: str
     size: int | None
@@ -53,22 +53,22 @@ class Request:
 
 
 class _Task(NamedTuple):
-    """A part: its file's name, what it was asked with, seconds that it takes (about), and how it is measured."""
+    """A part: its file's name, its kind and title, its key, seconds that it takes (about), and how it is measured."""
 
     name: str
     kind: str
-    what: str
+    title: str
     key: dict[str, Any]
     seconds: float
     measure: Callable[[], parts.Part | None]  # collective; the part on rank 0
 
 
 def measure(request: Request, folder: Path) -> list[Path]:
-    """Measure what is missing in `folder`; gives the files of all parts of this request, on rank 0. Collective."""
+    """Measure what is missing in `folder`; returns the files of all parts of this request, on rank 0. Collective."""
     device = devices.pick(request.device)
     rank = dist.get_rank()
-    where, nodes = cluster_nodes.nodes()
-    tasks = _tasks(request, where, nodes, device)
+    placement, nodes = cluster_nodes.nodes()
+    tasks = _tasks(request, placement, nodes, device)
     missing = [[task.name for task in tasks if request.force or not _kept(task, folder)]] if rank == 0 else [[]]
     dist.broadcast_object_list(missing)
     todo = [task for task in tasks if task.name in missing[0]]
@@ -77,7 +77,7 @@ def measure(request: Request, folder: Path) -> list[Path]:
         print(f"cluster: {len(tasks) - len(todo)} part(s) of {len(tasks)} are there already: {folder}", file=sys.stderr)
     for task in todo:
         if rank == 0:
-            progress.start(task.name, task.what)
+            progress.start(task.name, task.title)
         part = task.measure()
         if part is not None:
             parts.write(part.model_copy(update={"key": task.key}), _file(task, folder))
@@ -87,20 +87,20 @@ def measure(request: Request, folder: Path) -> list[Path]:
 
 def message_range(counted: Sequence[Counted], smallest: int | None, largest: int | None) -> tuple[int, int]:
     """Bytes of the smallest and the largest message: from the smallest gradient to all of the largest model."""
-    low = smallest or min((one.smallest for one in counted), default=SMALLEST)
-    high = largest or max((one.total for one in counted), default=LARGEST)
+    low = smallest or min((model.smallest for model in counted), default=SMALLEST)
+    high = largest or max((model.total for model in counted), default=LARGEST)
     if low > high:
         raise InputError(f"--smallest {low}: more than --largest {high}")
     return low, high
 
 
-def _tasks(request: Request, where: cluster_nodes.Map, nodes: Nodes, device: Any) -> list[_Task]:
-    counted = [count(one.name, one.size, one.batch) for one in request.models]
+def _tasks(request: Request, placement: cluster_nodes.Placement, nodes: Nodes, device: Any) -> list[_Task]:
+    counted = [count(model.name, model.size, model.batch) for model in request.models]
     low, high = message_range(counted, request.smallest, request.largest)
     rate = speed(device.torch_device) if "layers" in request.only and counted else 1.0
     world = {
-        "hosts": where.hosts,
-        "ranks_per_node": where.ranks_per_node,
+        "hosts": placement.hosts,
+        "ranks_per_node": placement.ranks_per_node,
         "device": request.device,
         "torch": torch.__version__,
         "transport": [kind.transport for kind in nodes.kinds],
@@ -108,48 +108,48 @@ def _tasks(request: Request, where: cluster_nodes.Map, nodes: Nodes, device: Any
     }
     tasks = []
     if "nodes" in request.only:
-        tasks.append(_Task("nodes", "nodes", "nodes", world, 0.0, lambda: _nodes(where, nodes)))
+        tasks.append(_Task("nodes", "nodes", "nodes", world, 0.0, lambda: _nodes(placement, nodes)))
     if "links" in request.only:
         sizes = len(allreduce.sizes(low, high))
         seconds = cluster_links.expected_seconds(low, high, device) + START
-        for layout in cluster_links.layouts(where, request.inside):
+        for layout in cluster_links.layouts(placement, request.inside):
             key = {**world, "teams": [list(team) for team in layout.teams], "bytes": [low, high]}
-            what = (
-                f"all-reduce {layout.kind}, {layout.nodes} node(s) x {layout.ranks_per_node}, {sizes} sizes to {high} B"
-            )
-            tasks.append(_Task(layout.name, "links", what, key, seconds, _link(layout, low, high, device)))
+            ranks = f"{layout.nodes} node(s) x {layout.ranks_per_node}"
+            title = f"all-reduce {layout.kind}, {ranks}, {sizes} sizes to {high} B"
+            tasks.append(_Task(layout.name, "links", title, key, seconds, _link(layout, low, high, device)))
     if "layers" in request.only:
-        for one, of in zip(request.models, counted, strict=True):
-            key = {**world, **one._asdict(), "iterations": request.iterations}
-            turns = request.iterations + layers.WARM_UP
-            seconds = PASSES * of.operations * one.batch * turns / rate + START
-            name = f"layers-{one.name}-{len(where.ranks)}x{where.ranks_per_node}"
-            what = f"layers of {one.name}, batch {one.batch}, {request.iterations} iterations"
-            tasks.append(_Task(name, "layers", what, key, seconds, _layers(one, request, where, device)))
+        for model, counts in zip(request.models, counted, strict=True):
+            key = {**world, **model._asdict(), "iterations": request.iterations}
+            iterations = request.iterations + layers.WARM_UP
+            seconds = PASSES * counts.operations * model.batch * iterations / rate + START
+            name = f"layers-{model.name}-{len(placement.ranks)}x{placement.ranks_per_node}"
+            title = f"layers of {model.name}, batch {model.batch}, {request.iterations} iterations"
+            tasks.append(_Task(name, "layers", title, key, seconds, _layers(model, request, placement, device)))
     return tasks
 
 
-def _nodes(where: cluster_nodes.Map, nodes: Nodes) -> parts.Part | None:
+def _nodes(placement: cluster_nodes.Placement, nodes: Nodes) -> parts.Part | None:
     now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M")
-    reasons = cluster_links.reasons(where)
-    part = parts.NodesPart(nodes=nodes, measured=now, reasons=reasons, notes=tuple(where.notes))
+    reasons = cluster_links.reasons(placement)
+    part = parts.NodesPart(nodes=nodes, measured=now, reasons=reasons, notes=tuple(placement.notes))
     return part if dist.get_rank() == 0 else None
 
 
 def _link(layout: cluster_links.Layout, low: int, high: int, device: Any) -> Callable[[], parts.Part | None]:
     def measured() -> parts.Part | None:
-        found = cluster_links.measure(layout, low, high, device)
-        return None if found is None else parts.LinkPart.model_validate({"kind": layout.kind, "allreduce": found})
+        times = cluster_links.measure(layout, low, high, device)
+        return None if times is None else parts.LinkPart.model_validate({"kind": layout.kind, "allreduce": times})
 
     return measured
 
 
 def _layers(
-    one: ModelRequest, request: Request, where: cluster_nodes.Map, device: Any
+    model: ModelRequest, request: Request, placement: cluster_nodes.Placement, device: Any
 ) -> Callable[[], parts.Part | None]:
     def measured() -> parts.Part | None:
-        found = layers.measure(one.name, one.batch, request.iterations, size=one.size, device=device)
-        part = parts.LayersPart(nodes=len(where.ranks), ranks_per_node=where.ranks_per_node, workload=found)
+        workload = layers.measure(model.name, model.batch, request.iterations, size=model.size, device=device)
+        nodes, ranks_per_node = len(placement.ranks), placement.ranks_per_node
+        part = parts.LayersPart(nodes=nodes, ranks_per_node=ranks_per_node, workload=workload)
         return part if dist.get_rank() == 0 else None
 
     return measured

@@ -1,4 +1,4 @@
-"""GPUs of a node and the links between them, as the driver tells: by its library NVML, else by `nvidia-smi topo -m`.
+"""GPUs of a node and the links between them, from the driver: from its library NVML, else from `nvidia-smi topo -m`.
 
 Words for links are those of `nvidia-smi topo -m` (see `clusters.nodes.GpuLinks`). A node without a GPU has none, which
 is no error.
@@ -16,13 +16,13 @@ import torch
 
 from gradsync.clusters.nodes import Gpu, GpuLinks
 
-SECONDS = 30.0  # for a tool of the driver; it takes some of them where the driver is not kept loaded
+SECONDS = 30.0  # for a tool of the driver; it takes some of them if the driver is not kept loaded
 # nvmlGpuTopologyLevel_t: the nearest thing that two devices have in common
 ANCESTORS = {0: "INT", 10: "PIX", 20: "PXB", 30: "PHB", 40: "NODE", 50: "SYS"}
 
 
-class Told(NamedTuple):
-    """What one rank was told: the word for the link of two devices by their PCI addresses (lower first)."""
+class LinkWords(NamedTuple):
+    """What the driver says to one rank: the word for the link of two devices by their PCI addresses (lower first)."""
 
     source: str
     words: dict[tuple[str, str], str]
@@ -35,13 +35,14 @@ def visible() -> tuple[Gpu, ...]:
     return tuple(_gpu(torch.cuda.get_device_properties(number)) for number in range(torch.cuda.device_count()))
 
 
-def _gpu(of: Any) -> Gpu:
+def _gpu(device: Any) -> Gpu:
+    """`device`: the properties that torch has of it."""
     return Gpu(
-        name=of.name,
-        pci=f"{of.pci_domain_id:08x}:{of.pci_bus_id:02x}:{of.pci_device_id:02x}.0",
-        memory_gib=round(of.total_memory / 2**30, 1),
-        compute_capability=f"{of.major}.{of.minor}",
-        multiprocessors=of.multi_processor_count,
+        name=device.name,
+        pci=f"{device.pci_domain_id:08x}:{device.pci_bus_id:02x}:{device.pci_device_id:02x}.0",
+        memory_gib=round(device.total_memory / 2**30, 1),
+        compute_capability=f"{device.major}.{device.minor}",
+        multiprocessors=device.multi_processor_count,
     )
 
 
@@ -54,14 +55,14 @@ def software() -> dict[str, str]:
     return {"cuda": str(torch.version.cuda), "nccl": nccl, "driver": driver[0].strip() if driver else "unknown"}
 
 
-def links() -> Told | None:
-    """Links between all devices that the driver shows; None where there is no driver."""
+def links() -> LinkWords | None:
+    """Links between all devices that the driver shows; None if there is no driver."""
     return _of_nvml() or _of_smi()
 
 
-def matrix(gpus: Sequence[Gpu], told: Sequence[Told | None]) -> GpuLinks | None:
-    """Links between `gpus` by what the ranks of their node were told; None where that is nothing. "?": not told."""
-    known = [each for each in told if each is not None]
+def matrix(gpus: Sequence[Gpu], of_ranks: Sequence[LinkWords | None]) -> GpuLinks | None:
+    """Links between `gpus` by the words that the ranks of their node have; None if they have none. "?": unknown."""
+    known = [each for each in of_ranks if each is not None]
     if not gpus or not known:
         return None
     words = {pair: word for each in reversed(known) for pair, word in each.words.items()}
@@ -71,7 +72,7 @@ def matrix(gpus: Sequence[Gpu], told: Sequence[Told | None]) -> GpuLinks | None:
     return GpuLinks(source=known[0].source, matrix=rows)
 
 
-def _of_nvml() -> Told | None:
+def _of_nvml() -> LinkWords | None:
     try:
         import pynvml
     except ImportError:
@@ -81,9 +82,9 @@ def _of_nvml() -> Told | None:
     except pynvml.NVMLError:
         return None
     try:
-        return Told("NVML", _nvml_words(pynvml))
+        return LinkWords("NVML", _nvml_words(pynvml))
     except pynvml.NVMLError:
-        return None  # an old driver: its own tool knows what it can tell
+        return None  # an old driver: its own tool knows what it can show
     finally:
         pynvml.nvmlShutdown()
 
@@ -107,7 +108,7 @@ def _nvml_words(nvml: Any) -> dict[tuple[str, str], str]:
 
 def _nvlinks(nvml: Any, handle: Any) -> list[str]:
     """Where each active NVLink of a device leads: the PCI address of another one, or "switch"."""
-    found = []
+    ends = []
     for link in range(nvml.NVML_NVLINK_MAX_LINKS):
         try:
             if nvml.nvmlDeviceGetNvLinkState(handle, link) != nvml.NVML_FEATURE_ENABLED:
@@ -116,18 +117,18 @@ def _nvlinks(nvml: Any, handle: Any) -> list[str]:
             other = "switch" if switch else _address(nvml.nvmlDeviceGetNvLinkRemotePciInfo(handle, link).busId)
         except nvml.NVMLError:
             continue  # fewer links than the most that there may be
-        found.append(other)
-    return found
+        ends.append(other)
+    return ends
 
 
-def _of_smi() -> Told | None:
-    listed = _smi("--query-gpu=index,pci.bus_id", "--format=csv,noheader")
+def _of_smi() -> LinkWords | None:
+    listing = _smi("--query-gpu=index,pci.bus_id", "--format=csv,noheader")
     addresses = {}
-    for row in listed.splitlines():
+    for row in listing.splitlines():
         index, _, pci = row.partition(",")
         if index.strip().isdigit():
             addresses[int(index)] = _address(pci.strip())
-    return Told("nvidia-smi topo -m", topology(_smi("topo", "-m"), addresses)) if addresses else None
+    return LinkWords("nvidia-smi topo -m", topology(_smi("topo", "-m"), addresses)) if addresses else None
 
 
 def topology(text: str, addresses: dict[int, str]) -> dict[tuple[str, str], str]:
@@ -157,12 +158,12 @@ def _address(pci: Any) -> str:
 
 
 def _smi(*arguments: str) -> str:
-    """What the driver's tool prints; "" where it is missing, fails or hangs."""
+    """What the driver's tool prints; "" if it is missing, fails or hangs."""
     program = shutil.which("nvidia-smi")
     if program is None:
         return ""
     try:
-        done = subprocess.run([program, *arguments], capture_output=True, text=True, timeout=SECONDS, check=False)
+        ended = subprocess.run([program, *arguments], capture_output=True, text=True, timeout=SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return done.stdout if done.returncode == 0 else ""
+    return ended.stdout if ended.returncode == 0 else ""

@@ -1,4 +1,4 @@
-"""What the nodes of a cluster are, told by the ranks on them from /proc, /sys and the driver.
+"""What the nodes of a cluster are: the ranks on them read it from /proc, /sys and the driver.
 
 A node is what has a kernel of its own: ranks with the same boot id are on one node, whatever a container or a
 scheduler calls it.
@@ -35,7 +35,7 @@ class Place(NamedTuple):
     slurm: str
 
 
-class Map(NamedTuple):
+class Placement(NamedTuple):
     """The nodes that ranks run on: `ranks[i]` are those of node i, `hosts[i]` its name; `notes` for people."""
 
     ranks: list[list[int]]
@@ -48,56 +48,56 @@ class Map(NamedTuple):
         return len(self.ranks[0])
 
 
-def here() -> Place:
+def this_place() -> Place:
     """The place of this process."""
     host = socket.gethostname()
     return Place(_read(Path("/proc/sys/kernel/random/boot_id")) or host, host, os.environ.get("SLURMD_NODENAME", ""))
 
 
-def sort_out(places: Sequence[Place]) -> Map:
+def placement_of(places: Sequence[Place]) -> Placement:
     """Nodes by the place of each rank, in order of their first rank.
 
     Raises RunError if they don't hold the same number of ranks.
     """
-    found: dict[str, list[int]] = {}
+    by_kernel: dict[str, list[int]] = {}
     for rank, place in enumerate(places):
-        found.setdefault(place.boot, []).append(rank)
-    ranks = list(found.values())
-    hosts = [places[of[0]].host for of in ranks]
-    if len({len(of) for of in ranks}) > 1:
-        held = ", ".join(f"{host} {len(of)}" for host, of in zip(hosts, ranks, strict=True))
+        by_kernel.setdefault(place.boot, []).append(rank)
+    ranks = list(by_kernel.values())
+    hosts = [places[of_node[0]].host for of_node in ranks]
+    if len({len(of_node) for of_node in ranks}) > 1:
+        counts = ", ".join(f"{host} {len(of_node)}" for host, of_node in zip(hosts, ranks, strict=True))
         raise RunError(
-            f"cluster measure: ranks are not spread evenly over the nodes ({held}): start the same number on each, "
+            f"cluster measure: ranks are not spread evenly over the nodes ({counts}): start the same number on each, "
             "with srun by --ntasks-per-node"
         )
     notes = []
-    for of, host in zip(ranks, hosts, strict=True):
-        named = sorted({places[rank].slurm for rank in of} - {""})
-        if len(named) > 1:
+    for of_node, host in zip(ranks, hosts, strict=True):
+        names = sorted({places[rank].slurm for rank in of_node} - {""})
+        if len(names) > 1:
             notes.append(
-                f"Slurm calls {host} by {len(named)} names ({', '.join(named)}): it is one node, with one memory"
+                f"Slurm calls {host} by {len(names)} names ({', '.join(names)}): it is one node, with one memory"
             )
-    return Map(ranks, hosts, notes)
+    return Placement(ranks, hosts, notes)
 
 
-def nodes() -> tuple[Map, Nodes]:
-    """What the nodes of all ranks are; collective, the same on every rank. Raises RunError as `sort_out` does."""
-    mine = (here(), this_node(), cluster_gpus.visible(), cluster_gpus.links())
-    every = [mine] * dist.get_world_size()
-    dist.all_gather_object(every, mine)
-    where = sort_out([place for place, _, _, _ in every])
+def nodes() -> tuple[Placement, Nodes]:
+    """What the nodes of all ranks are; collective, the same on every rank. Raises RunError as `placement_of` does."""
+    mine = (this_place(), this_node(), cluster_gpus.visible(), cluster_gpus.links())
+    of_ranks = [mine] * dist.get_world_size()
+    dist.all_gather_object(of_ranks, mine)
+    placement = placement_of([place for place, _, _, _ in of_ranks])
     kinds: dict[str, Kind] = {}
-    for host, ranks in zip(where.hosts, where.ranks, strict=True):
+    for host, ranks in zip(placement.hosts, placement.ranks, strict=True):
         # a scheduler may show each rank its own device only
-        seen = {gpu.pci: gpu for rank in ranks for gpu in every[rank][2]}
-        gpus = tuple(seen[pci] for pci in sorted(seen))
-        linked = cluster_gpus.matrix(gpus, [every[rank][3] for rank in ranks])
-        node = every[ranks[0]][1].model_copy(update={"gpus": gpus, "gpu_links": linked})
+        by_pci = {gpu.pci: gpu for rank in ranks for gpu in of_ranks[rank][2]}
+        gpus = tuple(by_pci[pci] for pci in sorted(by_pci))
+        links = cluster_gpus.matrix(gpus, [of_ranks[rank][3] for rank in ranks])
+        node = of_ranks[ranks[0]][1].model_copy(update={"gpus": gpus, "gpu_links": links})
         key = node.model_dump_json()
         hosts = (*kinds[key].hosts, host) if key in kinds else (host,)
         kinds[key] = Kind(**node.model_dump(), hosts=hosts)
-    count = len(where.ranks)
-    return where, Nodes(count=count, ranks_per_node=where.ranks_per_node, kinds=tuple(kinds.values()))
+    count = len(placement.ranks)
+    return placement, Nodes(count=count, ranks_per_node=placement.ranks_per_node, kinds=tuple(kinds.values()))
 
 
 def this_node() -> Node:
@@ -141,20 +141,20 @@ def processor(sys: Path = SYS) -> Processor:
 
 def interfaces(sys: Path = SYS) -> tuple[Interface, ...]:
     """Network devices of hardware, and InfiniBand ports, that are up, with the speed that their driver states."""
-    found = []
+    devices = []
     for folder in sorted(sys.glob("class/net/*")):
         if (folder / "device").exists() and _read(folder / "operstate") != "down":
-            speed = _read(folder / "speed")  # Mbit/s; -1 or an error where the driver knows none
+            speed = _read(folder / "speed")  # Mbit/s; -1 or an error if the driver knows none
             gbit = int(speed) / 1000 if speed.isdigit() and int(speed) > 0 else None
             kind = {"1": "ethernet", "32": "infiniband"}.get(_read(folder / "type"), "other")
-            found.append(Interface.model_validate({"name": folder.name, "kind": kind, "gbit_per_second": gbit}))
+            devices.append(Interface.model_validate({"name": folder.name, "kind": kind, "gbit_per_second": gbit}))
     for port in sorted(sys.glob("class/infiniband/*/ports/*")):
         if "ACTIVE" in _read(port / "state"):  # "4: ACTIVE"
             rate = _read(port / "rate").split()  # "100 Gb/sec (4X EDR)"
             kind = "ethernet" if _read(port / "link_layer") == "Ethernet" else "infiniband"
             name, gbit = f"{port.parent.parent.name}:{port.name}", float(rate[0]) if rate else None
-            found.append(Interface.model_validate({"name": name, "kind": kind, "gbit_per_second": gbit}))
-    return tuple(found)
+            devices.append(Interface.model_validate({"name": name, "kind": kind, "gbit_per_second": gbit}))
+    return tuple(devices)
 
 
 def gloo_interface() -> str:
@@ -163,20 +163,20 @@ def gloo_interface() -> str:
     if named:
         return named
     try:
-        own = {entry[4][0] for entry in socket.getaddrinfo(socket.gethostname(), None)}
+        of_host = {entry[4][0] for entry in socket.getaddrinfo(socket.gethostname(), None)}
     except OSError:
-        own = set()
+        of_host = set()
     for name, addresses in psutil.net_if_addrs().items():
-        if own & {address.address.split("%")[0] for address in addresses}:
+        if of_host & {address.address.split("%")[0] for address in addresses}:
             return name
-    return "lo"  # what Gloo takes where the name leads nowhere
+    return "lo"  # what Gloo takes if the name leads nowhere
 
 
 def software() -> dict[str, str]:
     """Versions that times depend on."""
-    own = machine()
-    found = {"gradsync": __version__, "python": own["python"], "system": own["system"], "torch": torch.__version__}
-    return {**found, **cluster_gpus.software()}
+    host = machine()
+    versions = {"gradsync": __version__, "python": host["python"], "system": host["system"], "torch": torch.__version__}
+    return {**versions, **cluster_gpus.software()}
 
 
 def _read(path: Path) -> str:

@@ -1,7 +1,7 @@
-"""How long a cluster profile takes: told before it starts, and again after each part by what the parts took.
+"""How long a cluster profile takes: estimated before it starts, and again after each part from what the parts took.
 
 The first estimate of layer times is the arithmetic of the models (counted by torch on tensors without data) over the
-speed of a matrix product; it is off by what convolutions are slower. Parts that are done correct it.
+speed of a matrix product; it is too low by as much as convolutions are slower. Parts that are done correct it.
 """
 
 from __future__ import annotations
@@ -71,12 +71,12 @@ class Progress:
             total += seconds * (sum(factors) / len(factors) if factors else 1.0)
         return total
 
-    def start(self, name: str, what: str) -> None:
+    def start(self, name: str, title: str) -> None:
         """A part begins."""
         number = len(self.expected) - len(self.left) + 1
         rest = self.remaining()
         about = f"{rest / 60:.0f} min" if rest > 100 else f"{rest:.0f} s"
-        print(f"cluster [{number}/{len(self.expected)}] {what}; about {about} to go", file=sys.stderr, flush=True)
+        print(f"cluster [{number}/{len(self.expected)}] {title}; about {about} to go", file=sys.stderr, flush=True)
         self.started = time.monotonic()
 
     def done(self, name: str) -> None:

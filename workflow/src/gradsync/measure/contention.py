@@ -1,10 +1,10 @@
-"""Measure what several all-reduces at once take: the points of `costs/contention_points.py`.
+"""Measure contention, what several all-reduces at once take: the points of `costs/contention_points.py`.
 
 Each lane has connections of its own, as when a plan is executed: a blocking thread on a processor, a queue on a GPU.
-1, 2, .. K lanes start an all-reduce of one size each at the same moment, and again once all of them are through; what
-counts is how long each takes, from its own start, mean over lanes and ranks. Sizes and numbers of lanes take turns in
-an order that each sweep draws anew, so that what disturbs the machine for a while disturbs no k or size more than
-others.
+1, 2, .. K lanes start an all-reduce of one size each at the same moment, and again once all of them are through; the
+time that counts is that of each message from its own start, mean over lanes and ranks. Sizes and numbers of lanes take
+turns in an order that each sweep draws anew, so that what disturbs the machine for a while disturbs no k or size more
+than others.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ from gradsync.runtime.other_work import OtherWork
 from gradsync.schedules import DEFAULT_LANE
 
 SWEEPS = 7
-SECONDS_A_POINT = 0.06  # and sweep
-REPEATS = (3, 60)  # a point and sweep: fewest and most
-LONG_SECONDS = 0.5  # a message that takes so long is timed once a sweep
+SECONDS_PER_POINT = 0.06  # and sweep
+REPEATS = (3, 60)  # per point and sweep: fewest and most
+LONG_SECONDS = 0.5  # a message that takes so long is timed once per sweep
 WARM_UP = 2
 
 
-class Side(Protocol):
-    """Lanes of this rank: starts one message of each of the first `lanes` at once, so many times over."""
+class Lanes(Protocol):
+    """Lanes of this rank."""
 
     def seconds(self, lanes: int, size: int, count: int) -> list[float]:
-        """Of every message."""
+        """Of every message: the first `lanes` start one each at the same moment, `count` times."""
 
 
 def measure(smallest: int, largest: int, lanes: int, device: Device = PROCESSOR) -> Contention:
@@ -62,33 +62,33 @@ def measure(smallest: int, largest: int, lanes: int, device: Device = PROCESSOR)
                 f"rank {dist.get_rank()}: {device.backend} made connections for {number} lane(s), not for {name!r} of "
                 f"{lanes}: {str(error).splitlines()[0]}: take fewer --lanes"
             ) from None
-    every = sizes(smallest, largest)
+    message_sizes = sizes(smallest, largest)
     connections = [groups.of(name, everyone) for name in names]
-    side: Side = (_Queues if device.queued else _Threads)(
-        device, connections, every[-1], [groups.queue(n) for n in names]
+    timer: Lanes = (_Queues if device.queued else _Threads)(
+        device, connections, message_sizes[-1], [groups.queue(n) for n in names]
     )
-    points = [(k, size) for k in range(1, lanes + 1) for size in every]
+    points = [(k, size) for k in range(1, lanes + 1) for size in message_sizes]
     for k, size in points:  # the first ones pay for memory and connections
-        side.seconds(k, size, 1)
-    alone = _of_all_ranks([float(np.mean(side.seconds(k, size, WARM_UP))) for k, size in points])
-    counts = [_count(seconds) for seconds in alone]
-    _say(f"{len(points)} points, {SWEEPS} sweeps of about {sum(np.multiply(counts, alone)):.1f} s")
-    found: list[list[float]] = [[] for _ in points]
+        timer.seconds(k, size, 1)
+    typical = _of_all_ranks([float(np.mean(timer.seconds(k, size, WARM_UP))) for k, size in points])
+    counts = [_count(seconds) for seconds in typical]
+    _say(f"{len(points)} points, {SWEEPS} sweeps of about {sum(np.multiply(counts, typical)):.1f} s")
+    times: list[list[float]] = [[] for _ in points]
     for sweep in range(SWEEPS):
         begun = time.perf_counter()
-        ours = [0.0] * len(points)
+        of_rank = [0.0] * len(points)
         for number in np.random.default_rng(sweep).permutation(len(points)).tolist():
             settle(device)
             k, size = points[number]
-            ours[number] = float(np.mean(side.seconds(k, size, counts[number])))
-        for times, seconds in zip(found, _of_all_ranks(ours), strict=True):
-            times.append(seconds)
+            of_rank[number] = float(np.mean(timer.seconds(k, size, counts[number])))
+        for of_point, seconds in zip(times, _of_all_ranks(of_rank), strict=True):
+            of_point.append(seconds)
         _say(f"sweep {sweep + 1} of {SWEEPS}: {time.perf_counter() - begun:.1f} s")
     groups.close()
     return Contention(
         ranks=ranks,
         points=tuple(
-            Point(lanes=k, bytes=size, seconds=tuple(times)) for (k, size), times in zip(points, found, strict=True)
+            Point(lanes=k, bytes=size, seconds=tuple(seconds)) for (k, size), seconds in zip(points, times, strict=True)
         ),
         provenance={
             "measured": f"{SWEEPS} sweeps of {min(counts)} to {max(counts)} repeats a point, points in random order",
@@ -102,11 +102,11 @@ def measure(smallest: int, largest: int, lanes: int, device: Device = PROCESSOR)
 
 
 def _count(seconds: float) -> int:
-    return 1 if seconds > LONG_SECONDS else int(np.clip(SECONDS_A_POINT / seconds, *REPEATS))
+    return 1 if seconds > LONG_SECONDS else int(np.clip(SECONDS_PER_POINT / seconds, *REPEATS))
 
 
 def _of_all_ranks(seconds: Sequence[float]) -> list[float]:
-    """The mean of the ranks'."""
+    """The mean over all ranks of each of these."""
     total = torch.tensor(seconds, dtype=torch.float64)
     dist.all_reduce(total)
     return (total / dist.get_world_size()).tolist()
@@ -118,7 +118,7 @@ def _say(text: str) -> None:
 
 
 class _Threads:
-    """A blocking thread a lane; they meet before each message."""
+    """A blocking thread for each lane; they meet before each message."""
 
     def __init__(self, device: Device, groups: Sequence[dist.ProcessGroup], largest: int, queues: Sequence[Any]):
         self.groups = groups
@@ -128,17 +128,17 @@ class _Threads:
         meeting = threading.Barrier(lanes)
 
         def lane(number: int) -> list[float]:
-            buffer, found = self.buffers[number][: size // 4], []
+            buffer, seconds = self.buffers[number][: size // 4], []
             try:
                 for _ in range(count):
                     meeting.wait()
                     start = time.perf_counter()
                     dist.all_reduce(buffer, group=self.groups[number])
-                    found.append(time.perf_counter() - start)
+                    seconds.append(time.perf_counter() - start)
             except BaseException:
                 meeting.abort()  # or the others would wait for this one
                 raise
-            return found
+            return seconds
 
         with ThreadPoolExecutor(lanes) as pool:
             running = [pool.submit(lane, number) for number in range(lanes)]
@@ -152,7 +152,7 @@ def _broken(error: BaseException) -> bool:
 
 
 class _Queues:
-    """A queue a lane; all wait for one mark before each message, and the next mark for all of them."""
+    """A queue for each lane; all wait for one mark before each message, and the next mark waits for all of them."""
 
     def __init__(self, device: Device, groups: Sequence[dist.ProcessGroup], largest: int, queues: Sequence[Any]):
         self.device, self.groups, self.queues = device, groups, queues
@@ -175,20 +175,19 @@ class _Queues:
         return [self.device.seconds(start, end) for start, end in stamps]
 
 
-def columns(found: Contention, fit: Fit) -> str:
-    """What people read: a message's time by size and number at once, bandwidth of all together, gamma, the model."""
+def columns(contention: Contention, fit: Fit) -> str:
+    """Text for people: a message's time by size and number at once, bandwidth of all together, gamma, the model."""
     rows: list[tuple[str, ...]] = [
         ("size", "at once", "time", "algbw of all", "gamma", "95 % low", "high", "model"),
         ("(B)", "", "(us)", "(GB/s)", "", "", "", "error"),
     ]
     gammas = {(each.lanes, each.bytes): each for each in fit.gammas}
     errors = {(each.lanes, each.bytes): each.relative for each in fit.residuals}
-    for point in sorted(found.points, key=lambda point: (point.bytes, point.lanes)):
+    for point in sorted(contention.points, key=lambda point: (point.bytes, point.lanes)):
         gamma = gammas.get((point.lanes, point.bytes))
         derived: tuple[str, ...] = ("", "", "")
         if gamma:
-            value = gamma.gamma
-            cells = value or ("none", None, None)
+            cells = gamma.gamma or ("none", None, None)
             derived = tuple(f"{cell:.3f}" if isinstance(cell, float) else cell or "" for cell in cells)
         rows.append(
             (
@@ -202,7 +201,7 @@ def columns(found: Contention, fit: Fit) -> str:
 
 
 def answer(fit: Fit) -> dict[str, Any]:
-    """What the points say, for the result of the command."""
+    """The fit, for the result of the command."""
     return {
         "capacity": fit.capacity._asdict(),
         "host_seconds": fit.host_seconds._asdict(),

@@ -1,7 +1,7 @@
 """What a configuration will cost on a cluster, before anything is measured: launches, iterations, GPU hours.
 
-Operations are counted on the model itself, without computing anything. How fast a rank computes and sends is assumed
-(`estimate` in the configuration), and nothing overlaps: an upper bound under these assumptions.
+Operations are counted on the model itself, and nothing is computed. The speeds at which a rank computes and sends are
+assumed (`estimate` in the configuration), and nothing overlaps: an upper bound under these assumptions.
 """
 
 from __future__ import annotations
@@ -32,32 +32,32 @@ class Launch(NamedTuple):
 
 def estimate(settings: Settings) -> list[Launch]:
     """Every launch of a configuration."""
-    known, stock = schemes.load(settings.schemes), peers.load(settings.peers)
-    found = []
+    known_schemes, known_peers = schemes.load(settings.schemes), peers.load(settings.peers)
+    launches = []
     for training in settings.training:
-        contenders = len(schemes.pick(known, training.schemes, "schemes", training.ranks, settings.device))
-        contenders += len(peers.pick(stock, training.peers, "peers"))
+        contenders = len(schemes.pick(known_schemes, training.schemes, "schemes", training.ranks, settings.device))
+        contenders += len(peers.pick(known_peers, training.peers, "peers"))
         contenders += REFERENCES if training.references else 0
         # layers are profiled in iterations of their own
         iterations = _iterations(training) * contenders * len(training.seeds) + training.profile_iterations
-        computed, parameters = cost(training.model, training.size)
+        forward_operations, parameters = cost(training.model, training.size)
         samples = training.batch * training.accumulate
-        computing = FORWARD_AND_BACKWARD * computed * samples / (settings.estimate.teraflops * 1e12)
+        computing = FORWARD_AND_BACKWARD * forward_operations * samples / (settings.estimate.teraflops * 1e12)
         # a ring at line rate: 2 (N - 1) / N M / B
         sent = 2 * (training.ranks - 1) / training.ranks * 4 * parameters
         sending = 8 * sent / (settings.estimate.gigabits * 1e9)
         seconds = settings.estimate.startup_seconds + iterations * (computing + sending)
         hours = training.ranks * seconds / 3600
-        found.append(Launch(training.job, training.ranks, contenders, iterations, seconds, hours))
-    return found
+        launches.append(Launch(training.job, training.ranks, contenders, iterations, seconds, hours))
+    return launches
 
 
 def _iterations(training: Training) -> int:
     """Of one contender."""
     if training.iterations:
         return training.iterations
-    together = training.batch * training.accumulate * training.ranks
-    return training.epochs * max(1, SAMPLES.get(training.data, 0) // together)
+    global_batch = training.batch * training.accumulate * training.ranks
+    return training.epochs * max(1, SAMPLES.get(training.data, 0) // global_batch)
 
 
 def cost(name: str, size: int | None) -> tuple[int, int]:
@@ -66,12 +66,12 @@ def cost(name: str, size: int | None) -> tuple[int, int]:
 
 
 def table(launches: list[Launch]) -> str:
-    """One line a launch and the sums, as text."""
+    """One line per launch and the sums, as text."""
     lines = [f"{'job':<16}{'ranks':>6}{'contenders':>12}{'iterations':>12}{'minutes':>9}{'GPU hours':>11}"]
-    for one in launches:
+    for launch in launches:
         lines.append(
-            f"{one.job:<16}{one.ranks:>6}{one.contenders:>12}{one.iterations:>12}{one.seconds / 60:>9.1f}"
-            f"{one.gpu_hours:>11.1f}"
+            f"{launch.job:<16}{launch.ranks:>6}{launch.contenders:>12}{launch.iterations:>12}"
+            f"{launch.seconds / 60:>9.1f}{launch.gpu_hours:>11.1f}"
         )
-    total = sum(one.gpu_hours for one in launches)
+    total = sum(launch.gpu_hours for launch in launches)
     return "\n".join([*lines, f"{len(launches)} launches, {total:.0f} GPU hours"])

@@ -1,8 +1,8 @@
-"""Measure how computation and messages slow one another down on the cores that they share.
+"""Measure interference: how computation and messages slow one another down on the cores that they share.
 
-Per rank a thread all-reduces messages of one size without a pause, as a lane of an execution does, while the calling
-thread runs forward and backward. Each is compared with itself alone, in turns: alone, both, both, alone. What one after
-the other takes longer than the sum of the two is what handing over to the other thread costs, there and back.
+On each rank a thread all-reduces messages of one size without a pause, as a lane of an execution does, while the
+calling thread runs forward and backward. Each is compared with itself alone, in turns: alone, both, both, alone. If one
+follows the other, both take longer than their sum: that is what handing over to the other thread costs, there and back.
 
 On a GPU, messages share its multiprocessors and its memory with computation; `queued_interference.py` measures that.
 """
@@ -33,8 +33,8 @@ BUDGET_SECONDS = 15.0
 SEGMENT_SECONDS = 0.2
 SEGMENT_ITERATIONS = 2  # or one that takes long
 LONG_SECONDS = 0.5
-SEGMENTS = 3  # a size and round: both, each alone, one after the other
-MOST_MESSAGES = 400  # a segment
+SEGMENTS = 3  # per size and round: both, each alone, one after the other
+MOST_MESSAGES = 400  # per segment
 
 
 def sizes(workload: Workload, count: int = SIZES[0]) -> list[int]:
@@ -44,7 +44,7 @@ def sizes(workload: Workload, count: int = SIZES[0]) -> list[int]:
 
 
 def affordable(segment: float) -> tuple[int, int]:
-    """(sizes, rounds) that fit into the budget where a segment takes so many seconds: fewer of large models."""
+    """(sizes, rounds) that fit into the budget if a segment takes so many seconds: fewer of large models."""
     steps = int(BUDGET_SECONDS / (SEGMENTS * segment))
     count = next((count for count in SIZES if steps >= 3 * count), SIZES[-1])
     return count, int(np.clip(steps // count, *ROUNDS))
@@ -61,16 +61,16 @@ def measure(
 ) -> Interference:
     """The factors of the running ranks, the same on all of them; collective over at least two.
 
-    A factor is a ratio of mean seconds, an iteration or a message, slowest rank, both against alone in one round; the
-    median of the rounds counts.
+    A factor is a ratio of mean seconds of an iteration or of a message on the slowest rank: under interference over
+    alone, in one round. The median of the rounds counts.
     """
     others = OtherWork()
-    one = Pass(name, size, batch, seed, device)
+    step = Pass(name, size, batch, seed, device)
     group = own_group(device)
-    side: Threads | Queues = Queues(device) if device.queued else Threads()
+    timer: Threads | Queues = Queues(device) if device.queued else Threads()
     for _ in range(2):  # the first ones pay for memory
-        one.compute()
-    iteration = of_the_slowest(side.computing(one.compute, 3))
+        step.compute()
+    iteration = of_the_slowest(timer.computing(step.compute, 3))
     segment = max(SEGMENT_SECONDS, min(SEGMENT_ITERATIONS * iteration, max(iteration, LONG_SECONDS)))
     how_many, rounds = affordable(segment)
     buffers = {bytes_: torch.zeros(bytes_ // 4, device=device.torch_device) for bytes_ in sizes(workload, how_many)}
@@ -80,7 +80,7 @@ def measure(
 
     for bytes_ in buffers:  # the first ones pay for connections
         send(bytes_)()
-    each = {bytes_: of_the_slowest(side.sending(send(bytes_), 5)) for bytes_ in buffers}
+    message_seconds = {bytes_: of_the_slowest(timer.sending(send(bytes_), 5)) for bytes_ in buffers}
     computation: dict[int, list[float]] = {bytes_: [] for bytes_ in buffers}
     communication: dict[int, list[float]] = {bytes_: [] for bytes_ in buffers}
     handover: list[float] = []
@@ -90,21 +90,21 @@ def measure(
             for both in (False, True) if turn % 2 == 0 else (True, False):
                 dist.barrier()
                 if both:
-                    found: tuple[float, ...] = side.together(
-                        one.compute, send(bytes_), each[bytes_], iteration, segment
+                    times: tuple[float, ...] = timer.together(
+                        step.compute, send(bytes_), message_seconds[bytes_], iteration, segment
                     )
                 else:
-                    message = side.sending(send(bytes_), messages(segment, each[bytes_]) // 2)
+                    message = timer.sending(send(bytes_), messages(segment, message_seconds[bytes_]) // 2)
                     dist.barrier()
-                    found = side.computing(one.compute, round(segment / 2 / iteration)), message
-                seconds[both] = [of_the_slowest(value) for value in found]
+                    times = timer.computing(step.compute, round(segment / 2 / iteration)), message
+                seconds[both] = [of_the_slowest(value) for value in times]
             dist.barrier()
             turns = max(1, round(segment / (iteration + seconds[False][1])))
-            serial = of_the_slowest(side.in_turn(one.compute, send(bytes_), turns))
+            serial = of_the_slowest(timer.in_turn(step.compute, send(bytes_), turns))
             handover.append((serial - sum(seconds[False])) / 2)
-            slowed = side.slowed(seconds[True], seconds[False])
-            computation[bytes_].append(slowed[0])
-            communication[bytes_].append(slowed[1])
+            factors = timer.factors(seconds[True], seconds[False])
+            computation[bytes_].append(factors[0])
+            communication[bytes_].append(factors[1])
     dist.destroy_process_group(group)
     points = [
         InterferencePoint.of(bytes_, median_interval(computation[bytes_]), median_interval(communication[bytes_]))
@@ -120,7 +120,7 @@ def measure(
             "measured": f"median of {rounds} rounds, segments of {segment:.2f} s",
             "model": name,
             "batch": batch,
-            "size": one.images.shape[-1],
+            "size": step.images.shape[-1],
             "threads": torch.get_num_threads(),
             "torch": torch.__version__,
             **machines(),
@@ -154,12 +154,12 @@ class Threads:
         iteration: float,
         segment: float,
     ) -> tuple[float, float]:
-        """(seconds an iteration, of a message), beside one another."""
+        """Seconds (of an iteration, of a message) under interference."""
         return _together(iterate, send, messages(segment, message))
 
-    def slowed(self, beside: Sequence[float], alone: Sequence[float]) -> tuple[float, float]:
+    def factors(self, both: Sequence[float], alone: Sequence[float]) -> tuple[float, float]:
         """Factors (of computation, of communication)."""
-        return beside[0] / alone[0], beside[1] / alone[1]
+        return both[0] / alone[0], both[1] / alone[1]
 
     def in_turn(self, iterate: Callable[[], object], send: Callable[[], object], turns: int) -> float:
         """Seconds of an iteration, handing over to a message, and handing back."""
@@ -174,7 +174,7 @@ def _mean_seconds(action: Callable[[], object], count: int) -> float:
 
 
 def _together(iterate: Callable[[], object], send: Callable[[], object], messages: int) -> tuple[float, float]:
-    """(seconds an iteration, seconds a message) while `messages` of them are sent from another thread."""
+    """Seconds (per iteration, per message) while another thread sends `messages` of them."""
     spent = []
     lane = threading.Thread(target=lambda: spent.append(_mean_seconds(send, messages)))
     start, iterations, inside = time.perf_counter(), 0, 0.0
@@ -210,7 +210,7 @@ def _in_turn(iterate: Callable[[], object], send: Callable[[], object], turns: i
 
 
 def of_the_slowest(seconds: float) -> float:
-    """That of the slowest rank."""
+    """The seconds of the slowest rank."""
     slowest = torch.tensor(seconds, dtype=torch.float64)
     dist.all_reduce(slowest, op=dist.ReduceOp.MAX)
     return float(slowest)

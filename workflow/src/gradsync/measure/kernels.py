@@ -1,7 +1,7 @@
-"""Measure what a byte costs that a kernel moves: all ranks at the same time, as in training.
+"""Measure the seconds per byte that a kernel moves: all ranks at the same time, as in training.
 
-A kernel declares how many bytes it reads and writes (`kernels/`); what depends on more than that (a selection, a sum
-by index) is timed on a message of its usual kind.
+A kernel declares how many bytes it reads and writes (`kernels/`); a kernel whose time depends on more than that (a
+selection, a sum by index) is timed on a message of its usual kind.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gradsync.runtime.group import settle
 from gradsync.runtime.kernels import EXECUTED
 
 MOST_ELEMENTS = 1 << 21  # 8 MB of float32: beyond a core's own caches
-SENT = 100  # of so many elements a sparse message has one
+ELEMENTS_PER_SENT = 100  # of so many elements a sparse message has one
 WARM_UP, REPEATS = 1, 5
 # name of the kernel -> (reads, writes, arguments); a range is its buffer, all of it
 TRIALS: dict[str, tuple[tuple[str, ...], tuple[str, ...], dict[str, float]]] = {
@@ -35,7 +35,7 @@ TRIALS: dict[str, tuple[tuple[str, ...], tuple[str, ...], dict[str, float]]] = {
 
 def trial(name: str, elements: int) -> tuple[Plan, Local]:
     """A plan that holds the buffers of a trial of a kernel, and the trial itself."""
-    few = max(1, elements // SENT)
+    few = max(1, elements // ELEMENTS_PER_SENT)
     keyed = [Buffer(key, elements, role=key) for key in ("gradient", "parameter", "centre", "residual")]
     more = [Buffer("wire", elements, "float16"), Buffer("values", few), Buffer("indices", few, "int64")]
     plan = Plan("trial", 1, (Tensor("all", 0, elements),), (*keyed, *more, Buffer("norms", 2)), ())
@@ -50,7 +50,7 @@ def seconds_per_byte(elements: int, device: Device = PROCESSOR) -> dict[str, flo
     The median, on the slowest rank while all run it.
     """
     elements = min(elements, MOST_ELEMENTS)
-    found = {}
+    per_byte = {}
     for name in TRIALS:
         plan, op = trial(name, elements)
         KERNELS[name].refuse(Form(plan, op))
@@ -65,8 +65,8 @@ def seconds_per_byte(elements: int, device: Device = PROCESSOR) -> dict[str, flo
         settle(device)
         mine = torch.tensor([device.seconds(*pair) for pair in marks[WARM_UP:]], dtype=torch.float64)
         dist.all_reduce(mine, op=dist.ReduceOp.MAX)
-        found[name] = float(np.median(mine.numpy())) / KERNELS[name].moved(Form(plan, op))
-    return found
+        per_byte[name] = float(np.median(mine.numpy())) / KERNELS[name].moved(Form(plan, op))
+    return per_byte
 
 
 def _drawn(buffer: Buffer, elements: int, device: Device) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""Measure forward and backward seconds a gradient tensor, in the order in which autograd really produces gradients.
+"""Measure forward seconds, and backward seconds per gradient in the order in which autograd really produces gradients.
 
 With several ranks all compute at the same time, as in training. Before each iteration they sum their gradients in one
 message, which is not timed: it brings them together and leaves the caches as training does. A synchronous iteration
@@ -33,16 +33,16 @@ def measure(
     """
     others = OtherWork()
     ranks = dist.get_world_size()
-    one = Pass(name, size, batch, seed, device)
-    found = [one.times(marks) for marks in _iterate(one, iterations + WARM_UP, ranks)[WARM_UP:]]
-    norm = norm_seconds(one, iterations)
-    totals = [(times.update, times.forward, sum(times.backward.values())) for times in found]
+    step = Pass(name, size, batch, seed, device)
+    measured = [step.times(marks) for marks in _iterate(step, iterations + WARM_UP, ranks)[WARM_UP:]]
+    norm = norm_seconds(step, iterations)
+    totals = [(times.update, times.forward, sum(times.backward.values())) for times in measured]
     slowest = _slowest(torch.tensor(totals, dtype=torch.float64))
     update, forward, backward = (float(value) for value in np.median(slowest, axis=0))
-    order = list(found[0].backward)  # the same in every iteration
-    seconds = np.median([list(times.backward.values()) for times in found], axis=0)
+    order = list(measured[0].backward)  # the same in every iteration
+    seconds = np.median([list(times.backward.values()) for times in measured], axis=0)
     seconds *= backward / seconds.sum()
-    place = {key: index for index, key in enumerate(one.parameters)}
+    place = {key: index for index, key in enumerate(step.parameters)}
     backward_seconds = dict(zip(order, seconds, strict=True))
     order += [key for key in place if key not in backward_seconds]
     return Workload(
@@ -50,23 +50,23 @@ def measure(
         forward_seconds=forward,
         update_seconds=update,
         norm_seconds=norm,
-        kernels=seconds_per_byte(len(one.flat), device),
+        kernels=seconds_per_byte(len(step.flat), device),
         layers=tuple(
             Layer(
                 name=key,
-                bytes=one.parameters[key].numel() * 4,
-                elements=one.parameters[key].numel(),
+                bytes=step.parameters[key].numel() * 4,
+                elements=step.parameters[key].numel(),
                 backward_seconds=float(backward_seconds.get(key, 0.0)),
                 forward_index=place[key],
             )
             for key in order
         ),
-        statistics=sum(buffer.numel() for buffer in one.model.buffers() if buffer.is_floating_point()),
+        statistics=sum(buffer.numel() for buffer in step.model.buffers() if buffer.is_floating_point()),
         provenance={
             "measured": f"median of {iterations} iterations, batch {batch}, {torch.get_num_threads()} thread(s); "
             f"totals of the slowest of {ranks} rank(s) that compute at the same time, shares of layers from rank 0",
             "batch": batch,
-            "size": one.images.shape[-1],
+            "size": step.images.shape[-1],
             "ranks": ranks,
             "threads": torch.get_num_threads(),
             "torch": torch.__version__,
@@ -78,37 +78,37 @@ def measure(
     )
 
 
-def norm_seconds(one: Pass, iterations: int) -> float:
-    """What the norm of all gradients takes on the slowest rank while all take it, the median; collective."""
-    found = []
+def norm_seconds(step: Pass, iterations: int) -> float:
+    """What the norm of all gradients takes on the slowest rank while all compute it, the median; collective."""
+    marks = []
     for _ in range(iterations + 1):
         dist.barrier()
-        found.append(one.norm())
-    settle(one.device)
-    mine = torch.tensor([one.device.seconds(*marks) for marks in found[1:]], dtype=torch.float64)
+        marks.append(step.norm())
+    settle(step.device)
+    mine = torch.tensor([step.device.seconds(*pair) for pair in marks[1:]], dtype=torch.float64)
     dist.all_reduce(mine, op=dist.ReduceOp.MAX)
     return float(np.median(mine.numpy()))
 
 
-def _iterate(one: Pass, iterations: int, ranks: int) -> list[Marks]:
+def _iterate(step: Pass, iterations: int, ranks: int) -> list[Marks]:
     """The marks of all iterations, which are over."""
-    group = own_group(one.device) if ranks > 1 else None
-    found = []
-    for turn in range(iterations):
-        if turn == WARM_UP:
-            settle(one.device)
+    group = own_group(step.device) if ranks > 1 else None
+    marks = []
+    for iteration in range(iterations):
+        if iteration == WARM_UP:
+            settle(step.device)
         if ranks > 1:
-            dist.all_reduce(one.flat, group=group)
-        found.append(one(scale=1 / ranks))
-    settle(one.device)
+            dist.all_reduce(step.flat, group=group)
+        marks.append(step(scale=1 / ranks))
+    settle(step.device)
     if group is not None:
         dist.destroy_process_group(group)
-    return found
+    return marks
 
 
 def _slowest(mine: torch.Tensor) -> np.ndarray:
     """Of each iteration (update, forward, backward) of the rank whose sum is the largest.  # (iterations, 3)"""
-    every = [torch.zeros_like(mine) for _ in range(dist.get_world_size())]
-    dist.all_gather(every, mine)
-    ranked = torch.stack(every).numpy()  # (ranks, iterations, 3)
-    return ranked[ranked.sum(axis=2).argmax(axis=0), np.arange(len(mine))]
+    of_ranks = [torch.zeros_like(mine) for _ in range(dist.get_world_size())]
+    dist.all_gather(of_ranks, mine)
+    totals = torch.stack(of_ranks).numpy()  # (ranks, iterations, 3)
+    return totals[totals.sum(axis=2).argmax(axis=0), np.arange(len(mine))]

@@ -39,8 +39,8 @@ def forward(name: str, size: int | None = None) -> dict[str, int]:
     def inside(place: str, module: torch.nn.Module) -> int:
         return sum(whole(_joined(place, name), child) for name, child in module.named_children())
 
-    own = {place: whole(place, module) - inside(place, module) for place, module in model.named_modules()}
-    return {place: count for place, count in own.items() if count}
+    by_module = {place: whole(place, module) - inside(place, module) for place, module in model.named_modules()}
+    return {place: count for place, count in by_module.items() if count}
 
 
 @cache
@@ -50,22 +50,22 @@ def parameters(name: str) -> int:
 
 
 def workload(name: str, operations_per_second: float, batch: int, size: int | None = None) -> Workload:
-    """The model's layers at an even rate: forward, and twice as many operations backward, a sample `batch` times.
+    """The model's layers at an even rate: forward, and twice as many operations backward, for `batch` samples.
 
     Gradients come in the order of modules, from the last to the first; the bias of a layer is ready with its weight.
-    What a module computes itself beside those inside it (the products of attention) comes before their gradients. A
-    weight that several modules share is ready with the first of them. Raises InputError for an unknown model or a rate
-    that makes no sense.
+    What a module computes itself, and not the modules inside it (the products of attention), comes before their
+    gradients. A weight that several modules share is ready with the first of them. Raises InputError for an unknown
+    model or a rate that makes no sense.
     """
     if not operations_per_second > 0:
         raise InputError(f"model {name!r}: {operations_per_second} operations a second: must be above 0")
     counted, model = forward(name, size), _model(name)
-    once = BACKWARD * batch / operations_per_second
+    seconds_per_operation = BACKWARD * batch / operations_per_second
     layers: list[Layer] = []
     waiting = 0.0  # seconds that the next gradient takes
     for place, parameter in _backward(model):
         if parameter is None:
-            waiting += once * counted.get(place, 0)
+            waiting += seconds_per_operation * counted.get(place, 0)
             continue
         layers.append(Layer(name=place, bytes=FLOAT32 * parameter.numel(), backward_seconds=waiting))
         waiting = 0.0
@@ -78,7 +78,7 @@ def workload(name: str, operations_per_second: float, batch: int, size: int | No
 
 
 def _backward(model: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Parameter | None]]:
-    """What backward comes to: a module's own computation (None), then what is inside it, then its parameters."""
+    """The order of backward: a module's own computation (None), then what is inside it, then its parameters."""
     first = dict(model.named_parameters())  # a shared one under its first name alone
 
     def visit(place: str, module: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Parameter | None]]:

@@ -1,7 +1,7 @@
-"""Forward, backward and update of one rank, marked: what every measurement of computation runs.
+"""Forward, backward and update of one rank, with marks: every measurement of computation runs them.
 
-As in training, parameters are views of one flat buffer, each gradient is copied once into its place in another when
-autograd has produced it, the samples of an iteration are drawn from a larger set, and the update is in place.
+As in training, parameters are views of one flat buffer, each gradient is copied once into its place in another buffer
+when autograd has produced it, the samples of an iteration are drawn from a larger set, and the update is in place.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ def _samples(name: str, shape: tuple[int, ...], batch: int, seed: int) -> tuple[
 
 
 class Pass:
-    """A model on random samples of its own; `flat` (parameters,) holds its gradients, to be summed by who wants to.
+    """A model on random samples of its own; `flat` (parameters,) holds its gradients, which a caller may sum.
 
-    On a GPU marks are reached where the queued work is, and iterations are queued ahead, as in training.
+    On a GPU a mark is reached when the work queued before it is done, and iterations are queued ahead, as in training.
     """
 
     def __init__(self, name: str, size: int | None, batch: int, seed: int = 0, device: Device = PROCESSOR):
@@ -67,7 +67,7 @@ class Pass:
         self.parameters = dict(self.model.named_parameters())
         elements = sum(parameter.numel() for parameter in self.parameters.values())
         self.flat, self.weights, self.velocity = (torch.zeros(elements, device=device.torch_device) for _ in range(3))
-        self.found = torch.zeros(1, device=device.torch_device)  # norm
+        self.norm_value = torch.zeros(1, device=device.torch_device)
         self.gradients: list[tuple[str, Any]] = []
         position = 0
         for key, parameter in self.parameters.items():
@@ -78,13 +78,13 @@ class Pass:
             parameter.register_post_accumulate_grad_hook(self._hook(key, self.flat[place]))
 
     def _hook(self, key: str, place: torch.Tensor) -> Callable[[torch.Tensor], None]:
-        def produced(parameter: torch.Tensor) -> None:
+        def take(parameter: torch.Tensor) -> None:
             gradient, parameter.grad = parameter.grad, None
             if gradient is not None:
                 place.copy_(gradient.reshape(-1))
             self.gradients.append((key, self.device.mark()))
 
-        return produced
+        return take
 
     def __call__(self, scale: float = 1.0) -> Marks:
         """One iteration, update first: ranks are together there, since it waits for the last message.
@@ -107,11 +107,11 @@ class Pass:
     def norm(self) -> tuple[Any, Any]:
         """The marks before and after the norm of all gradients, as an update that clips needs it."""
         start = self.device.mark()
-        EXECUTED["norm"]([self.flat], [self.found])
+        EXECUTED["norm"]([self.flat], [self.norm_value])
         return start, self.device.mark()
 
     def compute(self) -> Any:
-        """Forward and backward; gives the mark between them and leaves those of the gradients in `gradients`."""
+        """Forward and backward; returns the mark between them and leaves those of the gradients in `gradients`."""
         self.gradients.clear()
         chosen = torch.from_numpy(self.random.permutation(len(self.labels))[: self.batch])
         images, labels = self.device.put(self.images[chosen]), self.device.put(self.labels[chosen])

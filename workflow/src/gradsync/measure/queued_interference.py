@@ -1,11 +1,11 @@
-"""Computation and messages beside one another on a device that queues its work (a GPU).
+"""Interference of computation and messages on a device that queues its work (a GPU).
 
-What a message of NCCL takes from computation is some of the multiprocessors, and memory bandwidth. Messages are put on
-a queue of their own, evenly over the iterations on the other, by one thread, as in an execution; marks tell when each
-was on its way. On a queue, work that waits for its host is not slowed by anything: that stays part of both sides.
+A message of NCCL takes some of the multiprocessors and of the memory bandwidth from computation. As in an execution,
+one thread puts messages on a queue of their own, evenly over the iterations on the other queue; marks say when each
+message was on its way. Nothing slows down work on a queue that waits for its host: such waits stay part of both.
 
 With B seconds of messages on their way in W seconds of computation that takes A seconds alone, computation got on by
-A - (W - B) in those B: beside messages it takes B / (A - W + B) times as long.
+A - (W - B) in those B: while messages are on their way it takes B / (A - W + B) times as long.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from gradsync.runtime.devices import Device
 from gradsync.runtime.group import settle
 
 FEWEST_MESSAGES, MOST_MESSAGES = 4, 400
-MOST_SLOWDOWN = 100.0  # where computation stands still beside messages; keeps a factor finite
+LARGEST_FACTOR = 100.0  # if messages stop computation altogether; keeps a factor finite
 
 
 class Queues:
@@ -54,9 +54,9 @@ class Queues:
         iteration: float,
         segment: float,
     ) -> tuple[float, float, float]:
-        """(seconds an iteration, of a message, and an iteration with a message on its way), beside one another.
+        """Seconds (of an iteration, of a message, of each iteration with a message on its way) under interference.
 
-        `message` and `iteration` are the seconds of each alone, `segment` those that computation shall take at least.
+        `message` and `iteration` are the seconds of each alone; computation takes `segment` seconds at least.
         """
         device = self.device
         iterations = max(2, math.ceil(max(segment, FEWEST_MESSAGES * message) / iteration))
@@ -79,14 +79,14 @@ class Queues:
         window, mean, busy = within(sent, device.seconds(start, end))
         return window / iterations, mean, busy / iterations
 
-    def slowed(self, beside: Sequence[float], alone: Sequence[float]) -> tuple[float, float]:
-        """Factors (of computation, of communication) from what `together` says and (iteration, message) alone."""
-        window, message, busy = beside
-        computed = max(alone[0] - window + busy, busy / MOST_SLOWDOWN)
+    def factors(self, both: Sequence[float], alone: Sequence[float]) -> tuple[float, float]:
+        """Factors (of computation, of communication) from the times of `together` and (iteration, message) alone."""
+        window, message, busy = both
+        computed = max(alone[0] - window + busy, busy / LARGEST_FACTOR)
         return (busy / computed if busy else 1.0), message / alone[1]
 
     def in_turn(self, iterate: Callable[[], object], send: Callable[[], object], turns: int) -> float:
-        """Seconds of an iteration, a message that waits for it, and going on once it is through."""
+        """Seconds of an iteration, of a message that waits for it, and until the next iteration may begin."""
         device = self.device
         device.synchronize()
         start = device.mark()
@@ -106,8 +106,8 @@ class Queues:
 def within(sent: Sequence[tuple[float, float]], window: float) -> tuple[float, float, float]:
     """(`window`, mean seconds of the messages that ended in it, seconds of it with a message on its way).
 
-    `sent`: (start, end) of messages one after the other, in seconds from the start of the window. Where none ended in
-    it, all count.
+    `sent`: (start, end) of messages one after the other, in seconds from the start of the window. If none ended in it,
+    all count.
     """
     busy = sum(min(end, window) - start for start, end in sent if start < window)
     whole = [end - start for start, end in sent if end <= window] or [end - start for start, end in sent]

@@ -1,7 +1,7 @@
 """The logs that the authors of MG-WFBP published with their code, which check what this repository carries over.
 
-Nothing is made from them: figures and claims come from the tables in `carried`. Who has the logs in a folder can
-compute these tables again and hold them against the carried ones.
+Nothing is made from them: figures and claims come from the tables in `carried`. Somebody who has the logs in a folder
+can compute these tables again and hold them against the carried ones.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ NUMBER = r"\d+(?:\.\d*)?(?:e[+-]?\d+)?"  # not negative
 
 
 def check(folder: str | None, output: Path) -> dict[str, Any]:
-    """Hold the carried tables against the logs in a folder, and write `status.json` into `output`: what was found.
+    """Hold the carried tables against the logs in a folder, and write the outcome into `output` as `status.json`.
 
     Raises InputError if no folder is named or it is missing, a file in it is not the published one, or a table
     differs from what its log says.
@@ -56,13 +56,13 @@ def check(folder: str | None, output: Path) -> dict[str, Any]:
     return status
 
 
-def _compare(path: Path, held: Sequence[object], logged: Sequence[object]) -> None:
-    """Raises InputError for the first row of a carried table that its log does not say."""
-    for number, (mine, theirs) in enumerate(zip(held, logged, strict=False), 1):
-        if mine != theirs:
-            raise InputError(f"{path}: row {number} is {mine}, and the log says {theirs}: restore the file")
-    if len(held) != len(logged):
-        raise InputError(f"{path}: has {len(held)} rows, and the log {len(logged)}: restore the file")
+def _compare(path: Path, carried_rows: Sequence[object], logged_rows: Sequence[object]) -> None:
+    """Raises InputError for the first row of a carried table that differs from its log."""
+    for number, (row, logged) in enumerate(zip(carried_rows, logged_rows, strict=False), 1):
+        if row != logged:
+            raise InputError(f"{path}: row {number} is {row}, and the log says {logged}: restore the file")
+    if len(carried_rows) != len(logged_rows):
+        raise InputError(f"{path}: has {len(carried_rows)} rows, and the log {len(logged_rows)}: restore the file")
 
 
 def _local(folder: Path) -> dict[str, bytes]:
@@ -81,15 +81,15 @@ def _local(folder: Path) -> dict[str, bytes]:
     return contents
 
 
-def _verify(name: str, content: bytes, where: str) -> None:
-    found = hashlib.sha256(content).hexdigest()
-    if found != SHA256[name]:
+def _verify(name: str, content: bytes, path: str) -> None:
+    digest = hashlib.sha256(content).hexdigest()
+    if digest != SHA256[name]:
         raise InputError(
-            f"third-party logs: {where} is not the published file: SHA-256 {found}, expected {SHA256[name]}"
+            f"third-party logs: {path} is not the published file: SHA-256 {digest}, expected {SHA256[name]}"
         )
 
 
-def parsed_layers(text: str, where: str) -> list[LoggedLayer]:
+def parsed_layers(text: str, source: str) -> list[LoggedLayer]:
     """The layers of a B-Caffe log: rows `[id, elements, backward_us, allreduce_us, allreduce_us_of_merged]`.
 
     The last iteration in the file counts. A weight row and the bias row after it share one backward time and are
@@ -99,15 +99,15 @@ def parsed_layers(text: str, where: str) -> list[LoggedLayer]:
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip():
             continue
-        found = re.search(rf"\[(\d+), ([1-9]\d*), ({NUMBER}), ({NUMBER}), {NUMBER}\]\s*$", line)
-        if found is None:
-            raise InputError(f"{where}, line {number}: not a row [id, elements, backward_us, allreduce_us, merged_us]")
-        if int(found[1]) == 0:
+        match = re.search(rf"\[(\d+), ([1-9]\d*), ({NUMBER}), ({NUMBER}), {NUMBER}\]\s*$", line)
+        if match is None:
+            raise InputError(f"{source}, line {number}: not a row [id, elements, backward_us, allreduce_us, merged_us]")
+        if int(match[1]) == 0:
             rows = []  # a new iteration
-        rows.append((int(found[1]), int(found[2]), float(found[3]), float(found[4])))
+        rows.append((int(match[1]), int(match[2]), float(match[3]), float(match[4])))
     if not rows or len(rows) % 2 or [row[0] for row in rows] != list(range(len(rows))):
         raise InputError(
-            f"{where}: the last iteration has {len(rows)} rows; weights and biases must come in pairs from 0"
+            f"{source}: the last iteration has {len(rows)} rows; weights and biases must come in pairs from 0"
         )
     return [
         LoggedLayer(weight[1] + bias[1], weight[2], weight[3] + bias[3])
@@ -115,7 +115,7 @@ def parsed_layers(text: str, where: str) -> list[LoggedLayer]:
     ]
 
 
-def parsed_allreduces(text: str, where: str) -> list[LoggedAllreduce]:
+def parsed_allreduces(text: str, source: str) -> list[LoggedAllreduce]:
     """The points of an OSU all-reduce latency log with rows `nodes,bytes microseconds`.
 
     Raises InputError with file and line for a row that is none.
@@ -124,8 +124,8 @@ def parsed_allreduces(text: str, where: str) -> list[LoggedAllreduce]:
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.startswith("#"):
             continue
-        found = re.fullmatch(rf"(\d+),(\d+)\s+({NUMBER})", line.strip())
-        if found is None:
-            raise InputError(f"{where}, line {number}: not a row `nodes,bytes microseconds`: {line.strip()!r}")
-        points.append(LoggedAllreduce(int(found[1]), int(found[2]), float(found[3])))
+        match = re.fullmatch(rf"(\d+),(\d+)\s+({NUMBER})", line.strip())
+        if match is None:
+            raise InputError(f"{source}, line {number}: not a row `nodes,bytes microseconds`: {line.strip()!r}")
+        points.append(LoggedAllreduce(int(match[1]), int(match[2]), float(match[3])))
     return points
