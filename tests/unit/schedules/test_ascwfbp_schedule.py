@@ -9,7 +9,7 @@ from gradsync.costs import Linear
 from gradsync.costs.contention import Contended
 from gradsync.costs.fitted import fit
 from gradsync.errors import InputError
-from gradsync.papers.ascwfbp import own_model
+from gradsync.papers.ascwfbp import pairwise_model
 from gradsync.schedules import Message, ascwfbp, mgwfbp
 from gradsync.schedules.ascwfbp import RULES, Kind
 from tiny_workloads import costs, integer_cost, integer_workload, workload, workloads
@@ -206,7 +206,7 @@ def test_the_papers_model_of_the_messages_agrees():
                 else ascwfbp.kinds(load, line, gamma, **options)
             )
             ours = ascwfbp.timed(load, line, kinds, gamma)
-            theirs = own_model.timed(load, messages, line, gamma)
+            theirs = pairwise_model.timed(load, messages, line, gamma)
             np.testing.assert_allclose([one.start for one in ours], theirs.starts)
             np.testing.assert_allclose([one.end for one in ours], theirs.ends)
 
