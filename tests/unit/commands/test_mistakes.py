@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from gradsync.cli import main
-from gradsync.commands.costing import refuse_other
 from gradsync.errors import InputError
+from gradsync.experiments.costs import refuse_other
 from gradsync.plan import Collective, Plan
 from gradsync.plan.workload import Workload
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from pathlib import Path
 from typing import Any
@@ -12,10 +11,11 @@ import pytest
 import yaml
 
 from gradsync import claims, papers
-from gradsync.commands import emulating
 from gradsync.configuration import schemes, settings
+from gradsync.configuration.options import words
 from gradsync.costs import Linear
 from gradsync.errors import InputError, RunError
+from gradsync.experiments import emulate
 from gradsync.files.results import Result
 from gradsync.measure.allreduce import point, to_csv
 from gradsync.papers import figures, tables
@@ -160,7 +160,7 @@ def described(results: Path, monkeypatch: pytest.MonkeyPatch, names: list[str], 
     monkeypatch.setattr(privileges, "impossible", lambda: "")
     write_counted(results, "resnet152")
     used = chosen({**RESNET, "schemes": names}, papers=ASC, **changes)
-    assert emulating._reason(used.emulated[0], used, results) == ""
+    assert emulate._reason(used.emulated[0], used, results) == ""
     return description.read(str(results / "emulated" / "resnet152-4" / "testbed.json"), 1.0)
 
 
@@ -184,16 +184,16 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: list[str]) -> 
     path = tmp_path / "tiny.yaml"
     content = {"version": 1, "name": "tiny", "papers": ASC, "emulated": [{**RESNET, "schemes": names}]}
     path.write_text(yaml.safe_dump(content))
-    told: list[list[str]] = []
-    monkeypatch.setattr(emulating, "_gradsync", lambda *words: told.append([str(word) for word in words]))
-    launch = settings.load(path).emulated[0]
-    emulating._launched(argparse.Namespace(config=str(path)), launch, tmp_path / "results", tmp_path / "runs")
-    return told
+    commands: list[list[str]] = []
+    monkeypatch.setattr(emulate, "_run", lambda *command, options: commands.append([*command, *words(options)]))
+    loaded = settings.load(path)
+    emulate._launch(loaded.emulated[0], loaded, tmp_path / "results", str(path))
+    return commands
 
 
 def option(command: list[str], key: str) -> str | None:
-    """The word behind an option of a command; None where the command does not have it."""
-    return command[command.index(key) + 1] if key in command else None
+    """The value of an option of a command; None if the command does not have it."""
+    return next((value for word in command for option, _, value in [word.partition("=")] if option == key), None)
 
 
 @pytest.mark.parametrize(
