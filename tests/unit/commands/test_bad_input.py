@@ -197,7 +197,7 @@ BAD = {
     "output is a folder": (["plan", *ON_A_LINE, "--schedule", "wfbp", "--output", "{folder}"], "can't be written"),
     # the configuration
     **{
-        f"{command[0]} with {what}": ([*command, "--results", "{folder}", "--config", file], wanted)
+        f"{command[0]} with {what}": ([*command, "--results", "{folder}", "--config", file], message)
         for command in (
             ["external"],
             ["table", "mgwfbp", "table2"],
@@ -205,7 +205,7 @@ BAD = {
             ["claims"],
             ["track"],
         )
-        for what, file, wanted in (
+        for what, file, message in (
             ("missing configuration", "nosuch.yaml", "configuration nosuch.yaml: can't be read"),
             ("configuration that is not YAML", "not-yaml.yaml", "not-yaml.yaml: not YAML"),
             ("empty configuration", "empty.yaml", "configuration empty.yaml"),
@@ -253,8 +253,8 @@ def bad_files(tmp_path: Path, plan: Path, monkeypatch: pytest.MonkeyPatch) -> di
     return {"root": str(ROOT), **{key: str(outputs / name) for key, name in paths.items()}}
 
 
-@pytest.mark.parametrize(("arguments", "wanted"), BAD.values(), ids=BAD)
-def test_bad_input_is_refused_in_one_line(run, bad_files, tmp_path, arguments, wanted):
+@pytest.mark.parametrize(("arguments", "message"), BAD.values(), ids=BAD)
+def test_bad_input_is_refused_in_one_line(run, bad_files, tmp_path, arguments, message):
     outputs = tmp_path / "out"
     before = sorted(path.relative_to(outputs) for path in outputs.rglob("*"))
     ended = run(*(argument.format(**bad_files) for argument in arguments))
@@ -263,7 +263,7 @@ def test_bad_input_is_refused_in_one_line(run, bad_files, tmp_path, arguments, w
     lines = ended.err.splitlines()
     assert len(lines) == 1, ended.err
     assert lines[0].startswith("gradsync: ")
-    assert wanted in lines[0]
+    assert message in lines[0]
     assert sorted(path.relative_to(outputs) for path in outputs.rglob("*")) == before  # and nothing half written
     for path in outputs.rglob("*"):
         assert path.is_dir() or path.read_text() == EARLIER

@@ -38,9 +38,9 @@ def test_a_plan_is_exported_as_buckets_of_ddp(run, tmp_path):
     load.write_text(workload_json([("l3", 4, 5.0), ("l2", 3 * 1024 * 1024, 4.0), ("l1", 8, 7.0)]))
     planning = ("--workload", load, "--allreduce", "a=1e-3,b=1e-9", "--output", path)
     assert run("plan", *planning, "--schedule", "wfbp").status == 0
-    told = json.loads(run("export", path, "--json").out)
-    assert told.pop("use").startswith("DistributedDataParallel(model, bucket_cap_mb_list=")
-    assert told == {"plan": "wfbp", "buckets": 3, "bucket_cap_mb_list": [4 / 2**20, 3.0, 8 / 2**20], "lost": []}
+    buckets = json.loads(run("export", path, "--json").out)
+    assert buckets.pop("use").startswith("DistributedDataParallel(model, bucket_cap_mb_list=")
+    assert buckets == {"plan": "wfbp", "buckets": 3, "bucket_cap_mb_list": [4 / 2**20, 3.0, 8 / 2**20], "lost": []}
     assert "bucket_cap_mb_list: 3.814697265625e-06, 3.0, 7.62939453125e-06" in run("export", path).out
     assert run("plan", *planning, "--schedule", "single").status == 0
     assert json.loads(run("export", path, "--json").out)["bucket_cap_mb_list"] == [3.0 + 12 / 2**20]

@@ -25,8 +25,12 @@ def test_a_plan_that_fails_its_check_ends_with_status_1(run, workload, plan, tmp
 def test_nothing_is_made_of_a_plan_that_fails_its_check(run, plan, tmp_path, command):
     broken, output = tmp_path / "broken.json", tmp_path / "output.svg"
     broken.write_text(without_first_message(plan))
-    given = {"draw": [broken, "--output", output], "train": ["--plan", broken, "--output", output], "export": [broken]}
-    ended = run(command, *given[command])
+    arguments = {
+        "draw": [broken, "--output", output],
+        "train": ["--plan", broken, "--output", output],
+        "export": [broken],
+    }
+    ended = run(command, *arguments[command])
     assert ended.status == 1
     assert ended.err.startswith("gradsync: plan 'wfbp': missing gradient: 'l3'")
     assert not output.exists()
@@ -43,11 +47,11 @@ def test_a_plan_without_roles_is_refused(run, plan, tmp_path, command):
 
 
 def test_a_missed_benchmark_ends_with_status_1_and_leaves_its_numbers(run, tmp_path, monkeypatch):
-    found = {"rows": [{"task": "slow", "ratio": 1.5, "met": False}], "met": False}
-    monkeypatch.setattr("gradsync.measure.planning_speed.measure", lambda: found)
+    missed = {"rows": [{"task": "slow", "ratio": 1.5, "met": False}], "met": False}
+    monkeypatch.setattr("gradsync.measure.planning_speed.measure", lambda: missed)
     ended = run("benchmark", "planning", "--results", tmp_path)
     assert ended.status == 1
-    row, said = ended.err.splitlines()
-    assert json.loads(row) == found["rows"][0]
-    assert said.startswith("gradsync: benchmark: missed its target: slow: 1.500")
-    assert json.loads((tmp_path / "benchmarks" / "planning.json").read_text()) == found
+    row, message = ended.err.splitlines()
+    assert json.loads(row) == missed["rows"][0]
+    assert message.startswith("gradsync: benchmark: missed its target: slow: 1.500")
+    assert json.loads((tmp_path / "benchmarks" / "planning.json").read_text()) == missed

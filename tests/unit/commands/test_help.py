@@ -1,4 +1,4 @@
-"""What commands say of themselves: every option has a meaning, and its default is told once and is true."""
+"""What commands say of themselves: every option has a meaning, and its default stands there once and is true."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gradsync.commands.usage import Formatter
 
 PARSERS = parsers()
 FORMATTER = Formatter("gradsync")
-TOLD = re.compile(r" \(default: (.+)\)$")
+DEFAULT = re.compile(r" \(default: (.+)\)$")
 
 
 def meaning(action: argparse.Action) -> str:
@@ -40,19 +40,19 @@ def test_every_option_has_a_meaning_and_one_default_at_most(name):
 
 @pytest.mark.parametrize("name", PARSERS)
 def test_the_default_that_is_told_is_the_one_that_holds(name):
-    """Read again, it is the same value; what tells none has none, or one that does nothing or is refused."""
+    """Read again, it is the same value; an option without one has none, or one that does nothing or is refused."""
     for action in shown(name):
-        told, default = TOLD.search(meaning(action)), action.default
+        match, default = DEFAULT.search(meaning(action)), action.default
         if action.required or default is None or default == argparse.SUPPRESS:
             continue
-        if told is None:
+        if match is None:
             silent = getattr(action, "silent", False)
             assert default is False or default in ("", []) or silent, (action.dest, default)
         elif isinstance(action, argparse.BooleanOptionalAction):
-            assert told[1] == action.option_strings[not default]
-        elif default != []:  # of several values none: told in words
+            assert match[1] == action.option_strings[not default]
+        elif default != []:  # of several values none: the meaning says what holds
             values = default if isinstance(default, list) else [default]
-            assert [(action.type or str)(word) for word in told[1].split()] == values
+            assert [(action.type or str)(word) for word in match[1].split()] == values
 
 
 def test_every_command_has_a_file_of_its_own():
@@ -64,7 +64,7 @@ def test_every_command_has_a_file_of_its_own():
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["layers", "--smallest", "4"], "'--smallest': no such option; allreduce, contention have it"),
         (["allreduce", "--model", "lenet5"], "'--model': no such option; layers, interference, launch, operations"),
@@ -78,8 +78,8 @@ def test_every_command_has_a_file_of_its_own():
     ],
     ids=str,
 )
-def test_what_is_measured_takes_its_own_options_alone(words, said, tmp_path, capsys):
+def test_what_is_measured_takes_its_own_options_alone(words, message, tmp_path, capsys):
     assert main(["measure", *words, *(["--output", str(tmp_path / "o")] if words else [])]) == 2
     error = capsys.readouterr().err
-    assert said in error
+    assert message in error
     assert error.count("\n") == 1

@@ -45,8 +45,8 @@ def test_plan_takes_schemes_and_options(run, workload, tmp_path):
         ["l2", "l1"],
     ]
     # an option on the command line wins over the file's
-    given = run(*arguments, "--schedule", "small", "--schemes", named, "--option", "first_bucket_bytes=13")
-    assert json.loads(given.out)["messages"] == [["l3", "l2"], ["l1"]]
+    changed = run(*arguments, "--schedule", "small", "--schemes", named, "--option", "first_bucket_bytes=13")
+    assert json.loads(changed.out)["messages"] == [["l3", "l2"], ["l1"]]
 
 
 def test_plan_fits_measured_points_and_says_where_it_extrapolates(run, workload, tmp_path):

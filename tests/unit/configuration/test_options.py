@@ -88,8 +88,8 @@ def test_of_options_that_exclude_one_another_one_is_taken():
     parsing.add(parser, Known)
     known = parsing.read(Known, parser.parse_args(["--workload=w", "--cluster=c"]))
     assert (known.cluster, known.allreduce) == ("c", None)
-    for more, said in (([], "required"), (["--cluster=c", "--allreduce=a"], "not allowed with")):
-        with pytest.raises(InputError, match=said):
+    for more, message in (([], "required"), (["--cluster=c", "--allreduce=a"], "not allowed with")):
+        with pytest.raises(InputError, match=message):
             parser.parse_args(["--workload=w", *more])
 
 

@@ -30,7 +30,7 @@ def main(arguments: list[str] | None = None) -> int:
         _end_orderly("RANK" in os.environ)
         result = options.run(options)
         _show(result, options.json)
-        for option in sorted(getattr(options, "twice", ())):
+        for option in sorted(getattr(options, "repeated_options", ())):
             print(f"gradsync: warning: {option} was given more than once: the last was taken", file=sys.stderr)
     except InputError as error:
         if os.environ.get("RANK", "0") == "0":  # all ranks were given the same: one says so
@@ -61,7 +61,7 @@ def _cut(message: str) -> str:
 
 
 def _end_orderly(is_rank: bool) -> None:
-    """End with whoever has started this command, and remove on the way out what it has made for itself alone."""
+    """End with whoever has started this command, and remove on the way out what it keeps for itself alone."""
     in_main = threading.current_thread() is threading.main_thread()
     if in_main and not is_rank and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
         signal.signal(signal.SIGTERM, _leave)

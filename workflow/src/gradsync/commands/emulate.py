@@ -18,7 +18,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> dict[str, Any]:
     """Emulate a launch of a configuration: hosts on limited links, computation replayed, every scheme in turn.
 
-    If this machine can't, or what is replayed is not here, the result says why.
+    If this machine can't, or what is replayed is missing, the result says why.
     """
     settings, results = configured.load(options)
     return emulate.emulate(options.job, settings, results, options.config)

@@ -58,10 +58,10 @@ class Once(argparse.Action):
 
     def __call__(self, parser: Any, namespace: Any, values: Any, option: str | None = None) -> None:
         """As argparse's own, which keeps the last value."""
-        given: frozenset[str] = getattr(namespace, "given", frozenset())
-        if option is not None and self.dest in given:
-            namespace.twice = getattr(namespace, "twice", frozenset()) | {option}
-        namespace.given = given | {self.dest}
+        keys: frozenset[str] = getattr(namespace, "given_keys", frozenset())
+        if option is not None and self.dest in keys:
+            namespace.repeated_options = getattr(namespace, "repeated_options", frozenset()) | {option}
+        namespace.given_keys = keys | {self.dest}
         setattr(namespace, self.dest, values)
 
 

@@ -28,7 +28,7 @@ def add(parser: argparse.ArgumentParser, kind: type) -> None:
 
 
 def _argument(option: Option) -> dict[str, Any]:
-    """What argparse is told of an option."""
+    """What argparse needs to know of an option."""
     about = option.about
     meaning = f"{about.meaning} (default: {about.unset})" if about.unset else about.meaning
     argument: dict[str, Any] = {"help": argparse.SUPPRESS if about.hidden else meaning}
@@ -60,7 +60,7 @@ def read(kind: type[Kind], namespace: argparse.Namespace) -> Kind:
         values[option.name] = tuple(value) if option.several else value
     by_name = {option.name: option for option in options_of(kind)}
     for option in by_name.values():
-        if option.about.needs and option.key in getattr(namespace, "given", ()) and not values[option.about.needs]:
+        if option.about.needs and option.key in getattr(namespace, "given_keys", ()) and not values[option.about.needs]:
             raise InputError(f"{option.flag}: only with {by_name[option.about.needs].flag}, which is not given")
     return kind(**values)
 

@@ -25,8 +25,8 @@ def options(parser: argparse.ArgumentParser) -> None:
         "--gpus-per-node", type=int, default=0, help="that a node claims: stand-ins, with nothing behind"
     )
     start.add_argument("--memory", type=int, metavar="MB", help="that a node claims (default: its share of all)")
-    for each in (start, action("stop", _stop), action("status", _status)):
-        each.add_argument("--folder", type=Path, default=Path("results/slurm"), help="where all of it lies")
+    for subparser in (start, action("stop", _stop), action("status", _status)):
+        subparser.add_argument("--folder", type=Path, default=Path("results/slurm"), help="where all of it lies")
     check = action("check", _check)
     check.add_argument("--partition", metavar="NAME", help="where the job would run (default: the cluster's)")
     check.add_argument("--account", metavar="NAME", help="what it would be billed to (default: yours)")

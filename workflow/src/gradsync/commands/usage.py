@@ -57,7 +57,7 @@ class Parser(argparse.ArgumentParser):
         """What to say of a word that no option takes, among all words."""
         if not word.startswith("-"):
             before = words[: words.index(word)] if word in words else []
-            option = next((each for each in reversed(before) if each.startswith("--")), "")
+            option = next((earlier for earlier in reversed(before) if earlier.startswith("--")), "")
             action = self._option_string_actions.get(option)
             if action is not None and action.nargs is None:
                 one = "number" if action.type in NUMBERS else "value"

@@ -88,26 +88,26 @@ def _value_type(hint: Any) -> tuple[type, tuple[str, ...], bool]:
 def words(values: Any) -> list[str]:
     """The words of a command line that give the values of a dataclass of options; what is unset is left out."""
     positional, flagged = list[str](), list[str]()
-    for each in options_of(type(values)):
-        value = getattr(values, each.name)
-        if value is None or (each.about.needs and not getattr(values, each.about.needs)):
+    for name, flag, kind, _, several, default, about in options_of(type(values)):
+        value = getattr(values, name)
+        if value is None or (about.needs and not getattr(values, about.needs)):
             continue
-        if each.about.positional:
-            positional += map(str, value if each.several else [value])
-        elif each.kind is bool:
-            off = [each.flag.replace("--", "--no-", 1)] if each.default else []
-            flagged += [each.flag] if value else off
-        elif not each.several:
-            flagged.append(f"{each.flag}={value}")
-        elif each.about.repeated:
-            flagged += [f"{each.flag}={one}" for one in value]
-        elif value or each.default:
-            flagged += [each.flag, *map(str, value)]
+        if about.positional:
+            positional += map(str, value if several else [value])
+        elif kind is bool:
+            off = [flag.replace("--", "--no-", 1)] if default else []
+            flagged += [flag] if value else off
+        elif not several:
+            flagged.append(f"{flag}={value}")
+        elif about.repeated:
+            flagged += [f"{flag}={one}" for one in value]
+        elif value or default:
+            flagged += [flag, *map(str, value)]
     return positional + flagged
 
 
 def taken(kind: type[Kind], source: object, **changes: Any) -> Kind:
     """Options of another kind, from the attributes of `source` that have their names; `changes` go first."""
-    names = [each.name for each in options_of(kind) if hasattr(source, each.name)]
+    names = [field.name for field in options_of(kind) if hasattr(source, field.name)]
     values = {name: getattr(source, name) for name in names} | changes
     return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})

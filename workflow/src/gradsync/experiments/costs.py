@@ -62,7 +62,7 @@ class Costs(NamedTuple):
     all_reduce: Any
     network: Any
     warnings: list[str]
-    links: list[Any]  # what a node has at a nominal rate; empty where nothing is known of links
+    links: list[Any]  # what a node has at a nominal rate; empty if nothing is known of links
 
 
 def scheme_of(plan: Any) -> Any:

@@ -73,5 +73,5 @@ def hosts(testbed: Description | None, ranks: int) -> Iterator[Testbed | None]:
         yield None
         return
     rates = testbed.bits_per_second, testbed.flow_bits_per_second, testbed.latency_seconds, testbed.lanes
-    with namespaces.testbed(testbed.cables(ranks), *rates) as made:
-        yield made
+    with namespaces.testbed(testbed.cables(ranks), *rates) as network:
+        yield network

@@ -210,7 +210,7 @@ class _Launch:
                     f"seed {seed}, iteration {self.progress.done}/{total} of {len(contenders)} contenders, "
                     f"loss {loss:.4f}, {left:.0f} s left"
                 )
-            # none where all is trained: who goes on has a block to run, whose traces are kept
+            # none if all is trained: a run that goes on has a block to run, whose traces are kept
             through = total - self.progress.done < 2 and self.progress.seed == len(options.seeds) - 1
             if not through and self.checkpoints.due():
                 self._checkpoint(contenders)
