@@ -25,7 +25,7 @@ if SETTINGS.cluster_profile:
             iterations=SETTINGS.cluster_profile.iterations,
             device=SETTINGS.device,
             # an interrupted measurement goes on from its parts, as long as the code that made them is the same
-            parts=f"{RESULTS}/profile/cluster/{code('commands.cluster')}",
+            parts=f"{RESULTS}/profile/cluster/{code('experiments.cluster')}",
             # under srun the ranks are there already
             ranks=(
                 []

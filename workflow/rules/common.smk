@@ -10,6 +10,8 @@ from pathlib import Path
 from gradsync import papers
 from gradsync.collectives import NATIVE
 from gradsync.configuration import peers, schemes, settings
+from gradsync.configuration.options import taken, words
+from gradsync.configuration.training import Compute, Steps
 from gradsync.errors import InputError
 from gradsync.images.binding import bound
 from gradsync.measure import carried

@@ -22,7 +22,7 @@ rule count:
     params:
         config=CONFIG,
         names=[*COUNTED, *MODELS],
-        launches=[flags(JOBS[job], "model", "size", "batch") for job in COUNTED],
+        launches=[words(taken(Compute, JOBS[job])) for job in COUNTED],
         teraflops=SETTINGS.estimate.teraflops,
         code=code("measure.operations"),
     shell:
@@ -43,17 +43,14 @@ rule plan_counted:
     localrule: True
     threads: 1
     params:
-        training=lambda wildcards: flags(
-            JOBS[wildcards.job],
-            *("ranks", "lr", "momentum", "accumulate", "clip_norm"),
-            *("precision", "statistics"),
-        ),
+        ranks=lambda wildcards: JOBS[wildcards.job].ranks,
+        steps=lambda wildcards: words(taken(Steps, JOBS[wildcards.job])),
         links=f"alpha=0,bandwidth={SETTINGS.estimate.gigabits * 1e9 / 8:g}",
         nodes=[f"--ranks-a-node={RANKS_A_NODE}"] if RANKS_A_NODE else [],
-        code=code("commands.planning"),
+        code=code("experiments.predict"),
     shell:
         "python -m gradsync plan --workload {input.workload:q} --allreduce {params.links:q} {params.nodes:q}"
-        " --schemes {input.schemes:q} --schedule {wildcards.scheme:q} {params.training:q} --output {output.plan:q}"
+        " --schemes {input.schemes:q} --schedule {wildcards.scheme:q} --ranks {params.ranks:q} {params.steps:q} --output {output.plan:q}"
         " >{log:q} 2>&1 || {{ cat {log:q} >&2; exit 1; }}"
 
 

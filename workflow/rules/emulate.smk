@@ -16,7 +16,7 @@ rule emulate:
         config=CONFIG,
         launch=lambda wildcards: EMULATED[wildcards.launch].model_dump(),
         code=lambda wildcards: code(
-            "commands.emulating",
+            "experiments.emulate",
             f"papers.{EMULATED[wildcards.launch].paper}.emulation",
         ),
     run:

@@ -15,18 +15,15 @@ rule plan:
     localrule: True
     threads: 1
     params:
-        training=lambda wildcards: flags(
-            JOBS[wildcards.job],
-            *("ranks", "lr", "momentum", "accumulate", "clip_norm"),
-            *("precision", "statistics"),
-        ),
+        ranks=lambda wildcards: JOBS[wildcards.job].ranks,
+        steps=lambda wildcards: words(taken(Steps, JOBS[wildcards.job])),
         several=lambda wildcards, input: (
             [f"--contention={input.contention}"] if input.contention else []
         ),
         nodes=[f"--ranks-a-node={RANKS_A_NODE}"] if RANKS_A_NODE else [],
-        code=code("commands.planning"),
+        code=code("experiments.predict"),
     shell:
         "python -m gradsync plan --workload {input.workload:q} --allreduce {input.points:q}"
         " {params.several:q} {params.nodes:q} --interference {input.interference:q} --schemes {input.schemes:q}"
-        " --schedule {wildcards.scheme:q} {params.training:q} --output {output.plan:q} --prediction {output.prediction:q}"
+        " --schedule {wildcards.scheme:q} --ranks {params.ranks:q} {params.steps:q} --output {output.plan:q} --prediction {output.prediction:q}"
         " >{log:q} 2>&1 || {{ cat {log:q} >&2; exit 1; }}"

@@ -18,14 +18,14 @@ rule profile_job:
         slurm_extra=lambda wildcards: sbatch(JOBS[wildcards.job].ranks),
     params:
         launch=lambda wildcards: LAUNCH,  # holds braces
-        model=lambda wildcards: flags(JOBS[wildcards.job], "model", "size", "batch"),
+        compute=lambda wildcards: words(taken(Compute, JOBS[wildcards.job])),
         device=SETTINGS.device,
         iterations=lambda wildcards: JOBS[wildcards.job].profile_iterations,
         collectives=lambda wildcards: collectives_of(JOBS[wildcards.job]),
         folder=lambda wildcards, output: str(Path(output.workload).parent),
-        code=code("commands.measuring"),
+        code=code("experiments.profile.launch"),
     shell:
-        "{params.launch}python -m gradsync measure launch {params.model:q} --device {params.device:q} --ranks {resources.tasks}"
+        "{params.launch}python -m gradsync measure launch {params.compute:q} --device {params.device:q} --ranks {resources.tasks}"
         " --iterations {params.iterations:q} --collective {params.collectives:q} --output {params.folder:q}"
         " >{log:q} 2>&1 || {{ cat {log:q} >&2; exit 1; }}"
 
@@ -48,7 +48,7 @@ rule profile_model:
         profile=lambda wildcards: flags(
             SETTINGS.profiles[wildcards.model], "batch", "size", "iterations"
         ),
-        code=code("commands.measuring"),
+        code=code("experiments.profile.layers"),
     shell:
         "python -m gradsync measure layers --model {wildcards.model:q} {params.profile:q} --device {params.device:q}"
         " --output {output:q} >{log:q} 2>&1 || {{ cat {log:q} >&2; exit 1; }}"
@@ -75,7 +75,7 @@ rule profile_network:
         device=SETTINGS.device,
         sizes=flags(SETTINGS.network, "smallest", "largest"),
         ranks=SETTINGS.network.ranks,
-        code=code("commands.measuring"),
+        code=code("experiments.profile.allreduce"),
     shell:
         ": >{log:q}; {params.launch}python -m gradsync measure allreduce --device {params.device:q} --ranks {params.ranks:q} {params.sizes:q}"
         " --output {output:q} 2>&1 >>{log:q} | tee -a {log:q}; exit ${{PIPESTATUS[0]}}"
@@ -101,7 +101,7 @@ rule profile_contention:
         launch=lambda wildcards: LAUNCH,  # holds braces
         device=SETTINGS.device,
         sizes=flags(SETTINGS.contention, "lanes", "smallest", "largest"),
-        code=code("commands.measuring"),
+        code=code("experiments.profile.contention"),
     shell:
         ": >{log:q}; {params.launch}python -m gradsync measure contention --device {params.device:q} --ranks {resources.tasks}"
         " {params.sizes:q} --output {output:q} 2>&1 >>{log:q} | tee -a {log:q}; exit ${{PIPESTATUS[0]}}"

@@ -11,7 +11,7 @@ rule testbed_check:
         None
     threads: 1
     params:
-        code=code("commands.testbed"),
+        code=code("testbed.check"),
     run:
         shell(
             "python -m gradsync testbed check --output {output:q} 2>&1 | tee {log:q}; exit ${{PIPESTATUS[0]}}"

@@ -22,24 +22,14 @@ rule train:
         slurm_extra=lambda wildcards: sbatch(JOBS[wildcards.job].ranks),
     params:
         launch=lambda wildcards: LAUNCH,  # holds braces
-        device=SETTINGS.device,
-        training=lambda wildcards: flags(
-            JOBS[wildcards.job],
-            *("model", "size", "data", "data_folder", "batch", "epochs", "iterations"),
-            *("block", "lr", "momentum", "accumulate", "clip_norm", "precision"),
-            *("statistics", "conformance", "checkpoint_seconds", "paper"),
-        ),
-        seeds=lambda wildcards: JOBS[wildcards.job].seeds,
-        references=lambda wildcards: (
-            "--references" if JOBS[wildcards.job].references else "--no-references"
-        ),
+        training=lambda wildcards: words(JOBS[wildcards.job].options(SETTINGS.device)),
         plans=lambda wildcards, input: [f"--plan={plan}" for plan in input.plans],
         stock=lambda wildcards: [
             f"--peer={name}" for name in peers_of(JOBS[wildcards.job])
         ],
         folder=lambda wildcards, output: str(Path(output[0]).parent),
-        code=code("commands.training"),
+        code=code("experiments.train"),
     shell:
-        ": >{log:q}; {params.launch}python -m gradsync train --device {params.device:q} {params.training:q} --seed {params.seeds:q} --ranks {resources.tasks} {params.references:q}"
-        " {params.plans:q} --peers {input.peers:q} {params.stock:q} --output {params.folder:q}"
+        ": >{log:q}; {params.launch}python -m gradsync train {params.training:q} --ranks {resources.tasks} {params.plans:q}"
+        " --peers {input.peers:q} {params.stock:q} --output {params.folder:q}"
         " 2>&1 >>{log:q} | tee -a {log:q}; exit ${{PIPESTATUS[0]}}"

@@ -30,31 +30,31 @@ def run(capsys):
 def test_it_gives_time_rounds_bytes_and_switches(run):
     """BML on BCube(3,2): 4 rounds, 16/18 T_F; a server sends 16 pieces of 1 MB a thread, over two links."""
     status, out, _ = run(*CUBE, "--json")
-    found = json.loads(out)
+    answer = json.loads(out)
     assert status == 0
-    assert found["seconds"] == pytest.approx(4 * 0.5 + 16.0, rel=1e-12)
-    assert (found["a_seconds"], found["b_seconds_per_byte"]) == pytest.approx((2.0, 16 / 18e6))
-    assert (found["rounds"], found["transfers"], found["ranks"], found["bytes"]) == (4, 144, 9, 18_000_000)
-    assert (found["switches"], found["ports"], found["nics"]) == (6, 18, 18)
-    assert (found["bytes_sent_per_rank"], found["most_loaded_link_bytes"]) == pytest.approx((32e6, 16e6))
-    assert "check" not in found
+    assert answer["seconds"] == pytest.approx(4 * 0.5 + 16.0, rel=1e-12)
+    assert (answer["a_seconds"], answer["b_seconds_per_byte"]) == pytest.approx((2.0, 16 / 18e6))
+    assert (answer["rounds"], answer["transfers"], answer["ranks"], answer["bytes"]) == (4, 144, 9, 18_000_000)
+    assert (answer["switches"], answer["ports"], answer["nics"]) == (6, 18, 18)
+    assert (answer["bytes_sent_per_rank"], answer["most_loaded_link_bytes"]) == pytest.approx((32e6, 16e6))
+    assert "check" not in answer
     assert "switches: 6" in run(*CUBE)[1]
 
 
 def test_without_a_topology_it_is_made_for_the_ranks(run):
-    found = json.loads(run("hierarchical", "--ranks", "8", *GIVEN, "--json")[1])
-    assert (found["topology"], found["ranks"]) == ("dense_gpu:2,4", 8)
-    found = json.loads(run("ring", "--topology", "bcube:3,2", "--ranks", "6", *GIVEN, "--json")[1])
-    assert (found["topology"], found["ranks"], found["rounds"]) == ("bcube:3,2", 6, 10)
+    answer = json.loads(run("hierarchical", "--ranks", "8", *GIVEN, "--json")[1])
+    assert (answer["topology"], answer["ranks"]) == ("dense_gpu:2,4", 8)
+    answer = json.loads(run("ring", "--topology", "bcube:3,2", "--ranks", "6", *GIVEN, "--json")[1])
+    assert (answer["topology"], answer["ranks"], answer["rounds"]) == ("bcube:3,2", 6, 10)
 
 
 def test_speeds_by_kind_latency_and_gamma(run):
     options = ("--bandwidth", "inside=8e6,between=1e6", "--latency", "inside=0.25,between=1", "--gamma", "1e-6")
-    found = json.loads(run("hierarchical", "--topology", "dense_gpu:2,4", *GIVEN, *options, "--json")[1])
+    answer = json.loads(run("hierarchical", "--topology", "dense_gpu:2,4", *GIVEN, *options, "--json")[1])
     size = 18e6
-    assert found["a_seconds"] == pytest.approx(4 * 0.5 + 2 * 0.5 + 2 * 2.5)
+    assert answer["a_seconds"] == pytest.approx(4 * 0.5 + 2 * 0.5 + 2 * 2.5)
     added = 1e-6 * size * (3 / 4 + 1 / 8)
-    assert found["seconds"] - found["a_seconds"] == pytest.approx(2 * size * (0.75 / 8e6 + 0.5 / 1e6) + added)
+    assert answer["seconds"] - answer["a_seconds"] == pytest.approx(2 * size * (0.75 / 8e6 + 0.5 / 1e6) + added)
 
 
 def test_the_symbolic_verdict_and_what_fails_it(run, monkeypatch):
@@ -64,10 +64,10 @@ def test_the_symbolic_verdict_and_what_fails_it(run, monkeypatch):
     whole = bml.rounds
     monkeypatch.setattr(bml, "rounds", lambda shape, root: list(whole(shape, root))[:-1])
     status, out, error = run(*CUBE, "--check", "--json")
-    found = json.loads(out)
+    answer = json.loads(out)
     assert status == 1
-    assert (found["check"], found["rounds"]) == ("failed", 3)
-    assert error == f"gradsync: {found['failure']}\n"
+    assert (answer["check"], answer["rounds"]) == ("failed", 3)
+    assert error == f"gradsync: {answer['failure']}\n"
     assert "after round 3, the last, rank 0 lacks the contribution of" in error
 
 

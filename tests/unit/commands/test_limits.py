@@ -39,26 +39,26 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("arguments", "wanted"), REFUSED, ids=range(len(REFUSED)))
-def test_it_is_refused_in_one_line_before_anything_is_done(arguments, wanted, capsys):
+@pytest.mark.parametrize(("arguments", "message"), REFUSED, ids=range(len(REFUSED)))
+def test_it_is_refused_in_one_line_before_anything_is_done(arguments, message, capsys):
     assert main(arguments) == 2
-    said = capsys.readouterr().err
-    assert wanted in said
-    assert said.count("\n") == 1
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
 
 
 @pytest.mark.parametrize(
-    ("words", "wanted"),
+    ("words", "message"),
     [(["--output", "pipe"], "pipe or socket"), (["--base", "folder", "--output", "o.sif"], "is a folder")],
 )
-def test_an_image_is_made_of_a_file_and_into_one(words, wanted, tmp_path, monkeypatch, capsys):
+def test_an_image_is_made_of_a_file_and_into_one(words, message, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     os.mkfifo("pipe")
     os.mkdir("folder")
     assert main(["image", "cpu", *words]) == 2
-    said = capsys.readouterr().err
-    assert wanted in said
-    assert said.count("\n") == 1
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
 
 
 def test_an_option_that_is_given_twice_does_not_win_silently(capsys):
@@ -69,8 +69,8 @@ def test_an_option_that_is_given_twice_does_not_win_silently(capsys):
 @pytest.mark.parametrize("part", ["network", "contention"])
 def test_configurations_and_options_have_the_same_limits(part):
     content = yaml.safe_load(Path("config/quick.yaml").read_text())
-    wanted = limits.MOST_MESSAGE
-    assert getattr(settings.parse(content | {part: {"largest": wanted}}, "c"), part).largest == wanted
-    assert WHOLE["largest"][1] == wanted
-    with pytest.raises(InputError, match=f"{part}.largest.*{wanted}"):
-        settings.parse(content | {part: {"largest": wanted + 4}}, "c")
+    most = limits.MOST_MESSAGE
+    assert getattr(settings.parse(content | {part: {"largest": most}}, "c"), part).largest == most
+    assert WHOLE["largest"][1] == most
+    with pytest.raises(InputError, match=f"{part}.largest.*{most}"):
+        settings.parse(content | {part: {"largest": most + 4}}, "c")

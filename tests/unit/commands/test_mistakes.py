@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from gradsync.cli import main
-from gradsync.commands.costing import refuse_other
 from gradsync.errors import InputError
+from gradsync.experiments.costs import refuse_other
 from gradsync.plan import Collective, Plan
 from gradsync.plan.workload import Workload
 
@@ -120,15 +120,15 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 def test_a_common_mistake_ends_in_one_line_that_says_what_to_do(mistake, files, monkeypatch, capsys):
     monkeypatch.chdir(ROOT)
     capsys.readouterr()
-    words, wanted = MISTAKES[mistake]
+    words, message = MISTAKES[mistake]
     assert main([word.format(**files) for word in words]) == 2
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert said.err.startswith("gradsync: ")
-    assert said.err.count("\n") == 1
-    assert wanted in said.err
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert output.err.startswith("gradsync: ")
+    assert output.err.count("\n") == 1
+    assert message in output.err
     for code in ("Traceback", "Input should", "[type=", "pydantic"):
-        assert code not in said.err
+        assert code not in output.err
 
 
 def test_a_plan_that_computes_nothing_has_no_times_of_a_workload(files):

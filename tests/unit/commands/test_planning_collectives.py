@@ -31,8 +31,8 @@ def plan(tmp_path, monkeypatch, capsys):
     workload.write_text(json.dumps(content))
 
     def call(*arguments: object, command: str = "plan") -> Any:
-        given = [command, "--workload", workload, "--json", *arguments]
-        status = main([str(argument) for argument in given])
+        words = [command, "--workload", workload, "--json", *arguments]
+        status = main([str(word) for word in words])
         out, err = capsys.readouterr()
         return json.loads(out) if status == 0 else err
 
@@ -82,8 +82,8 @@ def test_a_plan_is_drawn_with_the_points_of_its_own_collective(plan, tmp_path, c
     points, file = tmp_path / "points.csv", tmp_path / "plan.json"
     points.write_text("ranks,bytes,seconds,collective\n" + "".join(f"9,{m},0.5,bml-3x3\n" for m in (4, SIZE)))
     plan("--schedule", "bml", "--ranks", 9, "--allreduce", LINKS, "--output", file)
-    given = ("draw", file, "--allreduce", points, "--output", tmp_path / "plan.svg", "--json")
-    assert main([str(argument) for argument in given]) == 0
+    words = ("draw", file, "--allreduce", points, "--output", tmp_path / "plan.svg", "--json")
+    assert main([str(word) for word in words]) == 0
     assert json.loads(capsys.readouterr().out)["spans"] > 0
 
 
@@ -106,7 +106,7 @@ def test_other_messages_follow_from_the_backends_own_all_reduce(plan, tmp_path, 
 
 
 @pytest.mark.parametrize(
-    ("arguments", "wanted"),
+    ("arguments", "message"),
     [
         (["bml", "--allreduce", "alpha=1"], "give alpha=SECONDS,bandwidth=BYTES_PER_SECOND"),
         (["bml", "--allreduce", "bandwidth=1,a=2"], "give alpha=SECONDS,bandwidth=BYTES_PER_SECOND"),
@@ -121,12 +121,12 @@ def test_other_messages_follow_from_the_backends_own_all_reduce(plan, tmp_path, 
         (["bml", "--cluster", "nosuch.yaml"], "all-reduces of the backend's own were measured there, none of 'bml'"),
     ],
 )
-def test_what_cannot_be_costed_is_refused_in_one_line(plan, arguments, wanted):
+def test_what_cannot_be_costed_is_refused_in_one_line(plan, arguments, message):
     ranks = () if "--ranks" in arguments else ("--ranks", 9)
     error = plan("--schedule", *arguments, *ranks)
     assert error.startswith("gradsync: ")
     assert error.count("\n") == 1
-    assert wanted in error
+    assert message in error
 
 
 # Where ranks are
@@ -150,8 +150,8 @@ def test_ranks_that_are_not_where_the_topology_has_them_are_named(topology, node
     from gradsync.runtime.hosts import misplaced
 
     plan = Plan("p", 4, (), (), (), {"topology": topology} if topology else {})
-    said = misplaced(plan, list(nodes))
-    assert said == [] if well else (len(said) == 1 and f"topology {topology} has " in said[0])
+    notes = misplaced(plan, list(nodes))
+    assert notes == [] if well else (len(notes) == 1 and f"topology {topology} has " in notes[0])
 
 
 @pytest.mark.parametrize("scheme", ["bml", "ps_p2p", "ring"])
@@ -175,13 +175,13 @@ def test_transfers_one_by_one_take_what_rounds_in_step_do(plan, tmp_path, scheme
 
 
 def test_each_kind_of_links_may_have_its_own_bandwidth(plan):
-    told = ("--schedule", "hierarchical", "--ranks", 16, "--topology", "dense_gpu:2,8", "--statistics", "local")
-    answer = plan(*told, "--allreduce", "alpha=0,inside=1e11,between=1e9")
+    options = ("--schedule", "hierarchical", "--ranks", 16, "--topology", "dense_gpu:2,8", "--statistics", "local")
+    answer = plan(*options, "--allreduce", "alpha=0,inside=1e11,between=1e9")
     inside = 2 * 7 / 8 * SIZE / 1e11
     between = SIZE / 1e9  # a node's link carries the eighths of all its GPUs, each way half of each
     assert answer["exposed_communication_seconds"] == pytest.approx(inside + between, rel=1e-9)
     assert "has no 'middle' links, whose bandwidth is given; it has: inside, between" in plan(
-        *told, "--allreduce", "alpha=0,middle=1"
+        *options, "--allreduce", "alpha=0,middle=1"
     )
-    assert "needs the bandwidth of its 'between' links too" in plan(*told, "--allreduce", "alpha=0,inside=1e11")
-    assert "between must be a number" in plan(*told, "--allreduce", "alpha=0,inside=1,between=x")
+    assert "needs the bandwidth of its 'between' links too" in plan(*options, "--allreduce", "alpha=0,inside=1e11")
+    assert "between must be a number" in plan(*options, "--allreduce", "alpha=0,inside=1,between=x")

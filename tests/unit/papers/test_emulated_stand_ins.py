@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +9,10 @@ import pytest
 import yaml
 
 from gradsync import papers
-from gradsync.commands import emulating
 from gradsync.configuration import settings
+from gradsync.configuration.options import words
 from gradsync.errors import InputError
+from gradsync.experiments import emulate
 from gradsync.papers.emulation import StandIn
 from gradsync.testbed import description, privileges
 from gradsync.testbed.description import Description
@@ -120,7 +120,7 @@ def described_testbed(results: Path, monkeypatch: pytest.MonkeyPatch, names: lis
     monkeypatch.setattr(privileges, "impossible", lambda: "")
     write_counted(results, "resnet152")
     config = configured({**RESNET, "schemes": names}, papers=ASC, **changes)
-    assert emulating._reason(config.emulated[0], config, results) == ""
+    assert emulate._reason(config.emulated[0], config, results) == ""
     return description.read(str(results / "emulated" / "resnet152-4" / "testbed.json"), 1.0)
 
 
@@ -145,15 +145,15 @@ def commands_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: list[str
     content = {"version": 1, "name": "tiny", "papers": ASC, "emulated": [{**RESNET, "schemes": names}]}
     path.write_text(yaml.safe_dump(content))
     commands: list[list[str]] = []
-    monkeypatch.setattr(emulating, "_gradsync", lambda *words: commands.append([str(word) for word in words]))
-    launch = settings.load(path).emulated[0]
-    emulating._launched(argparse.Namespace(config=str(path)), launch, tmp_path / "results", tmp_path / "runs")
+    monkeypatch.setattr(emulate, "_run", lambda *command, options: commands.append([*command, *words(options)]))
+    config = settings.load(path)
+    emulate._launch(config.emulated[0], config, tmp_path / "results", str(path))
     return commands
 
 
 def option(command: list[str], key: str) -> str | None:
-    """The word behind an option of a command; None if the command does not have it."""
-    return command[command.index(key) + 1] if key in command else None
+    """The value of an option of a command; None if the command does not have it."""
+    return next((value for word in command for option, _, value in [word.partition("=")] if option == key), None)
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ import small_model
 from gradsync.cli import main
 from gradsync.configuration import schemes
 from gradsync.configuration.peers import Peer
+from gradsync.configuration.training import Training
 from gradsync.costs import Linear
 from gradsync.errors import InputError
 from gradsync.files.results import Result
@@ -255,7 +256,7 @@ def runs(folder: Path, precision: str) -> dict[str, Result]:
         )
         for name in ("wfbp", "mgwfbp")
     ]
-    options = train.Options(
+    options = Training(
         model="lenet5", data="digits", batch=2, epochs=1, iterations=4, block=2, conformance=1, precision=precision
     )
     train.train(plans, [Peer(name="ddp"), Peer(name="best", bucket_mib="best")], options, folder, 0, 1)

@@ -30,7 +30,7 @@ sys.exit(status)
 
 
 def test_packages_that_find_their_modules_bring_all_of_them():
-    behind = import_closure.modules("commands.planning")
+    behind = import_closure.modules("experiments.predict")
     assert {f"gradsync.schedules.{name}" for name in schedules.names()} <= {*behind}
     assert {f"gradsync.collectives.{name}" for name in collectives.names()} <= {*behind}
     assert {f"gradsync.topologies.{name}" for name in topologies.names()} <= {*behind}
@@ -41,11 +41,13 @@ def test_packages_that_find_their_modules_bring_all_of_them():
 @pytest.mark.parametrize(
     ("entries", "other"),
     [
-        (["commands.training"], "drawing"),
-        (["commands.planning"], "runtime"),
-        (["commands.measuring"], "papers"),
+        (["experiments.train"], "drawing"),
+        (["experiments.train"], "commands"),
+        (["experiments.predict"], "runtime"),
+        (["experiments.profile.launch"], "papers"),
+        (["experiments.profile.layers"], "measure.allreduce"),
         (["papers.bml_bcube.declaration", "papers.tables"], "papers.mgwfbp"),
-        (["commands.emulating", "papers.mgwfbp.emulation"], "drawing"),
+        (["experiments.emulate", "papers.mgwfbp.emulation"], "drawing"),
         (["claims"], "drawing"),
         (["claims", "papers.mgwfbp.coverage"], "papers.bml_bcube"),
     ],
@@ -60,8 +62,17 @@ def test_a_stage_loads_nothing_but_the_code_behind_it(tmp_path):
     plan, counted = str(tmp_path / "plan.json"), str(tmp_path / "counted.json")
     line = ["--allreduce", "a=1,b=1", "--ranks", "2", "--schedule", "optimal"]
     words = {
-        "commands.planning": ["plan", "--workload", WORKLOAD, *line, "--output", plan, "--prediction", f"{plan}.csv"],
-        "commands.measuring": ["measure", "operations", "--model", "lenet5", "--batch", "1", "--output", counted],
+        "experiments.predict": ["plan", "--workload", WORKLOAD, *line, "--output", plan, "--prediction", f"{plan}.csv"],
+        "experiments.profile.operations": [
+            "measure",
+            "operations",
+            "--model",
+            "lenet5",
+            "--batch",
+            "1",
+            "--output",
+            counted,
+        ],
         "papers.mgwfbp.declaration papers.tables": ["table", "mgwfbp", "timelines", "--results", str(tmp_path)],
     }
     for entries, each in words.items():

@@ -1,41 +1,35 @@
-"""What the words of the command line do; each returns what is printed.
+"""The commands, one per file: the parser of each (`options`), and what it does (`run`), which returns what is printed.
 
-Modules that a subcommand does not need are not imported: `gradsync plan` never loads torch.
+They state options, call `experiments` and other rooms, and print. What a command needs in order to run, it imports when
+it runs: `gradsync plan` never loads torch.
 """
 
-from gradsync.commands.checking import check
-from gradsync.commands.cluster import cluster
-from gradsync.commands.collective import collective
-from gradsync.commands.configured import benchmark, claims, count, estimate, external, figure, table, track
-from gradsync.commands.drawing import draw, export
-from gradsync.commands.emulating import emulate
-from gradsync.commands.images import image
-from gradsync.commands.measuring import measure
-from gradsync.commands.planning import plan, simulate
-from gradsync.commands.slurm import slurm
-from gradsync.commands.testbed import testbed
-from gradsync.commands.training import train
+from gradsync.commands import (
+    benchmark,
+    check,
+    claims,
+    cluster,
+    collective,
+    count,
+    draw,
+    emulate,
+    estimate,
+    export,
+    external,
+    figure,
+    image,
+    measure,
+    plan,
+    simulate,
+    slurm,
+    table,
+    testbed,
+    track,
+    train,
+)
 
-__all__ = [
-    "benchmark",
-    "check",
-    "claims",
-    "cluster",
-    "collective",
-    "count",
-    "draw",
-    "emulate",
-    "estimate",
-    "export",
-    "external",
-    "figure",
-    "image",
-    "measure",
-    "plan",
-    "simulate",
-    "slurm",
-    "table",
-    "testbed",
-    "track",
-    "train",
-]
+COMMANDS = (
+    *(plan, check, simulate, collective, draw, train, export, measure, image, cluster, slurm, testbed),
+    *(estimate, external, count, emulate, table, figure, claims, track, benchmark),
+)
+"""In the order of `gradsync --help`; the name of each is that of its module."""

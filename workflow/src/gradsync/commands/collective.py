@@ -1,4 +1,4 @@
-"""What a collective costs on a topology, and whether it sums."""
+"""`gradsync collective`."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from math import inf
 from typing import Any
 
-from gradsync.commands.costing import positive
 from gradsync.errors import InputError, RunError
+from gradsync.experiments.costs import positive
 from gradsync.limits import MOST_TRANSFERS
 
 SILENT_SECONDS = 3.0  # before a long computation tells how far it is
@@ -18,7 +18,25 @@ REPORT_SECONDS = 1.0
 REPORT_SECONDS_TO_A_FILE = 30.0
 
 
-def collective(options: argparse.Namespace) -> dict[str, Any]:
+def options(parser: argparse.ArgumentParser) -> None:
+    """What it takes. Numbers are read by `run`, which says what is wrong with them."""
+    parser.add_argument("name", metavar="NAME", help="ring, bml, ps_p2p, ...")
+    parser.add_argument("--topology", metavar="NAME[:NUMBERS]", help="as bcube:3,2 (default: what it is made for)")
+    parser.add_argument("--ranks", metavar="N", help="that fill the topology in order (default: all that it holds)")
+    parser.add_argument("--bytes", required=True, metavar="M", help="of the message")
+    parser.add_argument("--alpha", required=True, metavar="SECONDS", help="start-up of a round")
+    parser.add_argument(
+        "--bandwidth",
+        required=True,
+        metavar="BYTES_PER_SECOND|KIND=..,KIND=..",
+        help="of a link, or of each kind of links (dense_gpu: inside, between)",
+    )
+    parser.add_argument("--latency", default="0", metavar="SECONDS|KIND=..", help="of a link, on top of alpha")
+    parser.add_argument("--gamma", default="0", metavar="SECONDS_PER_BYTE", help="of adding")
+    parser.add_argument("--check", action="store_true", help="also check symbolically that every rank gets the sum")
+
+
+def run(options: argparse.Namespace) -> dict[str, Any]:
     """Time one all-reduce on a topology at flow level, count its rounds and switches, and check that it sums."""
     from gradsync import collectives
     from gradsync.rounds import flow_level, symbolic
@@ -40,21 +58,21 @@ def collective(options: argparse.Namespace) -> dict[str, Any]:
     size, speeds = _whole("--bytes", options.bytes), _speeds(options, topology)
     gamma = positive("--gamma", options.gamma, "seconds per byte, not negative")
     watch = _progress("timed")
-    found = flow_level.cost(options.name, topology, speeds, ranks, add_seconds_per_byte=gamma, watch=watch)
+    cost = flow_level.cost(options.name, topology, speeds, ranks, add_seconds_per_byte=gamma, watch=watch)
     equipment = topology.equipment()
     answer: dict[str, Any] = {
         "collective": options.name,
         "topology": topology.name,
         "ranks": ranks,
         "bytes": size,
-        "seconds": found.seconds(size),
-        "a_seconds": found.line.a,
-        "b_seconds_per_byte": found.line.b,
-        "rounds": found.rounds,
-        "transfers": found.transfers,
-        "bytes_sent_per_rank": found.sent * size,
-        "most_loaded_link_bytes": found.link_load * size,
-        "most_loaded_link_kind": found.link_kind,
+        "seconds": cost.seconds(size),
+        "a_seconds": cost.line.a,
+        "b_seconds_per_byte": cost.line.b,
+        "rounds": cost.rounds,
+        "transfers": cost.transfers,
+        "bytes_sent_per_rank": cost.sent * size,
+        "most_loaded_link_bytes": cost.link_load * size,
+        "most_loaded_link_kind": cost.link_kind,
         **equipment._asdict(),
     }
     if options.check:
@@ -66,12 +84,12 @@ def collective(options: argparse.Namespace) -> dict[str, Any]:
     return answer
 
 
-def _topology(text: str | None, own: str, ranks: int | None) -> Any:
+def _topology(text: str | None, made_for: str, ranks: int | None) -> Any:
     from gradsync import topologies
 
     if text is None and ranks is None:
-        raise InputError(f"give --topology (with numbers, as bcube:3,2), or --ranks, for which a {own} is made")
-    text = text or own
+        raise InputError(f"give --topology (with numbers, as bcube:3,2), or --ranks, for which a {made_for} is made")
+    text = text or made_for
     if ranks is None and ":" not in text:
         topologies.get(text)
         raise InputError(f"--topology {text}: write its numbers (as bcube:3,2), or give --ranks, for which one is made")
@@ -122,7 +140,7 @@ def _whole(option: str, text: str) -> int:
 
 
 def _progress(done: str) -> Callable[[int, int], None]:
-    """Tells how far a long computation is, and ends one that would take hours."""
+    """What tells how far a long computation is, and ends one that would take hours."""
     often = REPORT_SECONDS if sys.stderr.isatty() else REPORT_SECONDS_TO_A_FILE
     start = last = time.monotonic()
 

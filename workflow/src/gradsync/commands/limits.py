@@ -1,6 +1,6 @@
-"""What no subcommand takes, whatever it does: the limits of `gradsync.limits` by option, told in the messages.
+"""What no command takes, whatever it does: the limits of `gradsync.limits` by option, which messages tell.
 
-What depends on several options, or on what they name, is refused by the subcommand itself.
+What depends on several options, or on what they name, is refused by the command itself.
 """
 
 from __future__ import annotations
@@ -11,38 +11,34 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from gradsync.configuration.options import options_of
+from gradsync.configuration.training import Training
 from gradsync.errors import InputError
 from gradsync.files.reading import MOST_PATH_BYTES, refuse_path, shown
 from gradsync.limits import (
     LEAST_LANES,
     LEAST_MESSAGE,
     LEAST_TURNS,
-    MOST_ACCUMULATED,
     MOST_COUNT,
     MOST_GPUS_A_NODE,
-    MOST_LENGTH,
     MOST_MEASURED_LANES,
     MOST_MEGABYTES,
     MOST_MESSAGE,
     MOST_MINUTES,
     MOST_RANKS,
-    MOST_SEED,
     MOST_TURNS,
 )
 
-# option: (least, most) of the whole numbers that it takes; text where a subcommand reads them itself
+# option: (least, most) of the whole numbers that it takes; text if a command reads them itself
 WHOLE: dict[str, tuple[int, int]] = {
+    **{
+        option.key: (option.about.least, option.about.most)
+        for option in options_of(Training)
+        if option.about.least is not None and option.about.most is not None
+    },
     "ranks": (1, MOST_RANKS),
     "ranks_a_node": (1, MOST_RANKS),
     "nodes": (1, MOST_RANKS),
-    "batch": (1, MOST_COUNT),
-    "epochs": (1, MOST_COUNT),
-    "iterations": (0, MOST_COUNT),
-    "block": (2, MOST_COUNT),
-    "conformance": (0, MOST_COUNT),
-    "accumulate": (1, MOST_ACCUMULATED),
-    "size": (1, MOST_LENGTH),
-    "seed": (0, MOST_SEED),
     "lanes": (LEAST_LANES, MOST_MEASURED_LANES),
     "turns": (LEAST_TURNS, MOST_TURNS),
     "turn": (0, MOST_COUNT),
@@ -54,31 +50,26 @@ WHOLE: dict[str, tuple[int, int]] = {
     "memory": (0, MOST_MEGABYTES),
     "minutes": (0, MOST_MINUTES),
 }
-NEEDS = {"rate": "testbed", "flow_rate": "testbed", "schemes": "schedule"}
 LONGEST_TEXT = 4 * MOST_PATH_BYTES
 
 
 class Once(argparse.Action):
-    """Keeps a value, which options were given, and which of them twice: the last wins, and not without a word."""
+    """Keeps a value, which options were given, and which of them twice: the last one wins, and a warning says so."""
 
     def __call__(self, parser: Any, namespace: Any, values: Any, option: str | None = None) -> None:
         """As argparse's own, which keeps the last value."""
-        given: frozenset[str] = getattr(namespace, "given", frozenset())
-        if option is not None and self.dest in given:
-            namespace.twice = getattr(namespace, "twice", frozenset()) | {option}
-        namespace.given = given | {self.dest}
+        keys: frozenset[str] = getattr(namespace, "given_keys", frozenset())
+        if option is not None and self.dest in keys:
+            namespace.repeated_options = getattr(namespace, "repeated_options", frozenset()) | {option}
+        namespace.given_keys = keys | {self.dest}
         setattr(namespace, self.dest, values)
 
 
 def refuse(options: argparse.Namespace) -> None:
-    """Raises InputError for what no subcommand takes: see `WHOLE`; infinite numbers, odd paths, lonely options."""
+    """Raises InputError for what no command takes: see `WHOLE`; infinite numbers, odd paths, odd texts."""
     for key, value in vars(options).items():
-        for each in value if isinstance(value, list) else [value]:
-            _refuse_value(f"--{key.replace('_', '-')}", key, each)
-    for key in getattr(options, "given", ()):
-        needed = NEEDS.get(key)
-        if needed and hasattr(options, needed) and not getattr(options, needed):
-            raise InputError(f"--{key.replace('_', '-')}: only with --{needed}, which is not given")
+        for one in value if isinstance(value, list) else [value]:
+            _refuse_value(f"--{key.replace('_', '-')}", key, one)
 
 
 def _refuse_value(option: str, key: str, value: Any) -> None:

@@ -1,4 +1,4 @@
-"""`gradsync slurm`: a local Slurm to try, checks before a cluster is asked for anything, why jobs failed."""
+"""`gradsync slurm`."""
 
 from __future__ import annotations
 
@@ -8,22 +8,48 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from gradsync.commands import parsing
 from gradsync.errors import InputError
 from gradsync.files import reading
 from gradsync.slurm import local, machine, preflight, states
 from gradsync.slurm.local_files import Shape
 
 
-def slurm(options: argparse.Namespace) -> dict[str, Any] | None:
+def options(parser: argparse.ArgumentParser) -> None:
+    """One subcommand for each action."""
+    action = parsing.actions(parser, "start|stop|status|check|why")
+    start = action("start", _start)
+    start.add_argument("--nodes", type=int, default=4, help="nodes of it")
+    start.add_argument("--cpus", type=int, default=2, help="that a node claims, whatever this machine has")
+    start.add_argument(
+        "--gpus-per-node", type=int, default=0, help="that a node claims: stand-ins, with nothing behind"
+    )
+    start.add_argument("--memory", type=int, metavar="MB", help="that a node claims (default: its share of all)")
+    for subparser in (start, action("stop", _stop), action("status", _status)):
+        subparser.add_argument("--folder", type=Path, default=Path("results/slurm"), help="where all of it lies")
+    check = action("check", _check)
+    check.add_argument("--partition", metavar="NAME", help="where the job would run (default: the cluster's)")
+    check.add_argument("--account", metavar="NAME", help="what it would be billed to (default: yours)")
+    check.add_argument("--nodes", type=int, default=1, help="nodes of the job")
+    check.add_argument("--cpus", type=int, default=1, help="of a node")
+    check.add_argument("--gpus-per-node", type=int, default=0, help="of a node")
+    check.add_argument("--memory", type=int, default=0, metavar="MB", help="of a node")
+    check.add_argument("--minutes", type=int, default=0, help="that the job may take")
+    why = action("why", _why)
+    why.add_argument("log", nargs="?", type=Path, metavar="LOG", help="of Snakemake (default: the newest here)")
+
+
+def run(options: argparse.Namespace) -> dict[str, Any] | None:
     """Start or stop a local Slurm, check a cluster before jobs are submitted, tell why jobs failed."""
-    actions = {"start": _start, "stop": _stop, "status": _status, "check": _check, "why": _why}
-    return actions[options.action](options)
+    result: dict[str, Any] | None = options.act(options)
+    return result
 
 
 def _start(options: argparse.Namespace) -> dict[str, Any] | None:
+    """Start a real Slurm of several nodes on this machine, to try the profile; prints what to export."""
     for name in ("nodes", "cpus", "memory"):
-        given = getattr(options, name)
-        if given is not None and given < 1:
+        number = getattr(options, name)
+        if number is not None and number < 1:
             raise InputError(f"--{name} must be at least 1")
     if options.gpus_per_node < 0:
         raise InputError("--gpus-per-node can't be negative")
@@ -52,11 +78,13 @@ def _start(options: argparse.Namespace) -> dict[str, Any] | None:
 
 
 def _stop(options: argparse.Namespace) -> dict[str, Any]:
+    """End it and its jobs."""
     ended = local.stop(options.folder)
     return {"folder": str(options.folder.resolve()), "ended": [f"{process.name} {process.pid}" for process in ended]}
 
 
 def _status(options: argparse.Namespace) -> dict[str, Any]:
+    """Show what runs of it."""
     return _described(local.status(options.folder))
 
 
@@ -72,7 +100,8 @@ def _described(running: local.Running) -> dict[str, Any]:
 
 
 def _check(options: argparse.Namespace) -> dict[str, Any]:
-    found = preflight.check(
+    """Check whether this cluster would take the largest job; if not, say what to change."""
+    offer = preflight.check(
         partition=options.partition,
         account=options.account,
         nodes=options.nodes,
@@ -81,10 +110,11 @@ def _check(options: argparse.Namespace) -> dict[str, Any]:
         memory=options.memory,
         minutes=options.minutes,
     )
-    return {"partition": found.partition, "nodes": found.nodes, "up": found.up, "fitting": found.fitting}
+    return {"partition": offer.partition, "nodes": offer.nodes, "up": offer.up, "fitting": offer.fitting}
 
 
 def _why(options: argparse.Namespace) -> dict[str, Any] | None:
+    """Tell why jobs of a run failed, and what to change."""
     log = options.log or states.newest(Path(".snakemake/log"))
     try:
         text = reading.raw(log, "log of Snakemake").decode(errors="replace")

@@ -7,12 +7,14 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from types import NoneType
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SerializeAsAny, ValidationError, field_validator
 
 from gradsync import limits, names, topologies
-from gradsync.configuration import peers, schemes
+from gradsync.configuration import peers, schemes, training
+from gradsync.configuration.options import options_of, taken
+from gradsync.configuration.training import Precision, Statistics
 from gradsync.errors import InputError
 from gradsync.files import reading
 from gradsync.files.problems import first_problem
@@ -45,8 +47,25 @@ MessageBytes = Annotated[int, Field(ge=limits.LEAST_MESSAGE, le=limits.MOST_MESS
 Seed = Annotated[int, Field(ge=0, le=limits.MOST_SEED)]
 
 
+TRAINING = {option.name: option for option in options_of(training.Training)}
+
+
 class _Closed(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+def _as_option(name: str, **limits: Any) -> Any:
+    """A key that `gradsync train` has as an option, with its default, limits and meaning; `limits`: further ones."""
+    option = TRAINING[name]
+    about = option.about
+    if not option.several:
+        limits = {"ge": about.least, "le": about.most} | limits
+    default = option.default if about.configured is None else about.configured
+    return Field(
+        default=list(default) if option.several else default,
+        description=f"{about.meaning}; null: {about.unset}" if about.unset else about.meaning,
+        **{key: limit for key, limit in limits.items() if limit is not None},
+    )
 
 
 class Training(_Closed):
@@ -59,40 +78,32 @@ class Training(_Closed):
         max_length=60,
         description="tells launches of the same model and ranks apart",
     )
-    paper: str = Field(default="mgwfbp", description="whose tables and figures show the launch")
+    paper: str = _as_option("paper")
     ranks: Ranks = Field(ge=2)
-    data: str = "digits"
-    data_folder: FilePath | None = Field(
-        default=None, description="where mnist, cifar10, imagenet lie; of text a file or folder"
-    )
-    size: Length | None = Field(
-        default=None, ge=1, description="side of images in pixels, tokens of text; null: the model's own"
-    )
-    batch: Count = Field(default=32, ge=1, description="samples a rank and micro-batch")
-    accumulate: Annotated[int, Field(le=limits.MOST_ACCUMULATED)] = Field(
-        default=1, ge=1, description="micro-batches an iteration, of which the last one's end is sent"
-    )
-    clip_norm: float | None = Field(
-        default=None, gt=0, allow_inf_nan=False, description="of the mean gradient; null: not clipped"
-    )
-    epochs: Count = Field(default=6, ge=1)
-    iterations: Count = Field(default=0, ge=0, description="stop after so many; 0: whole epochs")
-    block: Count = Field(default=6, ge=2, description="iterations before the next contender has its turn")
-    lr: float = Field(default=0.02, gt=0)
-    momentum: float = Field(default=0.9, ge=0, lt=1)
-    precision: Literal["float32", "bfloat16", "float16"] = "float32"
-    statistics: Literal["broadcast", "local"] = "broadcast"
-    seeds: list[Seed] = Field(default=[0], min_length=1)
+    data: str = _as_option("data")
+    data_folder: FilePath | None = _as_option("data_folder")
+    size: int | None = _as_option("size")
+    batch: int = _as_option("batch")
+    accumulate: int = _as_option("accumulate")
+    clip_norm: float | None = _as_option("clip_norm", gt=0, allow_inf_nan=False)
+    epochs: int = _as_option("epochs")
+    iterations: int = _as_option("iterations")
+    block: int = _as_option("block")
+    lr: float = _as_option("lr", gt=0)
+    momentum: float = _as_option("momentum", ge=0, lt=1)
+    precision: Precision = _as_option("precision")
+    statistics: Statistics = _as_option("statistics")
+    seeds: list[Seed] = _as_option("seeds", min_length=1)
     schemes: list[str] | Literal["native"] | None = Field(
         default=None, description="null: all that can run on so many ranks; native: by the backend's own collective"
     )
     peers: list[str] | None = Field(default=[], description="variants of stock DDP; null: all")
-    references: bool = Field(default=True, description="also without communication, and on one rank alone")
-    conformance: Count = Field(default=3, ge=0, description="steps that plans are held against the oracle")
+    references: bool = _as_option("references")
+    conformance: int = _as_option("conformance")
     profile_iterations: Count = Field(
         default=10, ge=0, description="in which the layers are timed, in another run; 0: not measured, so not predicted"
     )
-    checkpoint_seconds: float = Field(default=120.0, ge=0)
+    checkpoint_seconds: float = _as_option("checkpoint_seconds")
 
     @field_validator("profile_iterations")
     @classmethod
@@ -105,6 +116,10 @@ class Training(_Closed):
     def job(self) -> str:
         """Name of the launch in paths."""
         return f"{self.model}-{self.ranks}" + (f"-{self.name}" if self.name else "")
+
+    def options(self, device: str) -> training.Training:
+        """What `gradsync train` is told of the launch."""
+        return taken(training.Training, self, device=device)
 
 
 class Emulation(_Closed):
@@ -233,7 +248,7 @@ class Settings(_Closed):
 
     def of(self, paper: str) -> list[Training]:
         """The launches that a paper shows."""
-        return [training for training in self.training if training.paper == paper]
+        return [launch for launch in self.training if launch.paper == paper]
 
     def emulated_of(self, paper: str) -> list[Emulation]:
         """The emulated launches that a paper shows."""
@@ -283,18 +298,18 @@ def parse(content: object, where: str) -> Settings:
     known, stock = schemes.load(settings.schemes), peers.load(settings.peers)
     jobs: set[str] = set()
     shown = list(settings.papers)
-    for i, training in enumerate(settings.training):
+    for i, launch in enumerate(settings.training):
         place = f"configuration {where}: training.{i}"
-        if training.job in jobs:
+        if launch.job in jobs:
             raise InputError(
-                f"{place}: {training.model} on {training.ranks} ranks is there already: one entry each, or a `name`"
+                f"{place}: {launch.model} on {launch.ranks} ranks is there already: one entry each, or a `name`"
             )
-        jobs.add(training.job)
-        if training.paper not in shown:
-            raise InputError(f"{place}.paper: {training.paper!r} is not one of this configuration: {', '.join(shown)}")
-        picked = schemes.pick(known, training.schemes, f"{place}.schemes", training.ranks, settings.device)
+        jobs.add(launch.job)
+        if launch.paper not in shown:
+            raise InputError(f"{place}.paper: {launch.paper!r} is not one of this configuration: {', '.join(shown)}")
+        picked = schemes.pick(known, launch.schemes, f"{place}.schemes", launch.ranks, settings.device)
         chosen = [scheme.name for scheme in picked]
-        for peer in peers.pick(stock, training.peers, f"{place}.peers"):
+        for peer in peers.pick(stock, launch.peers, f"{place}.peers"):
             if peer.name in chosen:
                 raise InputError(f"{place}.peers: {peer.name!r} is a scheme of this launch too: rename one")
             if peer.plan and peer.plan not in chosen:
@@ -302,12 +317,12 @@ def parse(content: object, where: str) -> Settings:
                     f"{place}.peers: {peer.name} needs the scheme {peer.plan!r}, which is not trained here"
                 )
     jobs.clear()
-    for i, launch in enumerate(settings.emulated):
+    for i, emulation in enumerate(settings.emulated):
         place = f"configuration {where}: emulated.{i}"
-        if launch.job in jobs:
-            raise InputError(f"{place}: {launch.job} is there already: one entry each, or a `name`")
-        jobs.add(launch.job)
-        _refuse_emulation(launch, known, stock, shown, place)
+        if emulation.job in jobs:
+            raise InputError(f"{place}: {emulation.job} is there already: one entry each, or a `name`")
+        jobs.add(emulation.job)
+        _refuse_emulation(emulation, known, stock, shown, place)
     for paper in settings.papers.values():
         for model, why in paper.needs_profiles.items():
             if model not in settings.profiles:
@@ -349,11 +364,11 @@ def _kind(paper: str) -> type[PaperSettings]:
 def _refuse_names(settings: Settings, where: str) -> None:
     """Raises InputError for a model, a data set or a paper that does not exist: a job would fail long afterwards."""
     place = f"configuration {where}"
-    for i, training in enumerate(settings.training):
-        names.refuse_unknown("model", training.model, names.MODELS, f"{place}: training.{i}.model")
-        names.refuse_unknown("data set", training.data, names.DATA, f"{place}: training.{i}.data")
-    for i, launch in enumerate(settings.emulated):
-        names.refuse_unknown("model", launch.model, names.MODELS, f"{place}: emulated.{i}.model")
+    for i, launch in enumerate(settings.training):
+        names.refuse_unknown("model", launch.model, names.MODELS, f"{place}: training.{i}.model")
+        names.refuse_unknown("data set", launch.data, names.DATA, f"{place}: training.{i}.data")
+    for i, emulation in enumerate(settings.emulated):
+        names.refuse_unknown("model", emulation.model, names.MODELS, f"{place}: emulated.{i}.model")
     for model in settings.profiles:
         names.refuse_unknown("model", model, names.MODELS, f"{place}: profiles")
     for i, text in enumerate(settings.cluster_profile.models if settings.cluster_profile else ()):

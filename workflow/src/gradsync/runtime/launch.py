@@ -35,7 +35,7 @@ STEP_GRACE_SECONDS = 40.0  # srun gives its tasks Slurm's KillWait, 30 s by defa
 BAD_INPUT = 2  # exit status
 SAY_SECONDS = 0.2  # in which ranks that have lost a peer say in which message
 TESTBED_PORT = 29500  # of the rendezvous, on a network that is ours alone
-OUT_OF_MEMORY = " (where nobody killed it, memory ran out: take fewer ranks or contenders, or a smaller batch)"
+OUT_OF_MEMORY = " (if nobody killed it, memory ran out: take fewer ranks or contenders, or a smaller batch)"
 
 
 def is_rank() -> bool:
@@ -44,7 +44,7 @@ def is_rank() -> bool:
 
 
 def elsewhere() -> bool:
-    """True where ranks are started by another command, on machines that this one can't judge."""
+    """True if ranks are started by another command, on machines that this one can't judge."""
     return bool(os.environ.get(LAUNCH))
 
 
@@ -94,12 +94,12 @@ def _leave(*_: object) -> None:
 
 def _by_command(arguments: list[str], ranks: int) -> None:
     """One process starts all ranks and ends them when one fails, as srun does with --kill-on-bad-exit."""
-    told = filled(os.environ[LAUNCH], ranks, int(os.environ.get(RANKS_A_NODE, "1")))
-    blamed = said = ""
+    starter = filled(os.environ[LAUNCH], ranks, int(os.environ.get(RANKS_A_NODE, "1")))
+    blamed = refusal = ""
     insist: threading.Timer | None = None
     try:
         child = subprocess.Popen(
-            [*told, "python", "-m", "gradsync", *arguments],
+            [*starter, "python", "-m", "gradsync", *arguments],
             env=lifeline.led(os.environ),
             # srun knows nothing of leaders; asked so, it ends the step
             preexec_fn=lifeline.killed_with_parent(signal.SIGTERM),
@@ -108,13 +108,13 @@ def _by_command(arguments: list[str], ranks: int) -> None:
             errors="replace",
         )
     except OSError as error:
-        raise InputError(f"{LAUNCH}: {told[0]} can't be run: {error.strerror}") from None
+        raise InputError(f"{LAUNCH}: {starter[0]} can't be run: {error.strerror}") from None
     assert child.stderr is not None
     try:
         for line in child.stderr:
             print(line, end="", file=sys.stderr, flush=True)
             blamed = blamed or _blamed(line)
-            said = said or line.strip().partition("gradsync: ")[2]
+            refusal = refusal or line.strip().partition("gradsync: ")[2]
             if blamed and insist is None:
                 # srun ends the others by itself, but waits for ever for a task that has lost its slurmstepd
                 insist = threading.Timer(GRACE_SECONDS, child.terminate)
@@ -125,22 +125,22 @@ def _by_command(arguments: list[str], ranks: int) -> None:
         if insist is not None:
             insist.cancel()
         _end([child], STEP_GRACE_SECONDS)
-    # where srun ends the others at once, its own status is theirs
+    # if srun ends the others at once, its own status is theirs
     if status == BAD_INPUT or (status and blamed.endswith(f"Exited with exit code {BAD_INPUT}")):
-        raise InputError(f"the ranks refused their input: {said or 'see above'}")
+        raise InputError(f"the ranks refused their input: {refusal or 'see above'}")
     if status:
         hint = OUT_OF_MEMORY if "Kill" in blamed or "memory" in blamed.lower() else ""
         raise RunError(
-            f"{blamed or f'{told[0]} ended with status {status}: see above'}; the other ranks were ended{hint}"
+            f"{blamed or f'{starter[0]} ended with status {status}: see above'}; the other ranks were ended{hint}"
         )
 
 
 def _blamed(line: str) -> str:
     """`rank 3 on n2: Killed` from what srun says of a task that failed by itself; empty for any other line."""
-    found = re.match(r"(?:srun|slurmstepd): error: (\S+): tasks? ([\d,-]+): (.+)", line)
-    if not found or "Terminated" in found[3]:  # ended because another one failed
+    ended = re.match(r"(?:srun|slurmstepd): error: (\S+): tasks? ([\d,-]+): (.+)", line)
+    if not ended or "Terminated" in ended[3]:  # ended because another one failed
         return ""
-    return f"rank {found[2]} on {found[1]}: {found[3]}"
+    return f"rank {ended[2]} on {ended[1]}: {ended[3]}"
 
 
 def _here(arguments: list[str], ranks: int) -> None:
@@ -159,12 +159,12 @@ def _here(arguments: list[str], ranks: int) -> None:
     children: list[subprocess.Popen[bytes]] = []
     try:
         for rank in range(ranks):
-            own = {**environment, "RANK": str(rank), "LOCAL_RANK": str(rank)}
+            variables = {**environment, "RANK": str(rank), "LOCAL_RANK": str(rank)}
             handed: tuple[int, ...] = ()
             if rank == 0:
-                own["GRADSYNC_LISTEN_FD"] = str(listener.fileno())
+                variables["GRADSYNC_LISTEN_FD"] = str(listener.fileno())
                 handed = (listener.fileno(),)
-            children.append(subprocess.Popen(command, env=own, pass_fds=handed))
+            children.append(subprocess.Popen(command, env=variables, pass_fds=handed))
         listener.close()
         _watch(children)
     finally:
@@ -191,8 +191,8 @@ def _on_hosts(arguments: list[str], ranks: int, testbed: Testbed) -> None:
     children: list[subprocess.Popen[bytes]] = []
     try:
         for rank, (host, place) in enumerate(places[:ranks]):
-            own = {**environment, "RANK": str(rank), "LOCAL_RANK": str(place)}
-            children.append(subprocess.Popen(testbed.on(host, command), env=own))
+            variables = {**environment, "RANK": str(rank), "LOCAL_RANK": str(place)}
+            children.append(subprocess.Popen(testbed.on(host, command), env=variables))
         _watch(children, [CONTROL, *rails])
     finally:
         _end(children)
@@ -222,14 +222,15 @@ def _by_itself(
 ) -> tuple[int, int]:
     """The rank that died by itself, and its status: one that lost a peer fails too, and may be the first to do so."""
     now = time.monotonic()
-    said, noticed = now + SAY_SECONDS, now + (links.NOTICED_SECONDS if interfaces else SAY_SECONDS)
+    say_until, notice_until = now + SAY_SECONDS, now + (links.NOTICED_SECONDS if interfaces else SAY_SECONDS)
     while True:
-        ended = {each: child.returncode for each, child in running.items() if child.poll() is not None} | {rank: status}
-        known = next((each for each, how in ended.items() if how < 0 or links.lost(how, interfaces)), None)
+        statuses = {other: child.returncode for other, child in running.items() if child.poll() is not None}
+        statuses[rank] = status
+        first = next((other for other, how in statuses.items() if how < 0 or links.lost(how, interfaces)), None)
         now = time.monotonic()
-        if len(ended) > len(running) or now > noticed or (known is not None and now > said):
-            blamed = rank if known is None else known
-            return blamed, ended[blamed]
+        if len(statuses) > len(running) or now > notice_until or (first is not None and now > say_until):
+            blamed = rank if first is None else first
+            return blamed, statuses[blamed]
         time.sleep(0.02)
 
 

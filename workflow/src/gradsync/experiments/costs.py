@@ -1,14 +1,15 @@
-"""What messages cost, from the command line: a line, measured points, links of a topology, or a measured cluster."""
+"""What messages cost, from what is known: a line, measured points, links of a topology, or a measured cluster."""
 
 from __future__ import annotations
 
-import argparse
 import re
 from contextlib import suppress
+from dataclasses import dataclass
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from gradsync.configuration.options import option
 from gradsync.errors import InputError
 
 if TYPE_CHECKING:
@@ -19,13 +20,49 @@ LINE = "a=SECONDS,b=SECONDS_PER_BYTE, or a CSV file of bytes,seconds"
 LINKS = "alpha=SECONDS,bandwidth=BYTES_PER_SECOND (or by kind of links: alpha=..,inside=..,between=..)"
 
 
+@dataclass(frozen=True, kw_only=True)
+class Known:
+    """What is known of computation and messages: options of all that plans or simulates."""
+
+    workload: str = option(meaning="layers in backward order; or a model of --cluster", metavar="W.json|MODEL")
+    allreduce: str | None = option(
+        None,
+        "cost of an all-reduce: a line, measured bytes,seconds to fit, or start-up and bandwidth of the links, from "
+        "which the scheme's collective on its topology is simulated",
+        metavar="a=S,b=S_PER_BYTE|POINTS.csv|alpha=S,bandwidth=BYTES_PER_S",
+        either="all-reduce",
+        needed=True,
+    )
+    cluster: str | None = option(
+        None, "a measured cluster: its all-reduces and layer times", metavar="CLUSTER.yaml", either="all-reduce"
+    )
+    nodes: int | None = option(None, "--cluster: on so many nodes", metavar="K", unset="the fewest")
+    scale: bool = option(False, "--cluster: if that number of ranks was not measured, scale as a ring")
+    interference: str | None = option(
+        None, "how computation and messages slow one another down, as measured", metavar="FILE.json"
+    )
+    contention: str | None = option(
+        None,
+        "what several messages at once take, as measured (native collective)",
+        metavar="FILE.json",
+        either="contention",
+    )
+    capacity: float | None = option(
+        None,
+        "messages at once that the link carries as fast as one alone, at least 1",
+        metavar="X",
+        either="contention",
+        unset="1, they share it",
+    )
+
+
 class Costs(NamedTuple):
     """The cost of the plan's all-reduce, of every kind of message, and of the links themselves."""
 
     all_reduce: Any
     network: Any
     warnings: list[str]
-    links: list[Any]  # what a node has at a nominal rate; empty where nothing is known of links
+    links: list[Any]  # what a node has at a nominal rate; empty if nothing is known of links
 
 
 def scheme_of(plan: Any) -> Any:
@@ -34,10 +71,10 @@ def scheme_of(plan: Any) -> Any:
     from gradsync.configuration.schemes import Scheme
     from gradsync.plan import Collective
 
-    every = (op for role in plan.roles for op in role.flat)
-    sums = (op.algorithm for op in every if isinstance(op, Collective) and op.kind == "all_reduce")
+    operations = (op for role in plan.roles for op in role.flat)
+    algorithms = (op.algorithm for op in operations if isinstance(op, Collective) and op.kind == "all_reduce")
     topology = plan.provenance.get("topology", "")
-    return Scheme(name=plan.name, collective=next(sums, collectives.NATIVE), topology=topology)
+    return Scheme(name=plan.name, collective=next(algorithms, collectives.NATIVE), topology=topology)
 
 
 def refuse_other(plan: Plan, workload: Workload) -> None:
@@ -54,22 +91,23 @@ def refuse_other(plan: Plan, workload: Workload) -> None:
     for tensor in plan.tensors:
         if tensor.name not in layers:
             raise InputError(f"{about}: it has no layer {tensor.name!r}: give that one, or plan again from this one")
-    if more := layers.keys() - {tensor.name for tensor in plan.tensors}:
+    if unplanned := layers.keys() - {tensor.name for tensor in plan.tensors}:
         raise InputError(
-            f"{about}: its layer {min(more)!r} is not in the plan ({len(more)} such): give that one, or plan again"
+            f"{about}: its layer {min(unplanned)!r} is not in the plan ({len(unplanned)} such): give that one, or plan "
+            "again"
         )
     width = DTYPE_BYTES[plan.buffer[plan.holding("gradient") or plan.buffers[0].name].dtype]
     for tensor in plan.tensors:
-        size, wanted = width * (tensor.stop - tensor.start), layers[tensor.name].bytes
-        if size != wanted:
+        planned_bytes, layer_bytes = width * (tensor.stop - tensor.start), layers[tensor.name].bytes
+        if planned_bytes != layer_bytes:
             raise InputError(
-                f"{about}: layer {tensor.name!r} has {wanted} bytes there and {size} in the plan: give that one, or "
-                "plan again"
+                f"{about}: layer {tensor.name!r} has {layer_bytes} bytes there and {planned_bytes} in the plan: give "
+                "that one, or plan again"
             )
 
 
 def cost_of(text: str, option: str = "--allreduce", ranks: int | None = None, collective: str = "") -> Any:
-    """The cost of a message; `ranks` and `collective` choose where a file has several."""
+    """The cost of a message; `ranks` and `collective` choose if a file has several."""
     from gradsync.costs import Linear, fitted
 
     pairs = _pairs(text)
@@ -80,7 +118,7 @@ def cost_of(text: str, option: str = "--allreduce", ranks: int | None = None, co
 
 
 def speeds_of(text: str | None) -> Any:
-    """Start-up and bandwidths of links; raises InputError where nothing is said of links."""
+    """Start-up and bandwidths of links; raises InputError if the text says nothing of links."""
     from gradsync.topologies import Speeds
 
     pairs = (_pairs(text) if text else None) or {}
@@ -92,37 +130,37 @@ def speeds_of(text: str | None) -> Any:
     return Speeds(alpha=alpha, bandwidth=values.get("bandwidth", values))
 
 
-def costs(options: argparse.Namespace, ranks: int, scheme: Any) -> tuple[Any, Costs]:
+def costs(options: Known, ranks: int, scheme: Any) -> tuple[Any, Costs]:
     """(workload, costs of a scheme's messages) from files, from the links of a topology, or from a measured cluster.
 
     With --capacity or --contention, of several messages at once too.
     """
-    workload, known = _costs_alone(options, ranks, scheme)
-    known = _at_once(options, ranks, scheme, known)
-    return workload, known._replace(warnings=[*known.warnings, *_under_load(options, workload)])
+    workload, alone = _costs_alone(options, ranks, scheme)
+    contended = _contended(options, ranks, scheme, alone)
+    return workload, contended._replace(warnings=[*contended.warnings, *_under_load(options, workload)])
 
 
-def _under_load(options: argparse.Namespace, workload: Any) -> list[str]:
-    """What was timed while the machine had other work."""
+def _under_load(options: Known, workload: Any) -> list[str]:
+    """Warnings of what was timed while the machine had other work."""
     from gradsync.files import reading
     from gradsync.statistics import quiet
 
-    found = quiet.load_warnings(workload.provenance, f"workload {options.workload}")
+    warnings = quiet.load_warnings(workload.provenance, f"workload {options.workload}")
     if options.allreduce and Path(options.allreduce).is_file():  # a pipe has been read to its end
         points = reading.text(options.allreduce, "--allreduce")
-        found += quiet.load_warnings_of_points(points, f"all-reduce times {options.allreduce}")
-    return found
+        warnings += quiet.load_warnings_of_points(points, f"all-reduce times {options.allreduce}")
+    return warnings
 
 
-def _at_once(options: argparse.Namespace, ranks: int, scheme: Any, known: Costs) -> Costs:
-    """The same, where --capacity or --contention says what several messages at once do; else as it is."""
+def _contended(options: Known, ranks: int, scheme: Any, costs: Costs) -> Costs:
+    """The same costs, with the contention that --capacity or --contention describes; without either as they are."""
     from gradsync.collectives import NATIVE
     from gradsync.costs import Network
     from gradsync.costs.contention import Contended, largest_capacity
     from gradsync.costs.contention_points import Contention
     from gradsync.statistics import quiet
 
-    alone = known.all_reduce
+    alone = costs.all_reduce
     if options.capacity is not None:
         cost, notes = Contended(alone, options.capacity), []
     elif options.contention:
@@ -136,24 +174,26 @@ def _at_once(options: argparse.Namespace, ranks: int, scheme: Any, known: Costs)
         cost, notes = fit.contended(alone), [f"contention {options.contention}: {note}" for note in fit.notes]
         notes += quiet.load_warnings(measured.provenance, f"contention {options.contention}")
     else:
-        return known
-    network = Network({**known.network.costs, "all_reduce": cost})
+        return costs
+    network = Network({**costs.network.costs, "all_reduce": cost})
     # a link that carries several such messages at full speed has as many times what one takes of it
-    links = [each._replace(bytes_per_second=each.bytes_per_second * largest_capacity(cost)) for each in known.links]
-    return Costs(cost, network, known.warnings + notes, links)
+    links = [link._replace(bytes_per_second=link.bytes_per_second * largest_capacity(cost)) for link in costs.links]
+    return Costs(cost, network, costs.warnings + notes, links)
 
 
-def _costs_alone(options: argparse.Namespace, ranks: int, scheme: Any) -> tuple[Any, Costs]:
+def _costs_alone(options: Known, ranks: int, scheme: Any) -> tuple[Any, Costs]:
     from gradsync import clusters
     from gradsync.clusters import choice
     from gradsync.collectives import NATIVE
     from gradsync.plan.workload import Workload
 
     if not options.cluster:
-        for key in ("nodes", "scale"):
-            if getattr(options, key) not in (None, False):
+        for key, value in (("nodes", options.nodes), ("scale", options.scale)):
+            if value not in (None, False):
                 raise InputError(f"--{key}: only with --cluster, whose all-reduces it chooses from")
         workload = Workload.load(options.workload)
+        if options.allreduce is None:
+            raise InputError("--allreduce: needed if --cluster names no measured cluster")
         if {"alpha", "bandwidth"} & (_pairs(options.allreduce) or {}).keys():
             return workload, _on_links(options.allreduce, scheme, ranks)
         return workload, _measured(options.allreduce, scheme, ranks)
@@ -163,27 +203,29 @@ def _costs_alone(options: argparse.Namespace, ranks: int, scheme: Any) -> tuple[
             f"--allreduce {LINKS}, or the points of gradsync measure allreduce --collective {scheme.collective}"
         )
     profile = clusters.load(options.cluster)
-    cost, each, warnings = choice.cost(profile, options.cluster, ranks, nodes=options.nodes, scale=options.scale)
+    cost, ranks_per_node, warnings = choice.cost(
+        profile, options.cluster, ranks, nodes=options.nodes, scale=options.scale
+    )
     if Path(options.workload).is_file():
         workload = Workload.load(options.workload)
     else:
-        workload, more = choice.workload(profile, options.cluster, options.workload, each)
-        warnings = warnings + more
+        workload, notes = choice.workload(profile, options.cluster, options.workload, ranks_per_node)
+        warnings = warnings + notes
     return workload, Costs(cost, _others(cost, cost, ranks), warnings, [])
 
 
 def _measured(text: str, scheme: Any, ranks: int) -> Costs:
-    """The cost of the scheme's own collective; other messages follow from the backend's own where that is known too."""
-    own = scheme.measured_as(ranks)
-    cost = native = cost_of(text, ranks=ranks, collective=own)
-    if own:
+    """The cost of the scheme's collective; other messages follow from the backend's own if its cost is known, too."""
+    collective = scheme.measured_as(ranks)
+    cost = native = cost_of(text, ranks=ranks, collective=collective)
+    if collective:
         with suppress(InputError):  # a file of that collective alone
             native = cost_of(text, ranks=ranks)
     return Costs(cost, _others(cost, native, ranks), [], [])
 
 
 def _on_links(text: str, scheme: Any, ranks: int) -> Costs:
-    """Costs where start-up and bandwidth of the links are known: those of the very collective on its topology.
+    """Costs from start-up and bandwidth of the links: those of the very collective on its topology.
 
     The backend's own all-reduce is taken for a ring, which is what Gloo does.
     """
@@ -209,7 +251,7 @@ def _others(cost: Any, native: Any, ranks: int) -> Any:
 
 
 def _pairs(text: str) -> dict[str, str] | None:
-    """KEY=VALUE,KEY=VALUE; None where it is a file."""
+    """KEY=VALUE,KEY=VALUE; None if the text names a file."""
     return dict(re.findall(r"(\w+)=([^,]*)", text)) if "=" in text and not Path(text).is_file() else None
 
 

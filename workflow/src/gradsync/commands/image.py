@@ -1,4 +1,4 @@
-"""Build the images that jobs run in."""
+"""`gradsync image`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,30 @@ from gradsync.errors import InputError
 from gradsync.files.writing import refuse_folder, refuse_target
 
 
-def image(options: argparse.Namespace) -> dict[str, Any]:
+def options(parser: argparse.ArgumentParser) -> None:
+    """What it takes."""
+    parser.add_argument("kind", choices=["base", "cpu", "cuda"], help="the base, or gradsync with that build of torch")
+    parser.add_argument("--check", action="store_true", help="build nothing: solve the environment and judge its torch")
+    parser.add_argument(
+        "--output", type=Path, metavar="IMAGE.sif", help="write the image (default: containers/KIND.sif)"
+    )
+    parser.add_argument(
+        "--base",
+        type=Path,
+        metavar="IMAGE.sif",
+        help="cpu, cuda: their base (default: containers/base.sif, which is built if it is missing)",
+    )
+    parser.add_argument(
+        "--bootstrap", choices=["debootstrap", "docker"], default="debootstrap", help="base: its source"
+    )
+    parser.add_argument("--mirror", metavar="URL", help="base, debootstrap: of packages (default: this host's)")
+    parser.add_argument("--suite", metavar="NAME", help="base, debootstrap: the release (default: this host's)")
+    parser.add_argument("--from", dest="registry_image", metavar="IMAGE", help="base, docker: an image of a registry")
+    parser.add_argument("--log", type=Path, metavar="FILE", help="all that the build prints (default: by the image)")
+    parser.add_argument("--force", action="store_true", help="replace an image that is there")
+
+
+def run(options: argparse.Namespace) -> dict[str, Any]:
     """Build an image that jobs run in, with Apptainer and without privileges; or check what it would hold."""
     from gradsync.images import BASE, BASE_DEFINITIONS, DEFINITIONS, build, fingerprint, solve
 

@@ -1,0 +1,62 @@
+"""`gradsync benchmark`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from gradsync.commands import configured
+from gradsync.errors import RunError
+from gradsync.lifetimes import leftovers
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """What it takes."""
+    configured.add(parser)
+    parser.add_argument(
+        "what", choices=["planning", "training", "collectives", "workflow", "testbed"], help="what is timed"
+    )
+
+
+def run(options: argparse.Namespace) -> dict[str, Any] | None:
+    """Time planning, training beside stock DDP, collectives, the workflow or the testbed; hold them against targets."""
+    from gradsync.benchmarks import (
+        bml_speed,
+        collectives_speed,
+        planning_speed,
+        testbed_speed,
+        training_speed,
+        workflow_speed,
+    )
+    from gradsync.files.results import write_whole
+    from gradsync.runtime.launch import is_rank
+
+    settings, results = configured.load(options)
+    of_ranks = {"collectives": collectives_speed.on_a_rank, "testbed": bml_speed.on_a_rank}
+    if options.what in of_ranks and is_rank():
+        of_ranks[options.what](results)
+        return None
+    with leftovers.temporary_folder() as folder:
+        match options.what:
+            case "planning":
+                answer = planning_speed.measure()
+            case "training":
+                answer = training_speed.measure(folder, settings.peers)
+            case "collectives":
+                answer = collectives_speed.measure(folder, options.config)
+            case "testbed":
+                answer = testbed_speed.measure(folder, options.config, results)
+            case _:
+                answer = workflow_speed.measure(Path(), folder)
+    path = results / "benchmarks" / f"{options.what}.json"
+    write_whole(path, json.dumps(answer, indent=1) + "\n")
+    if not answer["met"]:
+        # a workflow removes the output of a job that fails: the log keeps the rows
+        for row in answer["rows"]:
+            print(json.dumps(row), file=sys.stderr)
+        missed = "; ".join(f"{row['task']}: {row['ratio']:.3f}" for row in answer["rows"] if not row["met"])
+        raise RunError(f"benchmark: missed its target: {missed} (all rows: {path})")
+    return answer

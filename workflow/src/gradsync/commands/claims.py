@@ -1,0 +1,33 @@
+"""`gradsync claims`."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from gradsync.commands import configured
+
+CONFIGURATIONS = Path("config")  # of the checkout that a command runs in
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """What it takes."""
+    configured.add(parser)
+
+
+def run(options: argparse.Namespace) -> dict[str, Any]:
+    """Decide every claim of the papers on the tables that are there."""
+    from gradsync import claims
+    from gradsync.claims import published
+    from gradsync.files.results import write_whole
+
+    settings, results = configured.load_with_results(options)
+    files = {name: Path(paper.published) for name, paper in settings.papers.items()}
+    papers = [published.of_paper(name, file) for name, file in files.items()]
+    verdicts = [verdict for file in files.values() for verdict in claims.evaluate(file, results / "tables")]
+    remedies = claims.Remedies.of(options.config, settings, papers, CONFIGURATIONS)
+    write_whole(results / "claims.json", claims.ledger_json(verdicts))
+    write_whole(results / "claims.md", claims.page(verdicts, remedies.remedy))
+    judged = claims.by_claim(verdicts)
+    return {"claims": len(judged), **claims.counts(judged)}

@@ -1,0 +1,93 @@
+"""`gradsync measure`, with a subcommand for each thing that is measured."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from gradsync.commands import parsing
+from gradsync.experiments.profile import allreduce, contention, interference, launch, layers, operations, replay
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """One subcommand for each thing."""
+    action = parsing.actions(parser, "WHAT")
+    parsing.add(action("layers", _layers), layers.Layers)
+    parsing.add(action("allreduce", _allreduce), allreduce.AllReduces)
+    parsing.add(action("contention", _contention), contention.Contending)
+    parsing.add(action("interference", _interference), interference.Interfering)
+    parsing.add(action("launch", _launch), launch.Launch)
+    parsing.add(action("operations", _operations), operations.Operations)
+    parsing.add(action("replay", _replay), replay.Replay)
+
+
+def run(options: argparse.Namespace) -> dict[str, Any] | None:
+    """Measure this machine: layer times of a model, all-reduce times, contention, interference.
+
+    `launch` measures all that a launch is planned from in one start of its ranks. `operations` counts those of a model,
+    which runs nothing; `replay` times what a replayed workload really computes.
+    """
+    result: dict[str, Any] | None = options.act(options)
+    return result
+
+
+def _layers(options: argparse.Namespace) -> dict[str, Any] | None:
+    """Measure the layer times of a model."""
+    return _written("layers", layers.measure(parsing.read(layers.Layers, options)))
+
+
+def _allreduce(options: argparse.Namespace) -> dict[str, Any] | None:
+    """Measure all-reduce times of many message sizes."""
+    from gradsync.measure import allreduce as table
+
+    measured = allreduce.measure(parsing.read(allreduce.AllReduces, options))
+    if measured is None:
+        return None
+    answer = {"fits": table.fits(measured.points), "notes": measured.notes, "output": str(options.output)}
+    if options.json:
+        points = [point._asdict() for point in measured.points]
+        return {"points": points, **answer, "provenance": measured.provenance}
+    print(table.columns(measured.points))
+    return answer
+
+
+def _contention(options: argparse.Namespace) -> dict[str, Any] | None:
+    """Measure all-reduce times of several messages at once."""
+    from gradsync.measure import contention as table
+
+    measured = contention.measure(parsing.read(contention.Contending, options))
+    if measured is None:
+        return None
+    fit = measured.fit
+    answer = {**table.answer(fit), "output": str(options.output)}
+    if options.json:
+        gammas = [gamma._asdict() for gamma in fit.gammas]
+        residuals = [residual._asdict() for residual in fit.residuals]
+        provenance = measured.contention.provenance
+        return {**answer, "gammas": gammas, "residuals": residuals, "provenance": provenance}
+    print(table.columns(measured.contention, fit))
+    return answer
+
+
+def _interference(options: argparse.Namespace) -> dict[str, Any] | None:
+    """Measure how much computation and messages slow one another down."""
+    return _written("interference", interference.measure(parsing.read(interference.Interfering, options)))
+
+
+def _launch(options: argparse.Namespace) -> dict[str, Any] | None:
+    """Measure layers, all-reduces and interference in one start of the ranks."""
+    return launch.measure(parsing.read(launch.Launch, options))
+
+
+def _operations(options: argparse.Namespace) -> dict[str, Any]:
+    """Count the operations of a model, and write the workload that follows at a rate; nothing is run."""
+    return operations.count(parsing.read(operations.Operations, options))
+
+
+def _replay(options: argparse.Namespace) -> dict[str, Any] | None:
+    """Measure what a replayed workload really computes: its update."""
+    return _written("replay", replay.measure(parsing.read(replay.Replay, options)))
+
+
+def _written(what: str, output: Any) -> dict[str, Any] | None:
+    return None if output is None else {"measured": what, "output": str(output)}

@@ -1,0 +1,21 @@
+"""`gradsync track`."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from gradsync.commands import configured
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """What it takes."""
+    configured.add(parser)
+
+
+def run(options: argparse.Namespace) -> dict[str, Any]:
+    """Import all results into MLflow; what is there already stays as it is."""
+    from gradsync.record.tracking import import_results
+
+    settings, results = configured.load_with_results(options)
+    return import_results(settings.mlflow, results)

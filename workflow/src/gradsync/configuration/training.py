@@ -1,0 +1,105 @@
+"""What is trained in a launch, and how: options of `gradsync train` and of its ranks, keys of `training` in YAML.
+
+Each is stated here alone. `configured` is the default of a configuration if it is another one than the command's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from gradsync.configuration.options import option
+from gradsync.errors import InputError
+from gradsync.limits import MOST_ACCUMULATED, MOST_COUNT, MOST_LENGTH, MOST_SEED
+
+Device = Literal["cpu", "cuda"]
+Precision = Literal["float32", "bfloat16", "float16"]
+Statistics = Literal["broadcast", "local"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compute:
+    """What a rank computes in one forward and backward."""
+
+    model: str = option(
+        "lenet5",
+        "of images: lenet5, resnet18, resnet50, resnet152, vgg19, googlenet, densenet201 or inceptionv4, of text: "
+        "bert_base or transformer; smaller ones: resnet152_quarter, vgg19_eighth, densenet201_quarter, "
+        "inceptionv4_quarter, bert_base_quarter, transformer_quarter",
+    )
+    size: int | None = option(
+        None,
+        "side of images in pixels, tokens of text",
+        metavar="PX",
+        least=1,
+        most=MOST_LENGTH,
+        unset="the model's own",
+    )
+    batch: int = option(32, "samples per rank and micro-batch", metavar="N", least=1, most=MOST_COUNT)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnDevice:
+    """Where ranks compute."""
+
+    device: Device = option("cpu", "where ranks compute: cuda takes one GPU per rank, and NCCL")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Steps:
+    """What a step does with the gradients; all contenders of a launch do the same."""
+
+    lr: float = option(0.02, "learning rate (a plan has its own; peers take it)")
+    momentum: float = option(0.9, "momentum (a plan has its own; peers take it)")
+    accumulate: int = option(
+        1,
+        "micro-batches per iteration: only the gradients of the last one's backward are sent",
+        metavar="K",
+        least=1,
+        most=MOST_ACCUMULATED,
+    )
+    clip_norm: float | None = option(
+        None, "norm that the mean gradient is clipped to", metavar="X", unset="not clipped"
+    )
+    precision: Precision = option("float32", "of forward and backward; float16 with a loss scale that skips steps")
+    statistics: Statistics = option(
+        "broadcast", "batch-norm statistics: rank 0's for all, as DDP by default, or each rank its own"
+    )
+
+    def refuse_steps(self) -> None:
+        """Raises InputError for a rate, a number of micro-batches or a norm that makes no sense."""
+        if not 0 <= self.lr < float("inf"):
+            raise InputError(f"--lr {self.lr}: must be finite and not negative")
+        if not 0 <= self.momentum < 1:
+            raise InputError(f"--momentum {self.momentum}: must be at least 0 and less than 1, or nothing ever settles")
+        if self.accumulate < 1:
+            raise InputError(f"--accumulate {self.accumulate}: a step has at least 1 micro-batch")
+        if self.clip_norm is not None and not 0 < self.clip_norm < float("inf"):
+            raise InputError(f"--clip-norm {self.clip_norm}: must be positive and finite; leave it out to clip nothing")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training(Steps, OnDevice, Compute):
+    """All of it: what ranks are told, and what their results record."""
+
+    data: str = option(
+        "digits",
+        "digits (scikit-learn's), mnist, cifar10, imagenet (from --data-folder), text (Python's documentation, or "
+        "--data-folder) for bert_base, or synthetic",
+    )
+    data_folder: str | None = option(
+        None, "where mnist, cifar10, imagenet lie; of text a file, or a folder of *.txt", metavar="FOLDER"
+    )
+    epochs: int = option(2, "passes over the data", metavar="N", least=1, most=MOST_COUNT, configured=6)
+    iterations: int = option(0, "stop after so many; 0: whole epochs", metavar="N", least=0, most=MOST_COUNT)
+    block: int = option(6, "iterations before the next contender has its turn", metavar="N", least=2, most=MOST_COUNT)
+    seeds: tuple[int, ...] = option(
+        (0,), "one training of every contender for each", flag="--seed", metavar="N", least=0, most=MOST_SEED
+    )
+    references: bool = option(True, "also train without communication, and on one rank alone")
+    reference: str = option("wfbp", "the contender that ratios are to", metavar="NAME")
+    conformance: int = option(
+        3, "steps that plans are held against the oracle; 0: none", metavar="STEPS", least=0, most=MOST_COUNT
+    )
+    checkpoint_seconds: float = option(120.0, "seconds between checkpoints", metavar="S", least=0)
+    paper: str = option("", "the paper whose tables and figures show the launch", metavar="KEY", configured="mgwfbp")

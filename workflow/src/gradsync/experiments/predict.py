@@ -1,0 +1,203 @@
+"""Plan a scheme and predict its iteration: the planned messages, their costs, both bounds, warnings. Needs no torch."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gradsync.configuration.options import option
+from gradsync.configuration.training import Steps
+from gradsync.errors import InputError
+from gradsync.experiments.costs import Costs, Known, costs
+
+if TYPE_CHECKING:
+    from gradsync.costs.interference import Interference
+    from gradsync.plan import Plan
+    from gradsync.plan.trace import Trace
+
+
+@dataclass(frozen=True, kw_only=True)
+class Planning(Steps, Known):
+    """Options of `gradsync plan`."""
+
+    lr: float = option(0.01, "learning rate of the planned update")
+    momentum: float = option(0.0, "momentum of the planned update")
+    schedule: str = option(meaning="a schedule, or a scheme of --schemes", metavar="NAME")
+    schemes: str | None = option(None, "file of named schemes, as config/schemes.yaml", metavar="FILE")
+    collective: str | None = option(None, "that sums the gradients", metavar="NAME", unset="the scheme's")
+    topology: str | None = option(
+        None,
+        "of the collective: bcube, or bcube:3,2",
+        metavar="NAME[:N,..]",
+        unset="the scheme's, else the one that it is made for",
+    )
+    ranks: int = option(2, "ranks of the plan", metavar="N")
+    ranks_a_node: int | None = option(None, "ranks that share a node, if that is known (dense_gpu)", metavar="N")
+    schedule_options: tuple[str, ...] = option(
+        (), "an option of the schedule (may be repeated)", flag="--option", repeated=True, metavar="KEY=VALUE"
+    )
+    output: Path | None = option(None, "write the plan", metavar="PLAN.json")
+    prediction: Path | None = option(None, "write what is printed with --json", metavar="FILE.json")
+
+
+def plan(options: Planning) -> dict[str, Any]:
+    """The prediction of a scheme's iteration; writes the plan and the prediction if options name files for them.
+
+    Raises InputError for a scheme, options or costs that don't go together.
+    """
+    from gradsync.check import check
+    from gradsync.configuration import schemes
+    from gradsync.files.results import write_whole
+
+    options.refuse_steps()
+    if options.ranks_a_node is not None and options.ranks_a_node < 1:
+        raise InputError(f"--ranks-a-node {options.ranks_a_node}: at least 1")
+    scheme = _scheme(options)
+    scheme.refuse_ranks(options.ranks, options.ranks_a_node)
+    # from here on its topology has numbers, whatever the nodes are
+    scheme = scheme.model_copy(update={"topology": scheme.network(options.ranks, options.ranks_a_node).name})
+    workload, known = costs(options, options.ranks, scheme)
+    interference = interference_of(options, options.ranks)
+    scheme = scheme.model_copy(update={"options": {**scheme.options, **_schedule_options(options)}})
+    plan = schemes.plan(
+        scheme,
+        workload,
+        known.all_reduce,
+        options.ranks,
+        lr=options.lr,
+        momentum=options.momentum,
+        loss_scaling=options.precision == "float16",
+        statistics=options.statistics == "broadcast",
+        accumulate=options.accumulate,
+        clip_norm=options.clip_norm,
+    )
+    check(plan)
+    prediction = _prediction(plan, workload, known, interference)
+    prediction["warnings"] = known.warnings + prediction["warnings"]
+    if options.output:
+        write_whole(options.output, plan.to_json() + "\n")
+    if options.prediction:
+        write_whole(options.prediction, json.dumps(prediction, indent=1) + "\n")
+    warn(prediction["warnings"])
+    return prediction
+
+
+def warn(warnings: list[str]) -> None:
+    """Show each on the screen."""
+    for warning in warnings:
+        print(f"gradsync: warning: {warning}", file=sys.stderr)
+
+
+def interference_of(options: Known, ranks: int) -> Interference | None:
+    """The measured interference that options name, between so many ranks."""
+    from gradsync.costs.interference import Interference
+
+    return Interference.load(options.interference, ranks) if options.interference else None
+
+
+def bounds(plan: Plan, workload: Any, known: Costs, trace: Trace) -> dict[str, float | None]:
+    """Both bounds of an iteration; raises RunError if the trace is faster than possible."""
+    from gradsync.engine.bounds import both_bounds_seconds
+
+    hard, model = both_bounds_seconds(plan, workload, known.network, *known.links)
+    refuse_below(plan, trace, hard)
+    return {"hard_bound_seconds": hard, "model_bound_seconds": model}
+
+
+def refuse_below(plan: Plan, trace: Trace, hard: float) -> None:
+    """Raises RunError if an iteration of the trace is shorter than its hard bound, in seconds."""
+    from gradsync.engine import bounds
+
+    if trace.steady:  # a turn of a loop that is not may be shorter than its mean
+        bounds.refuse_below(trace.iteration_seconds(plan.pace), hard, f"plan {plan.name!r}, simulated")
+
+
+def steadiness(trace: Trace) -> dict[str, Any]:
+    """Whether the simulation repeats itself (None: too few turns to know), and over how many turns its times are."""
+    return {"steady": trace.steady, "period_turns": trace.period}
+
+
+def _scheme(options: Planning) -> Any:
+    """The scheme of that name, with the collective and topology that options name instead of its own."""
+    from gradsync.configuration import schemes
+
+    if options.schemes:
+        (scheme,) = schemes.pick(schemes.load(options.schemes), [options.schedule], "--schedule")
+    else:
+        scheme = schemes.Scheme(name=options.schedule)
+    parts = {"collective": options.collective, "topology": options.topology}
+    return scheme.model_copy(update={key: part for key, part in parts.items() if part})
+
+
+def _schedule_options(options: Planning) -> dict[str, Any]:
+    values = {}
+    for text in options.schedule_options:
+        key, separator, value = text.partition("=")
+        if not separator:
+            raise InputError(f"--option {text}: give KEY=VALUE")
+        values[key] = _value(value)
+    return values
+
+
+def _value(text: str) -> Any:
+    lowered = text.lower()
+    if lowered in ("true", "false"):
+        return lowered == "true"
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def _prediction(plan: Plan, workload: Any, known: Costs, interference: Interference | None) -> dict[str, Any]:
+    from gradsync.costs.fitted import Fitted
+    from gradsync.engine.simulate import simulate
+    from gradsync.statistics import quiet
+
+    cost, network = known.all_reduce, known.network
+    alone = getattr(cost, "alone", cost)  # of a message alone, if the cost knows of contention
+    plain = simulate(plan, workload, network)
+    trace = simulate(plan, workload, network, interference=interference) if interference else plain
+    messages = plan.messages()
+    layer_bytes = {layer.name: layer.bytes for layer in workload.layers}
+    extrapolated = []
+    if isinstance(alone, Fitted):
+        message_bytes = [sum(layer_bytes[name] for name in message) for message in messages]
+        extrapolated = sorted({size for size in message_bytes if alone.extrapolates(size)})
+    prediction: dict[str, Any] = {
+        "plan": plan.name,
+        "workload": workload.name,
+        "ranks": plan.ranks,
+        "collective": plan.provenance["collective"],
+        "topology": plan.provenance["topology"],
+        "iteration_seconds": trace.iteration_seconds(plan.pace),
+        "iteration_seconds_without_interference": plain.iteration_seconds(plan.pace),
+        "exposed_communication_seconds": trace.exposed_communication_seconds(plan.pace),
+        **steadiness(trace),
+        **bounds(plan, workload, known, plain),
+        "allreduce": cost.describe(),
+        "messages": messages,
+        "warnings": [note for note in dict.fromkeys((trace.note, plain.note)) if note],
+    }
+    if interference:
+        prediction["warnings"] += quiet.load_warnings(interference.provenance, "slow-down")
+        prediction["interference"] = [
+            {"bytes": point.bytes, "computation": point.computation, "communication": point.communication}
+            for point in interference.points
+        ]
+        prediction["handover_seconds"] = interference.handover_seconds
+    if isinstance(alone, Fitted):
+        prediction["allreduce_residual"] = alone.residual
+        prediction["extrapolated_bytes"] = extrapolated
+    if extrapolated:
+        prediction["warnings"].append(
+            f"{len(extrapolated)} message size(s), up to {extrapolated[-1]} bytes, lie outside the measured "
+            f"{alone.smallest:g} to {alone.largest:g} bytes: their times are extrapolated; measure up to the largest "
+            "message"
+        )
+    return prediction

@@ -1,0 +1,246 @@
+"""Train in a launch: what is refused, schemes that are planned first, the start of the ranks, what each rank does."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gradsync import names
+from gradsync.configuration.options import option, taken, words
+from gradsync.configuration.training import Training
+from gradsync.errors import InputError
+from gradsync.experiments.hosts import OnTestbed, described, enter, hosts
+from gradsync.experiments.predict import Planning
+from gradsync.experiments.predict import plan as plan_scheme
+from gradsync.experiments.profile import allreduce, launches, layers
+from gradsync.files import disk, reading
+from gradsync.lifetimes import run_lock
+from gradsync.slurm.launch import ranks_a_node
+
+if TYPE_CHECKING:
+    from gradsync.configuration.peers import Peer
+    from gradsync.configuration.schemes import Scheme
+    from gradsync.plan import Plan
+
+RESULT_BYTES = 4e6  # results, metrics and traces of a short launch
+PLANNED = ".planned"  # below the output: plans that are made of schemes
+PROFILED_ITERATIONS = 10  # of layers, from which schemes are planned
+
+
+@dataclass(frozen=True, kw_only=True)
+class Launch(OnTestbed, Training):
+    """Options of `gradsync train`."""
+
+    ranks: int = option(2, "ranks that train", metavar="N")
+    plans: tuple[Path, ...] = option(
+        (), "train a plan (may be repeated)", flag="--plan", repeated=True, metavar="PLAN.json"
+    )
+    schedules: tuple[str, ...] = option(
+        (),
+        "measure, plan and train this scheme (may be repeated)",
+        flag="--schedule",
+        repeated=True,
+        metavar="NAME",
+    )
+    schemes: str | None = option(
+        None, "file of named schemes for --schedule, as config/schemes.yaml", metavar="FILE", needs="schedules"
+    )
+    peers: tuple[str, ...] = option(
+        (), "train a variant of stock DDP, too (may be repeated)", flag="--peer", repeated=True, metavar="NAME"
+    )
+    peers_file: str = option("config/peers.yaml", "what --peer names", flag="--peers", metavar="FILE")
+    output: Path = option(meaning="folder of the results", metavar="FOLDER")
+
+
+def train(options: Launch) -> dict[str, dict[str, float]] | None:
+    """Train all contenders in turn; the summary of each, None in a rank.
+
+    Raises InputError for what can't be trained, before anything is measured or started.
+    """
+    from gradsync.files.results import Result
+    from gradsync.runtime.launch import is_rank, launch
+
+    if is_rank():
+        _train_as_rank(options)
+        return None
+    _refuse(options)
+    enter(options)
+    disk.refuse(options.output, RESULT_BYTES, "what a launch leaves behind, at the least,")
+    with run_lock.held(options.output, "train"), _folder_of_plans(options.output) as folder:
+        if options.schedules:
+            plans = _planned(options, folder)
+            options = replace(options, plans=plans, schedules=())
+        loaded = _checked_plans(options)
+        options = replace(options, references=options.references and bool(loaded))
+        testbed = described(options, [options.ranks], options.device)
+        with hosts(testbed, options.ranks) as network:
+            launch(["train", *words(options)], options.ranks, network)
+    contenders = json.loads((options.output / "schemes.json").read_text())
+    return {name: Result.load(options.output / name / "result.json").summary for name in contenders}
+
+
+@contextmanager
+def _folder_of_plans(output: Path) -> Iterator[Path]:
+    """A folder for plans of schemes, where all nodes see them; what a killed run has left there is removed first."""
+    folder = output / PLANNED
+    shutil.rmtree(folder, ignore_errors=True)
+    with disk.explain_errors(folder):
+        folder.mkdir()
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _refuse(options: Launch) -> None:
+    from gradsync.configuration import peers, schemes
+    from gradsync.runtime import data, devices
+    from gradsync.runtime.launch import elsewhere, room_for
+
+    room_for(options.ranks, "--ranks")
+    if not elsewhere():
+        devices.refuse(options.device, options.ranks)
+    options.refuse_steps()
+    _refuse_turns(options)
+    data.load(
+        options.data,
+        model=options.model,
+        size=options.size,
+        batch=options.batch,
+        ranks=options.ranks,
+        seed=options.seeds[0],
+        folder=options.data_folder,
+        accumulate=options.accumulate,
+    )
+    if described(options, [options.ranks], options.device) and options.schedules:
+        raise InputError("--testbed: give --plan (files): what was measured on this machine is no cost of a testbed")
+    if options.plans and options.schedules:
+        raise InputError("give either --plan (files) or --schedule (names; measured and planned first), not both")
+    if not (options.plans or options.schedules or options.peers):
+        raise InputError("nothing to train: give --plan (files), --schedule (names) or --peer (names)")
+    schemes.pick(_schemes(options), list(options.schedules), "--schedule", options.ranks, options.device)
+    if options.peers:
+        peers.pick(peers.load(options.peers_file), list(options.peers), "--peer")
+
+
+def _refuse_turns(options: Launch) -> None:
+    launches.refuse_counts(batch=options.batch, epochs=options.epochs)
+    for key in ("iterations", "conformance", "checkpoint_seconds"):
+        if not getattr(options, key) >= 0:
+            raise InputError(f"--{key.replace('_', '-')} {getattr(options, key)}: not negative")
+    if options.block < 2:
+        raise InputError(f"--block {options.block}: at least 2, since the first iteration of a block is not timed")
+    if options.iterations == 1:
+        raise InputError("--iterations 1: at least 2, since the first is not timed")
+
+
+def _checked_plans(options: Launch) -> list[Plan]:
+    from gradsync.check import check
+    from gradsync.configuration import peers
+    from gradsync.runtime import enqueue
+
+    plans: dict[str, Plan] = {}
+    for path, plan in zip(options.plans, _loaded_plans(options), strict=True):
+        names.refuse_form("name", plan.name, f"plan {path}")  # of the folder of its results
+        if plan.ranks != options.ranks:
+            raise InputError(f"plan {path} is for {plan.ranks} ranks, --ranks is {options.ranks}")
+        if plan.name in plans:
+            raise InputError(f"plan {path}: another plan is named {plan.name!r} too")
+        check(plan)
+        _refuse_other_steps(plan, path, options)
+        if options.device != "cpu":
+            enqueue.refuse(plan)
+        plans[plan.name] = plan
+    for peer in _peers(options):
+        if peer.name in plans:
+            raise InputError(f"--peer {peer.name}: a plan has that name too: rename one")
+        if peer.plan and peer.plan not in plans:
+            raise InputError(f"--peer {peer.name}: needs the plan {peer.plan!r}, which is not among those given")
+        if peer.plan:
+            peers.bucket_cap_mb_list(plans[peer.plan])
+    return list(plans.values())
+
+
+def _loaded_plans(options: Launch) -> Iterator[Plan]:
+    from gradsync.plan import Plan
+
+    for path in options.plans:
+        yield Plan.from_json(reading.text(path, "plan"), str(path))
+
+
+def _peers(options: Launch) -> list[Peer]:
+    from gradsync.configuration import peers
+
+    if not options.peers:
+        return []
+    return peers.pick(peers.load(options.peers_file), list(options.peers), "--peer")
+
+
+def _refuse_other_steps(plan: Plan, path: Path, options: Launch) -> None:
+    """All contenders take the same samples per step and clip alike, and the results say so."""
+    if plan.passes != options.accumulate:
+        raise InputError(
+            f"plan {path} has {plan.passes} micro-batch(es) a step, --accumulate is {options.accumulate}: "
+            f"give --accumulate {plan.passes}, or plan again"
+        )
+    operations = plan.roles[0].flat
+    norms = {op.arguments.get("clip") for op in operations if getattr(op, "kernel", "").startswith("sgd")}
+    norm = next(iter(norms - {None}), None)
+    if norm != options.clip_norm:
+        planned = f"clips at norm {norm:g}" if norm else "clips nothing"
+        trained = "is not given" if options.clip_norm is None else f"is {options.clip_norm:g}"
+        raise InputError(
+            f"plan {path} {planned}, --clip-norm {trained}: "
+            + (f"give --clip-norm {norm:g}, or plan again" if norm else "leave it out, or plan again")
+        )
+
+
+def _schemes(options: Launch) -> dict[str, Scheme]:
+    """Named schemes, or one for each schedule and one for each collective."""
+    from gradsync.configuration import schemes
+
+    return schemes.load(options.schemes) if options.schemes else schemes.discovered()
+
+
+def _planned(options: Launch, folder: Path) -> tuple[Path, ...]:
+    """Measure this machine and plan the schemes, each with the times of its own collective."""
+    from gradsync.collectives import NATIVE
+
+    schemes, together = _schemes(options), ranks_a_node()
+    workload, points = folder / "workload.json", folder / "allreduce.csv"
+    layers.measure(taken(layers.Layers, options, iterations=PROFILED_ITERATIONS, output=workload))
+    measured = {schemes[name].measured_as(options.ranks, together): schemes[name] for name in options.schedules}
+    collectives = [
+        f"{scheme.collective}@{scheme.network(options.ranks, together).name}" for key, scheme in measured.items() if key
+    ]
+    allreduce.measure(
+        allreduce.AllReduces(
+            ranks=(options.ranks,),
+            device=options.device,
+            collective=(NATIVE, *collectives),
+            workload=str(workload),
+            output=points,
+        )
+    )
+    plans = []
+    for name in options.schedules:
+        plans.append(folder / f"{name}.json")
+        inputs = {"workload": str(workload), "allreduce": str(points)}
+        plan_scheme(taken(Planning, options, **inputs, schedule=name, ranks_a_node=together, output=plans[-1]))
+    return tuple(plans)
+
+
+def _train_as_rank(options: Launch) -> None:
+    from gradsync.runtime.group import process_group
+    from gradsync.runtime.train import train
+
+    testbed = described(options, [options.ranks], options.device)
+    description = testbed.model_dump(exclude_none=True) if testbed else None
+    plans, peers, training = list(_loaded_plans(options)), _peers(options), taken(Training, options)
+    with process_group(device=options.device) as (rank, ranks):
+        train(plans, peers, training, options.output, rank, ranks, description)

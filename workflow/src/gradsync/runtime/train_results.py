@@ -1,0 +1,131 @@
+"""What rank 0 writes of a launch: `<contender>/{result.json, metrics.csv, trace.json, plan.json}`, and their names."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from gradsync.configuration.training import Training
+from gradsync.files.results import Result, write_whole
+from gradsync.plan import Plan
+from gradsync.plan.trace import Trace
+from gradsync.runtime import models, replay
+from gradsync.runtime.contenders import Record, saved
+from gradsync.runtime.devices import Device
+from gradsync.runtime.repeats import repeats
+from gradsync.statistics import quiet
+from gradsync.statistics.intervals import median_interval
+
+UNRECORDED = ("checkpoint_seconds", "reference", "paper")  # options that change no number
+RESULTS = "schemes.json"  # names of all contenders, written last
+
+
+def recorded(options: Training, testbed: dict[str, Any] | None) -> dict[str, Any]:
+    """The settings that results and checkpoints hold: options that a number may depend on, and the testbed."""
+    settings = {key: value for key, value in asdict(options).items() if key not in UNRECORDED}
+    return {**settings, "statistics": options.statistics == "broadcast", "testbed": testbed}
+
+
+@dataclass
+class Results:
+    """All that results are made of, on rank 0."""
+
+    plans: list[Plan]
+    options: Training
+    testbed: dict[str, Any] | None  # that the ranks ran on
+    ranks: int
+    device: Device
+    machines: dict[str, Any]
+    misplaced: dict[str, list[str]]  # by plan: ranks that are not where its topology has them
+    records: dict[str, Record] = field(default_factory=dict)
+    conformance: dict[str, dict[str, Any]] = field(default_factory=dict)
+    traces: dict[str, Trace] = field(default_factory=dict)
+    details: dict[str, dict[str, Any]] = field(default_factory=dict)  # what settings tell of a contender alone
+    peak_bytes: dict[str, float] = field(default_factory=dict)
+
+    def save(self, folder: Path, turns_an_epoch: int) -> None:
+        """Write all of them below the folder."""
+        contenders = list(self.records)
+        reference = self.options.reference if self.options.reference in contenders else contenders[0]
+        for name in contenders:
+            result = self._result(name, reference)
+            write_whole(folder / name / "metrics.csv", self.records[name].csv(turns_an_epoch))
+            if name in self.traces:
+                write_whole(folder / name / "trace.json", saved(self.traces[name]).to_json())
+            for plan in self.plans:
+                if plan.name == name:
+                    write_whole(folder / name / "plan.json", plan.to_json())
+            result.save(folder / name)
+        write_whole(folder / RESULTS, json.dumps(contenders) + "\n")
+
+    def _result(self, name: str, reference: str) -> Result:
+        samples = repeats(self.records, name, self.ranks)
+        return Result(
+            rung="measured" if self.testbed is None else "emulated",
+            paper=self.options.paper,
+            table="training",
+            scheme=name,
+            model=models.title(self.options.model),
+            ranks=self.ranks,
+            settings=recorded(self.options, self.testbed) | self.details.get(name, {}),
+            provenance={
+                **self.machines,
+                "torch": torch.__version__,
+                "threads": torch.get_num_threads(),
+                **self.device.provenance(),
+            },
+            summary=self._summary(name, reference, samples),
+            samples=samples,
+            conformance=self.conformance[name],
+            notes=[
+                *self._notes_of_computation(),
+                *self.misplaced.get(name, []),
+                *quiet.load_warnings(self.machines, "launch"),
+            ],
+        )
+
+    def _summary(self, name: str, reference: str, samples: dict[str, list[float]]) -> dict[str, float]:
+        record = self.records[name]
+        ratio = np.array(record.blocks) / np.array(self.records[reference].blocks)
+        summary: dict[str, float] = {}
+        for key, values in {**samples, f"ratio_to_{reference}": ratio}.items():
+            summary |= _with_interval(key, values)
+        if record.absorbed:
+            summary["absorbed_host_seconds"] = float(np.median(record.absorbed))
+        summary |= {"pairs": float(len(record.blocks)), "seeds": float(len(self.options.seeds))}
+        last_accuracy = {seed: accuracy for seed, _, accuracy in record.accuracy}
+        if last_accuracy:
+            accuracy = np.array(list(last_accuracy.values()))
+            summary |= {
+                "accuracy": float(np.median(accuracy)),
+                "accuracy_least": float(accuracy.min()),  # the range over seeds is no interval
+                "accuracy_most": float(accuracy.max()),
+            }
+        summary["final_loss"] = record.rows[-1][3]
+        summary |= self.peak_bytes
+        for plan in self.plans:
+            if plan.name == name:
+                summary["messages"] = float(len(plan.messages()))
+        buckets = self.details.get(name, {}).get("bucket_bytes")
+        if buckets is not None:
+            summary["messages"] = float(len(buckets))
+        return summary
+
+    def _notes_of_computation(self) -> list[str]:
+        if replay.is_replay(self.options.model):
+            return [f"computation replayed: {self.ranks} ranks wait as long as it took"]
+        cores = self.machines["cores"]
+        if self.ranks <= cores or self.device.queued:
+            return []
+        return [f"{self.ranks} ranks share {cores} cores"]
+
+
+def _with_interval(key: str, values: Any) -> dict[str, float]:
+    """The median; and the interval, if there are blocks enough for one."""
+    low, middle, high = median_interval(values)
+    return {key: middle, **({} if low is None or high is None else {f"{key}_low": low, f"{key}_high": high})}
