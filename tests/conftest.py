@@ -68,7 +68,7 @@ class ListsSkipped:
 
 @pytest.fixture(scope="session")
 def on_ranks(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, int], list[Any]]:
-    """on_ranks(program, n): what a function of `rank_programs.py` returned on each of n real ranks."""
+    """on_ranks(program, n): what a program of `rank_programs/` returned on each of n real ranks."""
     from real_ranks import run_on_ranks
 
     @functools.cache

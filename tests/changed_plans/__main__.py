@@ -34,7 +34,7 @@ def main() -> int:
     plans = {name: plan for name, plan in bases.every().items() if not chosen.base or name in chosen.base}
     pools = None if chosen.without_ranks else {ranks: Pool(ranks) for ranks in (1, 2, 3, 4)}
     table: Counter[tuple[str, str, str]] = Counter()
-    missed, ran, said = 0, 0, time.monotonic()
+    missed, ran, reported = 0, 0, time.monotonic()
     try:
         for number in range(chosen.plans):
             chance = random.Random(f"{chosen.seed} {number}")
@@ -50,17 +50,17 @@ def main() -> int:
                 if chosen.misses and verdict.plan is not None:
                     chosen.misses.mkdir(parents=True, exist_ok=True)
                     (chosen.misses / f"{number}.json").write_text(verdict.plan.to_json())
-            if time.monotonic() - said > 30:
-                said = time.monotonic()
+            if time.monotonic() - reported > 30:
+                reported = time.monotonic()
                 print(f"{number + 1} of {chosen.plans}: {missed} missed, {ran} run on real ranks", flush=True)
     finally:
         for pool in (pools or {}).values():
             pool.close()
-    for place, what in enumerate(("change", "plan")):
+    for place, title in enumerate(("change", "plan")):
         total: Counter[tuple[str, str]] = Counter()
         for key, count in table.items():
             total[key[place], key[2]] += count
-        print(f"\n{what:40s}" + "".join(f"{kind:>10s}" for kind in KINDS))
+        print(f"\n{title:40s}" + "".join(f"{kind:>10s}" for kind in KINDS))
         for name in sorted({name for name, _ in total}):
             print(f"{name:40s}" + "".join(f"{total[name, kind]:>10d}" for kind in KINDS))
     if chosen.table:

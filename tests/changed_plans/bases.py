@@ -35,8 +35,8 @@ NETWORK = "network"
 
 
 def _load(**more: object) -> Workload:
-    made = workload([8 * size for size in SIZES], [1.0, 2.0, 1.5, 0.5], forward=1.0, update=0.1, dtype="float64")
-    return made.model_copy(update=more)
+    load = workload([8 * size for size in SIZES], [1.0, 2.0, 1.5, 0.5], forward=1.0, update=0.1, dtype="float64")
+    return load.model_copy(update=more)
 
 
 def scheme(name: str, ranks: int, load: Workload | None = None, wire: str = "", **how: object) -> Plan:
@@ -220,7 +220,7 @@ def sharded_model(ranks: int) -> Plan:
 def bases() -> dict[str, Callable[[], Plan]]:
     """Name -> what makes the plan."""
     statistics = _load(statistics=3)
-    found: dict[str, Callable[[], Plan]] = {
+    makers: dict[str, Callable[[], Plan]] = {
         "synchronous 2": lambda: synchronous(2),
         "synchronous 3": lambda: synchronous(3),
         "ring 3": lambda: synchronous(3, algorithm="ring"),
@@ -261,17 +261,17 @@ def bases() -> dict[str, Callable[[], Plan]]:
         "ascwfbp": lambda: scheme("ascwfbp", 2),
         **families(),
     }
-    return found
+    return makers
 
 
 def every(most_ranks: int = 4) -> dict[str, Plan]:
     """All of them, made."""
-    found = {}
+    plans = {}
     for name, make in bases().items():
         try:
-            made = make()
+            plan = make()
         except InputError as error:
             raise AssertionError(f"{name}: {error}") from None
-        if made.ranks <= most_ranks:
-            found[name] = made
-    return found
+        if plan.ranks <= most_ranks:
+            plans[name] = plan
+    return plans

@@ -69,8 +69,8 @@ def _edit(plan: Plan, chance: random.Random, edit: Callable[[list[Any]], None]) 
 
 
 def _one(chance: random.Random, body: list[Any], *kinds: type) -> int | None:
-    found = [i for i, op in enumerate(body) if not kinds or isinstance(op, kinds)]
-    return chance.choice(found) if found else None
+    places = [i for i, op in enumerate(body) if not kinds or isinstance(op, kinds)]
+    return chance.choice(places) if places else None
 
 
 def _set(*kinds: type, **how: Callable[[random.Random, Any, Plan], Any]) -> Change:
@@ -195,7 +195,7 @@ def insert(plan: Plan, chance: random.Random) -> Plan:
         line = {"tag": chance.choice((0, 1, 7)), "channel": chance.choice(("network", "lane0", "own"))}
         kernel = chance.choice(list(KERNELS))
         kind = chance.choice(list(KINDS))
-        made: list[Any] = [
+        candidates: list[Any] = [
             Send(**base, lane=lane, to=rank, reads=(ref,), **line),
             Recv(**base, lane=lane, source=rank, writes=(ref,), **line),
             RecvAny(**base, lane=lane, sources=tuple(range(plan.ranks)), writes=(ref,), **line),
@@ -210,8 +210,8 @@ def insert(plan: Plan, chance: random.Random) -> Plan:
         ]
         if plan.tensors:
             tensor = chance.choice(plan.tensors)
-            made.append(Ready(**base, tensor=tensor.name, writes=(Ref("gradient", tensor.start, tensor.stop),)))
-        new = chance.choice(made)
+            candidates.append(Ready(**base, tensor=tensor.name, writes=(Ref("gradient", tensor.start, tensor.stop),)))
+        new = chance.choice(candidates)
         body.insert(where, new)
         # a partner for what goes between two ranks, and those behind it wait for it
         if chance.random() < 0.5 and where + 1 < len(body):
@@ -258,18 +258,18 @@ def _some_ref(plan: Plan, chance: random.Random) -> Ref:
 
 
 def _changed_refs(chance: random.Random, refs: tuple[Ref, ...], plan: Plan) -> tuple[Ref, ...]:
-    found = list(refs)
+    changed_refs = list(refs)
     how = chance.randrange(6)
-    if how == 0 and found:
-        found.pop(chance.randrange(len(found)))
+    if how == 0 and changed_refs:
+        changed_refs.pop(chance.randrange(len(changed_refs)))
     elif how == 1:
-        found.insert(chance.randint(0, len(found)), _some_ref(plan, chance))
-    elif how == 2 and len(found) > 1:
-        chance.shuffle(found)
-    elif found:
-        i = chance.randrange(len(found))
-        ref = found[i]
-        found[i] = chance.choice(
+        changed_refs.insert(chance.randint(0, len(changed_refs)), _some_ref(plan, chance))
+    elif how == 2 and len(changed_refs) > 1:
+        chance.shuffle(changed_refs)
+    elif changed_refs:
+        i = chance.randrange(len(changed_refs))
+        ref = changed_refs[i]
+        changed_refs[i] = chance.choice(
             (
                 ref._replace(start=ref.start + chance.choice((-2, -1, 1, 2))),
                 ref._replace(stop=ref.stop + chance.choice((-2, -1, 1, 2))),
@@ -279,7 +279,7 @@ def _changed_refs(chance: random.Random, refs: tuple[Ref, ...], plan: Plan) -> t
                 _some_ref(plan, chance),
             )
         )
-    return tuple(found)
+    return tuple(changed_refs)
 
 
 def ranges_alike(plan: Plan, chance: random.Random) -> Plan:
@@ -316,37 +316,37 @@ def _waits(key: str) -> Callable[[random.Random, Any, Plan], Any]:
 
 def buffers(plan: Plan, chance: random.Random) -> Plan:
     """A buffer of another type, length, role, name, or for all ranks."""
-    found = list(plan.buffers)
-    i = chance.randrange(len(found))
-    buffer = found[i]
-    found[i] = chance.choice(
+    new = list(plan.buffers)
+    i = chance.randrange(len(new))
+    buffer = new[i]
+    new[i] = chance.choice(
         (
             dataclasses.replace(buffer, dtype=chance.choice(list(DTYPE_BYTES))),
             dataclasses.replace(buffer, dtype=chance.choice(("float32", "float64"))),
             dataclasses.replace(buffer, elements=buffer.elements + chance.choice((-1, 1, 3, -buffer.elements))),
             dataclasses.replace(buffer, shared=not buffer.shared),
             dataclasses.replace(buffer, role=chance.choice(ROLES)),  # type: ignore[arg-type]
-            dataclasses.replace(buffer, name=chance.choice((f"{buffer.name}x", chance.choice(found).name))),
+            dataclasses.replace(buffer, name=chance.choice((f"{buffer.name}x", chance.choice(new).name))),
         )
     )
-    return dataclasses.replace(plan, buffers=tuple(found))
+    return dataclasses.replace(plan, buffers=tuple(new))
 
 
 def tensors(plan: Plan, chance: random.Random) -> Plan:
     """A tensor of another name, or with another border to its neighbour."""
-    found = list(plan.tensors)
-    if not found:
+    new = list(plan.tensors)
+    if not new:
         return dataclasses.replace(plan, tensors=(Tensor("new", 0, 1),))
-    i = chance.randrange(len(found))
+    i = chance.randrange(len(new))
     if chance.random() < 0.4:
-        found[i] = dataclasses.replace(found[i], name=chance.choice((f"{found[i].name}x", chance.choice(found).name)))
-    elif i + 1 < len(found):
-        border = found[i].stop + chance.choice((-1, 1))
-        found[i : i + 2] = [
-            dataclasses.replace(found[i], stop=border),
-            dataclasses.replace(found[i + 1], start=border),
+        new[i] = dataclasses.replace(new[i], name=chance.choice((f"{new[i].name}x", chance.choice(new).name)))
+    elif i + 1 < len(new):
+        border = new[i].stop + chance.choice((-1, 1))
+        new[i : i + 2] = [
+            dataclasses.replace(new[i], stop=border),
+            dataclasses.replace(new[i + 1], start=border),
         ]
-    return dataclasses.replace(plan, tensors=tuple(found))
+    return dataclasses.replace(plan, tensors=tuple(new))
 
 
 def ranks(plan: Plan, chance: random.Random) -> Plan:

@@ -38,8 +38,8 @@ def each_of(plan: Plan, chosen: Callable[[Any], bool], edit: Edit) -> Plan:
 
 
 def _some(plan: Plan, chance: random.Random, *kinds: type) -> Any:
-    found = [op for role in plan.roles for op in body_of(role) if not kinds or isinstance(op, kinds)]
-    return chance.choice(found) if found else None
+    candidates = [op for role in plan.roles for op in body_of(role) if not kinds or isinstance(op, kinds)]
+    return chance.choice(candidates) if candidates else None
 
 
 def line_of(op: Any) -> tuple[str, int, int]:

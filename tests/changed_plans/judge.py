@@ -168,7 +168,7 @@ def _types(plan: Plan) -> set[tuple[str, str]]:
 
 def _different(plan: Plan, ours: Values, theirs: Values, enough: float = 0.0) -> str:
     """Where parameters, or what else outlasts a turn, differ."""
-    found, enough = [], enough or _enough(plan)
+    differences, enough = [], enough or _enough(plan)
     for buffer in plan.buffers:
         if buffer.role not in KEPT:
             continue
@@ -176,10 +176,10 @@ def _different(plan: Plan, ours: Values, theirs: Values, enough: float = 0.0) ->
             if not _touched(plan, rank, buffer.name):
                 continue  # another operation may have it for something else
             if buffer.name not in one:
-                found.append((rank, buffer.name, "missing"))
+                differences.append((rank, buffer.name, "missing"))
             elif not _same(one[buffer.name], other[buffer.name], enough):
-                found.append((rank, buffer.name, str(one[buffer.name])[:60], str(other[buffer.name])[:60]))
-    return str(found[:4]) if found else ""
+                differences.append((rank, buffer.name, str(one[buffer.name])[:60], str(other[buffer.name])[:60]))
+    return str(differences[:4]) if differences else ""
 
 
 def _touched(plan: Plan, rank: int, buffer: str) -> bool:

@@ -66,10 +66,10 @@ class Pool:
         if faults:
             assert self.log is not None
             self.log.seek(0)
-            said = self.log.read()[-2000:].decode(errors="replace")
+            log = self.log.read()[-2000:].decode(errors="replace")
             self.close()
-            return Ran("; ".join(faults) + (f"\n{said}" if "ended" in faults[0] else ""), [], {})
-        arrivals = {key: source for _, found in answers.values() for key, source in found.items()}
+            return Ran("; ".join(faults) + (f"\n{log}" if "ended" in faults[0] else ""), [], {})
+        arrivals = {key: source for _, sources in answers.values() for key, source in sources.items()}
         return Ran("", [answers[rank][0] for rank in range(self.ranks)], arrivals)
 
     def _start(self) -> None:
@@ -112,9 +112,9 @@ class Pool:
         self.parent, self.sockets, self.log = None, [], None
 
 
-def _write(to: socket.socket, what: Any) -> None:
-    data = pickle.dumps(what)
-    with suppress(BrokenPipeError, ConnectionResetError):  # a rank that has ended is told when its answer is read
+def _write(to: socket.socket, message: Any) -> None:
+    data = pickle.dumps(message)
+    with suppress(BrokenPipeError, ConnectionResetError):  # reading its answer tells that a rank has ended
         to.sendall(LENGTH.pack(len(data)) + data)
 
 
@@ -157,19 +157,19 @@ def ranks(numbers: list[str]) -> None:
 
 
 def serve(number: int) -> None:
-    """Execute what is asked for, one plan after another."""
+    """Execute the plans that are requested, one after another."""
     from changed_plans import judge
     from gradsync.runtime.group import Groups, process_group
 
-    asked = socket.socket(fileno=number)
+    connection = socket.socket(fileno=number)
     with process_group(60.0) as (rank, _):
         groups = Groups()
-        while (what := _read(asked)) is not None:
+        while (request := _read(connection)) is not None:
             try:
-                answer: Any = judge.executed(*what, rank, groups)
+                answer: Any = judge.executed(*request, rank, groups)
             except Exception as error:
                 answer = f"{type(error).__name__}: {error}"
-            _write(asked, answer)
+            _write(connection, answer)
 
 
 if __name__ == "__main__":

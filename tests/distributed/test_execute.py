@@ -110,7 +110,7 @@ def ending():
 
 @pytest.fixture
 def ranks_of_the_tests(tmp_path, monkeypatch):
-    """Lets `launch` start functions of `rank_programs.py` instead of the command line."""
+    """Lets `launch` start programs of `rank_programs/` instead of the command line."""
     stand_in = tmp_path / "python"
     stand_in.write_text(f'#!/bin/sh\nshift 2\nexec "{sys.executable}" "{real_ranks.__file__}" "$@" {tmp_path}\n')
     stand_in.chmod(0o755)

@@ -12,15 +12,20 @@ from gradsync.papers.declaration import Batch
 
 def batches(chosen: Settings) -> dict[str, list[Batch]]:
     """By kind, `table` or `figure`: all that one job makes."""
-    found: dict[str, list[Batch]] = {"table": [], "figure": []}
+    batches_of: dict[str, list[Batch]] = {"table": [], "figure": []}
     for paper in chosen.papers:
         declared, place = papers.declared(paper), declaration.Place(paper, chosen, Path("results") / chosen.name)
-        found["table"] += declaration.table_batches(paper, declared, place)
-        found["figure"] += declaration.figure_batches(paper, declared, place)
-    return found
+        batches_of["table"] += declaration.table_batches(paper, declared, place)
+        batches_of["figure"] += declaration.figure_batches(paper, declared, place)
+    return batches_of
 
 
 def rules(chosen: Settings, *names: str) -> list[str]:
     """Rules that make tables and figures; of these names, where some are given."""
-    made = batches(chosen)
-    return [f"{kind}_{batch.name}" for kind in made for batch in made[kind] if not names or {*batch.names} & {*names}]
+    chosen_batches = batches(chosen)
+    return [
+        f"{kind}_{batch.name}"
+        for kind in chosen_batches
+        for batch in chosen_batches[kind]
+        if not names or {*batch.names} & {*names}
+    ]

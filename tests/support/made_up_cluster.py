@@ -53,10 +53,10 @@ def kind(*hosts: str) -> nodes.Kind:
     )
 
 
-def timed(seconds: float, ranks: int, **made: Any) -> Workload:
+def timed(seconds: float, ranks: int, **provenance: Any) -> Workload:
     net = workload([400, 800_000, 1200], [seconds, seconds / 3, seconds / 7], forward=seconds, update=seconds / 10)
     return net.model_copy(
-        update={"name": "net", "provenance": {"batch": 4, "size": 32, "ranks": ranks, "device": "cpu", **made}}
+        update={"name": "net", "provenance": {"batch": 4, "size": 32, "ranks": ranks, "device": "cpu", **provenance}}
     )
 
 
@@ -64,12 +64,12 @@ def four() -> list[Any]:
     """Parts of four nodes of two ranks: inside, between, and all but three nodes; layers with one and two a node."""
     these = nodes.Nodes(count=4, ranks_per_node=2, kinds=(kind("n1", "n2", "n3"), kind("n4")))
     links = {"inside": [(1, 2)], "between": [(2, 1), (4, 1)], "everything": [(2, 2), (4, 2)]}
-    found: list[Any] = [parts.NodesPart(nodes=these, measured="2026-01-02 03:04", notes=("a note",))]
+    parts_of_four: list[Any] = [parts.NodesPart(nodes=these, measured="2026-01-02 03:04", notes=("a note",))]
     for kind_of, places in links.items():
-        found += [
+        parts_of_four += [
             parts.LinkPart.model_validate({"kind": kind_of, "allreduce": all_reduce(n, each, A * n)})
             for n, each in places
         ]
-    return found + [
+    return parts_of_four + [
         parts.LayersPart(nodes=4, ranks_per_node=each, workload=timed(0.01 * each, 4 * each)) for each in (1, 2)
     ]

@@ -25,8 +25,8 @@ def spans(page: Path) -> list[str]:
 def called(program: str, texts: list[str]) -> list[str]:
     """The words after a program wherever it is called; `...` stands for words that a reader knows."""
     call = rf"(?:^|&& |[\w=./]+ |\()(?:[\w.]+/)*{re.escape(program)}( [^&|)]+|$)"
-    found = [match[1].strip(' "') for text in texts for match in re.finditer(call, text)]
-    return [words for words in found if "..." not in words]
+    calls = [match[1].strip(' "') for text in texts for match in re.finditer(call, text)]
+    return [words for words in calls if "..." not in words]
 
 
 def calls(program: str, page: Path) -> list[str]:

@@ -122,6 +122,6 @@ def reference(name: str, ranks: int, turns: int, dtype: torch.dtype) -> dict[str
 
 def trained(model: nn.Module) -> dict[str, np.ndarray]:
     """Parameters and statistics by name."""
-    found = {key: parameter.detach() for key, parameter in model.named_parameters()}
-    found |= {f"statistics:{key}": value for key, value in model.named_buffers() if value.is_floating_point()}
-    return {key: value.numpy().copy() for key, value in found.items()}
+    values = {key: parameter.detach() for key, parameter in model.named_parameters()}
+    values |= {f"statistics:{key}": value for key, value in model.named_buffers() if value.is_floating_point()}
+    return {key: value.numpy().copy() for key, value in values.items()}

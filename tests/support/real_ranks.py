@@ -1,7 +1,7 @@
-"""Runs a function of `rank_programs.py` on real ranks, each a process, and brings back what each returned.
+"""Runs a program of `rank_programs/` on real ranks, each a process, and brings back what each returned.
 
 The ranks are forks of one process that has imported everything: importing torch takes seconds of a core, once a launch.
-As a script it is one rank: the arguments are the function's name, the folder for its result and the device.
+As a script it is one rank: the arguments are the program's name, the folder for its result and the device.
 """
 
 from __future__ import annotations
@@ -96,6 +96,7 @@ def main(program: str, folder: str, device: str = "cpu") -> None:
 
 
 if __name__ == "__main__":
+    sys.path.insert(1, str(HERE.parent))  # `launch` starts it without the tests on the path
     if len(sys.argv) == 5:
         fork(*sys.argv[1:4], int(sys.argv[4]))
     else:

@@ -18,8 +18,10 @@ def mounted(folder: Path, size: int, *options: str) -> Iterator[Path]:
     if shutil.which("mount") is None:
         pytest.skip("no small file system can be mounted here: there is no command mount")
     folder.mkdir(parents=True, exist_ok=True)
-    told = ",".join([f"size={size}", *options])
-    ended = subprocess.run(["mount", "-t", "tmpfs", "-o", told, "none", str(folder)], capture_output=True, text=True)
+    mount_options = ",".join([f"size={size}", *options])
+    ended = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", mount_options, "none", str(folder)], capture_output=True, text=True
+    )
     if ended.returncode:
         pytest.skip(f"no small file system can be mounted here: {ended.stderr.strip()}")
     try:

@@ -71,9 +71,9 @@ def plan(schedule: str, ranks: int, algorithm: str = NATIVE, **step: Any) -> Pla
 
 def composed() -> dict[str, schemes.Scheme]:
     """A scheme for each collective, and whole tensors on several lanes to servers in turn."""
-    found = {name: scheme for name, scheme in schemes.discovered().items() if scheme.collective != NATIVE}
+    with_collectives = {name: scheme for name, scheme in schemes.discovered().items() if scheme.collective != NATIVE}
     lanes = schemes.Scheme(name="lanes", schedule="wfbp", options={"lanes": 3}, collective="ps_tensor")
-    return {**found, "lanes": lanes}
+    return {**with_collectives, "lanes": lanes}
 
 
 def of_scheme(scheme: schemes.Scheme, ranks: int) -> Plan:

@@ -11,7 +11,7 @@ from gradsync.costs import Linear
 from gradsync.kernels import KERNELS
 from gradsync.plan.workload import Layer, Workload
 
-FREE = dict.fromkeys(KERNELS, 0.0)  # kernels that are told to take no time
+FREE = dict.fromkeys(KERNELS, 0.0)  # no kernel takes any time
 
 
 def workload(

@@ -115,8 +115,8 @@ def test_a_shared_add_goes_from_what_is_ones_own_to_what_is_shared(source, targe
 
 @pytest.mark.parametrize("dtype", ["int64", "uint8", "int32"])
 def test_the_scaler_of_the_loss_is_of_floats(dtype):
-    for given, bad in ((dtype, True), ("float32", False), ("float64", False)):
-        plan = dataclasses.replace(PLAN, buffers=(*PLAN.buffers, Buffer("scaler", 3, given, role="scaler")))
+    for scaler_type, bad in ((dtype, True), ("float32", False), ("float64", False)):
+        plan = dataclasses.replace(PLAN, buffers=(*PLAN.buffers, Buffer("scaler", 3, scaler_type, role="scaler")))
         if bad:
             refused(plan, "'scaler': a scaler has 3 elements of float32 or float64", refuse_form)
         else:

@@ -32,19 +32,19 @@ def plan(schedule: str, load: Workload, cost: Linear, **how: str) -> Plan:
 
 
 def test_the_projects_peers():
-    found = peers.load(ROOT / "config" / "peers.yaml")
-    assert found["ddp"] == peers.Peer(name="ddp", label="PyTorch DDP")  # as it comes
-    assert found["ddp"].bucket_mib is None
-    assert found["ddp_best"].bucket_mib == "best"
-    assert found["ddp_mgwfbp"].plan == "mgwfbp"
-    assert {peer.hook for peer in found.values()} == {"", "fp16", "powersgd"}
+    known = peers.load(ROOT / "config" / "peers.yaml")
+    assert known["ddp"] == peers.Peer(name="ddp", label="PyTorch DDP")  # as it comes
+    assert known["ddp"].bucket_mib is None
+    assert known["ddp_best"].bucket_mib == "best"
+    assert known["ddp_mgwfbp"].plan == "mgwfbp"
+    assert {peer.hook for peer in known.values()} == {"", "fp16", "powersgd"}
 
 
 def test_an_entry_without_keys_is_ddp_as_it_comes(tmp_path):
-    found = peers.load(peer_file(tmp_path, "mine:\nother: {bucket_mib: 4, hook: bf16}\n"))
-    assert found["mine"] == peers.Peer(name="mine")
-    assert found["mine"].label == "mine"
-    assert found["other"].bucket_mib == 4.0
+    loaded = peers.load(peer_file(tmp_path, "mine:\nother: {bucket_mib: 4, hook: bf16}\n"))
+    assert loaded["mine"] == peers.Peer(name="mine")
+    assert loaded["mine"].label == "mine"
+    assert loaded["other"].bucket_mib == 4.0
     assert peers.load(peer_file(tmp_path, "# nothing\n")) == {}
 
 
@@ -107,36 +107,36 @@ def test_picking_keeps_the_order_asked_for():
 @given(workloads(most_layers=20), costs, st.sampled_from(schedules.names()), st.sampled_from(["", "float16"]))
 def test_buckets_hold_exactly_the_bytes_of_the_messages(load, cost, schedule, wire):
     """DDP takes MiB and turns them into whole bytes; what travels narrower is in its buckets as wide as it is."""
-    made = plan(schedule, load, cost, wire=wire)
+    planned = plan(schedule, load, cost, wire=wire)
     size = {layer.name: layer.bytes for layer in load.layers}
-    ends = {tensor.stop for tensor in made.tensors}
-    if any(op.writes[0].stop not in ends for op in made.communications()):
+    ends = {tensor.stop for tensor in planned.tensors}
+    if any(op.writes[0].stop not in ends for op in planned.communications()):
         with pytest.raises(InputError, match="splits a gradient over messages, a bucket of DDP holds whole ones"):
-            peers.bucket_cap_mb_list(made)
+            peers.bucket_cap_mb_list(planned)
         return
-    wanted = [sum(size[name] for name in message) for message in made.messages()]
-    assert [int(mib * 1024 * 1024) for mib in peers.bucket_cap_mb_list(made)] == wanted
+    wanted = [sum(size[name] for name in message) for message in planned.messages()]
+    assert [int(mib * 1024 * 1024) for mib in peers.bucket_cap_mb_list(planned)] == wanted
 
 
 def test_statistics_are_in_no_bucket():
     load = workload([400, 400], [1.0, 1.0]).model_copy(update={"statistics": 200})  # as many as gradients
-    made = plan("single", load, Linear(1.0, 1.0))
-    assert "statistics" in made.buffer
-    assert [mib * peers.MIB for mib in peers.bucket_cap_mb_list(made)] == [800]
+    planned = plan("single", load, Linear(1.0, 1.0))
+    assert "statistics" in planned.buffer
+    assert [mib * peers.MIB for mib in peers.bucket_cap_mb_list(planned)] == [800]
 
 
-def without_message(made: Plan, number: int) -> Plan:
-    (role,) = made.roles
+def without_message(whole: Plan, number: int) -> Plan:
+    (role,) = whole.roles
     body = tuple(op for op in role.flat if op.name != f"message{number}")
-    return dataclasses.replace(made, roles=(dataclasses.replace(role, body=body),))
+    return dataclasses.replace(whole, roles=(dataclasses.replace(role, body=body),))
 
 
-def reversed_messages(made: Plan) -> Plan:
-    (role,) = made.roles
+def reversed_messages(whole: Plan) -> Plan:
+    (role,) = whole.roles
     messages = [op for op in role.flat if op.name.startswith("message")]
     others = [op for op in role.flat if op not in messages]
     body = (*others[:-1], *messages[::-1], others[-1])
-    return dataclasses.replace(made, roles=(dataclasses.replace(role, body=body),))
+    return dataclasses.replace(whole, roles=(dataclasses.replace(role, body=body),))
 
 
 NAIVE = plan("naive", workload([400, 400, 400], [1.0] * 3), Linear(1.0, 1.0))

@@ -62,8 +62,8 @@ def scheme_file(folder: Path, text: str) -> Path:
 @pytest.mark.parametrize("path", sorted((ROOT / "config").glob("*.yaml")), ids=lambda path: path.name)
 def test_every_configuration_of_the_project_is_valid(path):
     if path.name == "schemes.yaml":
-        found = schemes.load(path)
-        assert set(yaml.safe_load(path.read_text())) <= set(found)
+        known = schemes.load(path)
+        assert set(yaml.safe_load(path.read_text())) <= set(known)
     elif path.name == "peers.yaml":
         assert set(yaml.safe_load(path.read_text())) == set(peers.load(path))
     else:
@@ -71,14 +71,14 @@ def test_every_configuration_of_the_project_is_valid(path):
 
 
 def test_the_project_names_every_schedule_and_collective_as_a_scheme():
-    found = schemes.load(ROOT / "config" / "schemes.yaml")
-    assert {*schedules.names(), *collectives.names()} <= set(found)
+    known = schemes.load(ROOT / "config" / "schemes.yaml")
+    assert {*schedules.names(), *collectives.names()} <= set(known)
     for name in collectives.names():
-        assert (found[name].schedule, found[name].collective) == ("wfbp", name)
-        assert found[name].paper
-    assert found["horovod_buckets"].schedule == "fixed_buckets"
-    assert found["mgwfbp_as_printed"].options == {"as_printed": True}
-    assert found["wfbp"].label == "WFBP"
+        assert (known[name].schedule, known[name].collective) == ("wfbp", name)
+        assert known[name].paper
+    assert known["horovod_buckets"].schedule == "fixed_buckets"
+    assert known["mgwfbp_as_printed"].options == {"as_printed": True}
+    assert known["wfbp"].label == "WFBP"
 
 
 @pytest.mark.parametrize("ranks", [4, 9])  # that every collective can serve
@@ -273,26 +273,26 @@ def test_a_file_that_is_no_configuration_is_refused(tmp_path, text, wanted):
 
 
 def test_entries_and_discovered_schedules_are_merged(tmp_path):
-    found = schemes.load(
+    known = schemes.load(
         scheme_file(tmp_path, "wfbp: {label: Wait-free}\nmine: {schedule: fixed_buckets, options: {bucket_bytes: 8}}\n")
     )
-    assert set(found) == {*schedules.names(), *collectives.names(), "mine"}
-    assert list(found)[:2] == ["wfbp", "mine"]  # the file's order first
-    assert found["wfbp"].label == "Wait-free"
-    assert found["mine"].schedule == "fixed_buckets"
-    assert found["optimal"] == schemes.Scheme(name="optimal", schedule="optimal", label="optimal")
+    assert set(known) == {*schedules.names(), *collectives.names(), "mine"}
+    assert list(known)[:2] == ["wfbp", "mine"]  # the file's order first
+    assert known["wfbp"].label == "Wait-free"
+    assert known["mine"].schedule == "fixed_buckets"
+    assert known["optimal"] == schemes.Scheme(name="optimal", schedule="optimal", label="optimal")
 
 
 def test_without_entries_every_schedule_and_every_collective_is_a_scheme(tmp_path):
-    found = schemes.load(scheme_file(tmp_path, "# nothing\n"))
-    assert list(found) == [*schedules.names(), *collectives.names()]
-    assert found["bml"] == schemes.Scheme(name="bml", schedule="wfbp", collective="bml", label="bml")
+    known = schemes.load(scheme_file(tmp_path, "# nothing\n"))
+    assert list(known) == [*schedules.names(), *collectives.names()]
+    assert known["bml"] == schemes.Scheme(name="bml", schedule="wfbp", collective="bml", label="bml")
 
 
 def test_an_entry_named_like_a_collective_has_it_with_other_parts_as_told(tmp_path):
-    found = schemes.load(scheme_file(tmp_path, "ring: {schedule: single}\nbml: {topology: 'bcube:2,3'}\n"))
-    assert (found["ring"].schedule, found["ring"].collective) == ("single", "ring")
-    assert (found["bml"].schedule, found["bml"].shape(8)) == ("wfbp", (2, 2, 2))
+    known = schemes.load(scheme_file(tmp_path, "ring: {schedule: single}\nbml: {topology: 'bcube:2,3'}\n"))
+    assert (known["ring"].schedule, known["ring"].collective) == ("single", "ring")
+    assert (known["bml"].schedule, known["bml"].shape(8)) == ("wfbp", (2, 2, 2))
 
 
 def test_a_new_file_is_a_new_collective_and_a_scheme(tmp_path, monkeypatch):
@@ -394,15 +394,15 @@ def trained(plan: Plan) -> list[np.ndarray]:
 
 def test_bml_on_nine_ranks_is_bcube_3_2_and_sums_what_the_backend_sums():
     net = workload([4, 68, 400, 1004], [1.0, 2.0, 3.0, 4.0])  # 1 element, fewer than the 18 pieces, no multiple of 18
-    found = schemes.discovered()
-    plan = schemes.plan(found["bml"], net, COST, 9)
+    known = schemes.discovered()
+    plan = schemes.plan(known["bml"], net, COST, 9)
     assert [(op.algorithm, op.shape, op.root) for op in plan.communications()] == [("bml", (3, 3), 0)] * 4
     assert plan.provenance["topology"] == "bcube:3,2"
     check(plan)
     spelled_out = lowered(plan)
     check(spelled_out)
     assert {op.rail for op in spelled_out.roles[0].flat if op.verb == "send"} == {0, 1}
-    expected = trained(schemes.plan(found["wfbp"], net, COST, 9))
+    expected = trained(schemes.plan(known["wfbp"], net, COST, 9))
     for found_plan in (plan, spelled_out):
         np.testing.assert_array_equal(trained(found_plan), expected)
 

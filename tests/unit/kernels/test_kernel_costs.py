@@ -52,8 +52,8 @@ def test_a_sparse_iteration_takes_its_encoding_and_decoding():
     whole, sent = 13 * 8, 3 * (8 + 8)
     encode = whole + 2 * whole + sent  # gradient and residual, read; residual and message, written
     decode = 2 * sent + whole + 2 * 2 * 3 * 8  # both messages, the gradient, and an element of it for each value
-    found = period(plan, load_of(plan, encode_topk=0.5, decode_sum=0.25))
-    assert found == pytest.approx(1.0 + 4.0 + 0.5 * encode + 0.25 * decode)
+    seconds = period(plan, load_of(plan, encode_topk=0.5, decode_sum=0.25))
+    assert seconds == pytest.approx(1.0 + 4.0 + 0.5 * encode + 0.25 * decode)
 
 
 @pytest.mark.parametrize("wire", ["", "float16"])
@@ -62,16 +62,16 @@ def test_casts_of_a_narrow_wire_count(wire):
     load = workload(sizes, [1.0, 1.0], forward=1.0, kernels={"cast": 1e-3})
     scheme = schemes.Scheme(name="single", wire=wire)  # type: ignore[arg-type]
     plan = schemes.plan(scheme, load, Linear(2.0, 1e-3), 2)
-    found = simulate(plan, load, alpha_beta.around(Linear(2.0, 1e-3), 2)).iteration_seconds()
+    seconds = simulate(plan, load, alpha_beta.around(Linear(2.0, 1e-3), 2)).iteration_seconds()
     sent, cast = (12.0, 0.0) if not wire else (6.0, 2 * 1e-3 * 12_000 * 1.5)
-    assert found == pytest.approx(3.0 + 2.0 + sent + cast)
+    assert seconds == pytest.approx(3.0 + 2.0 + sent + cast)
 
 
 def test_shared_memory_takes_as_much_as_copies_and_sums():
     plan = tiny.hogwild(1)
     bytes_ = 13 * 8
-    found = period(plan, load_of(plan, copy=0.5, add=0.25))
-    assert found == pytest.approx(5.0 + 0.5 * 2 * bytes_ + 0.25 * 3 * bytes_)
+    seconds = period(plan, load_of(plan, copy=0.5, add=0.25))
+    assert seconds == pytest.approx(5.0 + 0.5 * 2 * bytes_ + 0.25 * 3 * bytes_)
 
 
 def test_a_piece_takes_its_part():
@@ -94,10 +94,10 @@ def test_every_kernel_declares_what_it_moves_and_can_be_measured():
 
 @pytest.mark.usefixtures("alone")
 def test_what_kernels_take_is_measured():
-    found = measured.seconds_per_byte(20_000)
-    assert found.keys() == measured.TRIALS.keys()
-    assert all(0 < seconds < 1e-3 for seconds in found.values())
-    assert found["encode_topk"] > found["copy"]  # a selection takes more than its bytes
+    rates = measured.seconds_per_byte(20_000)
+    assert rates.keys() == measured.TRIALS.keys()
+    assert all(0 < seconds < 1e-3 for seconds in rates.values())
+    assert rates["encode_topk"] > rates["copy"]  # a selection takes more than its bytes
 
 
 def test_the_command_line_takes_what_summing_costs(capsys, tmp_path):

@@ -182,6 +182,6 @@ def test_a_kernel_is_its_reference(name, where):
         else:
             tensors = [torch.from_numpy(array) for array in writes]
             EXECUTED[name]([torch.from_numpy(array.copy()) for array in reads], tensors, **arguments)
-        for found, expected in zip(writes, after, strict=True):
-            enough = 1e-6 if found.dtype == np.float32 else 1e-12
-            np.testing.assert_allclose(found, expected, rtol=enough, atol=enough)
+        for written, expected in zip(writes, after, strict=True):
+            enough = 1e-6 if written.dtype == np.float32 else 1e-12
+            np.testing.assert_allclose(written, expected, rtol=enough, atol=enough)

@@ -100,9 +100,9 @@ def test_what_is_clipped_is_the_gradient_without_its_loss_scale(momentum, kernel
 
 def test_the_norm_of_a_long_gradient_is_not_rounded_away():
     gradient = torch.from_numpy(np.random.default_rng(0).normal(size=16 * NORM_ELEMENTS + 5).astype("float32"))
-    found = torch.zeros(1)
-    EXECUTED["norm"]([gradient], [found])
-    assert float(found) == pytest.approx(float(gradient.double().norm()), rel=1e-5)
+    norm = torch.zeros(1)
+    EXECUTED["norm"]([gradient], [norm])
+    assert float(norm) == pytest.approx(float(gradient.double().norm()), rel=1e-5)
 
 
 # Loss scaling: what the gradient of each step holds besides numbers, and (loss scale, good steps, skipped) after it

@@ -17,16 +17,16 @@ INPUTS, SEED = 1000, 0
 
 @pytest.fixture(scope="module")
 def campaign() -> Iterator[Campaign]:
-    with Campaign().prepared() as made:
-        yield made
+    with Campaign().prepared() as prepared:
+        yield prepared
 
 
 def test_every_subcommand_has_a_command_line_that_is_tried():
-    found = places()
-    assert set(found) == set(BASES)
+    actions_of = places()
+    assert set(actions_of) == set(BASES)
     assert all(BASES.values())
     assert {"--accumulate", "--turns", "--largest"} <= {
-        option for every in found.values() for action in every for option in action.option_strings
+        option for every in actions_of.values() for action in every for option in action.option_strings
     }
 
 

@@ -61,19 +61,19 @@ def test_a_tree_of_nodes_by_hand():
     the node's link, 8 s. The same way back. Latencies: 2 links of 0.25 s inside, 2 of 0.25 s and 2 of 1 s between.
     """
     speeds = Speeds(0.5, {"inside": 8.0, "between": 1.0}, {"inside": 0.25, "between": 1.0})
-    found = flow_level.cost("hierarchical", parse("dense_gpu:2,4"), speeds, add_seconds_per_byte=0.125)
-    assert found.rounds == 4
-    assert found.transfers == 2 * (8 * 3 + 8)
-    assert found.line.a == pytest.approx(4 * 0.5 + 2 * 0.5 + 2 * 2.5)
-    assert found.seconds(16.0) - found.line.a == pytest.approx(2 * (1.5 + 8.0) + 0.125 * (12 + 2))
-    assert found.sent * 16 == pytest.approx(2 * (12 + 2))
-    assert (found.link_kind, found.link_load * 16) == ("inside", pytest.approx(28.0))
+    cost = flow_level.cost("hierarchical", parse("dense_gpu:2,4"), speeds, add_seconds_per_byte=0.125)
+    assert cost.rounds == 4
+    assert cost.transfers == 2 * (8 * 3 + 8)
+    assert cost.line.a == pytest.approx(4 * 0.5 + 2 * 0.5 + 2 * 2.5)
+    assert cost.seconds(16.0) - cost.line.a == pytest.approx(2 * (1.5 + 8.0) + 0.125 * (12 + 2))
+    assert cost.sent * 16 == pytest.approx(2 * (12 + 2))
+    assert (cost.link_kind, cost.link_load * 16) == ("inside", pytest.approx(28.0))
 
 
 def test_a_line_in_the_message_and_nothing_for_one_rank():
-    found = flow_level.cost("ring", parse("switch:5"), Speeds(0.5, 4.0, 0.25))
-    assert found.line.a == pytest.approx(8 * (0.5 + 0.5))
-    assert found.seconds(100.0) == pytest.approx(found.line.a + 100.0 * 2 * 4 / 5 / 4.0)
+    cost = flow_level.cost("ring", parse("switch:5"), Speeds(0.5, 4.0, 0.25))
+    assert cost.line.a == pytest.approx(8 * (0.5 + 0.5))
+    assert cost.seconds(100.0) == pytest.approx(cost.line.a + 100.0 * 2 * 4 / 5 / 4.0)
     for name in collectives.names():
         alone = flow_level.cost(name, parse("bcube:3,2"), Speeds(1.0, 1.0, 1.0), 1)
         assert (alone.line.a, alone.line.b, alone.rounds, alone.sent, alone.link_load) == (0, 0, 0, 0, 0)
@@ -82,22 +82,22 @@ def test_a_line_in_the_message_and_nothing_for_one_rank():
 def test_rounds_that_are_alike_are_looked_at_once_and_chunks_change_nothing(monkeypatch):
     speeds = Speeds(0.5, 2.0, 0.25)
     texts = {"ring": "torus2d:3,4", "torus2d": "torus2d:3,4", "bml": "bcube:3,2", "ps_p2p": "fat_tree:4"}
-    found = {name: flow_level.cost(name, parse(text), speeds) for name, text in texts.items()}
+    costs = {name: flow_level.cost(name, parse(text), speeds) for name, text in texts.items()}
     looked = []
     whole = flow_level._traffic
     monkeypatch.setattr(flow_level, "_traffic", lambda *arguments: looked.append(1) or whole(*arguments))
     for name, text in texts.items():
         looked.clear()
-        assert flow_level.cost(name, parse(text), speeds) == found[name]
-        assert len(looked) == {"ring": 1, "torus2d": 3}.get(name, found[name].rounds)
+        assert flow_level.cost(name, parse(text), speeds) == costs[name]
+        assert len(looked) == {"ring": 1, "torus2d": 3}.get(name, costs[name].rounds)
     monkeypatch.setattr(flow_level, "CHUNK", 5)
     monkeypatch.setattr(flow_level, "_same_arrays", lambda one, other: False)
     for name, text in texts.items():
         looked.clear()
         again = flow_level.cost(name, parse(text), speeds)
-        assert (again.line.a, again.line.b) == pytest.approx((found[name].line.a, found[name].line.b), rel=EXACT)
-        assert (again.transfers, again.link_load) == (found[name].transfers, pytest.approx(found[name].link_load))
-        assert len(looked) == found[name].rounds
+        assert (again.line.a, again.line.b) == pytest.approx((costs[name].line.a, costs[name].line.b), rel=EXACT)
+        assert (again.transfers, again.link_load) == (costs[name].transfers, pytest.approx(costs[name].link_load))
+        assert len(looked) == costs[name].rounds
 
 
 def test_what_can_not_be_carried_is_refused():

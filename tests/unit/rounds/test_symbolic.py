@@ -50,9 +50,9 @@ FIGURE_4 = (
 
 
 def test_the_45_server_states_of_the_papers_figure():
-    found = list(symbolic.states("bml", (3, 3)))
-    assert len(found) == len(FIGURE_4)
-    for state, texts in zip(found, FIGURE_4, strict=True):
+    states = list(symbolic.states("bml", (3, 3)))
+    assert len(states) == len(FIGURE_4)
+    for state, texts in zip(states, FIGURE_4, strict=True):
         for i, j in itertools.product(range(3), repeat=2):
             assert symbolic.patterns(state, 3 * i + j) == tuple(text.format(i=i, j=j) for text in texts)
 
@@ -104,7 +104,7 @@ def twice(step: Round, at: int) -> Round:
     )
 
 
-# collective, shape, what is wrong with a round, and what is said of it
+# collective, shape, what is wrong with a round, and the message
 BROKEN = {
     "a round dropped": (
         "ring",

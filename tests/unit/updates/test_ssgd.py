@@ -89,9 +89,9 @@ def test_every_combination_passes_the_check_and_survives_json(schedule, wire, ra
 def test_a_narrow_message_is_narrowed_before_and_widened_after():
     assert names(planned("single", wire="float16"))[-4:] == ["narrow0", "message0", "widen0", "update"]
     plan = planned("wfbp", wire="bfloat16")
-    found = {op.name: op for op in plan.roles[0].flat}
+    operations = {op.name: op for op in plan.roles[0].flat}
     for number, size in enumerate(SIZES):
-        narrow, message, widen = (found[f"{what}{number}"] for what in ("narrow", "message", "widen"))
+        narrow, message, widen = (operations[f"{verb}{number}"] for verb in ("narrow", "message", "widen"))
         assert narrow.after == (f"ready:{plan.tensors[number].name}",)
         assert {op.lane for op in (narrow, message, widen)} == {schedules.DEFAULT_LANE}
         assert narrow.reads == widen.writes
@@ -99,7 +99,7 @@ def test_a_narrow_message_is_narrowed_before_and_widened_after():
         assert plan.bytes_of(message.writes) == size / 2
         assert narrow.arguments == {"scale": 0.5}
     assert plan.messages() == planned("wfbp").messages()
-    assert found["update"].arguments["scale"] == 1.0
+    assert operations["update"].arguments["scale"] == 1.0
 
 
 def test_gradients_that_travel_in_their_own_type_are_not_cast():
@@ -118,20 +118,20 @@ def test_a_step_of_a_narrow_message_that_is_missing_is_found(lost, ranks):
 @pytest.mark.parametrize("ranks", [2, 3, 8])
 def test_float16_messages_give_the_mean_within_their_rounding(ranks):
     plan = planned("mgwfbp", ranks, wire="float16")
-    found = [values["parameter"] for values in evaluate(plan, TURNS, gradient, {})]
-    for other in found[1:]:
-        np.testing.assert_array_equal(found[0], other)
+    parameters = [values["parameter"] for values in evaluate(plan, TURNS, gradient, {})]
+    for other in parameters[1:]:
+        np.testing.assert_array_equal(parameters[0], other)
     # each term and each partial sum is below 4 and rounded once
     bound = LR * TURNS * 2 * ranks * 4 * HALF / 2
-    assert 0 < np.abs(found[0] - averaged(ranks)).max() < bound
+    assert 0 < np.abs(parameters[0] - averaged(ranks)).max() < bound
 
 
 @pytest.mark.parametrize("wire", ["float16", "bfloat16"])
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
 def test_without_rounding_the_narrow_plan_is_the_mean(wire, momentum):
     plan = planned("optimal", 3, wire=wire, momentum=momentum)
-    (found, *_) = evaluate(plan, TURNS, gradient, {}, dtype="float64")
-    np.testing.assert_allclose(found["parameter"], averaged(3, momentum), rtol=0, atol=1e-13)
+    (ended, *_) = evaluate(plan, TURNS, gradient, {}, dtype="float64")
+    np.testing.assert_allclose(ended["parameter"], averaged(3, momentum), rtol=0, atol=1e-13)
 
 
 def test_schedules_see_the_bytes_that_travel():
@@ -178,8 +178,8 @@ def test_without_batch_normalisation_or_asked_not_to_nothing_is_broadcast(elemen
 def test_all_ranks_get_the_first_ones_statistics():
     """Each rank's forward would write its own; here a kernel stands for it."""
     plan = planned("wfbp", 3, load=net(statistics=6))
-    found = evaluate(plan, 1, gradient, {"statistics": np.arange(6.0)})
-    for values in found:
+    ended = evaluate(plan, 1, gradient, {"statistics": np.arange(6.0)})
+    for values in ended:
         np.testing.assert_array_equal(values["statistics"], np.arange(6.0))
 
 

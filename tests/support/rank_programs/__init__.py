@@ -1,0 +1,49 @@
+"""What real ranks run in the tests; each program gets (rank, ranks) inside a process group and returns its results.
+
+One launch runs many cases, since starting a rank takes seconds. `real_ranks.py` finds a program here by its name.
+"""
+
+from rank_programs.of_checkpoints import RESUMED_TURNS, resumed
+from rank_programs.of_collectives import MESSAGES, all_collectives, cluster_teams, ring_benchmark
+from rank_programs.of_conformance import held_against_the_oracle
+from rank_programs.of_failures import (
+    LATE,
+    killed_in_a_collective,
+    killed_in_a_ring,
+    killed_worker,
+    limits,
+    straggling,
+)
+from rank_programs.of_models import quarter_models, real_models
+from rank_programs.of_schedules import (
+    COMPOSED_RANKS,
+    MICRO_BATCHES,
+    all_schedules,
+    gpu_schedules,
+    micro_batches,
+    queued_schedules,
+    swapped,
+    without_message,
+)
+from rank_programs.of_tiny_plans import HAMMER_TURNS, TINY_TURNS, all_tiny_plans, pull_of, tiny_cases
+
+PROGRAMS = (
+    *(all_schedules, queued_schedules, gpu_schedules, micro_batches, real_models, quarter_models, all_tiny_plans),
+    *(all_collectives, ring_benchmark, cluster_teams, resumed, held_against_the_oracle, straggling),
+    *(killed_worker, killed_in_a_ring, killed_in_a_collective, limits),
+)
+
+__all__ = [
+    "COMPOSED_RANKS",
+    "HAMMER_TURNS",
+    "LATE",
+    "MESSAGES",
+    "MICRO_BATCHES",
+    "PROGRAMS",
+    "RESUMED_TURNS",
+    "TINY_TURNS",
+    "pull_of",
+    "swapped",
+    "tiny_cases",
+    "without_message",
+]

@@ -1,0 +1,93 @@
+"""Collectives, executed and timed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+import tiny_plans as tiny
+from gradsync import collectives
+from gradsync.benchmarks import collectives_speed
+from gradsync.errors import RunError
+from gradsync.plan import Buffer, Collective, Plan, Ref, Role
+from gradsync.runtime import transfers
+from gradsync.runtime.execute import Executor
+from gradsync.runtime.group import Groups
+
+CHUNK = 4000  # bytes: so that messages of a few thousand elements are cut
+MESSAGES = (1, 7, 1000, 4099)  # elements; all but the last fit into a chunk
+TYPES = (torch.float64, torch.float32)
+
+
+def messages(algorithm: str, ranks: int) -> Plan:
+    """Messages one after another on a lane, and on another lane one that is larger than a chunk."""
+    sizes = (*MESSAGES, 3 * CHUNK)
+    body: list[Any] = []
+    start = 3
+    for number, size in enumerate(sizes):
+        ref = Ref("gradient", start, start + size)
+        start += size
+        body.append(
+            Collective(
+                name=f"message{number}",
+                lane="first" if number < len(MESSAGES) else "second",
+                algorithm=algorithm,
+                shape=tiny.levels(algorithm, ranks),
+                root=number % ranks,
+                reads=(ref,),
+                writes=(ref,),
+            )
+        )
+    buffers = (Buffer("gradient", sum(sizes) + 5, "float64"),)
+    return Plan("messages", ranks, (), buffers, (Role("worker", tuple(range(ranks)), tuple(body)),))
+
+
+def all_collectives(rank: int, ranks: int) -> dict[tuple[str, str], Any]:
+    """(collective, type) -> the largest error of any turn against the sum in float64, and the trace."""
+    transfers.CHUNK_BYTES = CHUNK
+    ended: dict[tuple[str, str], Any] = {}
+    groups = Groups()
+    for algorithm in collectives.names():
+        for dtype in TYPES:
+            plan = messages(algorithm, ranks)
+            executor = Executor(plan, rank, groups, dtype=dtype)
+            gradient, errors = executor.buffers["gradient"], []
+            for turn in range(2):
+                drawn = [np.random.default_rng((peer, turn)).normal(size=len(gradient)) for peer in range(ranks)]
+                every = [torch.from_numpy(values).to(dtype).double() for values in drawn]
+                total = torch.stack(every).sum(0)
+                total[:3], total[-2:] = every[rank][:3], every[rank][-2:]  # of no message
+                gradient.copy_(every[rank])
+                executor.run(1)
+                errors.append(float((gradient.double() - total).abs().max()))
+            executor.run(2)  # without a pause: what is summed twice more
+            total[3:-2] *= ranks**2
+            errors.append(float((gradient.double() - total).abs().max()) / ranks**2)
+            ended[algorithm, str(dtype).removeprefix("torch.")] = max(errors), executor.trace()
+    groups.close()
+    return ended
+
+
+def ring_benchmark(rank: int, ranks: int) -> tuple[list[dict[str, Any]], str]:
+    """Rows of a small benchmark, and what it says of a collective that sums nothing."""
+    rows = collectives_speed.ring_against_native(rank, ranks, sizes=(64, 40_000), pairs=3)
+    carry, transfers.Transfers.run = transfers.Transfers.run, lambda self: None
+    try:
+        collectives_speed.ring_against_native(rank, ranks, sizes=(64,), pairs=1)
+    except RunError as error:
+        return rows, str(error)
+    finally:
+        transfers.Transfers.run = carry
+    return rows, ""
+
+
+def cluster_teams(rank: int, ranks: int) -> Any:
+    """All-reduces of the layouts of two nodes of two ranks; what each layout's own ranks summed is not looked at."""
+    from gradsync.measure import cluster_links, cluster_nodes
+    from gradsync.runtime.devices import PROCESSOR
+
+    nodes = cluster_nodes.Placement([[0, 1], [2, 3]], ["a", "b"], [])
+    layouts = cluster_links.layouts(nodes)
+    return [(layout, cluster_links.measure(layout, 400, 40_000, PROCESSOR)) for layout in layouts]

@@ -1,0 +1,59 @@
+"""Plans that are held against the oracle, of which some lose something."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import real_models as real
+from gradsync.configuration import schemes
+from gradsync.errors import RunError
+from gradsync.plan import Plan
+from gradsync.runtime import conformance, data, models
+from gradsync.runtime.compute import statistics
+from gradsync.runtime.execute import Executor
+from gradsync.runtime.group import Groups
+from tiny_workloads import workload
+
+
+def held_against_the_oracle(rank: int, ranks: int) -> dict[str, Any]:
+    """What is said of a plan in order, and of one that loses something small on one rank; in both types."""
+    verdicts: dict[str, Any] = {}
+    groups = Groups()
+    loaded = data.load("synthetic", model="resnet18", size=16, batch=4, ranks=ranks, seed=0)
+    model = models.build("resnet18", 0)
+    layers = [(name, parameter.numel()) for name, parameter in model.named_parameters()][::-1]
+    load = workload([4 * n for _, n in layers], [1e-3] * len(layers), names=[name for name, _ in layers])
+    load = load.model_copy(update={"statistics": sum(buffer.numel() for buffer in statistics(model))})
+    plan = schemes.plan(schemes.Scheme(name="mgwfbp"), load, real.COST, ranks, lr=0.05, momentum=0.9)
+    kept = conformance.prepare
+    for largest in (conformance.LARGEST_IN_FLOAT64, 0):
+        conformance.LARGEST_IN_FLOAT64 = largest
+        for fault in ("", "parameter", "momentum", "statistics", "other rank's"):
+            held = conformance.Held(loaded, model, models.get("resnet18").loss, 0, rank, groups, 3)
+            conformance.prepare = partial(_losing, fault, kept)
+            try:
+                verdicts[held.name, fault] = held.against_oracle(plan)
+            except RunError as error:
+                verdicts[held.name, fault] = str(error)
+    conformance.prepare = kept
+    groups.close()
+    return verdicts
+
+
+def _losing(fault: str, kept: Any, plan: Plan, rank: int, groups: Groups, **how: Any) -> Executor:
+    """An executor that loses what became of the last bias: on rank 1, or in its parameters on all ranks."""
+    executor = kept(plan, rank, groups, **how)
+    name = fault if fault in executor.buffers else "parameter"
+    run, buffer = executor.run, executor.buffers[name]
+    bias = plan.tensor["fc.bias"]
+    part = buffer[:64] if name == "statistics" else buffer[bias.start : bias.stop]
+
+    def lossy(*arguments: Any, **more: Any) -> None:
+        before = part.clone()
+        run(*arguments, **more)
+        if fault and (rank == 1 or fault == "other rank's"):
+            part.copy_(before)
+
+    executor.run = lossy
+    return executor

@@ -1,0 +1,109 @@
+"""Training of real models, with schedules and with stock DDP."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+import real_models as real
+from gradsync import schedules
+from gradsync.configuration.peers import Peer
+from gradsync.engine.oracle import evaluate
+from gradsync.plan import Plan
+from gradsync.runtime.compute import ModelCompute, bind, bind_statistics, oracle_gradient
+from gradsync.runtime.ddp import StockDDP
+from gradsync.runtime.execute import Executor
+from gradsync.runtime.group import Groups
+
+
+def real_models(rank: int, ranks: int) -> dict[tuple[str, str, str], Any]:
+    """(model, schedule or DDP, type) -> parameters and statistics after training; `buckets` of the exported plan."""
+    groups = Groups()
+    trained: dict[tuple[str, str, str], Any] = {}
+    for name in real.NAMES:
+        for schedule in schedules.names():
+            plan = real.plan(schedule, name, ranks)
+            for dtype, turns in ((torch.float64, real.TURNS), (torch.float32, 1)):
+                kind = str(dtype).removeprefix("torch.")
+                trained[name, schedule, kind] = train_real(plan, name, rank, groups, dtype, turns)
+        plan = real.plan("mgwfbp", name, ranks, "float64")
+        trained[name, "ddp", "float64"], trained[name, "ddp", "buckets"] = _train_ddp(
+            Peer(name="exported", plan="mgwfbp"), name, rank, real.TURNS, {"mgwfbp": plan}
+        )
+    groups.close()
+    return trained
+
+
+def quarter_models(rank: int, ranks: int) -> dict[tuple[str, str], dict[str, Any]]:
+    """(model, schedule) -> how far what it has trained is from others: parameters are too large to be brought back.
+
+    `start`, `ddp`: from those it began with, and from stock DDP's; on rank 0 also `reference` and `oracle`: with its
+    statistics from plain torch on the ranks' shards in turn, and from the oracle. `statistics` of batch normalisation.
+    """
+    groups = Groups()
+    distances: dict[tuple[str, str], dict[str, Any]] = {}
+    turns = real.QUARTER_TURNS
+    for name in real.QUARTERS:
+        start = real.trained(real.build(name))
+        others = {"ddp": _train_ddp(Peer(name="ddp"), name, rank, turns)[0]}
+        if rank == 0:
+            others["reference"] = real.reference(name, ranks, turns, torch.float64)
+        for schedule in real.AT_ONCE:
+            plan = real.plan(schedule, name, ranks, cost=real.SHARED)
+            ended = train_real(plan, name, rank, groups, torch.float64, turns)
+            parameters = {tensor.name: ended[tensor.name] for tensor in plan.tensors}
+            distances[name, schedule] = distance = {key: _apart(parameters, other) for key, other in others.items()}
+            distance["start"] = _apart(parameters, start)
+            distance["statistics"] = {key: value for key, value in ended.items() if key not in parameters}
+            if rank == 0:
+                distance["reference"] = _apart(ended, others["reference"])
+                distance["oracle"] = _apart(parameters, _evaluated(plan, name, start))
+    groups.close()
+    return distances
+
+
+def _apart(ours: dict[str, np.ndarray], others: dict[str, np.ndarray]) -> float:
+    return max(float(np.abs(value - others[key]).max()) for key, value in ours.items())
+
+
+def _evaluated(plan: Plan, name: str, start: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """What the oracle says that rank 0 has in the end, by tensor."""
+    model = real.build(name)
+    gradient = oracle_gradient(
+        lambda rank: real.forward(model, rank, name), plan, lambda rank, number: real.sample(name, rank, number)
+    )
+    begin = np.concatenate([start[tensor.name].reshape(-1) for tensor in plan.tensors])
+    flat = evaluate(plan, real.QUARTER_TURNS, gradient, {"parameter": begin}, dtype="float64")[0]["parameter"]
+    return {tensor.name: flat[tensor.start : tensor.stop].reshape(start[tensor.name].shape) for tensor in plan.tensors}
+
+
+def _train_ddp(
+    peer: Peer, name: str, rank: int, turns: int, plans: dict[str, Plan] | None = None
+) -> tuple[dict[str, np.ndarray], list[int]]:
+    """Parameters and statistics after training with stock DDP, and its buckets."""
+    model = real.build(name)
+    ddp = StockDDP(
+        *(peer, real.forward(model, rank, name), lambda turn: real.sample(name, rank, turn), plans or {}),
+        lr=real.LR,
+        momentum=real.MOMENTUM,
+    )
+    ddp.run(turns)
+    return real.trained(model), ddp.buckets()
+
+
+def train_real(
+    plan: Plan, name: str, rank: int, groups: Groups, dtype: torch.dtype, turns: int
+) -> dict[str, np.ndarray]:
+    executor = Executor(plan, rank, groups, dtype=dtype)
+    model = real.build(name, dtype)
+    bind(model, plan, executor.buffers["parameter"])
+    if "statistics" in executor.buffers:
+        bind_statistics(model, executor.buffers["statistics"])
+    compute = ModelCompute(
+        *(real.forward(model, rank, name), lambda number: real.sample(name, rank, number, dtype)), passes=plan.passes
+    )
+    executor.run(turns, compute)
+    compute.close()
+    return real.trained(model)

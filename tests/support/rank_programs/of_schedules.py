@@ -1,0 +1,165 @@
+"""Training with every schedule, and with micro-batches: a small model on real ranks."""
+
+from __future__ import annotations
+
+import dataclasses
+import traceback
+from typing import Any
+
+import numpy as np
+import torch
+
+import real_models as real
+import small_model
+from gradsync import schedules
+from gradsync.collectives import NATIVE
+from gradsync.configuration.peers import Peer
+from gradsync.errors import RunError
+from gradsync.plan import Plan
+from gradsync.runtime.compute import ModelCompute, bind
+from gradsync.runtime.ddp import StockDDP
+from gradsync.runtime.devices import pick
+from gradsync.runtime.enqueue import prepare
+from gradsync.runtime.execute import Executor
+from gradsync.runtime.group import Groups
+from gradsync.runtime.timing import all_reduce_seconds
+from queued_device import QueuedProcessor
+from rank_programs.of_models import train_real
+
+COMPOSED_RANKS = 4  # that every collective can serve, on two levels where it has levels
+
+
+def all_schedules(rank: int, ranks: int) -> dict[tuple[str, str], Any]:
+    """Parameters after training with every schedule and every collective, two broken plans among them."""
+    groups = Groups()
+    parameters: dict[tuple[str, str], Any] = {}
+    for name in schedules.names():
+        for algorithm in (NATIVE, "ring"):
+            try:
+                parameters[name, algorithm] = train(small_model.plan(name, ranks, algorithm), rank, groups)
+            except Exception:  # a schedule that fails must not hide the others
+                parameters[name, algorithm] = traceback.format_exc()
+    for name, scheme in small_model.composed().items() if ranks == COMPOSED_RANKS else ():
+        try:
+            parameters["scheme", name] = train(small_model.of_scheme(scheme, ranks), rank, groups)
+        except Exception:
+            parameters["scheme", name] = traceback.format_exc()
+    parameters["dropped message", NATIVE] = train(without_message(small_model.plan("wfbp", ranks), 2), rank, groups)
+    plan = small_model.plan("naive", ranks)  # in naive, messages wait for nothing but the end of backward
+    try:
+        Executor(swapped(plan, 2, 3) if rank == 1 else plan, rank, groups)
+    except RunError as error:
+        parameters["swapped messages", NATIVE] = str(error)
+    groups.close()
+    return parameters
+
+
+def queued_schedules(rank: int, ranks: int) -> dict[str, Any]:
+    """Parameters after training with every schedule on a device that queues; times of messages in teams."""
+    device = QueuedProcessor()
+    groups = Groups(device)
+    parameters: dict[str, Any] = {}
+    for name in schedules.names():
+        try:
+            parameters[name] = train(small_model.plan(name, ranks), rank, groups)
+        except Exception:  # a schedule that fails must not hide the others
+            parameters[name] = traceback.format_exc()
+    groups.close()
+    teams = [[number] for number in range(ranks - 1)]  # the last rank is in none
+    parameters["alone"] = all_reduce_seconds([4, 4000], 30, 0.01, device=device, teams=teams)
+    parameters["all"] = all_reduce_seconds([4, 4000], 30, 0.01, device=device)
+    return parameters
+
+
+def gpu_schedules(rank: int, ranks: int) -> dict[str, Any]:
+    """Parameters after training with every schedule on GPUs, and with messages on two lanes; times in teams."""
+    device = pick("cuda")
+    groups = Groups(device)
+    plans = {name: small_model.plan(name, ranks) for name in schedules.names()}
+    plans["two lanes"] = small_model.two_lanes(plans["wfbp"])
+    parameters: dict[str, Any] = {name: train(plan, rank, groups) for name, plan in plans.items()}
+    groups.close()
+    parameters["times"] = all_reduce_seconds([4, 4_000_000], 30, 0.01, device=device)
+    return parameters
+
+
+MICRO_BATCHES: list[dict[str, Any]] = [
+    {"accumulate": accumulate, "clip_norm": clip} for accumulate in (1, 3) for clip in (None, 0.3)
+]
+
+
+def micro_batches(rank: int, ranks: int) -> dict[tuple[str, int], Any]:
+    """(schedule or DDP, number of the case) -> parameters after steps of several micro-batches, clipped and not."""
+    groups, queued = Groups(), Groups(QueuedProcessor())
+    parameters: dict[tuple[str, int], Any] = {}
+    for number, case in enumerate(MICRO_BATCHES):
+        for name in ("wfbp", "mgwfbp", "single"):
+            parameters[name, number] = train(small_model.plan(name, ranks, **case), rank, groups)
+        parameters["ring", number] = train(small_model.plan("mgwfbp", ranks, "ring", **case), rank, groups)
+        parameters["queued", number] = train(small_model.plan("mgwfbp", ranks, **case), rank, queued)
+        model = small_model.build()
+        forward = small_model.forward(model, rank)
+        peer = StockDDP(
+            *(Peer(name="ddp"), forward, lambda turn: small_model.sample(rank, turn), {}, groups),
+            lr=small_model.LR,
+            momentum=small_model.MOMENTUM,
+            **case,
+        )
+        peer.run(small_model.TURNS)
+        plan = small_model.plan("wfbp", ranks)
+        parameters["ddp", number] = (
+            torch.cat([peer.parameters()[tensor.name] for tensor in plan.tensors]).numpy().copy()
+        )
+        parameters["losses", number] = list(peer.losses)
+    case = {"accumulate": 3, "clip_norm": 0.5}  # batch normalisation: its statistics are sent once a step
+    plan = real.plan("mgwfbp", "resnet8", ranks, **case)
+    parameters["resnet8", 0] = train_real(plan, "resnet8", rank, groups, torch.float64, real.TURNS)
+    network = real.build("resnet8")
+    peer = StockDDP(
+        *(Peer(name="ddp"), real.forward(network, rank), lambda number: real.sample("resnet8", rank, number)),
+        *({}, groups),
+        lr=real.LR,
+        momentum=real.MOMENTUM,
+        **case,
+    )
+    syncs, sync = [], peer.ddp._sync_buffers
+    peer.ddp._sync_buffers = lambda: (syncs.append(peer.turn), sync())
+    peer.run(real.TURNS)
+    parameters["resnet8 of ddp", 0], parameters["resnet8 of ddp", 1] = real.trained(network), len(syncs)
+    groups.close()
+    queued.close()
+    return parameters
+
+
+def train(plan: Plan, rank: int, groups: Groups) -> np.ndarray:
+    executor, device = prepare(plan, rank, groups), groups.device
+    model = small_model.build().to(device.torch_device)
+    bind(model, plan, executor.buffers["parameter"])
+
+    def sample(turn: int) -> tuple[torch.Tensor, torch.Tensor]:
+        images, labels = small_model.sample(rank, turn)
+        return device.put(images), device.put(labels)
+
+    compute = ModelCompute(small_model.forward(model, rank), sample, queued=device.queued, passes=plan.passes)
+    executor.run(small_model.TURNS, compute)
+    compute.settle()
+    compute.close()
+    return executor.buffers["parameter"].cpu().numpy().copy()
+
+
+def without_message(plan: Plan, number: int) -> Plan:
+    """The plan with one of its messages taken out (not the last, which the update waits for)."""
+    (role,) = plan.roles
+    body = tuple(op for op in role.body if op.name != f"message{number}")
+    assert len(body) == len(role.body) - 1
+    return dataclasses.replace(plan, roles=(dataclasses.replace(role, body=body),))
+
+
+def swapped(plan: Plan, first: int, second: int) -> Plan:
+    """The plan with two of its messages in each other's place."""
+    (role,) = plan.roles
+    place = {op.name: i for i, op in enumerate(role.body)}
+    body = list(role.body)
+    i, j = place[f"message{first}"], place[f"message{second}"]
+    body[i], body[j] = body[j], body[i]
+    return dataclasses.replace(plan, roles=(dataclasses.replace(role, body=tuple(body)),))
