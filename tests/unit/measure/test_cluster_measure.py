@@ -18,7 +18,7 @@ from gradsync.cli import main
 from gradsync.clusters import choice, nodes, parts
 from gradsync.errors import InputError, RunError
 from gradsync.measure import cluster, cluster_gpus, cluster_links, cluster_nodes, cluster_progress
-from gradsync.measure.cluster_nodes import Placement, Place
+from gradsync.measure.cluster_nodes import Place, Placement
 from gradsync.runtime import models
 from gradsync.runtime.devices import PROCESSOR
 from waiting import HANGS_SECONDS
