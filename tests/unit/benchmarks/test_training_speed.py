@@ -14,7 +14,7 @@ from gradsync.files.results import Result
 
 TURNS = 4  # of a block; the first is not timed
 ALWAYS = {"wfbp": 3.0, "naive": 4.0, "single": 3.0, "ddp": 1.25, "ddp_best": 1.0, "no_communication": 0.5}
-MET = dict.fromkeys(training_speed.BOUND, 1.0)
+MET = dict.fromkeys(training_speed.WITH_TARGET, 1.0)
 
 
 class Runs:
@@ -92,7 +92,7 @@ def test_the_better_ddp_is_what_counts(measured):
 UPPER = [1.0] * 14 + [1.2] * 10  # a median of 1.0 whose interval reaches 1.2
 
 
-@pytest.mark.parametrize("name", training_speed.BOUND)
+@pytest.mark.parametrize("name", training_speed.WITH_TARGET)
 @pytest.mark.parametrize(
     ("ratio", "blocks", "met"),
     [(1.06, 24, False), (UPPER, 24, False), (1.0, 19, False), (1.0, 20, True), ([1.0] * 20 + [9.0] * 4, 24, True)],
@@ -101,7 +101,7 @@ UPPER = [1.0] * 14 + [1.2] * 10  # a median of 1.0 whose interval reaches 1.2
 def test_one_that_misses_is_told(measured, name, ratio, blocks, met):
     answer, rows, _ = measured({**MET, name: ratio}, blocks)
     assert answer["met"] is met
-    expected = [name] if not met and blocks >= 20 else list(training_speed.BOUND) if not met else []
+    expected = [name] if not met and blocks >= 20 else list(training_speed.WITH_TARGET) if not met else []
     assert sorted(task for task, row in rows.items() if not row["met"]) == sorted(f"{n} / ddp_best" for n in expected)
 
 

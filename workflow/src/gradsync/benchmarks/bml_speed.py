@@ -2,7 +2,7 @@
 
 Target: BML on BCube(3,2) is at least 1.9 times as fast (theory: 2) from 4 MB up as a peer-to-peer parameter server on a
 switch; the size from which it is the faster one is shown. Each has a testbed of its own, in turn (A B B A), since the
-networks differ. What the timed messages themselves have summed is compared with the sum that each rank works out alone.
+networks differ. The sums of the timed messages themselves are compared with the sum that each rank works out alone.
 """
 
 from __future__ import annotations
@@ -12,13 +12,15 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
 import torch.distributed as dist
 
 from gradsync import collectives, topologies
+from gradsync.benchmarks import rows
+from gradsync.benchmarks.rows import Row
 from gradsync.errors import RunError
 from gradsync.files.results import write_whole
 from gradsync.plan import Collective, Ref
@@ -39,10 +41,10 @@ TARGET, TARGET_FROM = 1.9, 4e6  # from so many bytes on
 
 MESSAGES = 6  # of a block; sums of nine ranks grow ninefold with each and stay exact so far: 9 * 9 * 9**5 < 2**24
 LARGEST_DRAWN = 9
-SECONDS_PER_SIZE = 0.6  # of a launch
+SECONDS_PER_SIZE = 0.6  # in a launch
 FEWEST, MOST = 2, 12  # blocks of a size in a launch
 LANE = "network"
-ASKED, FOUND = "asked.json", "found.json"
+REQUEST, TIMES = "request.json", "times.json"  # files that the ranks read and write
 
 
 class Contender(NamedTuple):
@@ -59,98 +61,98 @@ Times = dict[int, list[float]]
 
 
 def in_turn(folder: Path, config: str, sizes: Sequence[int] = SIZES) -> dict[Contender, list[Times]]:
-    """Of each contender the times of two launches, each on a testbed of its own."""
-    found: dict[Contender, list[Times]] = {BML: [], SERVER: []}
+    """The times of two launches of each contender, each on a testbed of its own."""
+    times: dict[Contender, list[Times]] = {BML: [], SERVER: []}
     for number, contender in enumerate((BML, SERVER, SERVER, BML), 1):
-        said = f"{contender.collective} on {contender.topology}, {RATE / 1e6:g} Mbit/s a link: launch {number} of 4"
-        print(f"benchmark testbed: {said}", file=sys.stderr, flush=True)
-        found[contender].append(launched(contender, folder, config, sizes))
-    return found
+        title = f"{contender.collective} on {contender.topology}, {RATE / 1e6:g} Mbit/s a link: launch {number} of 4"
+        print(f"benchmark testbed: {title}", file=sys.stderr, flush=True)
+        times[contender].append(launched(contender, folder, config, sizes))
+    return times
 
 
 def launched(contender: Contender, folder: Path, config: str, sizes: Sequence[int]) -> Times:
-    """What the messages of one launch take, on a testbed that is made for it; ranks write to `folder`."""
+    """The times of the messages of one launch, on a testbed that is made for it; ranks write to `folder`."""
     topology = topologies.parse(contender.topology)
     shape = collectives.shape_on(contender.collective, topology, topology.hosts)
-    asked = {"collective": contender.collective, "shape": shape, "sizes": sizes}
-    write_whole(folder / ASKED, json.dumps(asked))
+    request = {"collective": contender.collective, "shape": shape, "sizes": sizes}
+    write_whole(folder / REQUEST, json.dumps(request))
     with testbed(cables(topology), RATE) as hosts:
         launch(["benchmark", "testbed", "--config", config, "--results", str(folder)], topology.hosts, hosts)
-    found = json.loads((folder / FOUND).read_text())
-    return {int(size): seconds for size, seconds in found.items()}
+    times = json.loads((folder / TIMES).read_text())
+    return {int(size): seconds for size, seconds in times.items()}
 
 
-def comparison(times: Mapping[Contender, Sequence[Times]]) -> list[dict[str, Any]]:
-    """A row a size: seconds of both and their ratio, each with its 95 % interval, and what the links alone take."""
-    rows = []
+def comparison(times: Mapping[Contender, Sequence[Times]]) -> list[Row]:
+    """A row per size: seconds of both and their ratio, each with its 95 % interval, and what the links alone take."""
+    of_sizes = []
     for size in times[BML][0]:
-        bml, server = ([s for one in times[which] for s in one[size]] for which in (BML, SERVER))
-        low, ratio, high = ratio_interval(server, bml)
-        bound = size >= TARGET_FROM
-        row: dict[str, Any] = {
+        bml, server = ([s for launch in times[contender] for s in launch[size]] for contender in (BML, SERVER))
+        interval = ratio_interval(server, bml)
+        has_target = size >= TARGET_FROM
+        row: Row = {
             "task": f"{SERVER.collective} on {SERVER.topology} / {BML.collective} on {BML.topology}, {size} B",
             "bytes": size,
-            "ratio": ratio,
-            "ratio_low": low,
-            "ratio_high": high,
+            **rows.ratio(interval),
         }
         for contender, seconds in ((BML, bml), (SERVER, server)):
             name = contender.collective
             bottom, middle, top = median_interval(seconds, CONFIDENCE)
             row |= {f"{name}_seconds": middle, f"{name}_seconds_low": bottom, f"{name}_seconds_high": top}
-            row[f"{name}_launch_seconds"] = [float(np.median(one[size])) for one in times[contender]]
+            row[f"{name}_launch_seconds"] = [float(np.median(launch[size])) for launch in times[contender]]
             row[f"{name}_line_rate_seconds"] = line_rate_seconds(contender, size)
             row[f"{name}_messages"] = len(seconds)
         row |= {
             "bits_per_second": RATE,
             "conformance": "the sums of all timed messages are exact",
-            "target_ratio": TARGET if bound else None,
-            "met": not bound or ratio >= TARGET,
+            "target_ratio": TARGET if has_target else None,
+            "met": not has_target or interval[1] >= TARGET,
         }
-        rows.append(row)
-    return rows
+        of_sizes.append(row)
+    return of_sizes
 
 
 def ratio_interval(above: Sequence[float], below: Sequence[float]) -> tuple[float | None, float, float | None]:
     """(low, ratio, high) of two medians whose samples are no pairs: both lie in their intervals with 95 % at least.
 
-    Of messages of these launches: what another launch would have made of the network is in the launches' medians.
+    The interval holds for messages of these launches; the medians of launches show how launches differ.
     """
-    each = 1 - (1 - CONFIDENCE) / 2
-    (least, middle, most), (under, base, over) = (median_interval(values, each) for values in (above, below))
-    if least is None or most is None or under is None or over is None:
+    confidence = 1 - (1 - CONFIDENCE) / 2
+    (low, middle, high), (base_low, base, base_high) = (
+        median_interval(values, confidence) for values in (above, below)
+    )
+    if low is None or high is None or base_low is None or base_high is None:
         return None, middle / base, None
-    return least / over, middle / base, most / under
+    return low / base_high, middle / base, high / base_low
 
 
 def line_rate_seconds(contender: Contender, size: int) -> float:
-    """Of a message, where the link that carries most is all that it takes: 2(N-1)/N M/R, and a k-th of it for BML."""
+    """Of a message that takes no more than the link that carries most: 2(N-1)/N M/R, and a k-th of it for BML."""
     load = flow_level.cost(contender.collective, topologies.parse(contender.topology), Speeds()).link_load
     return load * size * 8 / RATE
 
 
-def crossing(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def crossing(of_sizes: Sequence[Row]) -> Row:
     """The size from which on BML is the faster one: between two that were measured, even in the logarithm of sizes."""
-    sizes, ratios = ([row[key] for row in rows] for key in ("bytes", "ratio"))
+    sizes, ratios = ([row[key] for row in of_sizes] for key in ("bytes", "ratio"))
     slower = [i for i, ratio in enumerate(ratios) if ratio < 1]
-    row: dict[str, Any] = {"task": "BML is the faster one from this size on", "bytes": None, "met": True}
+    row: Row = {"task": "BML is the faster one from this size on", "bytes": None, "met": True}
     if not slower:
         return row | {"task": f"BML is the faster one at every size from {sizes[0]} B on"}
     last = slower[-1]
     if last + 1 == len(sizes):
         return row | {"task": f"BML is not the faster one up to {sizes[-1]} B"}
-    found = np.interp(1.0, ratios[last : last + 2], np.log(sizes[last : last + 2]))
-    return row | {"bytes": round(float(np.exp(found)))}
+    log_size = np.interp(1.0, ratios[last : last + 2], np.log(sizes[last : last + 2]))
+    return row | {"bytes": round(float(np.exp(log_size)))}
 
 
-def table(rows: Sequence[Mapping[str, Any]]) -> str:
-    """What people read: a line a size, milliseconds with their intervals, and of the links alone."""
+def table(of_sizes: Sequence[Row]) -> str:
+    """Text for people: a line per size, milliseconds with their intervals, and those of the links alone."""
 
-    def cell(row: Mapping[str, Any], key: str, scale: float, form: str) -> str:
+    def cell(row: Row, key: str, scale: float, form: str) -> str:
         return shown((row[f"{key}{end}"] for end in ("", "_low", "_high")), form, scale)
 
     lines = [("bytes", "BML ms", "at line rate", "PS ms", "at line rate", "PS / BML")]
-    for row in rows:
+    for row in of_sizes:
         cells = [str(row["bytes"])]
         for name in (BML.collective, SERVER.collective):
             cells.append(cell(row, f"{name}_seconds", 1e3, ".1f"))
@@ -165,12 +167,12 @@ def table(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def on_a_rank(folder: Path) -> None:
-    """Time the messages that are asked for in `folder`; rank 0 writes what was found there."""
-    asked = json.loads((folder / ASKED).read_text())
+    """Time the messages of the request in `folder`; rank 0 writes their times there."""
+    request = json.loads((folder / REQUEST).read_text())
     with process_group() as (rank, ranks):
-        found = message_seconds(asked["collective"], tuple(asked["shape"]), asked["sizes"], rank, ranks)
+        times = message_seconds(request["collective"], tuple(request["shape"]), request["sizes"], rank, ranks)
         if rank == 0:
-            write_whole(folder / FOUND, json.dumps(found))
+            write_whole(folder / TIMES, json.dumps(times))
 
 
 def message_seconds(algorithm: str, shape: tuple[int, ...], sizes: Sequence[int], rank: int, ranks: int) -> Times:
@@ -181,7 +183,7 @@ def message_seconds(algorithm: str, shape: tuple[int, ...], sizes: Sequence[int]
     groups, everyone = Groups(), tuple(range(ranks))
     for rail in range(rails(algorithm, shape, 0)):
         groups.add(LANE, everyone, rail)
-    mine, total = _drawn(max(sizes) // 4, rank, ranks)
+    of_rank, total = _drawn(max(sizes) // 4, rank, ranks)
     buffers = [torch.empty(size // 4) for size in sizes]
     scratch, senders = Scratch(), []
     for tag, buffer in enumerate(buffers):
@@ -191,38 +193,38 @@ def message_seconds(algorithm: str, shape: tuple[int, ...], sizes: Sequence[int]
 
     def block(number: int) -> list[float]:
         buffer = buffers[number]
-        buffer.copy_(mine[: len(buffer)])
+        buffer.copy_(of_rank[: len(buffer)])
         dist.barrier()
         ends = []
         for _ in range(MESSAGES):
             senders[number].run()
             ends.append(time.perf_counter())
-        # every message after the first sums what is alike everywhere
+        # every message after the first sums values that all ranks share
         if not torch.equal(buffer, total[: len(buffer)] * float(ranks) ** (MESSAGES - 1)):
             raise RunError(f"rank {rank}: benchmark: {algorithm} gave a wrong sum of {sizes[number]} B")
         return list(np.diff(ends))
 
-    found = [block(number) for number in range(len(sizes))[::-1]][::-1]  # the largest first: connections have grown
-    typical = torch.tensor([float(np.median(seconds)) for seconds in found])
+    of_sizes = [block(number) for number in range(len(sizes))[::-1]][::-1]  # the largest first: connections have grown
+    typical = torch.tensor([float(np.median(seconds)) for seconds in of_sizes])
     dist.all_reduce(typical, op=dist.ReduceOp.MAX)
     blocks = np.clip(SECONDS_PER_SIZE / (MESSAGES - 1) / typical.numpy(), FEWEST, MOST).astype(int)
     for turn in range(1, MOST):
         for number in np.flatnonzero(blocks > turn).tolist():
-            found[number] += block(number)
+            of_sizes[number] += block(number)
     groups.close()
-    every = [torch.tensor(seconds, dtype=torch.float64) for seconds in found]
-    for seconds in every:
+    totals = [torch.tensor(seconds, dtype=torch.float64) for seconds in of_sizes]
+    for seconds in totals:
         dist.all_reduce(seconds)
-    return {size: (seconds / ranks).tolist() for size, seconds in zip(sizes, every, strict=True)}
+    return {size: (seconds / ranks).tolist() for size, seconds in zip(sizes, totals, strict=True)}
 
 
 def _drawn(elements: int, rank: int, ranks: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """(what this rank gives, the sum of what all give): whole numbers."""
+    """(the values of this rank, the sum of those of all): whole numbers."""
     total = torch.zeros(elements)
-    for peer in range(ranks):
-        generator = torch.Generator().manual_seed(peer)
+    for other in range(ranks):
+        generator = torch.Generator().manual_seed(other)
         drawn = torch.randint(-LARGEST_DRAWN, LARGEST_DRAWN + 1, (elements,), generator=generator).float()
         total += drawn
-        if peer == rank:
-            mine = drawn
-    return mine, total
+        if other == rank:
+            of_rank = drawn
+    return of_rank, total

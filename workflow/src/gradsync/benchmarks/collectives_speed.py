@@ -1,8 +1,8 @@
-"""How fast a collective is that we carry by transfers, against the backend's own all-reduce; a program of four ranks.
+"""How fast a collective of our own transfers is, against the backend's own all-reduce; a program of four ranks.
 
 Target, four ranks on one machine, 64 KiB to 64 MiB of float32: the busbw of our ring is at least 0.9 of that of Gloo's
-own all-reduce (median of at least 20 pairs). Both have their turns in one launch (A B B A), over the same buffer. What
-the timed messages themselves have summed is compared with the sum that each rank works out alone.
+own all-reduce (median of at least 20 pairs). Both have their turns in one launch (A B B A), over the same buffer. The
+sums of the timed messages themselves are compared with the sum that each rank works out alone.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-from gradsync.benchmarks import collective_scaling
+from gradsync.benchmarks import collective_scaling, rows
+from gradsync.benchmarks.rows import Row
 from gradsync.errors import RunError
-from gradsync.files.results import machine, write_whole
+from gradsync.files.results import write_whole
 from gradsync.plan import Collective, Ref
 from gradsync.runtime.group import Groups, process_group
 from gradsync.runtime.launch import launch
@@ -34,32 +35,29 @@ BLOCK_SECONDS, MOST_MESSAGES = 0.03, 32  # of a block; a sum grows by the number
 LANE = "network"
 
 
-def measure(folder: Path, config: str) -> dict[str, Any]:
+def measure(folder: Path, config: str) -> Row:
     """Rows of the executed ring and of the simulated BML, and whether all targets were met; ranks write to `folder`."""
     launch(["benchmark", "collectives", "--config", config, "--results", str(folder)], RANKS)
-    found = json.loads((folder / "ring.json").read_text()) + collective_scaling.rows()
-    return {"rows": found, "met": all(row["met"] for row in found), "machine": machine()}
+    return rows.result(json.loads((folder / "ring.json").read_text()) + collective_scaling.rows())
 
 
 def on_a_rank(folder: Path) -> None:
     """What each of the ranks runs; rank 0 writes the rows."""
     with process_group() as (rank, ranks):
-        found = ring_against_native(rank, ranks)
+        of_ring = ring_against_native(rank, ranks)
         if rank == 0:
-            write_whole(folder / "ring.json", json.dumps(found))
+            write_whole(folder / "ring.json", json.dumps(of_ring))
 
 
-def ring_against_native(
-    rank: int, ranks: int, sizes: tuple[int, ...] = SIZES, pairs: int = PAIRS
-) -> list[dict[str, Any]]:
-    """A row a size: ratio of busbw, ours over Gloo's, with its 95 % interval; collective over a power of two of ranks.
+def ring_against_native(rank: int, ranks: int, sizes: tuple[int, ...] = SIZES, pairs: int = PAIRS) -> list[Row]:
+    """A row per size: ratio of busbw, ours over Gloo's, with its 95 % interval; collective over 2^k ranks.
 
     Raises RunError if a sum is wrong.
     """
     groups, everyone = Groups(), tuple(range(ranks))
     groups.add(LANE, everyone)
     groups.add("native", everyone)
-    rows = []
+    of_sizes = []
     for size in sizes:
         buffer = torch.empty(size // 4)
         ref = (Ref("gradient", 0, len(buffer)),)
@@ -67,26 +65,24 @@ def ring_against_native(
         ours = Transfers(op, rank, ranks, buffer, groups).run
         native = _native(buffer, groups, everyone)
         seconds, messages = _in_turn((ours, native), buffer, rank, ranks, pairs)
-        low, middle, high = median_interval(seconds[1] / seconds[0])
+        interval = median_interval(seconds[1] / seconds[0])
         busbw = 2 * (ranks - 1) / ranks * size / np.median(seconds, axis=1)
-        rows.append(
+        of_sizes.append(
             {
                 "task": f"ring, {ranks} ranks, {size} B: busbw of ours / of Gloo's own",
                 "bytes": size,
-                "ratio": middle,
-                "ratio_low": low,
-                "ratio_high": high,
+                **rows.ratio(interval),
                 "pairs": pairs,
                 "messages_a_block": messages,
                 "busbw_bytes_per_second": float(busbw[0]),
                 "native_busbw_bytes_per_second": float(busbw[1]),
                 "conformance": "the sums of all timed messages are exact",
                 "target_ratio": TARGET,
-                "met": middle >= TARGET and pairs >= 20,
+                "met": interval[1] >= TARGET and pairs >= 20,
             }
         )
     groups.close()
-    return rows
+    return of_sizes
 
 
 def _native(buffer: torch.Tensor, groups: Groups, everyone: tuple[int, ...]) -> Callable[[], Any]:
@@ -97,32 +93,32 @@ def _native(buffer: torch.Tensor, groups: Groups, everyone: tuple[int, ...]) -> 
 def _in_turn(
     senders: tuple[Callable[[], Any], ...], buffer: torch.Tensor, rank: int, ranks: int, pairs: int
 ) -> tuple[np.ndarray, int]:
-    """(seconds of a message of the slowest rank in each block, messages a block).  # (senders, pairs)"""
+    """(seconds of a message of the slowest rank in each block, messages per block).  # (senders, pairs)"""
     draws = [
-        torch.randint(-99, 100, buffer.shape, generator=torch.Generator().manual_seed(peer)).float()
-        for peer in range(ranks)
+        torch.randint(-99, 100, buffer.shape, generator=torch.Generator().manual_seed(other)).float()
+        for other in range(ranks)
     ]
-    total, mine = torch.stack(draws).sum(0), draws[rank]
+    total, of_rank = torch.stack(draws).sum(0), draws[rank]
     del draws
 
     def block(send: Callable[[], Any], messages: int) -> float:
-        buffer.copy_(mine)
+        buffer.copy_(of_rank)
         dist.barrier()
         start = time.perf_counter()
         for _ in range(messages):
             send()
         seconds = (time.perf_counter() - start) / messages
-        # every message after the first sums what is alike everywhere: exact, since the factor is a power of two
+        # every message after the first sums values that all ranks share: exact, since the factor is a power of two
         if not torch.equal(buffer, total * float(ranks) ** (messages - 1)):
             raise RunError(f"rank {rank}: benchmark: an all-reduce of {4 * len(buffer)} B gave a wrong sum")
         return seconds
 
-    alone = torch.tensor([max(block(send, 2) for _ in range(2)) for send in senders])
-    dist.all_reduce(alone, op=dist.ReduceOp.MAX)
-    messages = int(np.clip(BLOCK_SECONDS / float(alone.max()), 1, MOST_MESSAGES))
+    typical = torch.tensor([max(block(send, 2) for _ in range(2)) for send in senders])
+    dist.all_reduce(typical, op=dist.ReduceOp.MAX)
+    messages = int(np.clip(BLOCK_SECONDS / float(typical.max()), 1, MOST_MESSAGES))
     seconds = torch.zeros(len(senders), pairs, dtype=torch.float64)
     for pair in range(pairs):
-        for which in range(len(senders)) if pair % 2 == 0 else reversed(range(len(senders))):
-            seconds[which, pair] = block(senders[which], messages)
+        for sender in range(len(senders)) if pair % 2 == 0 else reversed(range(len(senders))):
+            seconds[sender, pair] = block(senders[sender], messages)
     dist.all_reduce(seconds, op=dist.ReduceOp.MAX)
     return seconds.numpy(), messages

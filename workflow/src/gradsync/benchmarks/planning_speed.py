@@ -1,7 +1,7 @@
 """How fast planning and simulating are, on synthetic networks of the papers' sizes; a program of its own.
 
 Targets (seconds on one core): 604 tensors (DenseNet-201) planned by `optimal` and by `mgwfbp`, 0.05 each, and by the
-schedules of several lanes, on a line and on a cost as it is fitted to measurements, 0.2 each; one iteration of 64 ranks
+schedules of several lanes, on a line and on a cost that is fitted to measurements, 0.2 each; one iteration of 64 ranks
 with 161 tensors (ResNet-50), every rank simulated, 1; 604 messages over 16 lanes that share a link, simulated until the
 period is steady, 0.1. Ratios are to a fixed loop of plain Python in the same run, so that machines can be compared.
 """
@@ -15,15 +15,15 @@ from typing import Any
 
 import numpy as np
 
+from gradsync.benchmarks import rows
 from gradsync.configuration import schemes
 from gradsync.costs import MessageCost, Network, alpha_beta, fitted
 from gradsync.costs.contention import Contended
 from gradsync.engine.simulate import simulate
-from gradsync.files.results import machine
 from gradsync.plan.workload import Layer, Workload
 
 REPEATS = 7
-SHARE = 0.6  # of its link, that a message alone gets
+SHARE = 0.6  # of its link: what a message alone gets
 HOST_SECONDS = 1e-5  # of a start-up
 
 
@@ -53,14 +53,14 @@ def measure() -> dict[str, Any]:
     network = alpha_beta.network(64, 45.26e-6, 8e-10)
     cost = network.of("all_reduce")
     plan = schemes.plan(schemes.Scheme(name="wfbp"), small, cost, 64)
-    lanes = schemes.plan(schemes.Scheme(name="wfbp", options={"lanes": 16}), big, cost, 64)
-    shared = Network({**network.costs, "all_reduce": Contended(cost, 1 / SHARE)})
+    plan_of_lanes = schemes.plan(schemes.Scheme(name="wfbp", options={"lanes": 16}), big, cost, 64)
+    contended = Network({**network.costs, "all_reduce": Contended(cost, 1 / SHARE)})
     costs = {
         "a line": Contended(cost, 1 / SHARE),
         "a fitted cost": Contended(bent(cost, big.bytes), 1 / SHARE, HOST_SECONDS),
     }
     # workloads that differ by rank, so that no rank stands for the others
-    each = {rank: small.model_copy(update={"forward_seconds": 0.1 + 1e-4 * rank}) for rank in range(64)}
+    workloads = {rank: small.model_copy(update={"forward_seconds": 0.1 + 1e-4 * rank}) for rank in range(64)}
 
     def planned(name: str, cost: MessageCost = cost) -> Callable[[], object]:
         return lambda: schemes.plan(schemes.Scheme(name=name), big, cost, 64)
@@ -69,12 +69,12 @@ def measure() -> dict[str, Any]:
         "optimal, 604 tensors": (planned("optimal"), 0.05),
         "mgwfbp, 604 tensors": (planned("mgwfbp"), 0.05),
         **{
-            f"{name}, 604 tensors, {of}": (planned(name, shared_by), 0.2)
+            f"{name}, 604 tensors, {kind}": (planned(name, contended_cost), 0.2)
             for name in ("ascwfbp", "kway", "striped", "searched")
-            for of, shared_by in costs.items()
+            for kind, contended_cost in costs.items()
         },
-        "one iteration of 64 ranks, 161 tensors, wfbp": (lambda: simulate(plan, each, network, turns=1), 1.0),
-        "604 messages over 16 lanes, until steady": (lambda: simulate(lanes, big, shared), 0.1),
+        "one iteration of 64 ranks, 161 tensors, wfbp": (lambda: simulate(plan, workloads, network, turns=1), 1.0),
+        "604 messages over 16 lanes, until steady": (lambda: simulate(plan_of_lanes, big, contended), 0.1),
         "a million additions in plain Python": (lambda: sum(range(1_000_000)), None),
     }
     seconds: dict[str, list[float]] = {name: [] for name in tasks}
@@ -86,15 +86,11 @@ def measure() -> dict[str, Any]:
             task()
             seconds[name].append(time.perf_counter() - start)
     gc.unfreeze()
-    base = float(np.median(seconds["a million additions in plain Python"]))
-    rows = [
-        {
-            "task": name,
-            "seconds": float(np.median(seconds[name])),
-            "ratio": float(np.median(seconds[name])) / base,
-            "target_seconds": target,
-            "met": target is None or float(np.median(seconds[name])) < target,
-        }
-        for name, (_, target) in tasks.items()
-    ]
-    return {"rows": rows, "met": all(row["met"] for row in rows), "machine": machine()}
+    medians = {name: float(np.median(times)) for name, times in seconds.items()}
+    base = medians["a million additions in plain Python"]
+    return rows.result(
+        [
+            rows.timed(name, {"seconds": medians[name]}, medians[name] / base, target)
+            for name, (_, target) in tasks.items()
+        ]
+    )

@@ -1,8 +1,9 @@
 """How fast plans train against stock DDP, and in how much memory; a program of its own.
 
 Targets, on two ranks of this machine: mgwfbp, optimal and fixed_buckets take at most 1.05 times as long as the better
-of DDP as it comes and DDP with the best bucket of a sweep (median of at least 20 pairs, upper 95 % bound 1.10), and a
-rank's peak memory is at most 1.1 times DDP's. Contenders run in turn in one launch; for the memory each runs alone.
+of DDP with its defaults and DDP with the best bucket of a sweep (median of at least 20 pairs, upper 95 % bound 1.10),
+and a rank's peak memory is at most 1.1 times DDP's. Contenders run in turn in one launch; for the memory each runs
+alone.
 """
 
 from __future__ import annotations
@@ -12,12 +13,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
+from gradsync.benchmarks import rows
+from gradsync.benchmarks.rows import Row
 from gradsync.errors import RunError
-from gradsync.files.results import Result, machine
+from gradsync.files.results import Result
 from gradsync.lifetimes import lifeline
 from gradsync.statistics.intervals import median_interval
 
@@ -26,24 +28,24 @@ MODELS = {
     "lenet5": ("--batch", "16", "--block", "6", "--iterations", "144", "--epochs", "4"),
     "resnet50": ("--size", "64", "--batch", "4", "--block", "4", "--iterations", "96", "--conformance", "1"),
 }
-BOUND = ("mgwfbp", "optimal", "fixed_buckets")
+WITH_TARGET = ("mgwfbp", "optimal", "fixed_buckets")
 REPORTED = ("wfbp", "naive", "single")
 STOCK = ("ddp", "ddp_best")
 RATIO, RATIO_HIGH, MEMORY = 1.05, 1.10, 1.1
 RANKS = 2
 
 
-def measure(folder: Path, peers: str) -> dict[str, Any]:
+def measure(folder: Path, peers: str) -> Row:
     """Run everything below `folder`; rows with ratios, conformance and targets, and whether all were met."""
-    rows: list[dict[str, Any]] = []
+    measured: list[Row] = []
     for model, options in MODELS.items():
         common = ("--model", model, "--ranks", str(RANKS), "--peers", peers)
-        schedules = [part for name in (*BOUND, *REPORTED) for part in ("--schedule", name)]
+        schedules = [part for name in (*WITH_TARGET, *REPORTED) for part in ("--schedule", name)]
         stock = [part for name in STOCK for part in ("--peer", name)]
         _train(folder / model, *common, *options, *schedules, *stock)
-        rows += _speed(model, folder / model)
-        rows += _memory(model, folder, (*common, *options))
-    return {"rows": rows, "met": all(row["met"] for row in rows), "machine": machine()}
+        measured += _speed(model, folder / model)
+        measured += _memory(model, folder, (*common, *options))
+    return rows.result(measured)
 
 
 def _train(output: Path, *options: str) -> None:
@@ -58,31 +60,29 @@ def _blocks(folder: Path, name: str) -> pd.Series:
     return frame.groupby("block").iteration_seconds.median()
 
 
-def _speed(model: str, folder: Path) -> Iterator[dict[str, Any]]:
+def _speed(model: str, folder: Path) -> Iterator[Row]:
     better = min(STOCK, key=lambda name: _blocks(folder, name).median())
-    for name in (*BOUND, *REPORTED, *STOCK, "no_communication"):
+    for name in (*WITH_TARGET, *REPORTED, *STOCK, "no_communication"):
         ratios = (_blocks(folder, name) / _blocks(folder, better)).to_numpy()
-        low, middle, high = median_interval(ratios)
-        conformance = Result.load(folder / name / "result.json").conformance
+        interval = median_interval(ratios)
+        _, middle, high = interval
         yield {
             "task": f"{model}, {RANKS} ranks, {name} / {better}",
-            "ratio": middle,
-            "ratio_low": low,
-            "ratio_high": high,
+            **rows.ratio(interval),
             "pairs": len(ratios),
-            "target_ratio": RATIO if name in BOUND else None,
-            "met": name not in BOUND or (middle <= RATIO and _within(high, RATIO_HIGH) and len(ratios) >= 20),
-            **{key: conformance[key] for key in ("oracle_difference", "difference_to_first") if key in conformance},
+            "target_ratio": RATIO if name in WITH_TARGET else None,
+            "met": name not in WITH_TARGET or (middle <= RATIO and _within(high, RATIO_HIGH) and len(ratios) >= 20),
+            **rows.conformance(Result.load(folder / name / "result.json")),
         }
 
 
 def _within(end: float | None, bound: float) -> bool:
-    """Whether an end of an interval is known and at most so much."""
+    """Whether an end of an interval is known and no larger than `bound`."""
     return end is not None and end <= bound
 
 
-def _memory(model: str, folder: Path, options: tuple[str, ...]) -> Iterator[dict[str, Any]]:
-    alone = ("--iterations", "6", "--conformance", "0", "--no-references")  # given last, they count
+def _memory(model: str, folder: Path, options: tuple[str, ...]) -> Iterator[Row]:
+    alone = ("--iterations", "6", "--conformance", "0", "--no-references")  # the last ones of their kind count
     peak = {}
     for kind, name in (("--peer", "ddp"), ("--schedule", "mgwfbp")):
         output = folder / f"{model}-{name}-alone"

@@ -1,6 +1,6 @@
 """What the workflow costs above its bare commands, and how fast it sees that nothing is to be done; run by itself.
 
-Targets: 2 s a job above the same command without Snakemake, its own start included; 20 s for a run of the full
+Targets: 2 s per job above the same command without Snakemake, its own start included; 20 s for a run of the full
 configuration in which everything is up to date. Both run in a copy of the project made of links.
 """
 
@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 
+from gradsync.benchmarks import rows
 from gradsync.errors import RunError
-from gradsync.files.results import machine
 from gradsync.lifetimes import lifeline
 
 PAIRS = 4
-SECONDS_A_JOB, SECONDS_OF_NOTHING = 2.0, 20.0
+SECONDS_PER_JOB, SECONDS_OF_NOTHING = 2.0, 20.0
 # Each is a job: a command, and all that it makes.
 JOBS = (("table", "table2"), ("table", "timelines"), ("figure", "fig1", "fig2", "fig3", "fig4", "counterexample"))
 ENDING = {"table": "tables/mgwfbp/{}.csv", "figure": "figures/mgwfbp/{}.svg"}
@@ -34,25 +34,20 @@ def measure(project: Path, folder: Path) -> dict[str, Any]:
         (folder / name).symlink_to((project / name).resolve())
     above = [_above(folder, first_bare=pair % 2 == 0) for pair in range(PAIRS)]
     job, nothing = float(np.median(above)), _nothing_to_do(folder)
-    rows = [
-        _row("a job above its bare command", job, SECONDS_A_JOB),
-        _row("the full configuration, nothing to be done", nothing, SECONDS_OF_NOTHING),
-    ]
-    return {"rows": rows, "met": all(row["met"] for row in rows), "machine": machine()}
+    return rows.result(
+        [
+            _row("a job above its bare command", job, SECONDS_PER_JOB),
+            _row("the full configuration, nothing to be done", nothing, SECONDS_OF_NOTHING),
+        ]
+    )
 
 
-def _row(task: str, seconds: float, target: float) -> dict[str, Any]:
-    return {
-        "task": task,
-        "seconds": seconds,
-        "ratio": seconds / target,
-        "target_seconds": target,
-        "met": seconds < target,
-    }
+def _row(task: str, seconds: float, target: float) -> rows.Row:
+    return rows.timed(task, {"seconds": seconds}, seconds / target, target)
 
 
 def _above(folder: Path, first_bare: bool) -> float:
-    """Seconds a job that the workflow takes longer than the commands one by one."""
+    """Seconds per job that the workflow takes longer than the commands one by one."""
     targets = [f"results/quick/{ENDING[what].format(ids[0])}" for what, *ids in JOBS]
 
     def bare() -> float:
@@ -69,22 +64,22 @@ def _above(folder: Path, first_bare: bool) -> float:
 
 
 def _nothing_to_do(folder: Path) -> float:
-    """Seconds of a run of the full configuration where every output is there and up to date."""
-    told = ("--cores", "1", "--configfile", "config/full.yaml")
-    # nothing was run: which files there would be, one a line, after a line of headings
-    listed = _output(folder, "snakemake", *told, "--summary").splitlines()[1:]
-    for line in listed:
+    """Seconds of a run of the full configuration in which every output is there and up to date."""
+    options = ("--cores", "1", "--configfile", "config/full.yaml")
+    # the files that there would be, although nothing was run: one per line, after a line of headings
+    summary = _output(folder, "snakemake", *options, "--summary").splitlines()[1:]
+    for line in summary:
         file = folder / line.split("\t")[0]
         if file.is_relative_to(folder / "config"):  # a link to the project's own
             continue
         file.parent.mkdir(parents=True, exist_ok=True)
         file.touch()
     unneeded = "--omit-from", "cluster_profile"
-    _output(folder, "snakemake", *told, "--touch", "--no-hooks", *unneeded)  # hooks would miss the data
+    _output(folder, "snakemake", *options, "--touch", "--no-hooks", *unneeded)  # hooks would miss the data
     start = time.perf_counter()
-    said = _output(folder, "snakemake", *told, *unneeded)
+    output = _output(folder, "snakemake", *options, *unneeded)
     seconds = time.perf_counter() - start
-    if "Nothing to be done" not in said:
+    if "Nothing to be done" not in output:
         raise RunError("benchmark workflow: a run in which all is up to date did something")
     return seconds
 
@@ -97,7 +92,7 @@ def _run(folder: Path, *command: str) -> float:
 
 def _output(folder: Path, *command: Sequence[str] | str) -> str:
     environment = {key: value for key, value in os.environ.items() if not key.startswith("SNAKEMAKE")}
-    done = subprocess.run(
+    ended = subprocess.run(
         [sys.executable, "-m", *map(str, command)],
         cwd=folder,
         env=lifeline.led(environment),
@@ -106,6 +101,6 @@ def _output(folder: Path, *command: Sequence[str] | str) -> str:
         stderr=subprocess.STDOUT,
         timeout=600,
     )
-    if done.returncode:
-        raise RunError(f"benchmark workflow: {' '.join(map(str, command))} failed: {done.stdout.strip()[-500:]}")
-    return done.stdout
+    if ended.returncode:
+        raise RunError(f"benchmark workflow: {' '.join(map(str, command))} failed: {ended.stdout.strip()[-500:]}")
+    return ended.stdout
