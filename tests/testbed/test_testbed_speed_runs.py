@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 
-from test_testbed import netns, real
-
 from gradsync.measure import bml_speed
 from gradsync.measure.bml_speed import Contender
+from testbeds import netns, real
 
 
 @real
