@@ -18,7 +18,7 @@ from typing import Any
 
 from waiting import HANGS_SECONDS
 
-HERE = Path(__file__).resolve().parent
+TESTS = Path(__file__).resolve().parents[1]
 
 
 def run_on_ranks(program: str, ranks: int, folder: Path, device: str = "cpu") -> list[Any]:
@@ -33,7 +33,6 @@ def run_on_ranks(program: str, ranks: int, folder: Path, device: str = "cpu") ->
         "GLOO_SOCKET_IFNAME": "lo",
         "OMP_NUM_THREADS": "1",
         "GRADSYNC_LISTEN_FD": listens,  # of rank 0 alone
-        "PYTHONPATH": os.pathsep.join([str(HERE.parent), *filter(None, [os.environ.get("PYTHONPATH")])]),
     }
     parent = subprocess.Popen(
         [sys.executable, __file__, program, str(folder), device, str(ranks)],
@@ -96,7 +95,7 @@ def main(program: str, folder: str, device: str = "cpu") -> None:
 
 
 if __name__ == "__main__":
-    sys.path.insert(1, str(HERE.parent))  # `launch` starts it without the tests on the path
+    sys.path.insert(1, str(TESTS))  # `launch` starts it without the tests on the path
     if len(sys.argv) == 5:
         fork(*sys.argv[1:4], int(sys.argv[4]))
     else:

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from test_testbed import netns, real
 
 from gradsync.costs.contention_points import Contention
 from gradsync.plan import Plan
 from project_copy import Project
+from testbeds import netns, real
 
 SMALL = """\
 version: 1

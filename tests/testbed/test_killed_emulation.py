@@ -8,10 +8,9 @@ import signal
 import subprocess
 import sys
 
-from test_testbed import real
-
 from kills import victims
 from project_copy import Project
+from testbeds import real
 from waiting import HANGS_SECONDS, until
 
 SMALL = """\

@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from test_testbed import netns, real
 
 import gradsync
 from gradsync.cli import main
+from testbeds import netns, real
 from waiting import HANGS_SECONDS, until
 
 USER = 61234  # nobody's

@@ -12,7 +12,6 @@ import threading
 
 import numpy as np
 import pytest
-from test_testbed import made_of, netns, real
 
 from gradsync import topologies
 from gradsync.cli import main
@@ -25,6 +24,7 @@ from gradsync.testbed import namespaces
 from gradsync.testbed.wiring import cables
 from gradsync.topologies import NO_LINK
 from sockets import listeners
+from testbeds import made_of, netns, real
 from waiting import HANGS_SECONDS, until
 
 MEASURE = ["measure", "allreduce", "--json", "--smallest", "500000", "--largest", "1000000"]

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 
-from test_testbed import netns, real
-
 from gradsync.benchmarks import bml_speed
 from gradsync.benchmarks.bml_speed import Contender
+from testbeds import netns, real
 
 
 @real

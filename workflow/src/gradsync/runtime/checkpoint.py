@@ -162,10 +162,8 @@ def room(folder: Path, parameters: int, kept: int) -> str:
 def _save(content: State, path: Path) -> None:
     """Write a file whole or not at all; raises InputError if it can't be written."""
     try:
-        with (
-            replacing(path) as partial,
-            partial.open("wb") as file,
-        ):  # with a file name, torch would not say what went wrong
+        # torch is given an open file: with a name, it would not say what went wrong
+        with replacing(path) as partial, partial.open("wb") as file:
             try:
                 torch.save(content, file)
             except RuntimeError as error:

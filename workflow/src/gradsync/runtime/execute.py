@@ -108,9 +108,7 @@ class Executor:
         }
         self.transfers = self._transfers()
         self.condition = threading.Condition()
-        self.finished: dict[str, int] = dict.fromkeys(
-            self.lane_of, -1
-        )  # the last turn; of sends, the last that was posted
+        self.finished: dict[str, int] = dict.fromkeys(self.lane_of, -1)  # the last turn; a send's: the last posted
         self.pending: dict[str, dict[int, Posted]] = {name: {} for name in self.posts}  # turn -> what has been posted
         self.sources: dict[tuple[str, int], list[int]] = {}  # senders to a receive-from-any in a turn, one per reply
         self.replies = Counter(op.to for op in body if isinstance(op, Reply))
@@ -134,9 +132,7 @@ class Executor:
                 tag=tags[op.name],
                 scratch=scratch,
             )
-            for op in sorted(
-                made_of_rounds, key=lambda op: -self.bytes[op.name]
-            )  # the first is the largest: the others fit into its scratch
+            for op in sorted(made_of_rounds, key=lambda op: -self.bytes[op.name])  # the first one's scratch holds all
         }
 
     def _view(self, ref: Ref) -> torch.Tensor:

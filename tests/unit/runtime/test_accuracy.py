@@ -1,0 +1,53 @@
+"""The accuracy of a model on test samples: the share of right labels, a few samples at once."""
+
+import pytest
+import torch
+
+from gradsync.runtime import data
+from image_files import load
+
+
+class Brightest(torch.nn.Module):
+    """Says that the label is the column of the brightest pixel in the first row; counts how many it was shown."""
+
+    def __init__(self):
+        super().__init__()
+        self.scale = torch.nn.Parameter(torch.ones(1))
+        self.noise = torch.nn.Dropout(0.9)
+        self.shown = []
+
+    def forward(self, images):
+        assert not torch.is_grad_enabled()
+        assert images.dtype == self.scale.dtype
+        self.shown.append(len(images))
+        return self.noise(self.scale * images[:, 0, 0])
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize(("batch", "shown"), [(4, [4, 4, 2]), (256, [10])])
+def test_accuracy_is_the_share_of_right_labels(training, batch, shown):
+    pixels = torch.zeros(10, 1, 8, 8, dtype=torch.uint8)
+    labels = torch.arange(10) % 8
+    pixels[torch.arange(10), 0, 0, labels] = 200
+    labels[[2, 5, 9]] += 1  # three of ten are wrong
+    test = data.Pixels(pixels, labels, 255, (1, 8, 8))
+    model = Brightest().double().train(training)
+    assert data.accuracy(model, test, batch) == 0.7
+    assert model.shown == shown
+    assert model.training is model.noise.training is training
+
+
+def test_large_images_are_tested_a_few_at_once():
+    class Side(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.dense = torch.nn.Linear(1, 10)
+            self.most = 0
+
+        def forward(self, images):
+            self.most = max(self.most, images.numel())
+            return self.dense(images[:, 0, :1, 0])
+
+    model = Side()
+    data.accuracy(model, load("digits", size=224).test)
+    assert 3 * 224 * 224 < model.most <= 2**21
