@@ -8,16 +8,7 @@ from collections.abc import Sequence
 from gradsync import collectives, topologies
 from gradsync.collectives import NATIVE
 from gradsync.errors import InputError
-from gradsync.plan import (
-    Buffer,
-    Collective,
-    Local,
-    Operation,
-    Plan,
-    Ref,
-    Repeat,
-    Role,
-)
+from gradsync.plan import Buffer, Collective, Local, Operation, Plan, Ref, Repeat, Role
 from gradsync.schedules import Message
 from gradsync.updates import ssgd
 from tiny_plans.parts import LR, SIZES
