@@ -1,6 +1,6 @@
 """What real ranks run in the tests; each program gets (rank, ranks) inside a process group and returns its results.
 
-One launch runs many cases, since starting a rank takes seconds. `real_ranks.py` finds a program here by its name.
+One launch runs many cases, since starting a rank takes seconds. `real_ranks.py` finds a program by its name.
 """
 
 from rank_programs.of_checkpoints import RESUMED_TURNS, resumed

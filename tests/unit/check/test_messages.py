@@ -85,7 +85,7 @@ def of_two_types() -> Plan:
 
 
 def out_of_order(waits: bool) -> Plan:
-    """Rank 0 sends tag 1, then tag 2 (once the first is finished where it `waits`); rank 1 receives 2, then 1."""
+    """Rank 0 sends tag 1, then tag 2 (if it `waits`, once the first is finished); rank 1 receives 2, then 1."""
 
     def ref(name: str, number: int):
         return (Ref(name, number, number + 1),)

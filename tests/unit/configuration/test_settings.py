@@ -152,7 +152,7 @@ def test_ranks_that_a_scheme_cannot_serve_are_refused_when_the_configuration_is_
             parse(schemes=str(file), training=[launch])
         assert str(refused.value).startswith("configuration test.yaml: training.0.schemes: scheme 'odd': ")
         assert wanted in str(refused.value)
-    # where no scheme is named, those that can't be served are left out
+    # if no scheme is named, those that can't be served are left out
     assert parse(schemes=str(file), training=[{**launch, "schemes": None}]).training[0].schemes is None
     picked = [scheme.name for scheme in schemes.pick(schemes.load(file), None, "here", ranks)]
     assert ("odd" in picked) is (wanted is None)
