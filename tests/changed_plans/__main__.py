@@ -1,6 +1,6 @@
 """Change plans at random and try each: `python tests/changed_plans --plans 10000 --seed 0`.
 
-Prints what each kind of change came to, and every miss with its plan; exits with 1 where there is any.
+Prints what each kind of change came to, and every miss with its plan; exits with 1 if there is any.
 """
 
 from __future__ import annotations

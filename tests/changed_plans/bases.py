@@ -207,7 +207,7 @@ def with_momentum(plan: Plan) -> Plan:
 
 
 def sharded_model(ranks: int) -> Plan:
-    """`sharded` with momentum, where forward waits for the whole model."""
+    """`sharded` with momentum, whose forward waits for the whole model."""
     plan = with_momentum(sharded(ranks))
     (role,) = plan.roles
     needs = [op for op in role.body if isinstance(op, Need)]

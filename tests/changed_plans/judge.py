@@ -50,7 +50,7 @@ class Verdict:
 
 
 def pull_of(fixed: bool) -> Any:
-    """Gradients; where ranks share memory only those that don't depend on it have one right sum."""
+    """What makes gradients; if ranks share memory, only those that don't depend on it have one right sum."""
     return tiny.fixed_pull if fixed else tiny.pull
 
 
@@ -93,7 +93,7 @@ def _fixed(plan: Plan) -> bool:
 
 
 def _alone(base_name: str, base: Plan, plan: Plan, changes: list[str]) -> str:
-    """Oracle, simulator and the plan spelled out; the empty text where all is well."""
+    """What oracle, simulator or the plan spelled out make of it that is wrong; empty if all is well."""
     if plan.of_bytes:
         return _simulated(plan)
     ours = evaluate(plan, TURNS, pull_of(_fixed(plan)), first(plan))
@@ -122,7 +122,7 @@ def _alone(base_name: str, base: Plan, plan: Plan, changes: list[str]) -> str:
 
 
 def _simulated(plan: Plan) -> str:
-    """Raises where it can't be simulated; what trains nothing has no workload to be timed on."""
+    """Raises if it can't be simulated; what trains nothing has no workload to be timed on."""
     if not plan.tensors:
         return ""
     sizes = [8 * (tensor.stop - tensor.start) for tensor in plan.tensors]
@@ -210,7 +210,7 @@ def _real(plan: Plan, pool: Any) -> str:
 
 
 def executed(text: str, turns: int, fixed: bool, rank: int, groups: Groups) -> tuple[dict[str, Any], dict[Any, int]]:
-    """On one of the real ranks: values of its buffers and where its receives came from."""
+    """On one of the real ranks: the values of its buffers and the sources of its receives."""
     plan = Plan.from_json(text)
     executor = Executor(plan, rank, groups)
     begin = first(plan)

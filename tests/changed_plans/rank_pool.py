@@ -119,7 +119,7 @@ def _write(to: socket.socket, message: Any) -> None:
 
 
 def _read(source: socket.socket) -> Any:
-    """None where the other end has gone."""
+    """The next message; None if the other end has gone."""
     try:
         head = _exactly(source, LENGTH.size)
         return None if head is None else pickle.loads(_exactly(source, LENGTH.unpack(head)[0]) or b"N.")

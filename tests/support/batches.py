@@ -21,7 +21,7 @@ def batches(chosen: Settings) -> dict[str, list[Batch]]:
 
 
 def rules(chosen: Settings, *names: str) -> list[str]:
-    """Rules that make tables and figures; of these names, where some are given."""
+    """Rules that make tables and figures; of these names alone, if some are given."""
     chosen_batches = batches(chosen)
     return [
         f"{kind}_{batch.name}"

@@ -10,7 +10,7 @@ MOMENTS = (1.0, 0.9, 1.0, 1.1, 1.0, 1.0)  # what the machine made of each block
 
 
 def repeated(moments: tuple[float, ...] = MOMENTS, **numbers: float) -> dict[str, Any]:
-    """`summary` and `samples` of a Result: each number's repeats, their median, and where they are six the ends."""
+    """`summary` and `samples` of a Result: each number's repeats, their median, and, if they are six, the ends."""
     samples = {key: [number * moment for moment in moments] for key, number in numbers.items()}
     summary = {key: float(np.median(each)) for key, each in samples.items()}
     if len(moments) >= 6:

@@ -49,9 +49,9 @@ class Project:
                 shutil.copytree(source, folder / name, ignore=ignored)
             else:
                 shutil.copy(source, folder / name)
-        refused = "http://127.0.0.1:9"  # nothing here needs a network
+        refused = "http://127.0.0.1:9"  # nothing in the copy needs a network
         self.environment = {
-            # what was said to these tests is not said to tests that one of them runs
+            # options of these tests are not those of the tests that one of them runs
             **{key: value for key, value in os.environ.items() if key not in NOT_PASSED},
             **{"http_proxy": refused, "https_proxy": refused, "no_proxy": ""},
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
@@ -75,7 +75,7 @@ class Project:
         return self.run("snakemake", "--configfile", configuration, "--cores", "2", *arguments, **environment)
 
     def log(self) -> str:
-        """All that Snakemake said of its last run, which its screen leaves out."""
+        """The log of Snakemake's last run, which has what its screen leaves out."""
         return max((self.folder / ".snakemake" / "log").glob("*.snakemake.log")).read_text()
 
     def write(self, path: str, text: str) -> Path:

@@ -62,5 +62,5 @@ class QueuedProcessor(Device):
 
 
 def before(first: Mark, second: Mark) -> bool:
-    """True where whoever waited for `second` has `first` behind it."""
+    """True if whoever waited for `second` has `first` behind it."""
     return all(second.order.get(queue, 0) >= number for queue, number in first.order.items())

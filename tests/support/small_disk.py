@@ -1,4 +1,4 @@
-"""A file system with little room, where this process may mount one."""
+"""A file system with little room, if this process may mount one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 
 @contextmanager
 def mounted(folder: Path, size: int, *options: str) -> Iterator[Path]:
-    """`folder` with room for `size` bytes; the test is skipped where it can't be had."""
+    """`folder` with room for `size` bytes; the test is skipped if it can't be had."""
     if shutil.which("mount") is None:
         pytest.skip("no small file system can be mounted here: there is no command mount")
     folder.mkdir(parents=True, exist_ok=True)

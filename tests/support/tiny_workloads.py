@@ -40,7 +40,7 @@ def workload(
 
 
 def integer_workload(rng: np.random.Generator, layers: int) -> Workload:
-    """Small whole numbers, where ties and exact comparisons happen."""
+    """A workload of small whole numbers, so that ties and exact comparisons happen."""
     return workload(
         [int(size) for size in rng.integers(1, 20, layers)],
         [float(seconds) for seconds in rng.integers(0, 12, layers)],

@@ -9,7 +9,7 @@ HANGS_SECONDS = 600.0
 
 
 def until(reached: Callable[[], object], among: Callable[[], object] = lambda: "") -> None:
-    """Wait until something is so; fails, with what `among` gives, where it hangs."""
+    """Wait until something is so; fails, with what `among` gives, if it hangs."""
     deadline = time.monotonic() + HANGS_SECONDS
     while not reached():
         assert time.monotonic() < deadline, f"not so after {HANGS_SECONDS:g} s: {among()}"

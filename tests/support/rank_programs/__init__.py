@@ -1,19 +1,12 @@
 """What real ranks run in the tests; each program gets (rank, ranks) inside a process group and returns its results.
 
-One launch runs many cases, since starting a rank takes seconds. `real_ranks.py` finds a program here by its name.
+One launch runs many cases, since starting a rank takes seconds. `real_ranks.py` finds a program by its name.
 """
 
 from rank_programs.of_checkpoints import RESUMED_TURNS, resumed
 from rank_programs.of_collectives import MESSAGES, all_collectives, cluster_teams, ring_benchmark
 from rank_programs.of_conformance import held_against_the_oracle
-from rank_programs.of_failures import (
-    LATE,
-    killed_in_a_collective,
-    killed_in_a_ring,
-    killed_worker,
-    limits,
-    straggling,
-)
+from rank_programs.of_failures import LATE, killed_in_a_collective, killed_in_a_ring, killed_worker, limits, straggling
 from rank_programs.of_models import quarter_models, real_models
 from rank_programs.of_schedules import (
     COMPOSED_RANKS,

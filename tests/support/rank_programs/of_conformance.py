@@ -17,7 +17,7 @@ from tiny_workloads import workload
 
 
 def held_against_the_oracle(rank: int, ranks: int) -> dict[str, Any]:
-    """What is said of a plan in order, and of one that loses something small on one rank; in both types."""
+    """The verdict on a plan in order, and on ones that lose something small on one rank; in both types."""
     verdicts: dict[str, Any] = {}
     groups = Groups()
     loaded = data.load("synthetic", model="resnet18", size=16, batch=4, ranks=ranks, seed=0)

@@ -55,7 +55,7 @@ def killed_in_a_ring(rank: int, ranks: int) -> None:
 
 
 def killed_in_a_collective(rank: int, ranks: int) -> None:
-    """The same where the executor carries the messages."""
+    """Rank 1 is killed while the executor carries its messages."""
     _die(tiny.synchronous(ranks, algorithm="ring"), rank)
 
 

@@ -26,7 +26,7 @@ from gradsync.runtime.timing import all_reduce_seconds
 from queued_device import QueuedProcessor
 from rank_programs.of_models import train_real
 
-COMPOSED_RANKS = 4  # that every collective can serve, on two levels where it has levels
+COMPOSED_RANKS = 4  # that every collective can serve, on two levels if it has levels
 
 
 def all_schedules(rank: int, ranks: int) -> dict[tuple[str, str], Any]:

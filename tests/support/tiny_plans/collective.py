@@ -8,16 +8,7 @@ from collections.abc import Sequence
 from gradsync import collectives, topologies
 from gradsync.collectives import NATIVE
 from gradsync.errors import InputError
-from gradsync.plan import (
-    Buffer,
-    Collective,
-    Local,
-    Operation,
-    Plan,
-    Ref,
-    Repeat,
-    Role,
-)
+from gradsync.plan import Buffer, Collective, Local, Operation, Plan, Ref, Repeat, Role
 from gradsync.schedules import Message
 from gradsync.updates import ssgd
 from tiny_plans.parts import LR, SIZES
@@ -38,7 +29,7 @@ def synchronous(
 
 
 def levels(algorithm: str, ranks: int) -> tuple[int, ...]:
-    """The levels on which `ranks` ranks run a collective: those of its own topology, where that holds so many."""
+    """The levels on which `ranks` ranks run a collective: those of its own topology, if that holds so many."""
     try:
         return collectives.shape_on(algorithm, topologies.parse(collectives.topology_of(algorithm), ranks), ranks)
     except InputError:  # no BCube of several levels has 5 hosts, say
@@ -69,7 +60,7 @@ def in_groups(groups: int, members: int, sizes: Sequence[int] = SIZES) -> Plan:
         body = tuple(
             dataclasses.replace(op, ranks=ranks)
             if isinstance(op, Collective)
-            else dataclasses.replace(op, requires=None)  # the sum over all ranks is not wanted here
+            else dataclasses.replace(op, requires=None)  # a group has no sum over all ranks
             if isinstance(op, Local)
             else op
             for op in whole.roles[0].body

@@ -7,16 +7,7 @@ from itertools import accumulate
 
 import numpy as np
 
-from gradsync.plan import (
-    KEYED,
-    Buffer,
-    Need,
-    Plan,
-    Ready,
-    Ref,
-    Role,
-    Tensor,
-)
+from gradsync.plan import KEYED, Buffer, Need, Plan, Ready, Ref, Role, Tensor
 
 LR = 0.125
 RHO = 0.5

@@ -4,20 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gradsync.plan import (
-    Buffer,
-    Local,
-    Plan,
-    Recv,
-    RecvAny,
-    Ref,
-    Repeat,
-    Reply,
-    Role,
-    Send,
-    SharedAdd,
-    SharedRead,
-)
+from gradsync.plan import Buffer, Local, Plan, Recv, RecvAny, Ref, Repeat, Reply, Role, Send, SharedAdd, SharedRead
 from tiny_plans.parts import LR, NETWORK, RHO, SIZES, layout, passes, plan_of
 
 

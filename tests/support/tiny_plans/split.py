@@ -4,15 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gradsync.plan import (
-    Buffer,
-    Collective,
-    Local,
-    Need,
-    Plan,
-    Ref,
-    Role,
-)
+from gradsync.plan import Buffer, Collective, Local, Need, Plan, Ref, Role
 from tiny_plans.parts import DECAY, LR, NETWORK, SIZES, TRUST, layout, passes, place, plan_of
 
 

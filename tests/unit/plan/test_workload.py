@@ -1,4 +1,4 @@
-"""Workloads written by hand are read; what is wrong in one is said in a line that names the file."""
+"""Workloads written by hand are read; a line that names the file says what is wrong in one."""
 
 import json
 

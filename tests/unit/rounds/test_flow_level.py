@@ -112,7 +112,7 @@ def test_what_can_not_be_carried_is_refused():
 # Transfers one by one
 
 SPEEDS = Speeds(0.5, 1.0)
-BALANCED = [  # collectives and topologies where ranks stay in step and the links of a round are evenly loaded
+BALANCED = [  # collectives and topologies on which ranks stay in step and the links of a round are evenly loaded
     ("ring", "switch:7"),
     ("ring", "bcube:3,2"),
     ("ring", "torus2d:3,4"),

@@ -26,7 +26,7 @@ TRANSFORMS: dict[str, Callable[[Plan], Plan]] = {
     "narrow wire": lambda plan: narrow_wire.narrow(plan, "float32"),
     "statistics": lambda plan: statistics.broadcast(plan, 4),
     "loss scaling": loss_scaling.scale_loss,
-    "clipping": lambda plan: clipping.clip(plan, 1e9),  # longer than any gradient here
+    "clipping": lambda plan: clipping.clip(plan, 1e9),  # longer than any gradient of these plans
 }
 PLANS = bases.every()
 ACCEPTED = {  # of plans that stand for their kind

@@ -176,7 +176,7 @@ def test_without_batch_normalisation_or_asked_not_to_nothing_is_broadcast(elemen
 
 
 def test_all_ranks_get_the_first_ones_statistics():
-    """Each rank's forward would write its own; here a kernel stands for it."""
+    """Each rank's forward would write its own; the oracle has no forward."""
     plan = planned("wfbp", 3, load=net(statistics=6))
     ended = evaluate(plan, 1, gradient, {"statistics": np.arange(6.0)})
     for values in ended:

@@ -1,6 +1,6 @@
 """The most of everything that is taken, with the reason: options, configurations and files are held to the same.
 
-What depends on a machine (its memory, its disk, its cores) is looked up where it is needed, not here.
+What depends on a machine (its memory, its disk, its cores) is looked up where it is needed.
 """
 
 from __future__ import annotations

@@ -27,16 +27,16 @@ from gradsync.plan import (
 )
 from gradsync.rounds import lowering
 
-ANYWHERE = ("local", "shared_read", "shared_add")  # on any lane; need and ready compute, all others communicate
+ANYWHERE = ("local", "shared_read", "shared_add")  # on any lane; need and ready compute, the others communicate
 POSTCONDITION = {"all_reduce": "sum", "reduce_scatter": "shard", "all_gather": "gather", "broadcast": "copy"}
 NAME = re.compile(r"[A-Za-z][A-Za-z_]*[0-9]{0,4}")  # of lanes and channels; a testbed goes by the number
 MOST_LANES = 64  # and channels: each has a thread and connections of its own
-MOST_TAG = 1 << 24  # what is made of rounds takes the tags above those of the plan, of 32 bits
+MOST_TAG = 1 << 24  # collectives that are lowered take the tags above those of the plan; a tag has 32 bits
 MOST_RAILS = 16
 MOST_GROUPS = 512  # of ranks that a rank is in: each has connections of its own between all of them
 MOST_ELEMENTS = 1 << 40
 WIDE = ("float32", "float64")  # of which a loss scale is: float16 doesn't hold the first one
-# what `lowering.lower` calls the transfers of a collective
+# names that `lowering.lower` gives to the transfers of a collective
 LOWERED = re.compile(r"(.*)\.(?:send|recv|add)[0-9]+\.[0-9]+", re.DOTALL)
 
 

@@ -1,6 +1,6 @@
 """The local kernels of the plan's vocabulary: what an operation of a rank on its own buffers computes.
 
-A kernel is one file here with
+A kernel is one file of this folder with
 
     compute(reads, writes, **arguments)    flat arrays; `writes` are mutated in place
     refuse(form)                           raises InputError for operands that it can't work on

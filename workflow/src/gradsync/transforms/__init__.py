@@ -1,7 +1,7 @@
 """Transforms of plans: what a step of training may have besides its update, each made of one plan into another.
 
-An update (`updates/`) plans the plain step. Each file here adds one thing to whatever plan it gets, or refuses a plan
-for which it makes no sense:
+An update (`updates/`) plans the plain step. Each of these functions adds one thing to whatever plan it gets, or refuses
+a plan for which it makes no sense:
 
     accumulation.accumulate(plan, micro_batches)
     narrow_wire.narrow(plan, wire)

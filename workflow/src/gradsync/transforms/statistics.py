@@ -1,6 +1,6 @@
 """Batch-norm statistics follow rank 0's, as in PyTorch DDP.
 
-Differs from DDP, which broadcasts them before forward: here they travel as the first message of the backward pass,
+Differs from DDP, which broadcasts them before forward: in a plan they travel as the first message of the backward pass,
 which the next forward sees alike. With several micro-batches per step they are those of the last one.
 """
 

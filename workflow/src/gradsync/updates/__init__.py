@@ -1,6 +1,6 @@
 """Updates: what workers do with gradients, written as the roles of a plan.
 
-An update is one file here with
+An update is one file of this folder with
 
     plan(name, workload, messages, ranks, *, algorithm, shape, lr, momentum) -> Plan
 

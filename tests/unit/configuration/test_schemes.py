@@ -1,0 +1,222 @@
+"""Schemes are discovered, merged with those of the file, picked and planned; nonsense is refused by name."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import toy_collective
+from configurations import ROOT, parse, scheme_file
+from gradsync import collectives, schedules
+from gradsync.check import check
+from gradsync.configuration import schemes
+from gradsync.costs import Linear
+from gradsync.engine.oracle import evaluate
+from gradsync.errors import InputError
+from gradsync.plan import Plan
+from gradsync.rounds.lowering import lowered
+from tiny_workloads import workload
+
+pytestmark = pytest.mark.usefixtures("in_the_project")
+
+
+COST = Linear(1.0, 0.1)
+
+
+def test_the_project_names_every_schedule_and_collective_as_a_scheme():
+    known = schemes.load(ROOT / "config" / "schemes.yaml")
+    assert {*schedules.names(), *collectives.names()} <= set(known)
+    for name in collectives.names():
+        assert (known[name].schedule, known[name].collective) == ("wfbp", name)
+        assert known[name].paper
+    assert known["horovod_buckets"].schedule == "fixed_buckets"
+    assert known["mgwfbp_as_printed"].options == {"as_printed": True}
+    assert known["wfbp"].label == "WFBP"
+
+
+@pytest.mark.parametrize("ranks", [4, 9])  # that every collective can serve
+def test_every_scheme_of_the_project_can_be_planned(ranks):
+    net = workload([400, 800, 1200], [1.0, 2.0, 3.0])
+    for scheme in schemes.load(ROOT / "config" / "schemes.yaml").values():
+        plan = schemes.plan(scheme, net, COST, ranks)
+        check(plan)
+        assert plan.name == scheme.name
+        assert plan.provenance["schedule"] == scheme.schedule
+        assert plan.provenance["topology"] == scheme.network(ranks).name
+        shape = () if scheme.collective == "native" else scheme.shape(ranks)
+        assert {(op.algorithm, op.shape) for op in plan.communications()} == {(scheme.collective, shape)}
+
+
+def test_entries_and_discovered_schedules_are_merged(tmp_path):
+    known = schemes.load(
+        scheme_file(tmp_path, "wfbp: {label: Wait-free}\nmine: {schedule: fixed_buckets, options: {bucket_bytes: 8}}\n")
+    )
+    assert set(known) == {*schedules.names(), *collectives.names(), "mine"}
+    assert list(known)[:2] == ["wfbp", "mine"]  # the file's order first
+    assert known["wfbp"].label == "Wait-free"
+    assert known["mine"].schedule == "fixed_buckets"
+    assert known["optimal"] == schemes.Scheme(name="optimal", schedule="optimal", label="optimal")
+
+
+def test_without_entries_every_schedule_and_every_collective_is_a_scheme(tmp_path):
+    known = schemes.load(scheme_file(tmp_path, "# nothing\n"))
+    assert list(known) == [*schedules.names(), *collectives.names()]
+    assert known["bml"] == schemes.Scheme(name="bml", schedule="wfbp", collective="bml", label="bml")
+
+
+def test_an_entry_named_like_a_collective_has_it_with_other_parts_as_told(tmp_path):
+    known = schemes.load(scheme_file(tmp_path, "ring: {schedule: single}\nbml: {topology: 'bcube:2,3'}\n"))
+    assert (known["ring"].schedule, known["ring"].collective) == ("single", "ring")
+    assert (known["bml"].schedule, known["bml"].shape(8)) == ("wfbp", (2, 2, 2))
+
+
+def test_a_new_file_is_a_new_collective_and_a_scheme(tmp_path, monkeypatch):
+    (tmp_path / "toy.py").write_text(toy_collective.TEXT)
+    known = collectives.names()
+    monkeypatch.setattr(collectives, "__path__", [*collectives.__path__, str(tmp_path)])
+    assert collectives.names() == sorted([*known, "toy"])
+    toy = schemes.load(ROOT / "config" / "schemes.yaml")["toy"]
+    assert (toy.schedule, toy.collective, toy.network(3).name) == ("wfbp", "toy", "switch:3")
+    plan = schemes.plan(toy, workload([400, 20], [1.0, 2.0]), COST, 3)
+    check(plan)
+    check(lowered(plan))  # every gradient is summed exactly once
+    monkeypatch.setattr(schedules, "__path__", [*schedules.__path__, str(tmp_path)])
+    with pytest.raises(InputError, match="'toy' is a schedule and a collective"):
+        schemes.load(ROOT / "config" / "schemes.yaml")
+
+
+@pytest.mark.parametrize(
+    ("entry", "wanted"),
+    [
+        ("{schedule: nosuch}", "schedule 'nosuch' does not exist; there are: "),
+        ("{}", "schedule 'odd' does not exist"),
+        ("{schedule: wfbp, options: {size: 3}}", "schedule 'wfbp' has no option 'size'"),
+        ("{schedule: fixed_buckets, options: {bucket_bytes: big}}", "option 'bucket_bytes': 'big' is not a int"),
+        ("{schedule: fixed_buckets, options: {bucket_bytes: true}}", "option 'bucket_bytes': True is not a int"),
+        ("{schedule: mgwfbp, options: {as_printed: 1}}", "option 'as_printed': 1 is not a bool"),
+        ("{schedule: wfbp, collective: nosuch}", "collective 'nosuch' does not exist; there are: native, "),
+        ("{schedule: wfbp, options: {lanes: 0}}", "option lanes=0: at least 1"),
+        ("{schedule: fixed_buckets, options: {bucket_bytes: 0}}", "bucket_bytes=0"),
+        ("{schedule: wfbp, topology: nosuch}", "topology 'nosuch' does not exist; there are: bcube, "),
+        ("{schedule: wfbp, collective: bml, topology: 'bcube:1,2'}", "topology 'bcube:1,2': N = 1: at least 2"),
+        ("{schedule: wfbp, collective: bml, topology: 'bcube:3,0'}", "topology 'bcube:3,0': K = 0: "),
+        ("{schedule: wfbp, collective: bml, topology: 'bcube:3'}", "topology 'bcube:3': write bcube:N,K"),
+        ("{schedule: wfbp, collective: bml, topology: 'bcube:three,2'}", "write bcube:N,K"),
+        ("{schedule: wfbp, collective: bml, topology: switch}", "topology 'switch' has no links of their own"),
+        ("{schedule: wfbp, collective: bml, topology: 'fat_tree:4'}", "choose one of bcube"),
+        ("{schedule: wfbp, collective: bml, topology: 3}", "topology: must be text"),
+        ("{schedule: wfbp, update: nosuch}", "update 'nosuch' does not exist; there are: "),
+        ("{schedule: wfbp, colour: red}", "colour: no such key"),
+        ("{schedule: [wfbp]}", "schedule: must be text"),
+        ("wfbp", "needs keys and values"),
+        ("{name: other}", "leave out the key name"),
+        ("{1: 2}", "1: a key must be text"),
+    ],
+)
+def test_a_combination_that_makes_no_sense_is_refused_by_name(tmp_path, entry, wanted):
+    path = scheme_file(tmp_path, f"odd: {entry}\n")
+    with pytest.raises(InputError) as refused:
+        schemes.load(path)
+    assert str(refused.value).startswith(f"{path}, scheme 'odd': ")
+    assert wanted in str(refused.value)
+    with pytest.raises(InputError, match="scheme 'odd'"):
+        parse(schemes=str(path))
+
+
+@pytest.mark.parametrize(("text", "wanted"), [("- wfbp", "needs scheme names as keys"), ("a: [", "not YAML")])
+def test_a_file_that_holds_no_schemes_is_refused(tmp_path, text, wanted):
+    with pytest.raises(InputError, match=wanted):
+        schemes.load(scheme_file(tmp_path, text))
+
+
+def test_picking_keeps_the_order_asked_for():
+    known = schemes.load(ROOT / "config" / "schemes.yaml")
+    assert [scheme.name for scheme in schemes.pick(known, ["wfbp", "naive"], "here")] == ["wfbp", "naive"]
+    assert schemes.pick(known, None, "here") == list(known.values())
+    assert schemes.pick(known, [], "here") == []
+    native = schemes.pick(known, "native", "here")
+    assert {scheme.name for scheme in native} >= set(schedules.names())
+    assert not {scheme.name for scheme in native} & set(collectives.names())
+    with pytest.raises(InputError, match="here: scheme 'nosuch' does not exist; there are: naive, wfbp"):
+        schemes.pick(known, ["nosuch"], "here")
+
+
+def test_options_of_a_scheme_reach_the_schedule():
+    net = workload([400, 400, 400, 400], [1.0] * 4)
+    scheme = schemes.Scheme(
+        name="two", schedule="fixed_buckets", options={"bucket_bytes": 800, "first_bucket_bytes": 800}
+    )
+    assert [len(message) for message in schemes.plan(scheme, net, COST, 2).messages()] == [2, 2]
+
+
+@pytest.mark.parametrize("ranks", [0, -1])
+def test_a_scheme_needs_ranks(ranks):
+    with pytest.raises(InputError, match=f"scheme 'wfbp': {ranks} ranks: at least 1"):
+        schemes.plan(schemes.Scheme(name="wfbp"), workload([4], [1.0]), COST, ranks)
+
+
+# Collectives and topologies
+
+
+def trained(plan: Plan) -> list[np.ndarray]:
+    """Parameters of each rank after two turns; gradients are whole numbers, so that any order of sums is exact."""
+
+    def gradient(rank: int, turn: int, parameter: np.ndarray) -> np.ndarray:
+        return np.random.default_rng((rank, turn)).integers(-9, 9, len(parameter)).astype(float)
+
+    return [values["parameter"] for values in evaluate(plan, 2, gradient, {}, dtype="float64")]
+
+
+def test_bml_on_nine_ranks_is_bcube_3_2_and_sums_what_the_backend_sums():
+    net = workload([4, 68, 400, 1004], [1.0, 2.0, 3.0, 4.0])  # 1 element, fewer than the 18 pieces, no multiple of 18
+    known = schemes.discovered()
+    plan = schemes.plan(known["bml"], net, COST, 9)
+    assert [(op.algorithm, op.shape, op.root) for op in plan.communications()] == [("bml", (3, 3), 0)] * 4
+    assert plan.provenance["topology"] == "bcube:3,2"
+    check(plan)
+    spelled_out = lowered(plan)
+    check(spelled_out)
+    assert {op.rail for op in spelled_out.roles[0].flat if op.verb == "send"} == {0, 1}
+    expected = trained(schemes.plan(known["wfbp"], net, COST, 9))
+    for found_plan in (plan, spelled_out):
+        np.testing.assert_array_equal(trained(found_plan), expected)
+
+
+def test_whole_tensors_go_to_the_servers_in_turn_over_several_lanes():
+    scheme = schemes.load(ROOT / "config" / "schemes.yaml")["tf_ps"]
+    plan = schemes.plan(scheme, workload([400] * 10, [1.0] * 10), COST, 4)
+    lanes = scheme.options["lanes"]
+    assert 1 < lanes < 10
+    assert [op.root for op in plan.communications()] == [number % 4 for number in range(10)]
+    assert [op.lane for op in plan.communications()] == [f"network{number % lanes}" for number in range(10)]
+    update = plan.roles[0].flat[-1]
+    assert sorted(update.after) == [f"message{number}" for number in range(10 - lanes, 10)]  # the last of each lane
+    check(plan)
+    check(lowered(plan))
+
+
+def test_dense_nodes_are_the_real_ones_where_they_are_known():
+    scheme = schemes.discovered()["hierarchical"]
+    net = workload([400, 800], [1.0, 2.0])
+    for ranks, together, topology, shape in [
+        (8, None, "dense_gpu:2,4", (4, 2)),
+        (8, 2, "dense_gpu:4,2", (2, 4)),
+        (8, 8, "dense_gpu:1,8", (8,)),
+        (4, 1, "dense_gpu:4,1", (1, 4)),
+        (3, 4, "dense_gpu:1,3", (3,)),
+        (6, 4, "dense_gpu:2,4", (6,)),  # no whole nodes: all ranks alike
+    ]:
+        plan = schemes.plan(scheme, net, COST, ranks, ranks_a_node=together)
+        assert plan.provenance["topology"] == topology
+        assert {op.shape for op in plan.communications()} == {shape}
+        check(lowered(plan))
+    written = schemes.Scheme(name="hierarchical", topology="dense_gpu:2,4")
+    assert written.shape(8, 2) == (4, 2)  # numbers that are written win
+
+
+def test_schemes_whose_messages_cost_the_same_are_measured_once():
+    known = schemes.load(ROOT / "config" / "schemes.yaml")
+    assert {known[name].measured_as(9) for name in schedules.names()} == {""}
+    assert known["bml"].measured_as(9) == "bml-3x3"
+    assert known["tf_ps"].measured_as(4) == known["ps_tensor"].measured_as(4) == "ps_tensor-4"
+    assert known["torus2d"].measured_as(8, 2) == "torus2d-2x4"
