@@ -614,6 +614,6 @@ def cluster_teams(rank: int, ranks: int) -> Any:
     from gradsync.measure import cluster_links, cluster_nodes
     from gradsync.runtime.devices import PROCESSOR
 
-    where = cluster_nodes.Placement([[0, 1], [2, 3]], ["a", "b"], [])
-    layouts = cluster_links.layouts(where)
+    placement = cluster_nodes.Placement([[0, 1], [2, 3]], ["a", "b"], [])
+    layouts = cluster_links.layouts(placement)
     return [(layout, cluster_links.measure(layout, 400, 40_000, PROCESSOR)) for layout in layouts]
