@@ -139,9 +139,9 @@ def test_they_take_turns(monkeypatch, tmp_path):
         return {size: [len(order)] for size in sizes}
 
     monkeypatch.setattr(bml_speed, "launched", launched)
-    found = bml_speed.in_turn(tmp_path, "some.yaml", (SMALL,))
+    by_contender = bml_speed.in_turn(tmp_path, "some.yaml", (SMALL,))
     assert order == [BML, SERVER, SERVER, BML]
-    assert found == {BML: [{SMALL: [1]}, {SMALL: [4]}], SERVER: [{SMALL: [2]}, {SMALL: [3]}]}
+    assert by_contender == {BML: [{SMALL: [1]}, {SMALL: [4]}], SERVER: [{SMALL: [2]}, {SMALL: [3]}]}
 
 
 def test_one_row_that_misses_is_a_miss(monkeypatch, tmp_path, capsys):
@@ -150,23 +150,23 @@ def test_one_row_that_misses_is_a_miss(monkeypatch, tmp_path, capsys):
     for server, status in ((2.0, 0), (1.5, 1)):
         monkeypatch.setattr(bml_speed, "in_turn", lambda *_, server=server: times(1.0, server))
         assert main(["benchmark", "testbed", "--results", str(tmp_path)]) == status
-        said = capsys.readouterr().err
-        assert "run config/emulated.yaml first" in said
+        printed = capsys.readouterr().err
+        assert "run config/emulated.yaml first" in printed
         answer = json.loads((tmp_path / "benchmarks" / "testbed.json").read_text())
         assert answer["met"] is (status == 0)
         assert len(answer["rows"]) == 4
         assert answer["machine"]["cores"] > 0
-    assert "missed its target: ps_p2p on switch:9 / bml on bcube:3,2, 4000000 B: 1.500" in said
+    assert "missed its target: ps_p2p on switch:9 / bml on bcube:3,2, 4000000 B: 1.500" in printed
 
 
 def test_a_wrong_sum_is_no_result(alone, monkeypatch):
-    found = bml_speed.message_seconds("ring", (1,), (64, 4096), 0, 1)
-    assert list(found) == [64, 4096]
-    assert all(len(seconds) == bml_speed.MOST * 5 for seconds in found.values())  # five of a block of six
+    by_size = bml_speed.message_seconds("ring", (1,), (64, 4096), 0, 1)
+    assert list(by_size) == [64, 4096]
+    assert all(len(seconds) == bml_speed.MOST * 5 for seconds in by_size.values())  # five of a block of six
 
     class Wrong(Transfers):
-        def __init__(self, op, rank, ranks, buffer, *groups, **told):
-            super().__init__(op, rank, ranks, buffer, *groups, **told)
+        def __init__(self, op, rank, ranks, buffer, *groups, **options):
+            super().__init__(op, rank, ranks, buffer, *groups, **options)
             self.buffer = buffer
 
         def run(self):
@@ -273,8 +273,8 @@ def test_a_target_that_is_held_without_an_interval_says_so(runs):
     rows, notes = runs.rows()
     row = rows["vgg19-8, mgwfbp / ddp_best"]
     assert (row["ratio"], row["ratio_low"], row["ratio_high"], row["met"]) == (1.0, None, None, True)
-    said = "vgg19-8, mgwfbp / ddp_best: 5 pair(s) have no interval, 6 would: held by the median alone"
-    assert notes == [said]
+    note = "vgg19-8, mgwfbp / ddp_best: 5 pair(s) have no interval, 6 would: held by the median alone"
+    assert notes == [note]
 
 
 def test_beside_a_ratio_stands_that_without_the_forward_pass(runs):
@@ -282,8 +282,8 @@ def test_beside_a_ratio_stands_that_without_the_forward_pass(runs):
     layer = {"name": "only", "bytes": 4, "backward_seconds": 0.5}
     folder = runs.results / "emulated" / "googlenet-8"
     folder.mkdir(parents=True)
-    told = Workload.model_validate({"name": "googlenet", "forward_seconds": 2.0, "layers": [layer]})
-    (folder / "replay.json").write_text(told.to_json())
+    load = Workload.model_validate({"name": "googlenet", "forward_seconds": 2.0, "layers": [layer]})
+    (folder / "replay.json").write_text(load.to_json())
     rows, _ = runs.rows()
     row = rows["googlenet-8, mgwfbp / ddp"]
     assert (row["ratio"], row["ratio_without_forward"], row["met"]) == (0.75, 0.5, True)
@@ -320,8 +320,8 @@ def test_beside_such_a_plan_stands_its_part_of_the_largest_speed_up(runs):
     folder = runs.results / "emulated" / "bert_base-8"
     folder.mkdir(parents=True)
     layer = {"name": "only", "bytes": 300_000_000, "backward_seconds": 0.5}
-    told = Workload.model_validate({"name": "bert_base", "forward_seconds": 2.0, "layers": [layer]})
-    (folder / "replay.json").write_text(told.to_json())
+    load = Workload.model_validate({"name": "bert_base", "forward_seconds": 2.0, "layers": [layer]})
+    (folder / "replay.json").write_text(load.to_json())
     rows, _ = runs.rows()
     assert rows["bert_base-8, striped / better of optimal and ddp_best"]["of_largest_speedup"] == pytest.approx(0.75)
 
@@ -351,7 +351,7 @@ def test_what_is_missing_is_told(runs, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("file", "text", "said"),
+    ("file", "text", "message"),
     [
         ("runs/emulated/vgg19-8/mgwfbp/metrics.csv", "loss\n1\n", "no blocks can be read"),
         ("runs/emulated/vgg19-8/mgwfbp/result.json", "{", "not a result"),
@@ -359,9 +359,9 @@ def test_what_is_missing_is_told(runs, tmp_path):
         ("plans/emulated/vgg19-8/mgwfbp.prediction.json", "{}", "no iteration_seconds"),
     ],
 )
-def test_a_file_that_is_broken_is_named(runs, tmp_path, file, text, said):
+def test_a_file_that_is_broken_is_named(runs, tmp_path, file, text, message):
     runs.write("vgg19-8", {"mgwfbp": [1.0], "ddp_best": [1.0]}, {"mgwfbp": 1.0})
     (tmp_path / file).write_text(text)
-    with pytest.raises(InputError, match=said) as raised:
+    with pytest.raises(InputError, match=message) as raised:
         runs.rows()
     assert file in str(raised.value)

@@ -142,7 +142,7 @@ def changed(cluster: Path, where: str, value: object) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("where", "value", "told"),
+    ("key", "value", "message"),
     [
         ("version", 7, "version 7"),
         ("colour", "red", "colour: no such key"),
@@ -156,20 +156,20 @@ def changed(cluster: Path, where: str, value: object) -> Path:
         ("profile", "guessed", "profile"),
     ],
 )
-def test_what_is_wrong_is_named_with_its_key(cluster, where, value, told):
-    path = changed(cluster, where, value)
+def test_what_is_wrong_is_named_with_its_key(cluster, key, value, message):
+    path = changed(cluster, key, value)
     with pytest.raises(InputError, match=r"changed\.yaml: ") as error:
         clusters.load(path)
-    assert told in str(error.value)
+    assert message in str(error.value)
 
 
 @pytest.mark.parametrize(
-    ("content", "told"), [("a: [", "not YAML"), ("", "not a measured cluster"), ("[1]", "not a me")]
+    ("content", "message"), [("a: [", "not YAML"), ("", "not a measured cluster"), ("[1]", "not a me")]
 )
-def test_what_is_no_profile_is_refused(tmp_path, content, told):
+def test_what_is_no_profile_is_refused(tmp_path, content, message):
     path = tmp_path / "bad.yaml"
     path.write_text(content)
-    with pytest.raises(InputError, match=told):
+    with pytest.raises(InputError, match=message):
         clusters.load(path)
 
 
@@ -229,11 +229,11 @@ def test_a_scaled_line_is_the_line_of_a_ring(cluster):
 def test_layer_times_are_those_of_as_many_ranks_a_node(cluster):
     profile = clusters.load(cluster)
     for each in (1, 2):
-        found, notes = choice.workload(profile, cluster, "net", each)
-        assert found.forward_seconds == 0.01 * each
+        load, notes = choice.workload(profile, cluster, "net", each)
+        assert load.forward_seconds == 0.01 * each
         assert notes == []
-    found, notes = choice.workload(profile, cluster, "net", 8)
-    assert found.forward_seconds == 0.02
+    load, notes = choice.workload(profile, cluster, "net", 8)
+    assert load.forward_seconds == 0.02
     assert "measured with 2 rank(s) at once" in notes[0]
     with pytest.raises(InputError, match=r"no layer times of 'bert' \(it has: net\)"):
         choice.workload(profile, cluster, "bert", 1)
@@ -281,15 +281,15 @@ def test_a_plan_from_the_cluster_is_the_plan_from_its_points_and_layers(cluster,
 
 
 def test_what_is_chosen_and_scaled_is_a_warning(cluster, capsys):
-    given = ["plan", "--cluster", str(cluster), "--workload", "net", "--schedule", "wfbp"]
-    assert main([*given, "--ranks", "16", "--scale", "--json"]) == 0
-    told = capsys.readouterr()
-    assert "scaled as a ring" in json.loads(told.out)["warnings"][0]
-    assert "gradsync: warning: all-reduce times of 16 ranks were not measured" in told.err
+    command = ["plan", "--cluster", str(cluster), "--workload", "net", "--schedule", "wfbp"]
+    assert main([*command, "--ranks", "16", "--scale", "--json"]) == 0
+    captured = capsys.readouterr()
+    assert "scaled as a ring" in json.loads(captured.out)["warnings"][0]
+    assert "gradsync: warning: all-reduce times of 16 ranks were not measured" in captured.err
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["--cluster", "{cluster}", "--workload", "net", "--ranks", "16"], "has no all-reduce times of 16 ranks"),
         (["--cluster", "{cluster}", "--workload", "vgg", "--ranks", "8"], "no layer times of 'vgg'"),
@@ -298,11 +298,11 @@ def test_what_is_chosen_and_scaled_is_a_warning(cluster, capsys):
         (["--allreduce", "a=1,b=1", "--workload", "net", "--nodes", "2"], "--nodes: only with --cluster"),
     ],
 )
-def test_what_the_cluster_does_not_have_is_refused(cluster, capsys, arguments, told):
-    given = [text.format(cluster=cluster) for text in arguments]
-    assert main(["plan", *given, "--schedule", "wfbp"]) == 2
+def test_what_the_cluster_does_not_have_is_refused(cluster, capsys, arguments, message):
+    formatted = [text.format(cluster=cluster) for text in arguments]
+    assert main(["plan", *formatted, "--schedule", "wfbp"]) == 2
     error = capsys.readouterr().err
-    assert told in error
+    assert message in error
     assert error.count("\n") == 1
 
 
@@ -323,19 +323,19 @@ def test_parts_of_several_jobs_become_one_profile(cluster, tmp_path, capsys):
     (folder / "w.json").write_text(timed(0.01, 8).to_json())
     output = tmp_path / "out" / "made.yaml"
     files = [str(folder / name) for name in ("nodes.json", "inside.json")]
-    told = ["cluster", "assemble", "made", "--workload", str(folder / "w.json"), "--output", str(output), "--part"]
-    assert main([*told, *files]) == 0
+    command = ["cluster", "assemble", "made", "--workload", str(folder / "w.json"), "--output", str(output), "--part"]
+    assert main([*command, *files]) == 0
     profile = clusters.load(output)
     assert [(one.model, one.nodes, one.ranks_per_node) for one in profile.workloads] == [("net", 4, 2)]
     assert choice.workload(profile, output, "net", 2)[0] == timed(0.01, 8)
     capsys.readouterr()
-    for bad, said in ((files[1:], "says what the nodes are"), ([*files, str(folder / "w.json")], "no part of a")):
-        assert main([*told, *bad]) == 2
-        assert said in capsys.readouterr().err
+    for bad, message in ((files[1:], "says what the nodes are"), ([*files, str(folder / "w.json")], "no part of a")):
+        assert main([*command, *bad]) == 2
+        assert message in capsys.readouterr().err
     twice = "all-reduces inside, 2 rank(s) on each of 1 node(s): measured"
-    for again, said in ((0, "2 descriptions of its nodes"), (1, twice)):
-        assert main([*told, *files, files[again]]) == 2
-        assert said in capsys.readouterr().err
+    for again, message in ((0, "2 descriptions of its nodes"), (1, twice)):
+        assert main([*command, *files, files[again]]) == 2
+        assert message in capsys.readouterr().err
 
 
 def test_a_file_that_is_no_profile_is_not_overwritten(cluster, tmp_path, capsys):

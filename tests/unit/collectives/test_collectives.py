@@ -102,9 +102,9 @@ def test_the_transfers_of_all_threads_count(monkeypatch):
 
 @pytest.mark.parametrize("shape", [(1, 3, 2), (3, 1, 2), (3, 2, 1)])
 def test_a_level_of_one_is_no_level_of_a_torus(shape):
-    found, wanted = (list(collectives.rounds("torus2d", each)) for each in (shape, (3, 2)))
-    assert len(found) == len(wanted) == 6
-    for step, other in zip(found, wanted, strict=True):
+    rounds, expected = (list(collectives.rounds("torus2d", each)) for each in (shape, (3, 2)))
+    assert len(rounds) == len(expected) == 6
+    for step, other in zip(rounds, expected, strict=True):
         assert [np.asarray(each).tolist() for each in step] == [np.asarray(each).tolist() for each in other]
 
 

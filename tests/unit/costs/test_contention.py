@@ -100,15 +100,15 @@ def test_no_simulated_time_is_shorter_than_the_link_allows(load, cost, lanes, li
     plan = ssgd.plan("lanes", load, messages, 4)
     network = Network({"all_reduce": Contended(cost, link, host * cost.a)})
     factors = Interference(points=(InterferencePoint(bytes=1, computation=1.5, communication=2),)) if slowed else None
-    found = simulate(plan, load, network, interference=factors).iteration_seconds()
+    iteration = simulate(plan, load, network, interference=factors).iteration_seconds()
     wire = load.ready_seconds()[0] + cost.b * load.bytes / link
     computed = load.forward_seconds + load.backward_seconds
     bound = max(computed, wire) + load.update_seconds
     assert bound == pytest.approx(model_bound_seconds(plan, load, network), rel=1e-9)
-    assert found >= bound * (1 - 1e-9)
+    assert iteration >= bound * (1 - 1e-9)
     # a lane has one message at a time: no capacity makes up for that
     per_lane = max(sum(cost.seconds(size) for size in load.sizes()[lane::lanes]) for lane in range(lanes))
-    assert found >= (load.ready_seconds()[0] + per_lane) * (1 - 1e-9)
+    assert iteration >= (load.ready_seconds()[0] + per_lane) * (1 - 1e-9)
 
 
 def test_the_bound_of_a_link_with_room_is_reached():
@@ -116,8 +116,8 @@ def test_the_bound_of_a_link_with_room_is_reached():
     load = workload([400, 400], [1.0, 0.0])
     network = Network({"all_reduce": Contended(Linear(0.0, 1.0), 2.0)})
     plan = ssgd.plan("two", load, (Message(0, 0, "network0"), Message(1, 1, "network1")), 4)
-    found = simulate(plan, load, network).iteration_seconds()
-    assert found == same(model_bound_seconds(plan, load, network)) == same(401)
+    iteration = simulate(plan, load, network).iteration_seconds()
+    assert iteration == same(model_bound_seconds(plan, load, network)) == same(401)
 
 
 def test_native_messages_on_links_share_them_alike():

@@ -49,13 +49,13 @@ def test_what_is_exact_is_found(link, host):
 
 
 def test_the_simulator_gives_the_times_that_were_measured():
-    found = measured(1 / 0.6, 1e-4)
-    cost = found.fit().contended()
+    measurement = measured(1 / 0.6, 1e-4)
+    cost = measurement.fit().contended()
     for k in (1, 2, 3):
         load = workload([SIZES[-1]] * k, [0.0] * k)
         plan = ssgd.plan("at once", load, tuple(Message(i, i, f"network{i}") for i in range(k)), 4)
         trace = simulate(plan, load, Network({"all_reduce": cost}), turns=1)
-        (wanted,) = {p.mean for p in found.points if (p.lanes, p.bytes) == (k, SIZES[-1])}
+        (wanted,) = {p.mean for p in measurement.points if (p.lanes, p.bytes) == (k, SIZES[-1])}
         assert [s.end for s in trace.spans if s.verb == "collective"] == pytest.approx([wanted] * k, rel=1e-6)
 
 
@@ -112,10 +112,10 @@ def test_a_constant_gamma_is_found_where_there_is_one():
 
 
 def test_a_file_survives(tmp_path):
-    found = measured(1.5, 1e-4, noise=0.1)
+    measurement = measured(1.5, 1e-4, noise=0.1)
     path = tmp_path / "contention.json"
-    path.write_text(found.to_json())
-    assert Contention.load(path, 4) == found
+    path.write_text(measurement.to_json())
+    assert Contention.load(path, 4) == measurement
     with pytest.raises(InputError, match="measured between 4 ranks, the plan is for 8"):
         Contention.load(path, 8)
     with pytest.raises(InputError, match="can't be read"):
@@ -145,10 +145,10 @@ def test_queues_all_wait_for_one_mark(alone, monkeypatch):
     monkeypatch.setattr(contention, "REPEATS", (2, 2))
     monkeypatch.setattr(contention, "SWEEPS", 2)
     device = QueuedProcessor()
-    found = contention.measure(64, 4096, 3, device)
-    assert found.lanes == 3
-    assert {len(point.seconds) for point in found.points} == {2}
-    assert len(device.known) == 1 + 3  # the first one, and one a lane
+    measurement = contention.measure(64, 4096, 3, device)
+    assert measurement.lanes == 3
+    assert {len(point.seconds) for point in measurement.points} == {2}
+    assert len(device.known) == 1 + 3  # the first one, and one for each lane
 
 
 def test_a_lane_that_fails_ends_the_others(alone, monkeypatch):
@@ -169,17 +169,17 @@ def test_a_lane_that_fails_ends_the_others(alone, monkeypatch):
 @pytest.mark.deep
 def test_two_ranks_are_measured_and_planned_with(tmp_path, capfd):
     path, load = tmp_path / "contention.json", tmp_path / "workload.json"
-    asked = ["--ranks", "2", "--lanes", "2", "--smallest", "64", "--largest", "65536"]
-    assert main(["measure", "contention", *asked, "--output", str(path)]) == 0
-    said = capfd.readouterr()
-    found = Contention.load(path, 2)
-    assert (found.lanes, found.sizes[0], found.sizes[-1]) == (2, 64, 65536)
-    assert {len(point.seconds) for point in found.points} == {contention.SWEEPS}
-    assert "1 to 2 messages at once" in said.err
-    assert f"sweep {contention.SWEEPS} of {contention.SWEEPS}" in said.err  # rank 0 says how far it is
-    lines = said.out.splitlines()
+    arguments = ["--ranks", "2", "--lanes", "2", "--smallest", "64", "--largest", "65536"]
+    assert main(["measure", "contention", *arguments, "--output", str(path)]) == 0
+    captured = capfd.readouterr()
+    measurement = Contention.load(path, 2)
+    assert (measurement.lanes, measurement.sizes[0], measurement.sizes[-1]) == (2, 64, 65536)
+    assert {len(point.seconds) for point in measurement.points} == {contention.SWEEPS}
+    assert "1 to 2 messages at once" in captured.err
+    assert f"sweep {contention.SWEEPS} of {contention.SWEEPS}" in captured.err  # rank 0 says how far it is
+    lines = captured.out.splitlines()
     assert lines[0].split()[:3] == ["size", "at", "once"]
-    assert len([line for line in lines if line.split()[0].isdigit()]) == 2 * len(found.sizes)
+    assert len([line for line in lines if line.split()[0].isdigit()]) == 2 * len(measurement.sizes)
     load.write_text(workload([4096, 65536], [1e-3, 1e-3], forward=1e-3).to_json())
     plan = ["plan", "--workload", str(load), "--schedule", "wfbp", "--option", "lanes=2", "--json"]
     plan += ["--allreduce", "a=1e-4,b=1e-7"]
@@ -190,22 +190,23 @@ def test_two_ranks_are_measured_and_planned_with(tmp_path, capfd):
 
 
 def test_a_capacity_is_planned_and_simulated_with(tmp_path, capsys):
-    load, plan, told = (tmp_path / name for name in ("workload.json", "plan.json", "prediction.json"))
+    load, plan, prediction = (tmp_path / name for name in ("workload.json", "plan.json", "prediction.json"))
     load.write_text(workload([80_000, 80_000], [0.0, 0.0]).to_json())
     cost = ["--workload", str(load), "--allreduce", "a=0.5,b=1e-4"]
-    asked = ["--schedule", "wfbp", "--option", "lanes=2", "--output", str(plan), "--prediction", str(told), "--json"]
+    arguments = ["--schedule", "wfbp", "--option", "lanes=2", "--json"]
+    arguments += ["--output", str(plan), "--prediction", str(prediction)]
     for capacity, seconds in (("1", 16.5), ("1.6", 10.5), ("2", 8.5)):
-        assert main(["plan", *cost, *asked, "--capacity", capacity]) == 0
-        assert json.loads(told.read_text())["iteration_seconds"] == pytest.approx(seconds)
+        assert main(["plan", *cost, *arguments, "--capacity", capacity]) == 0
+        assert json.loads(prediction.read_text())["iteration_seconds"] == pytest.approx(seconds)
         capsys.readouterr()
         assert main(["simulate", "--plan", str(plan), *cost, "--capacity", capacity, "--json"]) == 0
         assert json.loads(capsys.readouterr().out)["iteration_seconds"] == pytest.approx(seconds)
-    assert main(["plan", *cost, *asked, "--capacity", "0.5"]) == 2
+    assert main(["plan", *cost, *arguments, "--capacity", "0.5"]) == 2
     assert "capacity 0.5: must be finite and at least 1" in capsys.readouterr().err
-    assert main(["plan", *cost, *asked, "--contention", "none.json"]) == 2
+    assert main(["plan", *cost, *arguments, "--contention", "none.json"]) == 2
     assert "none.json: can't be read" in capsys.readouterr().err
     ring = ["--collective", "ring", "--contention", "none.json"]
-    assert main(["plan", *cost, *asked, *ring]) == 2
+    assert main(["plan", *cost, *arguments, *ring]) == 2
     assert "give --capacity" in capsys.readouterr().err
 
 

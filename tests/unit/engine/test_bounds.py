@@ -3,52 +3,28 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tiny_plans as tiny
-from gradsync import cli, collectives, updates
-from gradsync.benchmarks.emulated_bounds import hard_bound
-from gradsync.collectives import NATIVE
-from gradsync.configuration import schemes
-from gradsync.costs import Linear, Network, alpha_beta, contention_fit
-from gradsync.costs.contention import Contended, largest_capacity
-from gradsync.costs.fitted import fit
+from bounded_plans import LOAD, plan_of, same
+from gradsync import cli, collectives
+from gradsync.costs import Linear, Network, alpha_beta
 from gradsync.engine import bounds
 from gradsync.engine.bounds import Demand, Links, cuts, hard_bound_seconds, links_bound_seconds, model_bound_seconds
 from gradsync.engine.needs import in_step, needs
 from gradsync.engine.simulate import simulate
-from gradsync.errors import InputError, RunError
-from gradsync.files.results import Result
+from gradsync.errors import RunError
 from gradsync.papers.simulated import timed
 from gradsync.plan import Buffer, Need, Plan, Ready, Recv, Ref, Role, Send, Tensor
 from gradsync.plan.workload import Workload
 from gradsync.rounds import flow_level
 from gradsync.schedules import Message
-from gradsync.testbed import framing
-from gradsync.testbed.description import Description
 from gradsync.topologies import Speeds, parse
-from gradsync.transforms.step import Step
 from gradsync.updates import ssgd
 from tiny_workloads import workload, workloads
-
-LOAD = workload([800, 400], [1.0, 3.0], forward=2.0, update=0.5)
-
-
-def plan_of(
-    load: Workload = LOAD, ranks: int = 4, lanes: int = 2, *, algorithm: str = NATIVE, shape=(), **step
-) -> Plan:
-    messages = tuple(Message(i, i, f"lane{i % lanes}") for i in range(len(load.layers)))
-    return updates.plan("ssgd", "plan", load, messages, ranks, algorithm=algorithm, shape=shape, step=Step(**step))
-
-
-def same(seconds):
-    return pytest.approx(seconds, rel=1e-12)
-
 
 # By hand
 
@@ -113,10 +89,10 @@ def test_micro_batches_and_clipping_move_the_window():
 def test_statistics_are_sent_before_the_first_gradient_and_don_t_move_it():
     load = LOAD.model_copy(update={"statistics": 100})
     plan = plan_of(load, statistics=True)
-    told = bounds.demand(plan, load)
-    assert (told.ready, told.after) == (3.0, 0.5)
-    assert told.awaited == same(1.5 * 1200)
-    assert told.busiest == same(1.5 * 1200 + 0.75 * 400)  # 400 B into each node but rank 0's: some node sends 300
+    demand = bounds.demand(plan, load)
+    assert (demand.ready, demand.after) == (3.0, 0.5)
+    assert demand.awaited == same(1.5 * 1200)
+    assert demand.busiest == same(1.5 * 1200 + 0.75 * 400)  # 400 B into each node but rank 0's: some node sends 300
 
 
 def test_communication_under_the_next_forward_only_counts_by_its_length():
@@ -126,21 +102,21 @@ def test_communication_under_the_next_forward_only_counts_by_its_length():
     """
     plan = tiny.sharded(4)
     load, size = load_of(plan), 8 * sum(tiny.SIZES)
-    told = bounds.demand(plan, load)
+    demand = bounds.demand(plan, load)
     (need,) = {*needs(plan, load).values()}
     awaited = [plan.roles[0].flat[i] for i in sorted(need.awaited)]
     assert [op.kind for op in awaited] == ["reduce_scatter"] * len(tiny.SIZES) + ["all_gather"]
     assert awaited[-1].name == "gather:layer1"
-    assert told.awaited == same(0.75 * (size + 8 * tiny.SIZES[-1]))
-    assert told.busiest == same(1.5 * size)
+    assert demand.awaited == same(0.75 * (size + 8 * tiny.SIZES[-1]))
+    assert demand.busiest == same(1.5 * size)
     assert need.after == 0.0
 
 
 def test_servers_are_bound_by_what_their_own_links_carry():
     """All of both messages into rank 0 and out again: 2 x 3 x 1200 B over its way in, of which 3 x 1200 leave."""
     plan = plan_of(algorithm="ps_central")
-    told = bounds.demand(plan, LOAD)
-    assert (told.awaited, told.busiest) == (3 * 1200.0, 3 * 1200.0)
+    demand = bounds.demand(plan, LOAD)
+    assert (demand.awaited, demand.busiest) == (3 * 1200.0, 3 * 1200.0)
     assert hard_bound_seconds(plan, LOAD, Links(100.0)) == same(3.0 + 36.0 + 0.5)
     spread = plan_of(algorithm="ps_tensor")  # 800 B to rank 0, 400 B to rank 1
     assert bounds.demand(spread, LOAD).awaited == 3 * 800.0 + 400.0
@@ -173,8 +149,8 @@ def test_ranks_that_keep_no_pace_with_the_iterations_do_not_count():
 
 def test_a_faster_iteration_than_possible_is_an_error():
     network = alpha_beta.network(4, 0.0, 0.01)
-    found = timed(plan_of(), LOAD, network, Links(100.0))
-    assert found.iteration_seconds == same(found.hard_bound_seconds) == same(found.model_bound_seconds)
+    times = timed(plan_of(), LOAD, network, Links(100.0))
+    assert times.iteration_seconds == same(times.hard_bound_seconds) == same(times.model_bound_seconds)
     with pytest.raises(RunError, match=r"21\.5 s lies below its hard bound of 39\.5 s"):
         timed(plan_of(), LOAD, network, Links(50.0))
     with pytest.raises(RunError, match="x: an iteration of 1 s lies below"):
@@ -281,140 +257,12 @@ def test_the_hard_bound_is_reached():
     assert simulate(plan, load, alpha_beta.network(4, 0.0, 0.01)).iteration_seconds() == same(
         hard_bound_seconds(plan, load, Links(100.0))
     )
-    found = simulate(ring, load, Network({}), **links).iteration_seconds()
-    assert found == same(hard_bound_seconds(ring, load, Links(100.0))) == same(links_bound_seconds(ring, load, **links))
-
-
-# Model bounds are of the lower ends of intervals
-
-
-def noisy(seed: int, relative: float = 0.03, a: float = 1e-3, b: float = 1e-8, points: int = 24):
-    sizes = np.geomspace(1e4, 1e7, points)
-    times = (a + b * sizes) * (1 + relative * np.random.default_rng(seed).standard_normal(points))
-    return fit(sizes, times, pieces=1)
-
-
-def test_the_lower_end_lies_below_the_truth_and_no_further_than_the_noise():
-    below = [noisy(seed).least_transfer_seconds(1e9, low=True) <= 1e-8 * 1e9 for seed in range(200)]
-    assert np.mean(below) >= 0.95  # of a one-sided 97.5 %
-    middle = [noisy(seed).least_transfer_seconds(1e9) <= 1e-8 * 1e9 for seed in range(200)]
-    assert 0.3 < np.mean(middle) < 0.7  # what is fitted itself is as often too high
-    one = noisy(1)
-    assert one.least_transfer_seconds(1e9, low=True) >= 0.9 * one.least_transfer_seconds(1e9)
-    assert one.slope_low() < one.slopes[-1]
-
-
-def test_without_noise_the_lower_end_is_what_was_fitted_and_without_residuals_there_is_none():
-    exact = noisy(0, relative=0.0)
-    assert exact.least_transfer_seconds(1e9, low=True) == pytest.approx(exact.least_transfer_seconds(1e9), rel=1e-6)
-    two = fit([1e4, 1e6], [1e-3, 1e-2])
-    assert two.least_transfer_seconds(1e9, low=True) == 0.0
-    assert two.interval(1e5) == (0.0, np.inf)
-    plan = plan_of()
-    assert model_bound_seconds(plan, LOAD, Network({"all_reduce": two})) == same(6.5)
-
-
-def test_given_lines_are_exact_and_fitted_ones_have_a_lower_end():
-    network = Network({"all_reduce": Linear(0.1, 0.02, "fitted", 0.015)})
-    assert model_bound_seconds(plan_of(), LOAD, network) == same(3.0 + 0.015 * 1200 + 0.5)
-    assert model_bound_seconds(plan_of(), LOAD, Network({"all_reduce": Linear(0.1, 0.02)})) == same(3.0 + 24.0 + 0.5)
-    with pytest.raises(InputError, match="lower end of its interval"):
-        Linear(0.1, 0.02, b_low=0.03)
-
-
-def test_a_link_may_carry_as_much_as_its_interval_says():
-    alone = Linear(0.0, 0.02)
-    network = Network({"all_reduce": Contended(alone, 1.5, 0.0, 2.0)})
-    assert model_bound_seconds(plan_of(), LOAD, network) == same(3.0 + 12.0 + 0.5)
-    assert largest_capacity(Contended(alone, 1.5)) == 1.5
-    assert largest_capacity(alone) == 1.0
-    with pytest.raises(InputError, match="lies below it"):
-        Contended(alone, 1.5, 0.0, 1.2)
-    rng = np.random.default_rng(3)
-    sizes = [10_000 * 2**i for i in range(8)]
-    one = 1e-3 + 1e-8 * np.array(sizes)
-    both = 1e-3 + 2 / 1.5 * (one - 1e-3)
-    sweeps = np.stack([one, both]) * (1 + 0.01 * rng.standard_normal((6, 2, 8)))
-    fitted = contention_fit.fit(sizes, sweeps)
-    assert largest_capacity(fitted.contended()) == fitted.capacity.high > fitted.capacity.value
-    assert largest_capacity(contention_fit.fit(sizes, sweeps[:1]).contended()) == np.inf
-
-
-# Emulated runs
-
-
-def test_headers_of_the_largest_packets_alone_are_taken_off():
-    """Seen were 95.6 % of a link: what packets with time stamps leave."""
-    with_time_stamps, seen, largest = 1448 / 1514, 0.956, framing.PAYLOAD
-    assert with_time_stamps == pytest.approx(seen, abs=5e-4)
-    assert largest == pytest.approx(1460 / 1514)
-    assert largest > seen + 1e-3
-
-
-def test_links_of_a_testbed_let_a_burst_pass():
-    one = framing.links(Description(topology="switch", bits_per_second=8e8, lanes=2), 4)
-    assert one.bytes_per_second == pytest.approx(1e8 * framing.PAYLOAD)
-    # the link's bucket, those of 3 hosts on 2 lanes and of the rest, a packet
-    assert one.burst_bytes == pytest.approx(framing.PAYLOAD * (8 * 128 * 1024 + 16384))
-    cube = framing.links(Description(topology="bcube:3,2", bits_per_second=8e8), 9)
-    assert cube.bytes_per_second == pytest.approx(2 * one.bytes_per_second)
-    assert cube.burst_bytes == pytest.approx(framing.PAYLOAD * 2 * (4 * 128 * 1024 + 16384))
-    dense = framing.links(Description(topology="dense_gpu:2,4", bits_per_second=8e8), 8)
-    assert (dense.ranks_per_node, dense.bytes_per_second) == (4, one.bytes_per_second)
-    # rates so low that the guaranteed ones of connections are more
-    assert framing.links(Description(topology="switch", bits_per_second=1e5), 4).bytes_per_second == pytest.approx(
-        4e5 / 8 * framing.PAYLOAD
+    iteration = simulate(ring, load, Network({}), **links).iteration_seconds()
+    assert (
+        iteration
+        == same(hard_bound_seconds(ring, load, Links(100.0)))
+        == same(links_bound_seconds(ring, load, **links))
     )
-    with pytest.raises(InputError, match="not a testbed"):
-        framing.links_of({"topology": "switch"}, 4)
-
-
-GRADIENTS = 40_000_000  # bytes
-TESTBED = {"topology": "switch", "bits_per_second": 8e7, "dilation": 4.0}
-
-
-def emulated(results: Path, seconds: float, name: str = "wfbp", **told) -> Result:
-    """A run of four hosts: 2 s forward, 1 s to the first gradient, 60 MB to send at 10 MB/s."""
-    load = workload([GRADIENTS // 2] * 2, [1.0, 1.0], forward=2.0)
-    (results / "emulated" / "job").mkdir(parents=True, exist_ok=True)
-    (results / "emulated" / "job" / "replay.json").write_text(load.to_json())
-    if "collective" in told:
-        plans = results / "plans" / "emulated" / "job"
-        plans.mkdir(parents=True, exist_ok=True)
-        wire = told.pop("wire", "")
-        plan = schemes.plan(schemes.Scheme(name=name, schedule="wfbp", wire=wire), load, Linear(0, 0), 4)
-        (plans / f"{name}.json").write_text(plan.to_json())
-    summary = {"iteration_seconds": seconds}
-    settings = {"testbed": TESTBED, **told}
-    return Result(rung="emulated", scheme=name, model="tiny", ranks=4, settings=settings, summary=summary)
-
-
-def wire(size: float) -> float:
-    free = 5 * 128 * 1024 + 16384
-    return (1.5 * size / framing.PAYLOAD - free) / 1e7
-
-
-@pytest.mark.parametrize(
-    ("told", "size"),
-    [
-        ({"name": "wfbp", "collective": "native"}, GRADIENTS),
-        ({"name": "narrow", "collective": "native", "wire": "float16"}, GRADIENTS / 2),
-        ({"name": "ddp", "hook": ""}, GRADIENTS),
-        ({"name": "ddp_fp16", "hook": "fp16"}, GRADIENTS / 2),
-    ],
-)
-def test_an_emulated_run_is_bound_by_its_bytes_on_its_links(tmp_path, told, size):
-    bound = 3.0 + wire(size)
-    assert hard_bound(tmp_path, "job", emulated(tmp_path, 12.0, **told)) == pytest.approx(bound)
-    with pytest.raises(RunError, match=f"job, {told['name']}, emulated: .* lies below its hard bound"):
-        hard_bound(tmp_path, "job", emulated(tmp_path, 0.99 * bound, **told))
-
-
-def test_where_bytes_are_not_known_computation_is_the_bound(tmp_path):
-    assert hard_bound(tmp_path, "job", emulated(tmp_path, 12.0, "ddp_powersgd", hook="powersgd")) == 4.0
-    missing = emulated(tmp_path, 12.0, collective="native").model_copy(update={"scheme": "another"})
-    assert np.isnan(hard_bound(tmp_path, "job", missing))  # its plan is not there
-    assert np.isnan(hard_bound(tmp_path, "other", missing))  # real computation
 
 
 def test_a_demand_without_messages_is_computation():

@@ -192,8 +192,8 @@ def test_the_oracle_is_sgd_on_the_mean_gradient(ranks, accumulate, clip, wire):
 def test_a_loss_scale_is_undone_before_the_norm_is_cut():
     plan = planned("single", 2, accumulate=2, clip_norm=0.5, loss_scaling=True)
     first = {"scaler": np.array([256.0, 0.0, 0.0])}
-    found = evaluate(plan, TURNS, lambda *told: 256.0 * gradient(*told), first, dtype="float64")
-    np.testing.assert_allclose(found[0]["parameter"], expected(2, 2, 0.5), rtol=0, atol=1e-12)
+    buffers = evaluate(plan, TURNS, lambda *arguments: 256.0 * gradient(*arguments), first, dtype="float64")
+    np.testing.assert_allclose(buffers[0]["parameter"], expected(2, 2, 0.5), rtol=0, atol=1e-12)
 
 
 # The command line
@@ -201,8 +201,8 @@ def test_a_loss_scale_is_undone_before_the_norm_is_cut():
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
     status = cli.main([str(part) for part in arguments])
-    told = capsys.readouterr()
-    return status, told.out, told.err
+    captured = capsys.readouterr()
+    return status, captured.out, captured.err
 
 
 @pytest.fixture
@@ -216,12 +216,12 @@ def load_file(tmp_path):
 def test_a_plan_of_the_command_line_has_them_and_its_bound_knows(capsys, tmp_path, load_file):
     common = ("plan", "--workload", load_file, "--allreduce", "a=4,b=0.002", "--schedule", "mgwfbp", "--json")
     output = tmp_path / "plan.json"
-    status, told, _ = run(capsys, *common, "--accumulate", 3, "--clip-norm", 0.5, "--output", output)
+    status, output_text, _ = run(capsys, *common, "--accumulate", 3, "--clip-norm", 0.5, "--output", output)
     assert status == 0
     plan = Plan.from_json(output.read_text())
     assert plan.passes == 3
     assert plan.roles[0].flat[-1].arguments["clip"] == 0.5
-    three, one = json.loads(told), json.loads(run(capsys, *common)[1])
+    three, one = json.loads(output_text), json.loads(run(capsys, *common)[1])
     for key in ("iteration_seconds", "hard_bound_seconds", "model_bound_seconds"):
         assert three[key] == pytest.approx(one[key] + 2 * 12.0 + 0.5)  # two passes more, and the norm
     assert three["exposed_communication_seconds"] == pytest.approx(one["exposed_communication_seconds"])
@@ -234,8 +234,8 @@ def test_links_are_busy_after_the_last_micro_batch_only():
     for micro_batches in (1, 3):
         plan = accumulation.accumulate(ssgd.plan("steps", load, messages, 2, algorithm="ring"), micro_batches)
         bounds.append(links_bound_seconds(plan, load, *links))
-        found = simulate(plan, load, Network({}), topology=links[0], speeds=links[1]).iteration_seconds()
-        assert bounds[-1] <= found * (1 + 1e-12)
+        iteration = simulate(plan, load, Network({}), topology=links[0], speeds=links[1]).iteration_seconds()
+        assert bounds[-1] <= iteration * (1 + 1e-12)
     assert bounds == pytest.approx([4.0 + 64.0, 2 * 6.0 + 4.0 + 64.0])
 
 
@@ -250,10 +250,10 @@ def test_links_are_busy_after_the_last_micro_batch_only():
 def test_the_command_line_refuses_them(capsys, tmp_path, load_file, command, arguments, wanted):
     given = ("--schedule", "wfbp")
     given += ("--workload", load_file, "--allreduce", "a=4,b=1") if command == "plan" else ("--output", tmp_path)
-    status, _, said = run(capsys, command, *given, *arguments)
+    status, _, message = run(capsys, command, *given, *arguments)
     assert status == 2
-    assert wanted in said
-    assert "Traceback" not in said
+    assert wanted in message
+    assert "Traceback" not in message
 
 
 @pytest.mark.parametrize(
@@ -270,6 +270,6 @@ def test_the_command_line_refuses_them(capsys, tmp_path, load_file, command, arg
 def test_a_launch_and_its_plans_must_agree(capsys, tmp_path, how, arguments, wanted):
     path = tmp_path / "plan.json"
     path.write_text(planned(**how).to_json())
-    status, _, said = run(capsys, "train", "--plan", path, "--output", tmp_path / "run", *arguments)
+    status, _, message = run(capsys, "train", "--plan", path, "--output", tmp_path / "run", *arguments)
     assert status == 2
-    assert wanted in said
+    assert wanted in message

@@ -1,4 +1,4 @@
-"""The event loop: what takes no time, what waits for what, when it happens, and what is told where a plan is stuck."""
+"""The event loop: what takes no time, what waits for what, when it happens, and what a plan that is stuck leaves."""
 
 from __future__ import annotations
 
@@ -90,9 +90,9 @@ def test_a_run_that_paused_is_as_one_that_did_not(name, loop):
 def test_computation_and_messages_leave_one_another_alone_unless_the_clock_says_otherwise(loop):
     body = (spell("compute"), Collective(name="sum", lane="network"))
     plan = plan_of(body, body)
-    found = times(plan, loop(plan, 1, Timed({"compute": 4.0, "sum": 3.0})).run())
-    assert found[0, 0, "compute"] == (0.0, 4.0)
-    assert found[1, 0, "sum"] == (0.0, 3.0)
+    spans = times(plan, loop(plan, 1, Timed({"compute": 4.0, "sum": 3.0})).run())
+    assert spans[0, 0, "compute"] == (0.0, 4.0)
+    assert spans[1, 0, "sum"] == (0.0, 3.0)
 
 
 def test_what_a_rank_sends_and_what_it_receives_do_not_share():
@@ -106,8 +106,8 @@ def test_what_a_rank_sends_and_what_it_receives_do_not_share():
     for rank, each in receives.items():
         bodies[rank] += [Recv(name=n, lane=f"in {n}", source=source, tag=ord(n), writes=ref) for source, n in each]
     plan = plan_of(*bodies)
-    found = times(plan, Progress(plan, 1, Timed(dict.fromkeys(["send a", "send b", "send c"], 2.0))).run())
-    ends = {name: end for (_, _, name), (_, end) in found.items() if not name.startswith("send")}
+    spans = times(plan, Progress(plan, 1, Timed(dict.fromkeys(["send a", "send b", "send c"], 2.0))).run())
+    ends = {name: end for (_, _, name), (_, end) in spans.items() if not name.startswith("send")}
     assert ends == {"a": 4.0, "b": 4.0, "c": 2.0}
 
 
@@ -120,23 +120,23 @@ def test_a_message_shares_the_way_in_of_its_receiver_with_the_collectives_of_tha
         [*both, Recv(name="recv", lane="in", source=2, writes=ref)],
         [Send(name="send", lane="out", to=1, reads=ref)],
     )
-    found = times(plan, Progress(plan, 1, Timed({"sum": 2.0, "send": 2.0})).run())
-    assert (found[0, 0, "sum"][1], found[1, 0, "sum"][1], found[1, 0, "recv"][1]) == (4.0, 4.0, 4.0)
+    spans = times(plan, Progress(plan, 1, Timed({"sum": 2.0, "send": 2.0})).run())
+    assert (spans[0, 0, "sum"][1], spans[1, 0, "sum"][1], spans[1, 0, "recv"][1]) == (4.0, 4.0, 4.0)
 
 
 def test_a_handover_is_paid_between_lanes_and_only_there():
     body = (spell("first"), spell("second"), spell("beside", lane="other", after=("first",)))
     plan = plan_of(body)
-    found = times(plan, Progress(plan, 1, Timed({"first": 1.0, "second": 1.0, "beside": 1.0}, handover=0.25)).run())
-    assert found == {(0, 0, "first"): (0.0, 1.0), (0, 0, "second"): (1.0, 2.0), (0, 0, "beside"): (1.25, 2.25)}
+    spans = times(plan, Progress(plan, 1, Timed({"first": 1.0, "second": 1.0, "beside": 1.0}, handover=0.25)).run())
+    assert spans == {(0, 0, "first"): (0.0, 1.0), (0, 0, "second"): (1.0, 2.0), (0, 0, "beside"): (1.25, 2.25)}
 
 
 def test_what_waits_for_the_turn_before_waits_for_nothing_in_the_first():
     body = (spell("a", after_previous=("b",)), spell("b", lane="other"))
     plan = plan_of(body)
-    found = times(plan, Progress(plan, 3, Timed({"a": 1.0, "b": 2.0})).run())
-    assert [found[0, turn, "a"][0] for turn in range(3)] == [0.0, 2.0, 4.0]
-    assert [found[0, turn, "b"][0] for turn in range(3)] == [0.0, 2.0, 4.0]
+    spans = times(plan, Progress(plan, 3, Timed({"a": 1.0, "b": 2.0})).run())
+    assert [spans[0, turn, "a"][0] for turn in range(3)] == [0.0, 2.0, 4.0]
+    assert [spans[0, turn, "b"][0] for turn in range(3)] == [0.0, 2.0, 4.0]
 
 
 def test_a_row_longer_than_calls_may_nest_is_run():
@@ -171,9 +171,9 @@ def test_with_rendezvous_a_send_ends_with_its_receive_and_without_once_the_messa
         [spell("busy"), Recv(name="recv", lane="in", source=0, after=("busy",), writes=ref)],
     )
     for rendezvous, end in ((False, 3.0), (True, 5.0)):
-        found = times(plan, Progress(plan, 1, Timed({"busy": 5.0, "send": 3.0}), rendezvous=rendezvous).run())
-        assert found[0, 0, "send"] == (0.0, end)
-        assert found[1, 0, "recv"] == (5.0, 5.0)
+        spans = times(plan, Progress(plan, 1, Timed({"busy": 5.0, "send": 3.0}), rendezvous=rendezvous).run())
+        assert spans[0, 0, "send"] == (0.0, end)
+        assert spans[1, 0, "recv"] == (5.0, 5.0)
 
 
 def serving(workers: int = 2) -> Plan:
@@ -197,9 +197,9 @@ def test_who_comes_first_is_served_first_unless_it_is_told_who_did():
     first = Progress(plan, 1, clock).run()
     assert [each.source for each in first.events if each.source and each.rank == 0] == [2, 1]
     assert first.stuck == []
-    told = Progress(plan, 1, clock, arrivals={(0, 0, "take"): 1, (0, 1, "take"): 2}).run()
-    assert [each.source for each in told.events if each.source and each.rank == 0] == [1, 2]
-    ends = times(plan, told)
+    outcome = Progress(plan, 1, clock, arrivals={(0, 0, "take"): 1, (0, 1, "take"): 2}).run()
+    assert [each.source for each in outcome.events if each.source and each.rank == 0] == [1, 2]
+    ends = times(plan, outcome)
     assert (ends[1, 0, "fetch"][1], ends[2, 0, "fetch"][1]) == (5.0, 5.0)
 
 
@@ -229,6 +229,6 @@ def test_a_collective_ends_for_all_its_ranks_at_once_after_the_last_has_come():
     body = [spell("busy0"), Collective(name="sum", lane="n", after=("busy0",), ranks=(0, 2))]
     last = [spell("busy2"), Collective(name="sum", lane="n", after=("busy2",), ranks=(0, 2))]
     plan = plan_of(body, [Need(name="forward"), Ready(name="ready", tensor=None)], last)
-    found = times(plan, Progress(plan, 1, Timed({"busy0": 1.0, "busy2": 4.0, "sum": 2.0}, latency=0.5)).run())
-    assert found[0, 0, "sum"] == (1.0, 6.5)
-    assert found[2, 0, "sum"] == (4.0, 6.5)
+    spans = times(plan, Progress(plan, 1, Timed({"busy0": 1.0, "busy2": 4.0, "sum": 2.0}, latency=0.5)).run())
+    assert spans[0, 0, "sum"] == (1.0, 6.5)
+    assert spans[2, 0, "sum"] == (4.0, 6.5)

@@ -28,8 +28,8 @@ def on_lanes(algorithm, sizes, starts, lanes, ranks=3):
 
 def ends(load, plan, cost, **options):
     trace = simulate(plan, load, Network({"all_reduce": cost}), turns=1, **options)
-    found = {span.operation: span.end for span in trace.spans if span.rank == 0 and span.verb == "collective"}
-    return [found[f"message{i}"] for i in range(len(found))]
+    ends = {span.operation: span.end for span in trace.spans if span.rank == 0 and span.verb == "collective"}
+    return [ends[f"message{i}"] for i in range(len(ends))]
 
 
 def test_all_push_to_the_server_then_all_pull_from_it():
@@ -49,9 +49,9 @@ def test_ranks_that_do_as_much_all_the_time_are_one_phase(name, shape):
 @pytest.mark.parametrize("name", collectives.names())
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4, 6])
 def test_in_every_phase_some_way_is_full(name, ranks):
-    found = collectives.phases(name, (ranks,))
-    assert not found or sum(share for share, _ in found) == pytest.approx(1.0, rel=EXACT)
-    assert all(parts.max() == 1.0 and parts.min() >= 0.0 for _, parts in found)
+    phases = collectives.phases(name, (ranks,))
+    assert not phases or sum(share for share, _ in phases) == pytest.approx(1.0, rel=EXACT)
+    assert all(parts.max() == 1.0 and parts.min() >= 0.0 for _, parts in phases)
 
 
 def test_three_servers_at_once_are_as_fast_as_transfer_by_transfer():

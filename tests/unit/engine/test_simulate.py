@@ -259,23 +259,23 @@ def spans(trace, rank=0):
 def test_computation_beside_a_message_ends_first():
     """From 10 s on 10 s of computation at rate 1/2, the message (2 + 8 s) at 1/4; alone from 30 s on, 5 s are left."""
     load, cost = workload([80, 40], [10.0, 10.0]), Linear(2.0, 0.1)
-    found = spans(
+    times = spans(
         simulate(planned("wfbp", load, cost), load, Network({"all_reduce": cost}), turns=1, interference=slowed(2, 4))
     )
-    assert found["ready:layer1"] == (10.0, same(30.0))
-    assert found["message0"] == (10.0, same(35.0))
-    assert found["message1"] == (same(35.0), same(41.0))  # nobody computes any more
+    assert times["ready:layer1"] == (10.0, same(30.0))
+    assert times["message0"] == (10.0, same(35.0))
+    assert times["message1"] == (same(35.0), same(41.0))  # nobody computes any more
 
 
 def test_a_message_beside_computation_ends_first():
     """The message at rate 2/3 takes 15 s, in which 7.5 of 20 s are computed; the other 12.5 s follow at full rate."""
     load, cost = workload([80, 40], [10.0, 20.0]), Linear(2.0, 0.1)
-    found = spans(
+    times = spans(
         simulate(planned("wfbp", load, cost), load, Network({"all_reduce": cost}), turns=1, interference=slowed(2, 1.5))
     )
-    assert found["message0"] == (10.0, same(25.0))
-    assert found["ready:layer1"] == (10.0, same(37.5))
-    assert found["message1"] == (same(37.5), same(43.5))
+    assert times["message0"] == (10.0, same(25.0))
+    assert times["ready:layer1"] == (10.0, same(37.5))
+    assert times["message1"] == (same(37.5), same(43.5))
 
 
 def test_a_message_is_slowed_where_any_of_its_ranks_computes():
@@ -299,13 +299,13 @@ def test_two_messages_share_their_link_and_both_slow_the_rank():
         )
     )
     plan = ssgd.plan("lanes", load, tuple(Message(i, i, f"lane{i}") for i in range(3)), 2)
-    found = spans(simulate(plan, load, Network({"all_reduce": cost}), turns=1, interference=factors))
-    assert found["ready:layer2"] == (10.0, same(30.0))  # at half the rate beside 800 B
-    assert found["message1"] == (same(30.0), same(46.0))  # 8 s of transfer at half the link
+    times = spans(simulate(plan, load, Network({"all_reduce": cost}), turns=1, interference=factors))
+    assert times["ready:layer2"] == (10.0, same(30.0))  # at half the rate beside 800 B
+    assert times["message1"] == (same(30.0), same(46.0))  # 8 s of transfer at half the link
     # beside both 16 s at a quarter of the rate, then 6 s of computation at half the rate
-    assert found["ready:layer1"] == (same(30.0), same(58.0))
+    assert times["ready:layer1"] == (same(30.0), same(58.0))
     # 20 + 8 s of its 80 s by 46 s, alone until 58 s; then 0.8 s of message2 at half the link
-    assert found["message0"] == (10.0, same(98.0 + 0.8))
+    assert times["message0"] == (10.0, same(98.0 + 0.8))
 
 
 @pytest.mark.parametrize("name", sorted(tiny.every_kind()))
@@ -346,8 +346,8 @@ def test_handing_over_to_another_lane_takes_its_time_and_a_row_of_messages_does_
     load, cost = workload([80, 40], [10.0, 1.0], update=1.0), Linear(2.0, 0.1)
     factors = Interference(points=slowed(1, 1).points, handover_seconds=0.5)
     plan = planned("wfbp", load, cost)
-    found = spans(simulate(plan, load, Network({"all_reduce": cost}), turns=1, interference=factors))
-    assert found["ready:layer1"] == (10.0, same(11.0))
-    assert found["message0"] == (same(10.5), same(20.5))
-    assert found["message1"] == (same(20.5), same(26.5))
-    assert found["update"] == (same(27.0), same(28.0))
+    times = spans(simulate(plan, load, Network({"all_reduce": cost}), turns=1, interference=factors))
+    assert times["ready:layer1"] == (10.0, same(11.0))
+    assert times["message0"] == (same(10.5), same(20.5))
+    assert times["message1"] == (same(20.5), same(26.5))
+    assert times["update"] == (same(27.0), same(28.0))

@@ -1,4 +1,4 @@
-"""Loops that repeat themselves turn by turn, over several turns, late, and never: what is averaged and what is said."""
+"""Loops that repeat themselves turn by turn, over several turns, late, and never: averages, and what the trace says."""
 
 from __future__ import annotations
 

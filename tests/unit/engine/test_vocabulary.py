@@ -52,15 +52,15 @@ def network_of(plan):
 
 def fastest_seconds_per_byte(trace: Trace) -> float:
     """Over all windows of time: seconds for each byte that a rank's sends carry from start to end inside it."""
-    found = [float("inf")]
+    factors = [float("inf")]
     for rank in trace.ranks:
         sends = [span for span in trace.of(rank) if span.verb in ("send", "reply")]
         for first in sends:
             for last in sends:
                 inside = sum(span.bytes for span in sends if span.start >= first.start and span.end <= last.end)
                 if inside:
-                    found.append((last.end - first.start) / inside)
-    return min(found)
+                    factors.append((last.end - first.start) / inside)
+    return min(factors)
 
 
 @pytest.mark.parametrize("name", PLANS)

@@ -23,25 +23,25 @@ NETWORK = Network({kind: Linear(1.0, 0.0) for kind in ("all_reduce", "broadcast"
 
 def by_hand(plan, rows: dict[int, list[tuple[str, float, float, int | None]]]) -> list[Stamps]:
     """rank -> (operation, start, end, source) of one turn."""
-    found = []
+    of_ranks = []
     for rank in range(plan.ranks):
         verbs = {op.name: op for op in plan.role_of[rank].flat}
         spans = [
             Span(rank, 0, name, verbs[name].verb, verbs[name].lane, start, end, 0, source)
             for name, start, end, source in rows[rank]
         ]
-        found.append(stamps(plan, rank, spans, 0, 1))
-    return found
+        of_ranks.append(stamps(plan, rank, spans, 0, 1))
+    return of_ranks
 
 
-def seconds(plan, found, rank: int, name: str) -> float:
+def seconds(plan, waits, rank: int, name: str) -> float:
     place = [op.name for op in plan.role_of[rank].flat].index(name)
-    return float(found[rank][0, place])
+    return float(waits[rank][0, place])
 
 
 def test_an_all_reduce_waits_for_the_last_rank_to_come():
     plan = tiny.synchronous(3)
-    found = waited(
+    waits = waited(
         plan,
         by_hand(
             plan,
@@ -52,8 +52,8 @@ def test_an_all_reduce_waits_for_the_last_rank_to_come():
             },
         ),
     )
-    assert [seconds(plan, found, rank, "message0") for rank in range(3)] == [3.5, 0.0, 2.5]
-    assert [seconds(plan, found, rank, "message1") for rank in range(3)] == [0.5, 0.5, 0.0]
+    assert [seconds(plan, waits, rank, "message0") for rank in range(3)] == [3.5, 0.0, 2.5]
+    assert [seconds(plan, waits, rank, "message1") for rank in range(3)] == [0.5, 0.5, 0.0]
 
 
 def test_a_broadcast_waits_for_its_root_alone():
@@ -64,8 +64,8 @@ def test_a_broadcast_waits_for_its_root_alone():
     )
     plan = dataclasses.replace(tiny.synchronous(2), roles=(dataclasses.replace(role, body=body),))
     rows = {0: [("message0", 1.0, 6.0, None)], 1: [("message0", 3.0, 4.0, None)]}
-    found = waited(plan, by_hand(plan, rows))
-    assert [seconds(plan, found, rank, "message0") for rank in range(2)] == [2.0, 0.0]
+    waits = waited(plan, by_hand(plan, rows))
+    assert [seconds(plan, waits, rank, "message0") for rank in range(2)] == [2.0, 0.0]
 
 
 def test_a_receive_waits_for_its_sender_whoever_that_was():
@@ -75,23 +75,23 @@ def test_a_receive_waits_for_its_sender_whoever_that_was():
         1: [],
         2: [("push", 4.0, 5.0, None), ("fetch", 4.5, 8.0, 0)],
     }
-    found = waited(plan, by_hand(plan, rows))
-    assert seconds(plan, found, 0, "take") == 4.0
-    assert seconds(plan, found, 2, "fetch") == 1.5  # until the server came to its reply
+    waits = waited(plan, by_hand(plan, rows))
+    assert seconds(plan, waits, 0, "take") == 4.0
+    assert seconds(plan, waits, 2, "fetch") == 1.5  # until the server came to its reply
 
 
 def test_what_is_not_known_is_not_called_waiting():
     plan = tiny.async_server(2)
     rows = {0: [("take", 0.0, 5.0, 2), ("take", 5.0, 6.0, 2)][:1], 1: [], 2: []}
-    found = waited(plan, by_hand(plan, rows))
-    assert not np.isnan(found[0]).any()
-    assert seconds(plan, found, 0, "take") == 0.0
+    waits = waited(plan, by_hand(plan, rows))
+    assert not np.isnan(waits[0]).any()
+    assert seconds(plan, waits, 0, "take") == 0.0
 
 
 def test_waiting_is_never_longer_than_the_span():
     plan = tiny.synchronous(2)
-    found = waited(plan, by_hand(plan, {0: [("message0", 0.0, 1.0, None)], 1: [("message0", 9.0, 10.0, None)]}))
-    assert seconds(plan, found, 0, "message0") == 1.0
+    waits = waited(plan, by_hand(plan, {0: [("message0", 0.0, 1.0, None)], 1: [("message0", 9.0, 10.0, None)]}))
+    assert seconds(plan, waits, 0, "message0") == 1.0
 
 
 def test_a_simulated_straggler_makes_others_wait_and_nothing_else():

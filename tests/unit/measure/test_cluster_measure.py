@@ -33,9 +33,9 @@ def test_ranks_with_one_kernel_are_on_one_node():
 
 
 def test_nodes_that_only_a_scheduler_tells_apart_are_one_and_that_is_noted():
-    found = cluster_nodes.placement_of([Place("boot", "host", f"n{i}") for i in (1, 2, 2)])
-    assert found.ranks == [[0, 1, 2]]
-    assert found.notes == ["Slurm calls host by 2 names (n1, n2): it is one node, with one memory"]
+    placement = cluster_nodes.placement_of([Place("boot", "host", f"n{i}") for i in (1, 2, 2)])
+    assert placement.ranks == [[0, 1, 2]]
+    assert placement.notes == ["Slurm calls host by 2 names (n1, n2): it is one node, with one memory"]
 
 
 def test_unevenly_spread_ranks_are_refused_by_name():
@@ -73,9 +73,9 @@ def test_sockets_cores_threads_and_numa_parts_are_counted(tmp_path):
             f"{folder}/cpulist": cpus,
             f"{folder}/meminfo": f"Node {part} MemTotal:  33554432 kB\nNode {part} x: 1 kB",
         }
-    found = cluster_nodes.processor(write(tmp_path, files))
-    assert (found.sockets, found.cores, found.threads) == (2, 4, 8)
-    assert [(part.number, part.cpus, part.memory_gib) for part in found.numa] == [
+    processor = cluster_nodes.processor(write(tmp_path, files))
+    assert (processor.sockets, processor.cores, processor.threads) == (2, 4, 8)
+    assert [(part.number, part.cpus, part.memory_gib) for part in processor.numa] == [
         (0, "0-1,4-5", 32.0),
         (1, "2-3,6-7", 32.0),
     ]
@@ -95,8 +95,8 @@ def test_interfaces_have_the_speed_that_their_driver_states(tmp_path):
         f"{ib}/2/state": "1: DOWN",
         f"{ib}/2/rate": "10 Gb/sec (4X)",
     }
-    found = cluster_nodes.interfaces(write(tmp_path, files))
-    assert [(each.name, each.kind, each.gbit_per_second) for each in found] == [
+    interfaces = cluster_nodes.interfaces(write(tmp_path, files))
+    assert [(each.name, each.kind, each.gbit_per_second) for each in interfaces] == [
         ("ens3", "ethernet", None),
         ("eth0", "ethernet", 25.0),
         ("ib0", "infiniband", None),
@@ -137,12 +137,12 @@ def gpu(pci: str) -> nodes.Gpu:
 
 def test_links_between_gpus_are_read_from_the_drivers_table():
     addresses = {0: "00000000:1b:00.0", 1: "00000000:0a:00.0", 2: "00000000:2c:00.0"}
-    told = cluster_gpus.LinkWords("nvidia-smi topo -m", cluster_gpus.topology(TOPOLOGY, addresses))
+    words = cluster_gpus.LinkWords("nvidia-smi topo -m", cluster_gpus.topology(TOPOLOGY, addresses))
     in_order = tuple(gpu(addresses[number]) for number in (1, 0, 2))  # torch may count otherwise than the driver
-    found = cluster_gpus.matrix(in_order, [None, told])
-    assert found is not None
-    assert found.matrix == (("X", "NV2", "PHB"), ("NV2", "X", "SYS"), ("PHB", "SYS", "X"))
-    unknown = cluster_gpus.matrix((*in_order, gpu("00000000:ff:00.0")), [told])
+    links = cluster_gpus.matrix(in_order, [None, words])
+    assert links is not None
+    assert links.matrix == (("X", "NV2", "PHB"), ("NV2", "X", "SYS"), ("PHB", "SYS", "X"))
+    unknown = cluster_gpus.matrix((*in_order, gpu("00000000:ff:00.0")), [words])
     assert unknown is not None
     assert unknown.matrix[3] == ("?", "?", "?", "X")
 
@@ -160,26 +160,26 @@ def test_a_node_without_gpu_has_none_and_no_error():
 # Who all-reduces with whom
 
 
-@pytest.mark.parametrize(("most", "found"), [(0, []), (1, []), (2, [2]), (6, [2, 4, 6]), (8, [2, 4, 8])])
-def test_numbers_are_powers_of_two_and_the_most(most, found):
-    assert cluster_links.powers(most) == found
+@pytest.mark.parametrize(("most", "numbers"), [(0, []), (1, []), (2, [2]), (6, [2, 4, 6]), (8, [2, 4, 8])])
+def test_numbers_are_powers_of_two_and_the_most(most, numbers):
+    assert cluster_links.powers(most) == numbers
 
 
-def names(where: Placement, inside: list[int] | None = None) -> list[str]:
-    return [layout.name for layout in cluster_links.layouts(where, inside)]
+def names(placement: Placement, inside: list[int] | None = None) -> list[str]:
+    return [layout.name for layout in cluster_links.layouts(placement, inside)]
 
 
 def test_a_cluster_is_measured_inside_between_and_over_everything():
-    where = Placement([[0, 3], [1, 4], [2, 5]], ["a", "b", "c"], [])
-    found = {layout.name: layout.teams for layout in cluster_links.layouts(where)}
-    assert found == {
+    placement = Placement([[0, 3], [1, 4], [2, 5]], ["a", "b", "c"], [])
+    teams = {layout.name: layout.teams for layout in cluster_links.layouts(placement)}
+    assert teams == {
         "inside-1x2": ((0, 3), (1, 4), (2, 5)),
         "between-2x1": ((0, 1),),
         "between-3x1": ((0, 1, 2),),
         "everything-2x2": ((0, 3, 1, 4),),
         "everything-3x2": ((0, 3, 1, 4, 2, 5),),
     }
-    assert cluster_links.reasons(where) == {}
+    assert cluster_links.reasons(placement) == {}
 
 
 def test_what_there_is_not_has_a_reason():
@@ -199,12 +199,12 @@ def test_the_slowest_node_counts():
     layout = cluster_links.Layout("inside", 1, 2, ((0, 1), (2, 3)))
     quick = [{400: [1.0, 3.0], 800: [4.0]}, {400: [2.0, 2.0], 800: [4.0]}]
     slow = [{size: [2 * t for t in times] for size, times in sweep.items()} for sweep in quick]
-    found = cluster_links.slowest([quick, slow], layout, PROCESSOR)
-    assert found.slowest_over_fastest == pytest.approx(2.0)
-    assert [(p.bytes, p.seconds, p.mean_seconds, p.repeats) for p in found.points] == [(400, 4, 4, 4), (800, 8, 8, 2)]
-    assert {(p.seconds_low, p.seconds_high) for p in found.points} == {(None, None)}  # of two sweeps
-    assert found.line.b_seconds_per_byte == pytest.approx(0.01)
-    assert found.line.a_seconds == pytest.approx(0.0, abs=1e-9)
+    times = cluster_links.slowest([quick, slow], layout, PROCESSOR)
+    assert times.slowest_over_fastest == pytest.approx(2.0)
+    assert [(p.bytes, p.seconds, p.mean_seconds, p.repeats) for p in times.points] == [(400, 4, 4, 4), (800, 8, 8, 2)]
+    assert {(p.seconds_low, p.seconds_high) for p in times.points} == {(None, None)}  # of two sweeps
+    assert times.line.b_seconds_per_byte == pytest.approx(0.01)
+    assert times.line.a_seconds == pytest.approx(0.0, abs=1e-9)
 
 
 def test_repeats_of_a_cluster_are_its_sweeps_not_the_messages_of_one():
@@ -220,24 +220,24 @@ def test_parts_of_the_ranks_all_reduce_while_the_others_wait(on_ranks):
     by_rank = on_ranks("cluster_teams", 4)
     layouts = [layout for layout, _ in by_rank[0]]
     assert [layout.name for layout in layouts] == ["inside-1x2", "between-2x1", "everything-2x2"]
-    assert all(found is None for told in by_rank[1:] for _, found in told)
-    for layout, found in by_rank[0]:
-        assert (found.nodes, found.ranks_per_node) == (layout.nodes, layout.ranks_per_node)
-        assert found.line.sweeps == cluster_links.SWEEPS
-        assert [point.bytes for point in found.points][:: len(found.points) - 1] == [400, 40_000]
-        assert all(0 < point.seconds_low <= point.seconds <= point.seconds_high for point in found.points)
-        assert (found.slowest_over_fastest is None) == (layout.kind != "inside")
+    assert all(times is None for of_rank in by_rank[1:] for _, times in of_rank)
+    for layout, times in by_rank[0]:
+        assert (times.nodes, times.ranks_per_node) == (layout.nodes, layout.ranks_per_node)
+        assert times.line.sweeps == cluster_links.SWEEPS
+        assert [point.bytes for point in times.points][:: len(times.points) - 1] == [400, 40_000]
+        assert all(0 < point.seconds_low <= point.seconds <= point.seconds_high for point in times.points)
+        assert (times.slowest_over_fastest is None) == (layout.kind != "inside")
 
 
 # How long it takes, and what is measured
 
 
 def test_a_model_is_counted_without_its_memory():
-    found = cluster_progress.count("lenet5", None, 2)
+    counts = cluster_progress.count("lenet5", None, 2)
     sizes = [4 * parameter.numel() for parameter in models.build("lenet5", 0).parameters()]
-    assert (found.smallest, found.total) == (min(sizes), sum(sizes))
+    assert (counts.smallest, counts.total) == (min(sizes), sum(sizes))
     # two operations a weight and output pixel
-    assert found.operations == 2 * (25 * 32 * 28**2 + 25 * 32 * 64 * 14**2 + 64 * 7 * 7 * 1024 + 1024 * 10)
+    assert counts.operations == 2 * (25 * 32 * 28**2 + 25 * 32 * 64 * 14**2 + 64 * 7 * 7 * 1024 + 1024 * 10)
 
 
 def test_what_is_done_corrects_what_is_left(capsys):
@@ -266,8 +266,8 @@ TINY = ["--models", "lenet5:batch=2", "--iterations", "2", "--smallest", "400", 
 def test_one_command_measures_this_machine_and_goes_on_where_it_was(tmp_path, capfd):
     """Two real ranks: the profile, plans from it, and a second run that measures nothing but what is missing."""
     output = tmp_path / "here.yaml"
-    told = ["cluster", "measure", "here", "--ranks", "2", *TINY, "--output", str(output)]
-    assert main(told) == 0
+    command = ["cluster", "measure", "here", "--ranks", "2", *TINY, "--output", str(output)]
+    assert main(command) == 0
     assert "[3/3] layers of lenet5" in capfd.readouterr().err
     profile = clusters.load(output)
     assert (profile.nodes.count, profile.nodes.ranks_per_node) == (1, 2)
@@ -276,19 +276,19 @@ def test_one_command_measures_this_machine_and_goes_on_where_it_was(tmp_path, ca
     assert (inside.ranks, inside.backend, inside.line.sweeps) == (2, "gloo", cluster_links.SWEEPS)
     assert profile.allreduce.between.measured is None
     assert "one node" in (profile.allreduce.between.reason or "")
-    found, notes = choice.workload(profile, output, "lenet5", 2)
-    assert (len(found.layers), found.provenance["batch"], notes) == (8, 2, [])
+    load, notes = choice.workload(profile, output, "lenet5", 2)
+    assert (len(load.layers), load.provenance["batch"], notes) == (8, 2, [])
     planning = ["plan", "--cluster", str(output), "--workload", "lenet5", "--schedule", "mgwfbp", "--json"]
     assert main(planning) == 0
-    assert json.loads(capfd.readouterr().out)["iteration_seconds"] > found.forward_seconds + found.backward_seconds
+    assert json.loads(capfd.readouterr().out)["iteration_seconds"] > load.forward_seconds + load.backward_seconds
 
     folder = tmp_path / ".here.parts"
     (folder / "layers-lenet5-1x2.json").write_text('{"part": "layers", "half')  # killed while it wrote
     before = output.read_text()
-    assert main(told) == 0
-    said = capfd.readouterr().err
-    assert "2 part(s) of 3 are there already" in said
-    assert "[1/1] layers of lenet5" in said
+    assert main(command) == 0
+    printed = capfd.readouterr().err
+    assert "2 part(s) of 3 are there already" in printed
+    assert "[1/1] layers of lenet5" in printed
     assert clusters.load(output).allreduce == profile.allreduce
     assert output.read_text() != before  # other layer times
     assert (folder / ".gitignore").read_text() == "*\n"
@@ -299,7 +299,7 @@ def test_ranks_of_another_launcher_measure_and_rank_0_writes(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     output = tmp_path / "there.yaml"
-    told = [
+    arguments = [
         "cluster",
         "measure",
         "there",
@@ -314,9 +314,9 @@ def test_ranks_of_another_launcher_measure_and_rank_0_writes(tmp_path):
     children = []
     try:
         for rank in range(2):
-            own = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"}
-            environment = {**os.environ, **own, "MASTER_PORT": str(port), "GLOO_SOCKET_IFNAME": "lo"}
-            command = [sys.executable, "-m", "gradsync", *told]
+            of_rank = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"}
+            environment = {**os.environ, **of_rank, "MASTER_PORT": str(port), "GLOO_SOCKET_IFNAME": "lo"}
+            command = [sys.executable, "-m", "gradsync", *arguments]
             children.append(subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True))
         answers = [child.communicate(timeout=HANGS_SECONDS)[0] for child in children]
     finally:
@@ -332,7 +332,7 @@ def test_ranks_of_another_launcher_measure_and_rank_0_writes(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["k/80"], "a name has letters"),
         (["x", "--output", "x.json"], "must end in .yaml"),
@@ -346,10 +346,10 @@ def test_ranks_of_another_launcher_measure_and_rank_0_writes(tmp_path):
         (["x", "--ranks", "2000"], "more than this machine can hold"),
     ],
 )
-def test_what_can_not_be_measured_is_refused_before_anything_starts(arguments, told, tmp_path, capsys, monkeypatch):
+def test_what_can_not_be_measured_is_refused_before_anything_starts(arguments, message, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert main(["cluster", "measure", *arguments]) == 2
     error = capsys.readouterr().err
-    assert told in error
+    assert message in error
     assert error.count("\n") == 1
     assert list(tmp_path.iterdir()) == []

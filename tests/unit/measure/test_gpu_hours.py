@@ -19,10 +19,10 @@ def test_operations_are_those_that_torchvision_documents(model, giga_multiply_ad
 
 
 def test_hours_follow_from_the_assumptions():
-    launch = {"model": "resnet50", "ranks": [2, 4], "batch": 8, "iterations": 100, "profile_iterations": 10}
+    training = {"model": "resnet50", "ranks": [2, 4], "batch": 8, "iterations": 100, "profile_iterations": 10}
     chosen = {"schemes": ["wfbp", "mgwfbp"], "peers": ["ddp"], "seeds": [0, 1]}
-    told = {"version": 1, "name": "a", "training": [launch | chosen], "estimate": {"teraflops": 1, "gigabits": 8}}
-    two, four = gpu_hours.estimate(settings.parse(told, "here"))
+    content = {"version": 1, "name": "a", "training": [training | chosen], "estimate": {"teraflops": 1, "gigabits": 8}}
+    two, four = gpu_hours.estimate(settings.parse(content, "here"))
     operations, parameters = gpu_hours.cost("resnet50", None)
     # two schemes, one peer, two references; two seeds each
     assert (two.job, two.contenders, two.iterations) == ("resnet50-2", 5, 5 * 2 * 100 + 10)
@@ -32,10 +32,12 @@ def test_hours_follow_from_the_assumptions():
 
 
 def test_micro_batches_compute_more_and_send_as_much():
-    launch = {"model": "resnet50", "ranks": 2, "batch": 8, "accumulate": 4, "data": "cifar10", "epochs": 1}
+    training = {"model": "resnet50", "ranks": 2, "batch": 8, "accumulate": 4, "data": "cifar10", "epochs": 1}
     chosen = {"schemes": ["wfbp"], "references": False, "profile_iterations": 0}
-    told = {"version": 1, "name": "a", "training": [launch | chosen], "estimate": {"teraflops": 1, "gigabits": 8}}
-    (found,) = gpu_hours.estimate(settings.parse(told, "here"))
+    content = {"version": 1, "name": "a", "training": [training | chosen], "estimate": {"teraflops": 1, "gigabits": 8}}
+    (launch,) = gpu_hours.estimate(settings.parse(content, "here"))
     operations, parameters = gpu_hours.cost("resnet50", None)
-    assert found.iterations == 50_000 // (8 * 4 * 2)
-    assert found.seconds == pytest.approx(120 + found.iterations * (3 * 32 * operations / 1e12 + 4 * parameters / 1e9))
+    assert launch.iterations == 50_000 // (8 * 4 * 2)
+    assert launch.seconds == pytest.approx(
+        120 + launch.iterations * (3 * 32 * operations / 1e12 + 4 * parameters / 1e9)
+    )

@@ -41,7 +41,7 @@ def doubled(output: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
 
 
 class Clock:
-    """Stands for the module `time` and moves only when it is told to."""
+    """Stands for the module `time` and moves only when a test moves it."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -83,8 +83,8 @@ def test_a_pass_hands_over_the_gradients_of_the_models_own_loss(crossed):
 
 
 def test_layers_come_in_the_order_of_autograd(alone, crossed):
-    found = layers.measure(crossed, BATCH, iterations=3)
-    names = [layer.name for layer in found.layers]
+    load = layers.measure(crossed, BATCH, iterations=3)
+    names = [layer.name for layer in load.layers]
     # autograd gives a bias before its weight; what it never reaches comes last
     assert [name for name in names if "weight" in name] == [
         "last.weight",
@@ -94,19 +94,19 @@ def test_layers_come_in_the_order_of_autograd(alone, crossed):
     ]
     assert set(names[-2:]) == {"unused.weight", "unused.bias"}
     index = {name: i for i, (name, _) in enumerate(Crossed().named_parameters())}
-    assert {layer.name: layer.forward_index for layer in found.layers} == index
-    assert {layer.name: layer.elements for layer in found.layers} == {
+    assert {layer.name: layer.forward_index for layer in load.layers} == index
+    assert {layer.name: layer.elements for layer in load.layers} == {
         name: parameter.numel() for name, parameter in Crossed().named_parameters()
     }
-    assert all(layer.backward_seconds > 0 for layer in found.layers[:-2])
-    assert all(layer.backward_seconds == 0 for layer in found.layers[-2:])
-    assert found.statistics == 8  # a mean and a variance a channel; the counter of batches is no float
-    assert found.forward_seconds > 0
-    assert found.update_seconds > 0
-    assert found.norm_seconds > 0
-    assert found.provenance["batch"] == BATCH
-    assert found.provenance["torch"] == torch.__version__
-    assert Workload.from_json(found.to_json()) == found
+    assert all(layer.backward_seconds > 0 for layer in load.layers[:-2])
+    assert all(layer.backward_seconds == 0 for layer in load.layers[-2:])
+    assert load.statistics == 8  # a mean and a variance a channel; the counter of batches is no float
+    assert load.forward_seconds > 0
+    assert load.update_seconds > 0
+    assert load.norm_seconds > 0
+    assert load.provenance["batch"] == BATCH
+    assert load.provenance["torch"] == torch.__version__
+    assert Workload.from_json(load.to_json()) == load
 
 
 def test_the_times_are_those_that_passed(alone, clock, monkeypatch):
@@ -134,12 +134,12 @@ def test_the_times_are_those_that_passed(alone, clock, monkeypatch):
             return self.last(Backward.apply(self.first(x.flatten(1))))
 
     monkeypatch.setitem(models.MODELS, "slow", models.Model(Slow, (1, 2, 2), 2, smallest=2, smallest_alone=2))
-    found = layers.measure("slow", BATCH, iterations=3)
-    assert found.update_seconds == 0
-    assert found.norm_seconds == pytest.approx(0.01)
-    assert found.forward_seconds == pytest.approx(0.02)
-    seconds = [layer.backward_seconds for layer in found.layers]
-    assert found.layers[2].name in ("first.weight", "first.bias")  # the first gradient behind it
+    load = layers.measure("slow", BATCH, iterations=3)
+    assert load.update_seconds == 0
+    assert load.norm_seconds == pytest.approx(0.01)
+    assert load.forward_seconds == pytest.approx(0.02)
+    seconds = [layer.backward_seconds for layer in load.layers]
+    assert load.layers[2].name in ("first.weight", "first.bias")  # the first gradient behind it
     assert seconds == pytest.approx([0, 0, 0.04, *[0] * (len(seconds) - 3)])
 
 
@@ -156,10 +156,10 @@ def points(collective: str = "") -> list[allreduce.Point]:
 
 
 def test_bandwidths_are_those_of_nccl_tests():
-    found = allreduce.point(4, 1000, [3.0, 1.0, 2.0])
-    assert (found.seconds, found.seconds_low, found.seconds_high, found.repeats) == (2.0, None, None, 3)
-    assert found.algbw_bytes_per_second == 500.0
-    assert found.busbw_bytes_per_second == 750.0  # 2 (4 - 1) / 4
+    point = allreduce.point(4, 1000, [3.0, 1.0, 2.0])
+    assert (point.seconds, point.seconds_low, point.seconds_high, point.repeats) == (2.0, None, None, 3)
+    assert point.algbw_bytes_per_second == 500.0
+    assert point.busbw_bytes_per_second == 750.0  # 2 (4 - 1) / 4
 
 
 def test_points_survive_their_file(tmp_path):
@@ -213,19 +213,19 @@ def test_the_columns_that_people_know():
 
 
 def test_sizes_hold_both_ends():
-    found = allreduce.sizes(40, 13_000_000)
-    assert (found[0], found[-1]) == (40, 13_000_000)
-    assert all(size % 4 == 0 for size in found)
+    sizes = allreduce.sizes(40, 13_000_000)
+    assert (sizes[0], sizes[-1]) == (40, 13_000_000)
+    assert all(size % 4 == 0 for size in sizes)
     assert allreduce.sizes(8, 8) == [8]
 
 
 def test_our_own_collectives_have_twice_as_many_sizes_in_the_largest_decade():
-    found = allreduce.sizes_in_chunks(40, 12_845_056)
-    assert found == sorted(set(found))
-    assert (found[0], found[-1]) == (40, 12_845_056)
-    last = [size for size in found if size >= 1_284_504]
+    sizes = allreduce.sizes_in_chunks(40, 12_845_056)
+    assert sizes == sorted(set(sizes))
+    assert (sizes[0], sizes[-1]) == (40, 12_845_056)
+    last = [size for size in sizes if size >= 1_284_504]
     assert len(last) == 2 * allreduce.SIZES_PER_DECADE + 1
-    assert [size for size in found if size <= last[0]] == allreduce.sizes(40, last[0])
+    assert [size for size in sizes if size <= last[0]] == allreduce.sizes(40, last[0])
     assert allreduce.sizes_in_chunks(8, 8) == [8]
     assert allreduce.sizes_in_chunks(8, 16) == allreduce.sizes(8, 16, 2 * allreduce.SIZES_PER_DECADE)
 
@@ -286,27 +286,27 @@ def test_interference_is_measured_from_the_smallest_gradient_to_all(alone, cross
     monkeypatch.setattr(interference, "BUDGET_SECONDS", 0.0)
     monkeypatch.setattr(interference, "SEGMENT_SECONDS", 0.002)
     load = workload([40, 4000, 80], [1.0, 1.0, 1.0])
-    found = interference.measure(load, crossed, BATCH)
-    assert (found.points[0].bytes, found.points[-1].bytes) == (40, 4120)
-    assert found.ranks == 1
-    for point in found.points:
+    measured = interference.measure(load, crossed, BATCH)
+    assert (measured.points[0].bytes, measured.points[-1].bytes) == (40, 4120)
+    assert measured.ranks == 1
+    for point in measured.points:
         assert point.computation >= 1
         assert point.computation_interval is None  # two rounds
-    assert found.handover_interval is None  # of two sizes in two rounds
-    assert "interval" not in found.to_json()
-    assert found.provenance["model"] == crossed
+    assert measured.handover_interval is None  # of two sizes in two rounds
+    assert "interval" not in measured.to_json()
+    assert measured.provenance["model"] == crossed
 
 
 @pytest.mark.deep
 def test_interference_of_six_rounds_has_intervals(alone, crossed, monkeypatch):
     monkeypatch.setattr(interference, "ROUNDS", (6, 6))
     monkeypatch.setattr(interference, "SEGMENT_SECONDS", 0.002)
-    found = interference.measure(workload([40, 4000, 80], [1.0, 1.0, 1.0]), crossed, BATCH)
-    for point in found.points:
+    measured = interference.measure(workload([40, 4000, 80], [1.0, 1.0, 1.0]), crossed, BATCH)
+    for point in measured.points:
         for low, high in (point.computation_interval, point.communication_interval):
             assert low <= high
         assert point.computation_interval[0] <= point.computation
-    assert found.handover_interval is not None
+    assert measured.handover_interval is not None
 
 
 # Refusals
@@ -340,10 +340,10 @@ def test_interference_of_six_rounds_has_intervals(alone, crossed, monkeypatch):
 def test_what_can_t_be_measured_is_refused_first(arguments, wanted, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("gradsync.runtime.launch.launch", lambda *_: pytest.fail("started something"))
     assert main(["measure", *arguments, "--output", str(tmp_path / "out")]) == 2
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert len(said.err.splitlines()) == 1
-    assert wanted in said.err
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert len(captured.err.splitlines()) == 1
+    assert wanted in captured.err
     assert not (tmp_path / "out").exists()
 
 
@@ -358,15 +358,15 @@ def test_two_ranks_are_measured(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert measured.provenance["size"] == 16
     assert measured.statistics == 9600
     capsys.readouterr()
-    asked = ["--smallest", "8", "--largest", "4096", "--collective", "native", "ring", "bml@bcube:2,1"]
-    assert main(["measure", "allreduce", "--ranks", "2", *asked, "--json", "--output", str(csv)]) == 0
+    messages = ["--smallest", "8", "--largest", "4096", "--collective", "native", "ring", "bml@bcube:2,1"]
+    assert main(["measure", "allreduce", "--ranks", "2", *messages, "--json", "--output", str(csv)]) == 0
     answer = json.loads(capsys.readouterr().out)
     for name in ("", "ring-2", "bml-2"):
         sizes, times = load_points(csv, 2, name)
-        told = [point for point in answer["points"] if point["collective"] == name]
-        wanted = (allreduce.sizes_in_chunks if name else allreduce.sizes)(8, 4096)
-        assert [point["bytes"] for point in told] == sizes.tolist() == wanted
-        assert [point["mean_seconds"] for point in told] == times.tolist()
+        points = [point for point in answer["points"] if point["collective"] == name]
+        expected = (allreduce.sizes_in_chunks if name else allreduce.sizes)(8, 4096)
+        assert [point["bytes"] for point in points] == sizes.tolist() == expected
+        assert [point["mean_seconds"] for point in points] == times.tolist()
         assert (times > 0).all()
     assert f"to {allreduce.REPEATS}" in answer["provenance"]["repeats"]
 

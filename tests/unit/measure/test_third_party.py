@@ -90,8 +90,8 @@ def test_without_a_folder_it_says_what_to_name(tmp_path):
 @pytest.mark.parametrize("name", CONTENT)
 def test_a_changed_or_missing_log_is_refused(published, tmp_path, name):
     (published / name).write_bytes(CONTENT[name] + b"\n")
-    found = hashlib.sha256(CONTENT[name] + b"\n").hexdigest()
-    with pytest.raises(InputError, match=rf"{name} is not the published file: SHA-256 {found}, expected"):
+    digest = hashlib.sha256(CONTENT[name] + b"\n").hexdigest()
+    with pytest.raises(InputError, match=rf"{name} is not the published file: SHA-256 {digest}, expected"):
         third_party.check(str(published), tmp_path / "out")
     (published / name).unlink()
     with pytest.raises(InputError, match=name):
@@ -170,15 +170,15 @@ def test_a_corrupt_row_of_an_all_reduce_log_is_named(row):
 
 def test_carried_layers_become_a_workload(tables):
     (tables / "layers.csv").write_text(LAYERS + "504,40,12.5\n")
-    found = carried.layer_log(forward_share=0.5)
+    load = carried.layer_log(forward_share=0.5)
     # backward order
-    assert [(layer.name, layer.elements, layer.bytes) for layer in found.layers] == [
+    assert [(layer.name, layer.elements, layer.bytes) for layer in load.layers] == [
         ("layer1", 504, 2016),
         ("layer0", 12, 48),
     ]
-    assert [layer.backward_seconds for layer in found.layers] == pytest.approx([40e-6, 5.5e-6], rel=1e-12)
-    assert found.forward_seconds == pytest.approx(0.5 * 45.5e-6, rel=1e-12)
-    assert "0.5 of the backward seconds" in found.provenance["assumed"]
+    assert [layer.backward_seconds for layer in load.layers] == pytest.approx([40e-6, 5.5e-6], rel=1e-12)
+    assert load.forward_seconds == pytest.approx(0.5 * 45.5e-6, rel=1e-12)
+    assert "0.5 of the backward seconds" in load.provenance["assumed"]
     sizes, seconds = carried.layer_allreduces()
     np.testing.assert_array_equal(sizes, [48, 2016])
     np.testing.assert_allclose(seconds, [1.25e-6, 12.5e-6], rtol=1e-12)
@@ -201,14 +201,14 @@ def test_another_file_is_not_taken_for_a_table(tables, text):
 
 
 def test_what_is_carried_over_is_googlenet_on_a_k80():
-    found = carried.layer_log(forward_share=0.5)
-    assert found.bytes == 4 * 13_379_136
-    assert found.backward_seconds == pytest.approx(0.2053, abs=5e-5)
-    assert found.layers[-1].elements == 9408 + 64  # 7 x 7 x 3 x 64 weights next to the input
-    assert found.layers[0].elements == 1000 * 1024 + 1024  # the classifier's gradient is ready first; bias padded
-    assert len(found.layers) == 64
+    load = carried.layer_log(forward_share=0.5)
+    assert load.bytes == 4 * 13_379_136
+    assert load.backward_seconds == pytest.approx(0.2053, abs=5e-5)
+    assert load.layers[-1].elements == 9408 + 64  # 7 x 7 x 3 x 64 weights next to the input
+    assert load.layers[0].elements == 1000 * 1024 + 1024  # the classifier's gradient is ready first; bias padded
+    assert len(load.layers) == 64
     sizes, seconds = carried.layer_allreduces()
-    assert sizes.sum() == found.bytes
+    assert sizes.sum() == load.bytes
     assert seconds.sum() == pytest.approx(0.3107, abs=5e-5)
     for nodes in (2, 8):
         sizes, seconds = carried.allreduces(nodes)

@@ -105,16 +105,16 @@ def test_the_counterexamples_to_theorem_1():
 def collapsed(load, line) -> list[Kind]:
     """What the printed Algorithm 1 comes down to for 1 < gamma <= 2 (ASC-E04)."""
     tb, m = [layer.backward_seconds for layer in load.layers], list(load.sizes())
-    found = []
+    kinds = []
     for i in range(len(m) - 1):
         if tb[i] + line.a + line.b * m[i] <= tb[i + 1]:
-            found.append(N)
+            kinds.append(N)
         elif tb[i + 1] < line.a:
-            found.append(M)
+            kinds.append(M)
             m[i + 1] += m[i]
         else:
-            found.append(S)
-    return [*found, S]
+            kinds.append(S)
+    return [*kinds, S]
 
 
 def test_the_printed_algorithm_is_what_an_option_asks_for():
@@ -212,8 +212,8 @@ def test_the_papers_model_of_the_messages_agrees():
 
 
 def test_gamma_is_that_of_the_contention():
-    found = [ascwfbp.derived_gamma(cost) for cost in (LINE, *(Contended(LINE, c) for c in (1, 1.25, 5 / 3, 2, 4)))]
-    assert found == pytest.approx([2, 2, 1.6, 1.2, 1, 1])
+    gammas = [ascwfbp.derived_gamma(cost) for cost in (LINE, *(Contended(LINE, c) for c in (1, 1.25, 5 / 3, 2, 4)))]
+    assert gammas == pytest.approx([2, 2, 1.6, 1.2, 1, 1])
     # ready 1, 3, 14. Layer 2: tau_c = 13; not Q1, 23 > 14; Q2, 14 < 15; beside the first, of which 10 (1 - 2/12) are
     # to go, its 8 bytes overlap: Q3, 3 + 10 + 8 (gamma - 1) < 14, holds for gamma = 1 and not for 2
     load = workload([10, 8, 1], [1.0, 2.0, 11.0])

@@ -121,8 +121,8 @@ def test_the_counterexample_to_theorem_1():
     """MG-E09: layers in backward order, so layer 3 first."""
     load = workload([12, 2, 10], [5.0, 4.0, 7.0])
     cost = Linear(8.0, 1.0)
-    found = {name: seconds_of(name, load, cost) for name in ("mgwfbp", "optimal", "wfbp", "single")}
-    assert found == {"mgwfbp": 48.0, "optimal": 45.0, "wfbp": 53.0, "single": 48.0}
+    seconds = {name: seconds_of(name, load, cost) for name in ("mgwfbp", "optimal", "wfbp", "single")}
+    assert seconds == {"mgwfbp": 48.0, "optimal": 45.0, "wfbp": 53.0, "single": 48.0}
     assert merged_layers(load, mgwfbp.schedule(load, cost)) == {2, 3}
     assert merged_layers(load, optimal.schedule(load, cost)) == {2}
     assert exhaustive_seconds(load, cost) == 45.0
@@ -131,26 +131,26 @@ def test_the_counterexample_to_theorem_1():
 @given(load=workloads(), cost=costs)
 def test_the_order_of_schedules_on_a_line(load, cost):
     """optimal <= mgwfbp <= wfbp and single; wfbp <= naive."""
-    found = {name: seconds_of(name, load, cost) for name in ("optimal", "mgwfbp", "wfbp", "single", "naive")}
+    seconds = {name: seconds_of(name, load, cost) for name in ("optimal", "mgwfbp", "wfbp", "single", "naive")}
     more = 1 + 1e-12
-    assert found["optimal"] <= min(found.values()) * more
-    assert found["mgwfbp"] <= found["wfbp"] * more
-    assert found["mgwfbp"] <= found["single"] * more
-    assert found["wfbp"] <= found["naive"] * more
+    assert seconds["optimal"] <= min(seconds.values()) * more
+    assert seconds["mgwfbp"] <= seconds["wfbp"] * more
+    assert seconds["mgwfbp"] <= seconds["single"] * more
+    assert seconds["wfbp"] <= seconds["naive"] * more
 
 
 @given(load=workloads(), cost=costs)
 @settings(max_examples=60)
 def test_every_schedule_sends_every_layer_once_in_order(load, cost):
     for name in schedules.names():
-        found = schedules.messages(name, load, cost, {})
+        messages = schedules.messages(name, load, cost, {})
         # of a message that is split, the first piece stands for all, which follow one another
-        layers = [i for message in found if not message.part[0] for i in range(message.first, message.last + 1)]
+        layers = [i for message in messages if not message.part[0] for i in range(message.first, message.last + 1)]
         assert layers == list(range(len(load.layers)))
         pieces = [
-            (index, message.part[1]) for message in found if not message.part[0] for index in range(message.part[1])
+            (index, message.part[1]) for message in messages if not message.part[0] for index in range(message.part[1])
         ]
-        assert [message.part for message in found] == pieces
+        assert [message.part for message in messages] == pieces
 
 
 def test_mgwfbp_on_a_fitted_cost():
@@ -234,14 +234,14 @@ def test_buckets_of_nothing_are_refused(options):
 
 def test_buckets_close_with_the_gradient_that_fills_them_as_in_ddp():
     load = workload([40, 70, 100, 150, 60, 300, 8], [1.0] * 7)
-    found = fixed_buckets.schedule(load, Linear(0, 1), bucket_bytes=200, first_bucket_bytes=100)
-    assert groups(found) == [(0, 1), (2, 3), (4, 5), (6, 6)]  # 110 >= 100, 250 >= 200, 360 >= 200, the rest
+    buckets = fixed_buckets.schedule(load, Linear(0, 1), bucket_bytes=200, first_bucket_bytes=100)
+    assert groups(buckets) == [(0, 1), (2, 3), (4, 5), (6, 6)]  # 110 >= 100, 250 >= 200, 360 >= 200, the rest
 
 
 def test_buckets_never_exceed_their_size_as_in_horovod():
     load = workload([40, 70, 100, 150, 60, 300, 8], [1.0] * 7)
-    found = fixed_buckets.schedule(load, Linear(0, 1), bucket_bytes=200, first_bucket_bytes=200, may_exceed=False)
-    assert groups(found) == [(0, 1), (2, 2), (3, 3), (4, 4), (5, 5), (6, 6)]  # 110, 100, 150, 60, 300 > 200 alone, 8
+    buckets = fixed_buckets.schedule(load, Linear(0, 1), bucket_bytes=200, first_bucket_bytes=200, may_exceed=False)
+    assert groups(buckets) == [(0, 1), (2, 2), (3, 3), (4, 4), (5, 5), (6, 6)]  # 110, 100, 150, 60, 300 > 200 alone, 8
     exact = fixed_buckets.schedule(load, Linear(0, 1), bucket_bytes=210, first_bucket_bytes=210, may_exceed=False)
     assert groups(exact) == [(0, 2), (3, 4), (5, 5), (6, 6)]  # 210 fits, and then 210 again
     small = fixed_buckets.schedule(load, Linear(0, 1), bucket_bytes=200, first_bucket_bytes=50, may_exceed=False)
@@ -267,9 +267,11 @@ def test_what_naive_wfbp_and_single_send():
 
 def test_wfbp_deals_messages_over_lanes_in_turn():
     load, cost = workload([4, 8, 12, 16], [1.0] * 4), Linear(1, 1)
-    found = schedules.messages("wfbp", load, cost, {"lanes": 3})
-    assert [message.lane for message in found] == ["network0", "network1", "network2", "network0"]
-    assert groups(found) == groups(schedules.messages("wfbp", load, cost, {"lanes": 1})) == [(i, i) for i in range(4)]
+    messages = schedules.messages("wfbp", load, cost, {"lanes": 3})
+    assert [message.lane for message in messages] == ["network0", "network1", "network2", "network0"]
+    assert (
+        groups(messages) == groups(schedules.messages("wfbp", load, cost, {"lanes": 1})) == [(i, i) for i in range(4)]
+    )
     assert {message.lane for message in schedules.messages("wfbp", load, cost, {})} == {schedules.DEFAULT_LANE}
 
 

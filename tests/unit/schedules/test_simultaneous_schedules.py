@@ -41,8 +41,8 @@ def simulated(load, cost, messages) -> list[Span]:
     plan = ssgd.plan("any", load, tuple(messages), 2)
     check(plan)
     trace = simulate(plan, load, Network({"all_reduce": cost}), turns=1)
-    found = {span.operation: Span(span.start, span.end) for span in trace.spans}
-    return [found[f"message{number}"] for number in range(len(messages))]
+    spans = {span.operation: Span(span.start, span.end) for span in trace.spans}
+    return [spans[f"message{number}"] for number in range(len(messages))]
 
 
 def test_messages_end_when_the_simulator_says():
@@ -94,15 +94,15 @@ def test_plans_are_what_was_timed(load, cost, lanes):
 def test_more_freedom_is_never_worse(load, cost, lanes):
     names = ("optimal", *BEYOND)
     options = [{}, *({"lanes": lanes} for _ in BEYOND)]
-    found = {
+    ends = {
         name: end_seconds(load, cost, schedules.messages(name, load, cost, chosen))
         for name, chosen in zip(names, options, strict=True)
     }
-    assert found["kway"] <= found["optimal"] * (1 + 1e-12)
-    assert found["searched"] <= min(found.values()) * (1 + 1e-4)  # near enough to the bound, it stops
+    assert ends["kway"] <= ends["optimal"] * (1 + 1e-12)
+    assert ends["searched"] <= min(ends.values()) * (1 + 1e-4)  # near enough to the bound, it stops
     if lanes == 1:
-        assert found["searched"] == pytest.approx(found["optimal"], rel=1e-12)
-        assert found["striped"] == pytest.approx(found["optimal"], rel=1e-12)
+        assert ends["searched"] == pytest.approx(ends["optimal"], rel=1e-12)
+        assert ends["striped"] == pytest.approx(ends["optimal"], rel=1e-12)
 
 
 def every_plan(load, lanes):
@@ -127,10 +127,10 @@ def test_searched_is_the_best_of_all_plans_of_few_layers():
         lanes = 3 if number % 6 == 0 else 2
         load, cost = drawn(rng, int(rng.integers(1, 3 if lanes == 3 else 5))), drawn_cost(rng)
         messages = searched.schedule(load, cost, lanes=lanes)
-        found = end_seconds(load, cost, messages)
+        end = end_seconds(load, cost, messages)
         best = min(end_seconds(load, cost, plan) for plan in every_plan(load, lanes))
         assert best >= lower_bound(load, cost, lanes) * (1 - 1e-12)
-        assert found == pytest.approx(best, rel=1e-12)
+        assert end == pytest.approx(best, rel=1e-12)
         split += any(message.part != (0, 1) for message in messages)
         # where a message waits for a lane while another is free
         in_order = first_free(load, cost, lanes)
@@ -145,14 +145,14 @@ def first_free(load, cost, lanes):
     """The best of the plans whose messages leave in order on the lane that is free first, each tried."""
     instance = Instance(load, cost, lanes)
     layers = len(load.layers)
-    found = np.inf
+    shortest = np.inf
     for inside in product((False, True), repeat=layers - 1):
         lasts = [*(i for i, cut in enumerate(inside) if cut), layers - 1]
         first = [0, *(last + 1 for last in lasts)]
         most = [instance.most_pieces(first[i], last) for i, last in enumerate(lasts)]
         for pieces in product(*(range(1, k + 1) for k in most)):
-            found = min(found, instance.seconds(tuple(zip(lasts, pieces, strict=True))))
-    return found
+            shortest = min(shortest, instance.seconds(tuple(zip(lasts, pieces, strict=True))))
+    return shortest
 
 
 def test_branch_and_bound_finds_what_trying_all_finds():
@@ -188,8 +188,8 @@ def test_the_bound_holds_on_costs_that_are_no_line():
         load = drawn(rng, int(rng.integers(1, 5)))
         best = min(end_seconds(load, cost, messages) for messages in every_plan(load, 2))
         assert best >= lower_bound(load, cost, 2) * (1 - 1e-12)
-        found = end_seconds(load, cost, schedules.messages("searched", load, cost, {}))
-        assert best * (1 - 1e-12) <= found <= best * 1.01
+        end = end_seconds(load, cost, schedules.messages("searched", load, cost, {}))
+        assert best * (1 - 1e-12) <= end <= best * 1.01
 
 
 def deep(layers=300, seed=6):
@@ -204,14 +204,14 @@ def test_the_gap_of_deep_networks_is_small(share, lanes):
     load = deep()
     cost = Contended(Linear(1e-3, 0.4 / load.bytes), lanes / 2 / share)
     bound = lower_bound(load, cost, lanes)
-    found = {name: end_seconds(load, cost, schedules.messages(name, load, cost, {"lanes": lanes})) for name in BEYOND}
+    ends = {name: end_seconds(load, cost, schedules.messages(name, load, cost, {"lanes": lanes})) for name in BEYOND}
     one_lane = end_seconds(load, cost, schedules.messages("optimal", load, cost, {}))
-    assert bound <= found["searched"] * (1 + 1e-12)
-    assert found["searched"] <= bound * 1.03
-    assert found["kway"] <= bound * 1.05
-    assert found["striped"] <= bound * 1.10
+    assert bound <= ends["searched"] * (1 + 1e-12)
+    assert ends["searched"] <= bound * 1.03
+    assert ends["kway"] <= bound * 1.05
+    assert ends["striped"] <= bound * 1.10
     if share < 1.0 or lanes > 2:
-        assert found["searched"] < 0.9 * one_lane
+        assert ends["searched"] < 0.9 * one_lane
 
 
 def test_more_effort_is_not_worse():
@@ -276,8 +276,8 @@ def test_nothing_that_costs_nothing_is_refused():
     load = workload([4, 4], [0.0, 0.0])
     for name in (*BEYOND, "ascwfbp"):
         for options in ({}, *([] if name == "ascwfbp" else [{"lanes": 4}])):
-            found = schedules.messages(name, load, Linear(0.0, 0.0), options)
-            assert sorted({(m.first, m.last) for m in found}) in ([(0, 1)], [(0, 0), (1, 1)])
+            messages = schedules.messages(name, load, Linear(0.0, 0.0), options)
+            assert sorted({(m.first, m.last) for m in messages}) in ([(0, 1)], [(0, 0), (1, 1)])
 
 
 def test_plans_of_a_few_layers_are_counted():
@@ -312,9 +312,9 @@ def test_every_plan_of_two_layers_is_tried_once():
 
     The first piece is on the first lane; what is on one lane alone is not looked at.
     """
-    found = list(_every.every(Instance(workload([8, 8], [1.0, 1.0]), Linear(1.0, 1.0), 2)))
-    assert len(found) == len(set(found)) == 1 + (1 + 3 + 3 + 7)
-    assert {tuple(dict.fromkeys((message.first, message.last) for message in plan)) for plan in found} == {
+    plans = list(_every.every(Instance(workload([8, 8], [1.0, 1.0]), Linear(1.0, 1.0), 2)))
+    assert len(plans) == len(set(plans)) == 1 + (1 + 3 + 3 + 7)
+    assert {tuple(dict.fromkeys((message.first, message.last) for message in plan)) for plan in plans} == {
         ((0, 1),),
         ((0, 0), (1, 1)),
     }
@@ -372,11 +372,11 @@ def test_a_message_is_cut_at_the_layers_nearest_to_equal_bytes():
 
 def test_candidates_of_split_messages_have_the_last_ones_split_alone_too():
     instance = Instance(THREE, Contended(Linear(4.0, 0.01), 2.0), 2)
-    found = list(searched.split_candidates(instance))
-    for lasts in {tuple(last for last, _ in plan) for plan in found}:
-        of_it = {tuple(pieces for _, pieces in plan) for plan in found if tuple(last for last, _ in plan) == lasts}
+    plans = list(searched.split_candidates(instance))
+    for lasts in {tuple(last for last, _ in plan) for plan in plans}:
+        splits = {tuple(pieces for _, pieces in plan) for plan in plans if tuple(last for last, _ in plan) == lasts}
         wanted = {(1,) * (len(lasts) - k) + (2,) * k for k in (1, 2, len(lasts)) if k <= len(lasts)}
-        assert of_it == wanted
+        assert splits == wanted
 
 
 def test_groupings_are_those_of_several_shares_of_start_up():
@@ -385,7 +385,7 @@ def test_groupings_are_those_of_several_shares_of_start_up():
     Three times the start-up is never worth a second message.
     """
     instance = Instance(workload([8] * 4, [1.0] * 4), Linear(10.0, 0.125), 1)
-    found = dict(zip(_plans.SHARES_OF_STARTUP, instance.groupings(), strict=True))
-    assert found[0.0] == (0, 1, 2, 3)
-    assert found[3.0] == found[1.0] == (3,)
-    assert found[0.1] != found[1.0]  # 1 s of start-up
+    groupings = dict(zip(_plans.SHARES_OF_STARTUP, instance.groupings(), strict=True))
+    assert groupings[0.0] == (0, 1, 2, 3)
+    assert groupings[3.0] == groupings[1.0] == (3,)
+    assert groupings[0.1] != groupings[1.0]  # 1 s of start-up

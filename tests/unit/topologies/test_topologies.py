@@ -99,16 +99,16 @@ def test_hosts_of_bcube_pass_on_digit_by_digit(n, k):
         for s, d, route in zip(
             source, destination, topology.route(source, destination, np.full_like(source, rail)), strict=True
         ):
-            here, levels = s, []
+            position, levels = s, []
             for up, down in zip(*[iter(links(route))] * 2, strict=True):
                 host, level = divmod(up, k)
                 there, same = divmod(down - k * topology.hosts, k)
-                assert (host, level) == (here, same)
-                changed = [i for i in range(k) if here // n**i % n != there // n**i % n]
+                assert (host, level) == (position, same)
+                changed = [i for i in range(k) if position // n**i % n != there // n**i % n]
                 assert changed == [level]
-                here = there
+                position = there
                 levels.append(level)
-            assert here == d
+            assert position == d
             assert levels == [
                 level for level in ((rail + i) % k for i in range(k)) if s // n**level % n != d // n**level % n
             ]
@@ -123,13 +123,13 @@ def test_routes_of_a_torus_are_shortest_and_go_from_neighbour_to_neighbour(rows,
         for s, d, route in zip(
             source, destination, topology.route(source, destination, np.full_like(source, rail)), strict=True
         ):
-            here = s
+            position = s
             for link in links(route):
                 host, way = divmod(link, 4)
-                assert host == here
+                assert host == position
                 row, column = divmod(host, columns)
-                here = (row + moves[way][0]) % rows * columns + (column + moves[way][1]) % columns
-            assert here == d
+                position = (row + moves[way][0]) % rows * columns + (column + moves[way][1]) % columns
+            assert position == d
             away = [abs(int(a) - int(b)) for a, b in zip(divmod(s, columns), divmod(d, columns), strict=True)]
             assert len(links(route)) == sum(min(a, size - a) for a, size in zip(away, (rows, columns), strict=True))
             along_row = [link % 4 < 2 for link in links(route)]
