@@ -56,14 +56,14 @@ class Slurm:
 
 def slurm_in(folder: Path) -> Slurm:
     """The one that runs in `folder`."""
-    own = {key: value for key, value in os.environ.items() if not key.startswith(("SLURM_", "GRADSYNC_"))}
-    path = os.pathsep.join([str(Folder(folder).clients), str(Path(sys.executable).parent), own["PATH"]])
-    return Slurm(folder, {**own, "PATH": path, "SLURM_CONF": str(folder / "slurm.conf")})
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(("SLURM_", "GRADSYNC_"))}
+    path = os.pathsep.join([str(Folder(folder).clients), str(Path(sys.executable).parent), kept["PATH"]])
+    return Slurm(folder, {**kept, "PATH": path, "SLURM_CONF": str(folder / "slurm.conf")})
 
 
 def left_behind(folder: Path) -> list[str]:
     """Every process whose environment names the folder's slurm.conf, or that has one of its files open."""
-    found = []
+    processes = []
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit() or int(entry.name) == os.getpid():
             continue
@@ -76,11 +76,11 @@ def left_behind(folder: Path) -> list[str]:
             continue
         named = f"SLURM_CONF={folder}/slurm.conf".encode() in environment
         if status != "Z" and (named or any(file.startswith(f"{folder}/") for file in files)):
-            found.append(f"{entry.name} {command}")
-    return found
+            processes.append(f"{entry.name} {command}")
+    return processes
 
 
 def value(text: str, key: str) -> str:
     """`key=value` on a line of its own, as `env` prints it."""
-    found = re.search(rf"^{key}=(.*)$", text, re.MULTILINE)
-    return found.group(1) if found else ""
+    match = re.search(rf"^{key}=(.*)$", text, re.MULTILINE)
+    return match.group(1) if match else ""

@@ -168,9 +168,9 @@ def test_each_ending_is_told_apart_and_says_what_to_change(slurm, ended):
 def test_one_line_a_job_with_its_log_and_that_the_same_command_goes_on(slurm, ended):
     *lines, last = why(slurm, ended).splitlines()
     assert len(lines) == len(CAUSES)
-    own = next(line for line in lines if line.startswith("own "))
+    line_of_own = next(line for line in lines if line.startswith("own "))
     assert re.fullmatch(
-        r"own \(Slurm \d+, FAILED\): own failure: ValueError: no such model; .*; log: logs/own.log", own
+        r"own \(Slurm \d+, FAILED\): own failure: ValueError: no such model; .*; log: logs/own.log", line_of_own
     )
     assert "The same command again" in last
     assert "checkpoint" in last

@@ -61,12 +61,12 @@ def test_an_index_of_this_host_is_mounted_with_what_its_pages_lead_to(pip, tmp_p
 
 
 def test_certificates_go_along(pip, tmp_path, monkeypatch):
-    own = tmp_path / "own.pem"
-    own.write_text("certificates\n")
+    certificates = tmp_path / "own.pem"
+    certificates.write_text("certificates\n")
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)  # no file at all, not that of the virtual environment either
     for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("SSL_CERT_FILE", str(own))
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificates))
     settings, _ = lent(tmp_path / "lent")
     assert settings["cert"] == "/mnt/certificates.pem"
     assert (tmp_path / "lent" / "certificates.pem").read_text() == "certificates\n"

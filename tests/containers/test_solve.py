@@ -41,10 +41,10 @@ def check(tmp_path: Path):
         for package in packages:
             wheel(tmp_path / "wheels", *package)
         (tmp_path / "envs" / f"{kind}.txt").write_text(f"{requirement}\n")
-        own = {"PIP_CONFIG_FILE": os.devnull, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path / "wheels")}
+        variables = {"PIP_CONFIG_FILE": os.devnull, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path / "wheels")}
         command = [sys.executable, "-m", "gradsync", "image", kind, "--check", "--json"]
         return subprocess.run(
-            command, cwd=tmp_path, env=os.environ | own, capture_output=True, text=True, timeout=HANGS_SECONDS
+            command, cwd=tmp_path, env=os.environ | variables, capture_output=True, text=True, timeout=HANGS_SECONDS
         )
 
     return run

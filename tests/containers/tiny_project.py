@@ -41,13 +41,13 @@ Bootstrap: scratch
 
 def needed_files() -> list[Path]:
     """Programs of this host and the libraries that they load."""
-    found = [Path(shutil.which(name) or name) for name in PROGRAMS]
-    for program in list(found):
+    files = [Path(shutil.which(name) or name) for name in PROGRAMS]
+    for program in list(files):
         told = subprocess.run(
             ["ldd", program], capture_output=True, text=True, check=True, timeout=HANGS_SECONDS
         ).stdout
-        found += [Path(path) for path in re.findall(r"(/\S+) \(0x", told)]
-    return list(dict.fromkeys(found))
+        files += [Path(path) for path in re.findall(r"(/\S+) \(0x", told)]
+    return list(dict.fromkeys(files))
 
 
 class TinyProject:

@@ -18,8 +18,8 @@ from waiting import HANGS_SECONDS, until
 
 
 def arguments(folder: Path) -> list[str]:
-    told = ["--plan", plan_file(folder, "wfbp"), "--iterations", "16", "--block", "2", "--epochs", "2"]
-    return [*told, "--conformance", "0", "--no-references", "--checkpoint-seconds", "0"]
+    options = ["--plan", plan_file(folder, "wfbp"), "--iterations", "16", "--block", "2", "--epochs", "2"]
+    return [*options, "--conformance", "0", "--no-references", "--checkpoint-seconds", "0"]
 
 
 @pytest.mark.deep
@@ -53,8 +53,8 @@ def test_a_killed_measurement_leaves_nothing_that_the_same_command_does_not_remo
     in_memory = set(victims.in_memory())
 
     def start() -> subprocess.Popen[bytes]:
-        told = ["allreduce", "--ranks", "2", "--smallest", "64", "--largest", "4096"]
-        command = [sys.executable, "-m", "gradsync", "measure", *told, "--output", str(output / "points.csv")]
+        options = ["allreduce", "--ranks", "2", "--smallest", "64", "--largest", "4096"]
+        command = [sys.executable, "-m", "gradsync", "measure", *options, "--output", str(output / "points.csv")]
         return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     process = start()

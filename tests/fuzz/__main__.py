@@ -27,7 +27,7 @@ def main() -> int:
     campaign = Campaign()
     with campaign.prepared():
         for case, ending in campaign.warm_up():
-            print("not accepted as it stands:", case.words, ending.said, file=sys.stderr)
+            print("not accepted as it stands:", case.words, ending.message, file=sys.stderr)
         for case in corpus().values():
             campaign.count(case, tried(case))
         campaign.run(chosen.inputs, chosen.seed)
@@ -36,7 +36,7 @@ def main() -> int:
         print(
             f"{case.name}: {ending.how}, {ending.seconds:.1f} s",
             shown[:1500],
-            ending.said[-2500:],
+            ending.message[-2500:],
             sep="\n",
             file=sys.stderr,
         )

@@ -53,7 +53,7 @@ class Ending(NamedTuple):
     """How a case ended: one of OUTCOMES, what there is to say of it, processor seconds."""
 
     how: str
-    said: str
+    message: str
     seconds: float
     kilobytes: int
 
@@ -71,18 +71,18 @@ class Campaign:
     def prepared(self) -> Iterator[Campaign]:
         """With the files that inputs name."""
         with tempfile.TemporaryDirectory(prefix="fuzz-") as folder, contextlib.chdir(folder):
-            here = Path(folder)
+            place = Path(folder)
             # nothing that runs beside this has left anything here
-            with mock.patch.object(leftovers, "MEMORY", here), mock.patch.object(tempfile, "tempdir", folder):
-                prepare(here)
-                self.files = kinds(here)
+            with mock.patch.object(leftovers, "MEMORY", place), mock.patch.object(tempfile, "tempdir", folder):
+                prepare(place)
+                self.files = kinds(place)
                 yield self
 
     def warm_up(self) -> list[tuple[Case, Ending]]:
         """Every subcommand and file as it should be, once: imports are no input's time. Those that are not accepted."""
-        found = [Case(name, base(name, told)) for name, every in BASES.items() for told in every]
-        found += [self.of_file(name, kind.write(kind.content)) for name, kind in self.files.items()]
-        ended = [(case, tried(case)) for case in found]
+        cases = [Case(name, base(name, arguments)) for name, every in BASES.items() for arguments in every]
+        cases += [self.of_file(name, kind.write(kind.content)) for name, kind in self.files.items()]
+        ended = [(case, tried(case)) for case in cases]
         return [(case, ending) for case, ending in ended if ending.how != "accepted"]
 
     def of_file(self, name: str, text: str) -> Case:
@@ -93,7 +93,7 @@ class Campaign:
         """So many inputs, half of them command lines, half of them files."""
         cases = st.one_of(
             lines().map(lambda words: Case(_subcommand(words), words)),
-            texts(self.files).map(lambda made: self.of_file(*made)),
+            texts(self.files).map(lambda changed: self.of_file(*changed)),
         )
 
         @hypothesis.seed(seed)
@@ -143,10 +143,10 @@ def tried(case: Case) -> Ending:
     """Runs a case in the current folder."""
     if case.text is not None:
         (Path(CHANGED) / case.name).write_bytes(case.text.encode(errors="surrogatepass"))
-    told, answer, status = io.StringIO(), io.StringIO(), 0
+    errors, answer, status = io.StringIO(), io.StringIO(), 0
     before, kilobytes = time.process_time(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    how, said = "", ""
-    with contextlib.redirect_stdout(answer), contextlib.redirect_stderr(told), mock.patch.dict(os.environ):
+    how, message = "", ""
+    with contextlib.redirect_stdout(answer), contextlib.redirect_stderr(errors), mock.patch.dict(os.environ):
         try:
             with guarded(*(event for key, event in BEGINS.items() if case.words[0] == key)):
                 status = cli.main(case.words)
@@ -157,23 +157,23 @@ def tried(case: Case) -> Ending:
         except SystemExit as error:
             status = error.code if isinstance(error.code, int) else int(error.code is not None)
         except BaseException:
-            how, said = "traceback", traceback.format_exc()
+            how, message = "traceback", traceback.format_exc()
     seconds = time.process_time() - before
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - kilobytes
     if not how:
-        how, said = _judged(case, status, answer.getvalue(), told.getvalue())
-    return Ending(how, said, seconds, grown)
+        how, message = _judged(case, status, answer.getvalue(), errors.getvalue())
+    return Ending(how, message, seconds, grown)
 
 
-def _judged(case: Case, status: Any, answer: str, told: str) -> tuple[str, str]:
+def _judged(case: Case, status: Any, answer: str, messages: str) -> tuple[str, str]:
     if status == 0:
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()) as more:
             problem = judge.accepted(case.words, answer)
-        return ("wrong", f"{problem}\n{more.getvalue()}") if problem else ("accepted", told)
+        return ("wrong", f"{problem}\n{more.getvalue()}") if problem else ("accepted", messages)
     if status not in (1, 2):
         return "wrong", f"exit status {status}"
-    problem = judge.refused(told)
-    return ("wrong", problem) if problem else ("refused", told)
+    problem = judge.refused(messages)
+    return ("wrong", problem) if problem else ("refused", messages)
 
 
 def corpus() -> dict[str, Case]:

@@ -97,10 +97,10 @@ def parsers() -> dict[str, argparse.ArgumentParser]:
     """Every subcommand, and subcommand of one, with its parser."""
 
     def below(parser: argparse.ArgumentParser, name: str) -> dict[str, argparse.ArgumentParser]:
-        found = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
-        if not found:
+        subparsers = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+        if not subparsers:
             return {name: parser}
-        pairs = [below(each, f"{name} {word}".strip()) for word, each in found[0].choices.items()]
+        pairs = [below(each, f"{name} {word}".strip()) for word, each in subparsers[0].choices.items()]
         return {key: each for pair in pairs for key, each in pair.items()}
 
     return below(cli._parser(), "")
@@ -114,9 +114,9 @@ def places() -> dict[str, list[argparse.Action]]:
     }
 
 
-def base(name: str, told: tuple[str, ...]) -> list[str]:
+def base(name: str, arguments: tuple[str, ...]) -> list[str]:
     """The command line of a base; its result as JSON, to be judged."""
-    return [*name.split(), *told, "--json"]
+    return [*name.split(), *arguments, "--json"]
 
 
 @st.composite
@@ -145,9 +145,9 @@ def _give(draw: Any, line: list[str], first: int, action: argparse.Action) -> No
         line.append(draw(st.sampled_from(action.option_strings)))
         return
     value = draw(st.one_of(st.sampled_from(sorted(action.choices)), odd_words) if action.choices else odd_words)
-    there = [i for i, word in enumerate(line) if word in action.option_strings]
-    if there:
-        line[there[0] + 1] = value
+    positions = [i for i, word in enumerate(line) if word in action.option_strings]
+    if positions:
+        line[positions[0] + 1] = value
     elif action.option_strings:
         more = [draw(odd_words)] if action.nargs in ("+", "*") and draw(st.booleans()) else []
         line += [action.option_strings[-1], value, *more]

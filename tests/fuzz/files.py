@@ -59,10 +59,10 @@ class Kind(NamedTuple):
 
 def _csv(rows: Any) -> str:
     """Rows as CSV; what is no list of lists as its text."""
-    made = io.StringIO()
+    written = io.StringIO()
     for row in rows if isinstance(rows, list) else [[rows]]:
-        csv.writer(made).writerow(row if isinstance(row, list) else [row])
-    return made.getvalue()
+        csv.writer(written).writerow(row if isinstance(row, list) else [row])
+    return written.getvalue()
 
 
 def prepare(folder: Path) -> None:
@@ -105,7 +105,7 @@ def prepare(folder: Path) -> None:
         (folder / f"with-{paper}-{key}.yaml").write_text(yaml.safe_dump(small | {"papers": changed}))
     line, links = (["--workload", "workload.json", "--allreduce", each] for each in ("a=1,b=1", "alpha=1,bandwidth=9"))
     with contextlib.redirect_stdout(io.StringIO()):
-        for told in (
+        for command in (
             ["plan", *line, "--schedule", "wfbp", "--output", "plan.json"],
             ["plan", *line, "--schedule", "kway", "--option", "lanes=2", "--output", "lanes.json"],
             ["plan", *links, "--schedule", "ring", "--ranks", "4", "--accumulate", "2", "--output", "ring.json"],
@@ -116,8 +116,8 @@ def prepare(folder: Path) -> None:
                 for model in models
             ),
         ):
-            if status := cli.main(told):
-                raise AssertionError(f"{told} ended with status {status}")
+            if status := cli.main(command):
+                raise AssertionError(f"{command} ended with status {status}")
     for name, plan in tiny_plans.every_kind().items():
         (folder / f"plan-{name}.json").write_text(plan.to_json())
         width = DTYPE_BYTES[plan.buffer[plan.holding("gradient") or plan.buffers[0].name].dtype]
@@ -143,7 +143,7 @@ def _few(held: Any) -> Any:
 
 def kinds(folder: Path) -> dict[str, Kind]:
     """Every kind of file, by its name below CHANGED; `prepare` has made what they start from."""
-    found = {}
+    by_name = {}
 
     def add(name: str, of: Path, *read: str) -> None:
         text = of.read_text()
@@ -153,7 +153,7 @@ def kinds(folder: Path) -> dict[str, Kind]:
             content, write = (
                 (yaml.safe_load(text), yaml.safe_dump) if name.endswith(".yaml") else (json.loads(text), json.dumps)
             )
-        found[name] = Kind(
+        by_name[name] = Kind(
             content, write, tuple(word.format(f"{CHANGED}/{name}") for word in read), tuple(positions(content))
         )
 
@@ -207,8 +207,8 @@ def kinds(folder: Path) -> dict[str, Kind]:
     for name in ("plan", "lanes", "ring"):
         add(f"{name}.json", folder / f"{name}.json", "simulate", "--plan", "{}", *line, "--json")
     for name in tiny_plans.every_kind():
-        told = ("--workload", f"workload-{name}.json", "--allreduce", "a=1,b=1")
-        add(f"plan-{name}.json", folder / f"plan-{name}.json", "simulate", "--plan", "{}", *told, "--json")
+        costs = ("--workload", f"workload-{name}.json", "--allreduce", "a=1,b=1")
+        add(f"plan-{name}.json", folder / f"plan-{name}.json", "simulate", "--plan", "{}", *costs, "--json")
     add("trace.json", folder / "trace.json", "draw", "{}", "--output", "drawn.svg")
     planned = ("--schedule", "mgwfbp", "--output", "made.json", "--json")
     add("workload.json", folder / "workload.json", "plan", "--workload", "{}", *line[2:], *planned)
@@ -227,7 +227,7 @@ def kinds(folder: Path) -> dict[str, Kind]:
         *("measure", "replay", "--ranks", "2", "--workload", "{}"),
         *("--output", "measured.json"),
     )
-    return found
+    return by_name
 
 
 @st.composite

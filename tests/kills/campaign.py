@@ -76,14 +76,14 @@ class Campaign:
         self.number += 1
         self.mark = f"{self.place}/{self.subject.name}/{self.number}"
         log = self.place / f"{self.subject.name}.{self.number}.log"
-        told = {victims.MARK: self.mark, "TMPDIR": str(self.temporary)}
-        told |= {"SBATCH_OUTPUT": str(log), "SBATCH_OPEN_MODE": "append"}  # what a job says stands there, too
+        variables = {victims.MARK: self.mark, "TMPDIR": str(self.temporary)}
+        variables |= {"SBATCH_OUTPUT": str(log), "SBATCH_OPEN_MODE": "append"}  # what a job says stands there, too
         self.begun = time.monotonic()
         with log.open("ab") as file:
             process = subprocess.Popen(
                 self.subject.command,
                 cwd=self.subject.working,
-                env=self.subject.environment | told,
+                env=self.subject.environment | variables,
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=file,
@@ -183,8 +183,8 @@ class Campaign:
             time.sleep(0.05)
 
     def _went_on(self, log: Path, *, killed: bool) -> str:
-        told = log.read_text(errors="replace")
-        if GOES_ON in told:
+        messages = log.read_text(errors="replace")
+        if GOES_ON in messages:
             return "resumed"
         return "killed again" if killed else "anew"
 
@@ -280,20 +280,20 @@ class Campaign:
 
 def kinds(table: Table) -> Counter[str]:
     """How many kills came to what."""
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for (_, _, kind), count in table.items():
-        found[kind] += count
-    return found
+        counts[kind] += count
+    return counts
 
 
 def killed(place: Path, names: list[str], kills: int, seed: int, jobs: Jobs | None = None) -> None:
     """Kill each of these subjects so often, in one chain; raises AssertionError with all that must not be."""
     for subject in every(place, names, jobs):
-        said: list[str] = []
-        table = Campaign(subject, place, random.Random(f"{seed} {subject.name}"), said.append).run(kills, kills)
+        messages: list[str] = []
+        table = Campaign(subject, place, random.Random(f"{seed} {subject.name}"), messages.append).run(kills, kills)
         counts = kinds(table)
         print("\n".join(lines(table)))  # shown where a test fails
-        assert not {kind: counts[kind] for kind in BAD if counts[kind]}, said
+        assert not {kind: counts[kind] for kind in BAD if counts[kind]}, messages
         assert sum(counts.values()) >= kills
         assert sum(counts[kind] for kind in KINDS[:4]) > 0
 
@@ -301,8 +301,8 @@ def killed(place: Path, names: list[str], kills: int, seed: int, jobs: Jobs | No
 def lines(table: Table) -> list[str]:
     """The table as CSV, a line a subject and victim."""
     rows = sorted({key[:2] for key in table})
-    found = [",".join(("subject", "killed", "kills", *KINDS))]
+    rows_of_csv = [",".join(("subject", "killed", "kills", *KINDS))]
     for row in rows:
         counts = [table[(*row, kind)] for kind in KINDS]
-        found.append(",".join((*row, str(sum(counts)), *map(str, counts))))
-    return found
+        rows_of_csv.append(",".join((*row, str(sum(counts)), *map(str, counts))))
+    return rows_of_csv

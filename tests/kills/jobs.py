@@ -34,9 +34,9 @@ class Jobs:
     @property
     def environment(self) -> dict[str, str]:
         """Of a shell after `gradsync slurm start`."""
-        own = {key: value for key, value in os.environ.items() if not key.startswith(("SLURM_", "GRADSYNC_"))}
-        path = os.pathsep.join([str(Folder(self.folder).clients), own["PATH"]])
-        return {**own, "PATH": path, "SLURM_CONF": str(self.folder / "slurm.conf")}
+        kept = {key: value for key, value in os.environ.items() if not key.startswith(("SLURM_", "GRADSYNC_"))}
+        path = os.pathsep.join([str(Folder(self.folder).clients), kept["PATH"]])
+        return {**kept, "PATH": path, "SLURM_CONF": str(self.folder / "slurm.conf")}
 
     def left(self) -> list[str]:
         """Jobs in the queue, and steps that run."""
@@ -68,8 +68,8 @@ class Jobs:
         return False
 
     def _queued(self, state: str = "") -> list[str]:
-        told = [f"--states={state}"] if state else []
-        return self._ask("squeue", "--noheader", "--format=%i", *told).stdout.split()
+        options = [f"--states={state}"] if state else []
+        return self._ask("squeue", "--noheader", "--format=%i", *options).stdout.split()
 
     def _ask(self, *command: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(command, env=self.environment, capture_output=True, text=True)

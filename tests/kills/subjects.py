@@ -65,35 +65,35 @@ class Subject:
 
     def outcome(self) -> dict[str, Any]:
         """All that must be the same whatever happened on the way; raises OSError where something is missing."""
-        found: dict[str, Any] = {"files": _files(self.folder)}
+        outcome: dict[str, Any] = {"files": _files(self.folder)}
         if self.name == "workflow":
-            found["state"] = [_files(self.working / ".snakemake" / name) for name in ("locks", "incomplete")]
+            outcome["state"] = [_files(self.working / ".snakemake" / name) for name in ("locks", "incomplete")]
         for name in json.loads((self.folder / "schemes.json").read_text()):
             result = json.loads((self.folder / name / "result.json").read_text())
             with (self.folder / name / "metrics.csv").open() as file:
                 rows = [{key: row[key] for key in row if key != "iteration_seconds"} for row in csv.DictReader(file)]
-            found[name] = {
+            outcome[name] = {
                 "conformance": result["conformance"],
                 "settings": result["settings"],
                 "summary": sorted(result["summary"]),
                 "repeats": {key: len(values) for key, values in result["samples"].items()},
                 "steps": rows,
             }
-        return found
+        return outcome
 
 
 def every(place: Path, names: list[str] | None = None, jobs: Jobs | None = None) -> list[Subject]:
     """Those that this machine can have, or these of them; `jobs`: of a Slurm that runs."""
-    found = [training(place), master(place)]
+    subjects = [training(place), master(place)]
     if small_disks():
-        found.append(on_small_disk(place))
+        subjects.append(on_small_disk(place))
     if not privileges.impossible() and os.geteuid() == 0:
-        found.append(on_testbed(place))
+        subjects.append(on_testbed(place))
     if jobs is not None:
-        found.append(on_slurm(place, jobs))
+        subjects.append(on_slurm(place, jobs))
     if names is None or "workflow" in names:
-        found.append(workflow(place))
-    return [each for each in found if names is None or each.name in names]
+        subjects.append(workflow(place))
+    return [each for each in subjects if names is None or each.name in names]
 
 
 def training(place: Path) -> Subject:
@@ -109,8 +109,8 @@ def master(place: Path) -> Subject:
 
 def on_testbed(place: Path) -> Subject:
     """Two hosts on a shaped link; one end of it is cut as well."""
-    told = ["--testbed", "switch:2", "--rate", "1e10"]
-    return _train(place, "testbed", [_plan(place, "wfbp")], told, ("launcher", "rank 0", "rank 1", "link"))
+    options = ["--testbed", "switch:2", "--rate", "1e10"]
+    return _train(place, "testbed", [_plan(place, "wfbp")], options, ("launcher", "rank 0", "rank 1", "link"))
 
 
 def on_small_disk(place: Path) -> Subject:
@@ -134,16 +134,16 @@ def workflow(place: Path) -> Subject:
     """Snakemake, which plans from counted operations and trains."""
     copy = Project(_made(place / "project"))
     copy.write("config/tiny.yaml", TINY)
-    told = ["--configfile", "config/tiny.yaml", "--cores", "2", TARGET]
-    command = [sys.executable, "-m", "snakemake", *told]
+    arguments = ["--configfile", "config/tiny.yaml", "--cores", "2", TARGET]
+    command = [sys.executable, "-m", "snakemake", *arguments]
     victims = ("launcher", "shell", "training", "rank 0", "rank 1")
     return Subject("workflow", command, copy.folder / Path(TARGET).parent, victims, copy.folder, copy.environment)
 
 
-def _train(place: Path, name: str, plans: list[str], told: list[str], victims: tuple[str, ...]) -> Subject:
+def _train(place: Path, name: str, plans: list[str], options: list[str], victims: tuple[str, ...]) -> Subject:
     ranks = str(json.loads(Path(plans[0]).read_text())["ranks"])
     command = [sys.executable, "-m", "gradsync", "train", "--ranks", ranks, *TRAINING, "--no-references"]
-    command += [part for plan in plans for part in ("--plan", plan)] + told
+    command += [part for plan in plans for part in ("--plan", plan)] + options
     command += ["--peers", str(ROOT / "config" / "peers.yaml")]
     folder = _made(place / name) / "output"
     source = {"PYTHONPATH": str(ROOT / "workflow" / "src")}

@@ -27,16 +27,18 @@ class Process(NamedTuple):
 
 def of(mark: str) -> list[Process]:
     """The processes of a run that live, wherever they have come to lie."""
-    found = []
+    processes = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             with suppress(OSError):
-                told = (entry / "environ").read_bytes().split(b"\0")
-                if f"{MARK}={mark}".encode() in told and lifeline.started(int(entry.name)) is not None:
-                    known = dict(each.decode(errors="replace").partition("=")[::2] for each in told)
+                entries = (entry / "environ").read_bytes().split(b"\0")
+                if f"{MARK}={mark}".encode() in entries and lifeline.started(int(entry.name)) is not None:
+                    environment = dict(each.decode(errors="replace").partition("=")[::2] for each in entries)
                     command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-                    found.append(Process(int(entry.name), _rank(known), known.get("SLURM_JOB_ID", ""), command))
-    return sorted(found)
+                    processes.append(
+                        Process(int(entry.name), _rank(environment), environment.get("SLURM_JOB_ID", ""), command)
+                    )
+    return sorted(processes)
 
 
 def _rank(environment: dict[str, str]) -> str:
@@ -77,10 +79,10 @@ def in_memory() -> list[str]:
 def networks(launcher: int | None = None) -> list[str]:
     """Namespaces of testbeds, or of the one that a launcher has made."""
     try:
-        told = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True).stdout
+        listing = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True).stdout
     except (OSError, subprocess.CalledProcessError):
         return []
-    names = [line.split()[0] for line in told.splitlines() if re.match(namespaces.NAME, line.split()[0])]
+    names = [line.split()[0] for line in listing.splitlines() if re.match(namespaces.NAME, line.split()[0])]
     return [name for name in names if launcher is None or name.startswith(f"{namespaces.PREFIX}-{launcher}-")]
 
 

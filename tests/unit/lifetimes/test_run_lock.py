@@ -47,11 +47,11 @@ def test_a_second_run_is_refused_with_who_holds_the_folder(tmp_path, holder):
 
 
 def test_a_second_training_is_refused_before_it_measures_anything(tmp_path, holder, capsys):
-    told = ["--schedule", "wfbp", "--peers", str(ROOT / "config" / "peers.yaml"), "--output", str(tmp_path)]
-    assert main(["train", "--batch", "8", "--iterations", "4", *told]) == 2
-    said = capsys.readouterr().err
-    assert f"process {holder.pid}" in said
-    assert "measure" not in said
+    options = ["--schedule", "wfbp", "--peers", str(ROOT / "config" / "peers.yaml"), "--output", str(tmp_path)]
+    assert main(["train", "--batch", "8", "--iterations", "4", *options]) == 2
+    message = capsys.readouterr().err
+    assert f"process {holder.pid}" in message
+    assert "measure" not in message
     assert [path.name for path in tmp_path.iterdir()] == [run_lock.NAME]
 
 

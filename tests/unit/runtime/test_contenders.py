@@ -128,15 +128,15 @@ def three_blocks(seconds: float, **spans: list[float]) -> Record:
 def test_repeats_are_blocks_in_order_so_that_those_of_two_contenders_are_pairs():
     records = {"wfbp": three_blocks(2.0, **SPANS), "ddp": three_blocks(1.0)}
     records |= {"no_communication": three_blocks(0.5), "one_rank": three_blocks(0.25)}
-    found = repeats(records, "wfbp", 4)
-    assert found["iteration_seconds"] == pytest.approx([2, 4, 6])
-    assert found["computation_seconds"] == pytest.approx([0.5, 1, 1.5])
-    assert found["over_no_communication_seconds"] == pytest.approx([1.5, 3, 4.5])
-    assert found["speedup"] == pytest.approx([4 * 0.25 / 2] * 3)
-    assert found["efficiency"] == pytest.approx([0.25 / 2] * 3)
+    values = repeats(records, "wfbp", 4)
+    assert values["iteration_seconds"] == pytest.approx([2, 4, 6])
+    assert values["computation_seconds"] == pytest.approx([0.5, 1, 1.5])
+    assert values["over_no_communication_seconds"] == pytest.approx([1.5, 3, 4.5])
+    assert values["speedup"] == pytest.approx([4 * 0.25 / 2] * 3)
+    assert values["efficiency"] == pytest.approx([0.25 / 2] * 3)
     # a turn in which the machine was slow counts in its own block only
-    assert found["exposed_communication_seconds"] == [5.0, 2.0, 7.0]
-    assert found["busy_computation_seconds"] == [3.5, 5.5, 7.0]
+    assert values["exposed_communication_seconds"] == [5.0, 2.0, 7.0]
+    assert values["busy_computation_seconds"] == [3.5, 5.5, 7.0]
     assert not {"exposed_communication_seconds", "busy_computation_seconds"} & repeats(records, "ddp", 4).keys()
     assert repeats(records, "one_rank", 4) == {"iteration_seconds": pytest.approx([0.25, 0.5, 0.75])}
     assert repeats({"ddp": records["ddp"]}, "ddp", 4) == {"iteration_seconds": pytest.approx([1, 2, 3])}

@@ -109,16 +109,16 @@ def test_operations_are_about_two_a_parameter_and_token(name):
     hidden, layers = (768, 12) if name == "bert_base" else (512, 18)
     attention = sum(count for module, count in counted.items() if module.endswith(("self", "attn")))
     assert attention == 2 * 2 * length * length * hidden * layers
-    made = operations.workload(name, 1e12, 4, length)
+    workload = operations.workload(name, 1e12, 4, length)
     with torch.device("meta"):
         keys = [key for key, _ in models.get(name).build().named_parameters()]
-    assert [layer.name for layer in made.layers] == keys[::-1]
-    assert made.backward_seconds == pytest.approx(2 * made.forward_seconds)
+    assert [layer.name for layer in workload.layers] == keys[::-1]
+    assert workload.backward_seconds == pytest.approx(2 * workload.forward_seconds)
 
 
 def test_what_attention_computes_itself_comes_before_its_gradients():
-    made = operations.workload("bert_base_quarter", 1e12, 1, 32)
-    seconds = {layer.name.rpartition("layer.0.attention.")[2]: layer.backward_seconds for layer in made.layers}
+    workload = operations.workload("bert_base_quarter", 1e12, 1, 32)
+    seconds = {layer.name.rpartition("layer.0.attention.")[2]: layer.backward_seconds for layer in workload.layers}
     assert seconds["self.value.bias"] > seconds["self.key.bias"] == seconds["self.query.bias"] > 0
 
 

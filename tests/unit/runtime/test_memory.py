@@ -57,11 +57,11 @@ def test_the_oracle_comes_before_the_others_and_on_rank_0():
 @pytest.mark.parametrize("free", [1e9, 10e9])
 def test_too_little_memory_is_refused_with_what_is_needed_and_what_is_free(monkeypatch, free):
     monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=free))
-    asked = memory.Need(plans=2e9, stock=1e9, against=1e9, oracle=4e9)
+    need = memory.Need(plans=2e9, stock=1e9, against=1e9, oracle=4e9)
     if free > 5e9:
-        memory.refuse("bert_base", asked, 0, PROCESSOR)
+        memory.refuse("bert_base", need, 0, PROCESSOR)
         return
     with pytest.raises(InputError) as caught:
-        memory.refuse("bert_base", asked, 0, PROCESSOR)
+        memory.refuse("bert_base", need, 0, PROCESSOR)
     for part in ("model 'bert_base' needs about 5.0 GB", "1.0 GB are free.", "2.0 GB for its plans", "--conformance 0"):
         assert part in str(caught.value)

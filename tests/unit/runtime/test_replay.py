@@ -183,7 +183,7 @@ def test_a_file_is_a_model_of_the_registry(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("write", "said"),
+    ("write", "message"),
     [
         (lambda path: None, "can't be read"),
         (lambda path: path.write_text("{}"), "not a workload"),
@@ -191,10 +191,10 @@ def test_a_file_is_a_model_of_the_registry(tmp_path):
     ],
     ids=["missing", "no workload", "float16"],
 )
-def test_what_cannot_be_replayed_is_refused(tmp_path, write, said):
+def test_what_cannot_be_replayed_is_refused(tmp_path, write, message):
     path = tmp_path / "toy.json"
     write(path)
-    with pytest.raises(InputError, match=said):
+    with pytest.raises(InputError, match=message):
         models.build(f"replay:{path}", 0)
 
 

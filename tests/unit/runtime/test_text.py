@@ -112,19 +112,19 @@ print(hashlib.sha256(json.dumps(made.get_vocab(), sort_keys=True).encode()).hexd
 def test_processes_learn_the_same_vocabulary():
     """Left to itself, the library numbers and picks pieces differently in each."""
     command = [sys.executable, "-c", VOCABULARY]
-    found = {subprocess.run(command, capture_output=True, text=True, check=True).stdout for _ in range(4)}
-    assert len(found) == 1
+    vocabularies = {subprocess.run(command, capture_output=True, text=True, check=True).stdout for _ in range(4)}
+    assert len(vocabularies) == 1
 
 
 def test_a_vocabulary_has_special_pieces_first_and_knows_its_text():
     text = "The quick brown fox jumps. The quick brown dog jumps, too: quickly!"
-    made = wordpiece.learnt([text] * 3, 60)
-    assert [made.id_to_token(number) for number in range(5)] == list(masked.SPECIAL)
-    assert made.get_vocab_size() <= 60
-    tokens = made.encode("The quick FOX").tokens
+    tokeniser = wordpiece.learnt([text] * 3, 60)
+    assert [tokeniser.id_to_token(number) for number in range(5)] == list(masked.SPECIAL)
+    assert tokeniser.get_vocab_size() <= 60
+    tokens = tokeniser.encode("The quick FOX").tokens
     assert "[UNK]" not in tokens
     assert "".join(token.removeprefix("##") for token in tokens) == "thequickfox"
-    assert made.encode("\N{SNOWMAN}").tokens == ["[UNK]"]
+    assert tokeniser.encode("\N{SNOWMAN}").tokens == ["[UNK]"]
 
 
 def test_pythons_documentation_is_read_by_default():

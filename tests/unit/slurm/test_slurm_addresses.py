@@ -51,16 +51,16 @@ def test_all_of_a_slurm_has_the_address_that_it_is_bound_to(address, bound, near
 
 
 @pytest.mark.parametrize(
-    ("means", "said"),
+    ("means", "note"),
     [("127.0.1.1", "reach its ports on all addresses"), ("127.0.0.1", "")],
 )
-def test_a_start_says_where_others_reach_it(monkeypatch, capsys, tmp_path, means, said):
+def test_a_start_says_where_others_reach_it(monkeypatch, capsys, tmp_path, means, note):
     named(monkeypatch, means)
     monkeypatch.setattr(local, "start", lambda folder, shape: local.Running(folder / "slurm.conf", [], {}))
     assert cli.main(["slurm", "start", "--folder", str(tmp_path / "s")]) == 0
-    told = capsys.readouterr()
-    assert "Note" not in told.out  # which a shell evaluates
-    assert ("Note" in told.err) == bool(said)
-    assert said in told.err
-    if said:
-        assert f"`127.0.0.1 {socket.gethostname()}`" in told.err
+    output = capsys.readouterr()
+    assert "Note" not in output.out  # which a shell evaluates
+    assert ("Note" in output.err) == bool(note)
+    assert note in output.err
+    if note:
+        assert f"`127.0.0.1 {socket.gethostname()}`" in output.err

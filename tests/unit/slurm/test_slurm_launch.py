@@ -48,7 +48,7 @@ def test_a_rank_has_a_gpu_of_its_own():
 
 
 @pytest.mark.parametrize(
-    ("ranks", "nodes", "asked"),
+    ("ranks", "nodes", "options"),
     [
         (1, 1, "--gpus-per-node=1 --exclusive"),
         (2, 1, "--ntasks-per-node=2 --gpus-per-node=2 --exclusive"),
@@ -56,10 +56,10 @@ def test_a_rank_has_a_gpu_of_its_own():
         (6, 2, "--ntasks-per-node=4 --gpus-per-node=4 --exclusive"),
     ],
 )
-def test_a_job_asks_for_the_nodes_and_gpus_that_its_ranks_take(ranks, nodes, asked):
+def test_a_job_asks_for_the_nodes_and_gpus_that_its_ranks_take(ranks, nodes, options):
     cluster = Cluster(ranks_per_node=4, gpus_per_node=4, sbatch_extra="--exclusive")
     assert cluster.nodes(ranks) == nodes
-    assert cluster.sbatch(ranks) == asked
+    assert cluster.sbatch(ranks) == options
 
 
 def test_ranks_are_started_in_the_image_with_the_network_that_is_set():
@@ -76,8 +76,8 @@ def test_what_a_job_exports_survives_the_shell():
     shell = Cluster(ranks_per_node=2, hca="a b").exported("image.sif", "--nv")
     export, *words, end = shlex.split(shell.replace("; ", " ;"))
     assert (export, end) == ("export", ";")
-    told = dict(word.split("=", 1) for word in words)
-    assert filled(told["GRADSYNC_LAUNCH"], 3, int(told["GRADSYNC_RANKS_PER_NODE"]))[1] == "NCCL_IB_HCA=a b"
+    variables = dict(word.split("=", 1) for word in words)
+    assert filled(variables["GRADSYNC_LAUNCH"], 3, int(variables["GRADSYNC_RANKS_PER_NODE"]))[1] == "NCCL_IB_HCA=a b"
 
 
 def test_a_task_of_a_step_is_a_rank():
