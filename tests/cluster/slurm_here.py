@@ -1,4 +1,4 @@
-"""A real local Slurm as tests use it: its clients, Snakemake on it, what it must not leave behind."""
+"""A real local Slurm for tests: its clients, Snakemake on it, what it must not leave behind."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ needs_slurm = pytest.mark.skipif(
 
 @dataclass(frozen=True)
 class Slurm:
-    """One that runs in `folder`; `environment` is that of a shell after its `export`."""
+    """A Slurm that runs in `folder`; `environment` is that of a shell after its `export`."""
 
     folder: Path
     environment: dict[str, str]
 
     def ask(self, *command: str) -> str:
-        """What a client prints; fails where it fails."""
+        """What a client prints; fails if the client fails."""
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=HANGS_SECONDS, env=self.environment, cwd=self.folder.parent
         )
@@ -55,7 +55,7 @@ class Slurm:
 
 
 def slurm_in(folder: Path) -> Slurm:
-    """The one that runs in `folder`."""
+    """The Slurm that runs in `folder`."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("SLURM_", "GRADSYNC_"))}
     path = os.pathsep.join([str(Folder(folder).clients), str(Path(sys.executable).parent), kept["PATH"]])
     return Slurm(folder, {**kept, "PATH": path, "SLURM_CONF": str(folder / "slurm.conf")})

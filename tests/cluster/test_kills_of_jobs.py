@@ -40,5 +40,5 @@ def test_killed_jobs_go_on_and_leave_nothing(slurm, tmp_path):
     print("\n".join(lines(table)))
     assert not {kind for kind in BAD if kinds(table)[kind]}, messages
     assert table["slurm", STEP, "resumed"] == 1
-    # the same command is refused, by name, while the job lives; where it has ended just before, it is done again
+    # the same command is refused, by name, while the job lives; if it has ended just before, it is done again
     assert table["slurm", SUBMITTER, "lived on"] + table["slurm", SUBMITTER, "anew"] == 1

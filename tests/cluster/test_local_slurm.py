@@ -35,7 +35,7 @@ def test_a_step_on_four_nodes_runs_a_task_on_each(slurm, tmp_path):
 
 
 def test_ranks_of_a_node_have_consecutive_numbers_whatever_is_usual(slurm, tmp_path):
-    """As topologies number them."""
+    """Ranks are numbered as topologies number them."""
     step = filled(Cluster(ranks_per_node=2).srun(), 4, 2)
     script = f"echo $SLURMD_NODENAME > {tmp_path}/$SLURM_PROCID"
     slurm.ask("env", "SLURM_DISTRIBUTION=cyclic", *step, "sh", "-c", script)
@@ -137,7 +137,7 @@ def test_a_port_that_is_taken_meanwhile_ends_the_start_and_leaves_nothing(tmp_pa
 
 
 def test_it_runs_as_an_ordinary_user(tmp_path_factory, slurm):
-    """Root runs the same as `nobody`, with the system's Python, which has nothing but the standard library."""
+    """Root runs it as `nobody`, with the system's Python, which has nothing but the standard library."""
     if os.getuid() != 0:
         pytest.skip("not root: the other tests run as an ordinary user already")
     folder = tmp_path_factory.mktemp("u")

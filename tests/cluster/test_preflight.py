@@ -28,7 +28,7 @@ g4|down*|8|1|(null)
 
 @pytest.fixture
 def shell(slurm, monkeypatch):
-    """This process as a shell that uses the local Slurm."""
+    """Have this process be like a shell that uses the local Slurm."""
     for key, text in slurm.environment.items():
         monkeypatch.setenv(key, text)
 
@@ -95,7 +95,7 @@ def test_no_slurm_and_no_configuration(tmp_path, monkeypatch):
 
 
 def test_a_controller_that_never_answers_is_not_waited_for(tmp_path, monkeypatch):
-    """Clients of a real Slurm that don't end: scripts that sleep stand where they lie."""
+    """Clients of a real Slurm that don't end: scripts that sleep stand in for them."""
     for name in preflight.CLIENTS:
         (tmp_path / name).write_text("#!/bin/sh\nexec sleep 60\n")
         (tmp_path / name).chmod(0o755)

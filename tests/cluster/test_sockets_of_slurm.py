@@ -1,4 +1,4 @@
-"""What a local Slurm, its clients and ranks in its steps listen at: loopback alone, where the host's name means it."""
+"""A local Slurm, its clients and ranks in its steps listen at loopback alone, if the host's name resolves to it."""
 
 from __future__ import annotations
 
@@ -19,5 +19,5 @@ def test_daemons_clients_and_ranks_listen_where_slurm_is_bound_and_nowhere_else(
     daemons = [each for each in sockets if each.process in ("slurmctld", "slurmd")]
     assert len({each.pid for each in daemons}) == 1 + 4
     assert {each.process for each in sockets} > {"slurmctld", "slurmd", "srun"}  # and the ranks
-    bound = machine.address() or "0.0.0.0"  # where it can't be bound, its start says so
+    bound = machine.address() or "0.0.0.0"  # if it can't be bound, its start says so
     assert {each for each in sockets if not each.loopback and each.address != bound} == set()

@@ -1,4 +1,4 @@
-"""What is told of failed jobs, from the captured text of a real run on Slurm 22.05 in which they ended in each way."""
+"""What is said of failed jobs, from the captured text of a real run on Slurm 22.05 in which they ended in each way."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a host lends to a build: read from its own pip and apt, mounted where it must be."""
+"""What a host lends to a build is read from its own pip and apt, and mounted at the right places."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gradsync.images import host
 
 @pytest.fixture
 def pip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A configuration file of pip that is the only one, with no variable beside it."""
+    """The only configuration file of pip, with no variable besides it."""
     for name in ("FIND_LINKS", "INDEX_URL", "EXTRA_INDEX_URL", "CERT", "DEFAULT_TIMEOUT", "NO_INDEX"):
         monkeypatch.delenv(f"PIP_{name}", raising=False)
     path = tmp_path / "pip.conf"

@@ -60,7 +60,7 @@ class TinyProject:
         self.define()
 
     def define(self, post: str = "true", test: str = "true") -> None:
-        # each under /bin: where the shell lies on this host is no concern of the image
+        # each under /bin: the shell's place on this host is no concern of the image
         files = (f"    {path} {f'/bin/{path.name}' if path.name in PROGRAMS else path}" for path in needed_files())
         text = TINY.format(files="\n".join(files), post=post, test=test)
         (self.folder / "containers" / "base.def").write_text(text)

@@ -46,7 +46,7 @@ def test_ranks_end_with_their_launcher_and_the_same_command_goes_on(tmp_path, st
 
 @pytest.mark.deep
 def test_a_killed_measurement_leaves_nothing_that_the_same_command_does_not_remove(tmp_path):
-    """Its ranks end with it; of its temporary folder the next one knows that it is nobody's."""
+    """Its ranks end with it; the next measurement knows that its temporary folder is nobody's."""
     temporary, output = tmp_path / "temporary", tmp_path / "output"
     temporary.mkdir()
     environment = {**os.environ, "TMPDIR": str(temporary), victims.MARK: str(tmp_path)}

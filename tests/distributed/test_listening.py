@@ -1,4 +1,4 @@
-"""Where rank 0 listens: at the address that ranks are told, where that is the same one for all of them."""
+"""Rank 0 listens at the address that ranks know, if that is the same one for all of them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_a_store_that_torchrun_holds_is_not_made_again(monkeypatch):
 
 
 def resolving(monkeypatch, *addresses: str) -> None:
-    """Every name means these addresses."""
+    """Have every name resolve to these addresses."""
     meant = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, 0)) for address in addresses]
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: meant)
 

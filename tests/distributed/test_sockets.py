@@ -1,4 +1,4 @@
-"""What ranks on this machine listen at: loopback alone."""
+"""Ranks on this machine listen at loopback alone."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ARGUMENTS = {
 
 
 def other_interface() -> str:
-    """One that others may reach; loopback where a machine has nothing else."""
+    """An interface that others may reach; loopback if the machine has no other."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         for _, name in socket.if_nameindex():
             with suppress(OSError):  # it has no address
@@ -37,7 +37,7 @@ def other_interface() -> str:
 @pytest.mark.deep
 @pytest.mark.parametrize("command", ARGUMENTS)
 def test_ranks_of_a_launch_listen_on_loopback_only(tmp_path, command):
-    """Also where the environment tells other jobs to take another interface."""
+    """They do so even if the environment has other jobs take another interface."""
     output = str(tmp_path / "out")
     sockets = while_it_runs(
         [sys.executable, "-m", "gradsync", *ARGUMENTS[command], "--output", output],

@@ -52,7 +52,7 @@ def start(folder: Path, *arguments: str, **environment: str) -> subprocess.Popen
 
 
 def trained(folder: Path, *arguments: str) -> str:
-    """Run to the end; gives what it said."""
+    """Run to the end; gives the messages."""
     process = start(folder, *arguments)
     messages = process.communicate(timeout=HANGS_SECONDS)[1]
     assert process.returncode == 0, messages
@@ -90,7 +90,7 @@ def test_a_killed_run_names_the_rank_ends_the_others_and_goes_on_to_the_same_par
     process = start(killed, *arguments)
     latest = killed / "checkpoint" / "latest.json"
     number = random.randint(1, 2 * ITERATIONS // BLOCK - 2)
-    print(f"killed after checkpoint {number}")  # shown where the test fails
+    print(f"killed after checkpoint {number}")  # shown if the test fails
     while not latest.exists() or json.loads(latest.read_text())["number"] < number:
         assert process.poll() is None, process.communicate()[1]
         time.sleep(0.005)

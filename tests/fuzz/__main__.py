@@ -1,8 +1,8 @@
 """Bad input, seeded: `PYTHONPATH=workflow/src python tests/fuzz --inputs 10000 --seed 1`.
 
-Prints how many inputs were refused, accepted rightly or wrongly, ended in a traceback or not at all, and how many took
-more than two seconds to be refused, by subcommand and file; exits with 1 where there is anything wrong. What failed
-can be written where tests/corpus is replayed from.
+Prints, by subcommand and file, how many inputs were refused, accepted rightly or wrongly, ended in a traceback or not
+at all, and how many took more than two seconds to be refused; exits with 1 if anything is wrong. Inputs that failed can
+be written as files of tests/corpus, which is replayed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Command lines of which one word is odd: places come from the parsers, so that a new option is tried unlisted."""
+"""Command lines with one odd word: its place comes from the parsers, so that a new option is tried unlisted."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gradsync import cli
 LINE = ("--workload", "workload.json", "--allreduce", "a=1,b=1")
 LINKS = ("--workload", "workload.json", "--allreduce", "alpha=1,bandwidth=9")
 OF_CONFIGURATION = ("--config", "config.yaml", "--results", "results")
-# subcommand: what it takes as it stands, in a folder with the files of `files.py`
+# subcommand -> arguments that it accepts, in a folder with the files of `files.py`
 BASES: dict[str, list[tuple[str, ...]]] = {
     "plan": [
         (*LINE, "--schedule", "wfbp", "--ranks", "2", "--lr", "0.1", "--output", "made.json"),
@@ -89,7 +89,7 @@ BASES: dict[str, list[tuple[str, ...]]] = {
     "track": [OF_CONFIGURATION],
     "benchmark": [(*OF_CONFIGURATION, "training")],
 }
-# what computes for minutes in this process itself: the audit event that its work begins with
+# subcommands that compute for minutes in this process itself, each with the audit event at which its work begins
 BEGINS = {"benchmark": "tempfile.mkdtemp", "track": "import"}
 
 
@@ -121,7 +121,7 @@ def base(name: str, arguments: tuple[str, ...]) -> list[str]:
 
 @st.composite
 def lines(draw: Any) -> list[str]:
-    """A command line that is right but for one place; or of which a word is missing, odd, or there twice."""
+    """A command line that is right but for one place, or that has a word missing, odd, or twice."""
     name = draw(st.sampled_from([name for name in BASES for _ in BASES[name]]))
     action = draw(st.sampled_from(PLACES[name]))
     line = base(name, draw(st.sampled_from(BASES[name])))
@@ -140,7 +140,7 @@ def lines(draw: Any) -> list[str]:
 
 
 def _give(draw: Any, line: list[str], first: int, action: argparse.Action) -> None:
-    """The action, with a value; in the place of the one that is there."""
+    """Put the action, with a value, into `line`; if the action is there, replace its value."""
     if action.nargs == 0:
         line.append(draw(st.sampled_from(action.option_strings)))
         return

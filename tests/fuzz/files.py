@@ -1,4 +1,4 @@
-"""Every file that is read, with one position that is odd, and the command that reads it."""
+"""Every file that is read, with one odd position, and the command that reads it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from made_up_cluster import four, timed
 from tiny_workloads import FREE
 
 ROOT = Path(__file__).parents[2]
-CHANGED = "changed"  # folder of what was made of the files
+CHANGED = "changed"  # the folder of changed files
 DAMAGE = (
     "\0",
     "[" * 5000,
@@ -49,7 +49,7 @@ CONFIGURATIONS = ("quick", "measured", "full", "emulated", "modern", "simultaneo
 
 
 class Kind(NamedTuple):
-    """A file of this name: what it holds as it should, how it is written, the command that reads it."""
+    """A kind of file: its right content, how it is written, the command that reads it, and positions to change."""
 
     content: Any
     write: Callable[[Any], str]
@@ -58,7 +58,7 @@ class Kind(NamedTuple):
 
 
 def _csv(rows: Any) -> str:
-    """Rows as CSV; what is no list of lists as its text."""
+    """Rows as CSV; anything but a list of lists is written as its text."""
     written = io.StringIO()
     for row in rows if isinstance(rows, list) else [[rows]]:
         csv.writer(written).writerow(row if isinstance(row, list) else [row])
@@ -66,7 +66,7 @@ def _csv(rows: Any) -> str:
 
 
 def prepare(folder: Path) -> None:
-    """The files that base commands name, into the folder that is the current one."""
+    """Write the files that base commands name into `folder`, the current one."""
     for name in ("config", "reports", "containers", "envs"):
         (folder / name).symlink_to(ROOT / name)
     (folder / CHANGED).mkdir()
@@ -135,7 +135,7 @@ BANDS = {"share_of_peak", "share_of_link_rate", "alpha_seconds", "sub_minibatche
 
 
 def _few(held: Any) -> Any:
-    """The same with one number of each list."""
+    """The same with one number per list."""
     if isinstance(held, dict):
         return {key: _few(value) for key, value in held.items()}
     return held[:1] if isinstance(held, list) else held

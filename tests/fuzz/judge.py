@@ -1,4 +1,4 @@
-"""Whether what is said of an input, accepted or refused, is right, as far as one can tell."""
+"""Judges, as far as possible, whether the answer to an accepted input, or the refusal of another, is right."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any
 
 from gradsync import cli
 
-LONGEST_REFUSAL = 10_000  # characters: one message, beside how a subcommand is used
-ROUNDING = 1e-9  # of a time beside its bound
-# what must not be below 0
+LONGEST_REFUSAL = 10_000  # characters: one message, besides how a subcommand is used
+ROUNDING = 1e-9  # relative, of a time that is compared with its bound
+# endings of names of numbers that must not be below 0
 NOT_NEGATIVE = ("seconds", "gpu_hours", "bytes", "rounds", "transfers", "ranks", "iterations", "buckets")
 
 
 def refused(message: str) -> str:
-    """What is wrong with a refusal; empty where nothing is."""
+    """What is wrong with a refusal; empty if nothing is."""
     if not message.strip():
         return "refused without a word"
     if "Traceback (most recent call last)" in message:
@@ -27,7 +27,7 @@ def refused(message: str) -> str:
 
 
 def accepted(words: list[str], answer: str) -> str:
-    """What is wrong with the answer to a command line that was accepted; empty where nothing is."""
+    """What is wrong with the answer to a command line that was accepted; empty if nothing is."""
     if "--json" not in words or not answer.strip() or "--help" in words or "-h" in words:
         return ""
     try:

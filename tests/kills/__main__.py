@@ -1,7 +1,7 @@
 """Kill small launches at random and start them again: `python tests/kills --kills 200 --seed 0 --table kills.csv`.
 
-Ranks, masters, launchers, Snakemake and parts of Slurm's jobs are killed, links cut and disks filled, where this
-machine can have them. Prints what became of each, and all that must not be; exits with 1 where there is any.
+Ranks, masters, launchers, Snakemake and parts of Slurm's jobs are killed, links cut and disks filled, if this machine
+can have them. Prints what became of each, and all that must not be; exits with 1 if there is any.
 """
 
 from __future__ import annotations

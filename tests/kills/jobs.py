@@ -27,13 +27,13 @@ test "$(squeue --noheader --states=all --jobs="$job" --format=%T)" = COMPLETED
 
 @dataclass(frozen=True)
 class Jobs:
-    """Those of the Slurm that runs in `folder`; nobody else has any there."""
+    """The jobs of the Slurm that runs in `folder`; nobody else has any there."""
 
     folder: Path
 
     @property
     def environment(self) -> dict[str, str]:
-        """Of a shell after `gradsync slurm start`."""
+        """The environment of a shell after `gradsync slurm start`."""
         kept = {key: value for key, value in os.environ.items() if not key.startswith(("SLURM_", "GRADSYNC_"))}
         path = os.pathsep.join([str(Folder(self.folder).clients), kept["PATH"]])
         return {**kept, "PATH": path, "SLURM_CONF": str(self.folder / "slurm.conf")}
@@ -44,7 +44,7 @@ class Jobs:
         return [*(f"job {number}" for number in self._queued()), *steps]
 
     def cancel(self) -> None:
-        """All that are in the queue."""
+        """Cancel all jobs in the queue."""
         for number in self._queued():
             self._ask("scancel", number)
 
@@ -77,7 +77,7 @@ class Jobs:
 
 @contextmanager
 def at_hand(folder: Path) -> Iterator[Jobs | None]:
-    """Those of a Slurm of two nodes that runs meanwhile; None where its packages are not installed."""
+    """The jobs of a Slurm of two nodes that runs meanwhile; None if its packages are not installed."""
     if any(installed.find(name) is None for name in installed.PACKAGES):
         yield None
         return

@@ -1,6 +1,6 @@
 """What is killed: small launches, each the same every time.
 
-Alone, on a testbed, on a full disk, below Snakemake, and as a job of Slurm.
+They run alone, on a testbed, on a full disk, below Snakemake, and as a job of Slurm.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ papers: {mgwfbp: {nodes: [4], gap_nodes: [4, 8], forward_shares: [0.5], bucket_s
 
 @dataclass
 class Subject:
-    """A command, where it runs and writes, and what of it may be killed.
+    """A command, the folders in which it runs and writes, and what of it may be killed.
 
     `victims` are names of `victims.py`, or of `jobs.py`.
     """
@@ -54,17 +54,17 @@ class Subject:
     victims: tuple[str, ...]
     working: Path
     environment: dict[str, str]
-    jobs: Jobs | None = None  # where it is one of Slurm
+    jobs: Jobs | None = None  # if it is a job of Slurm
 
     def clear(self) -> None:
-        """As if it had never run."""
+        """Remove its output, as if it had never run."""
         shutil.rmtree(self.folder, ignore_errors=True)
         if self.name == "workflow":
             shutil.rmtree(self.working / "results", ignore_errors=True)
             shutil.rmtree(self.working / ".snakemake", ignore_errors=True)
 
     def outcome(self) -> dict[str, Any]:
-        """All that must be the same whatever happened on the way; raises OSError where something is missing."""
+        """All results that must be the same whatever happened on the way; raises OSError if something is missing."""
         outcome: dict[str, Any] = {"files": _files(self.folder)}
         if self.name == "workflow":
             outcome["state"] = [_files(self.working / ".snakemake" / name) for name in ("locks", "incomplete")]
@@ -83,7 +83,7 @@ class Subject:
 
 
 def every(place: Path, names: list[str] | None = None, jobs: Jobs | None = None) -> list[Subject]:
-    """Those that this machine can have, or these of them; `jobs`: of a Slurm that runs."""
+    """The subjects that this machine can have, or those of them with these names; `jobs`: of a Slurm that runs."""
     subjects = [training(place), master(place)]
     if small_disks():
         subjects.append(on_small_disk(place))
@@ -103,12 +103,12 @@ def training(place: Path) -> Subject:
 
 
 def master(place: Path) -> Subject:
-    """Rank 0 sums for the others."""
+    """A launch in which rank 0 sums for the others."""
     return _train(place, "master", [_plan(place, "ps_central", 3, collective="ps_central")], [], ("launcher", "rank 0"))
 
 
 def on_testbed(place: Path) -> Subject:
-    """Two hosts on a shaped link; one end of it is cut as well."""
+    """A launch on two hosts with a shaped link, which may be cut."""
     options = ["--testbed", "switch:2", "--rate", "1e10"]
     return _train(place, "testbed", [_plan(place, "wfbp")], options, ("launcher", "rank 0", "rank 1", "link"))
 
@@ -121,7 +121,7 @@ def on_small_disk(place: Path) -> Subject:
 def on_slurm(place: Path, jobs: Jobs) -> Subject:
     """A job of two nodes, whose launcher has srun start a rank on each."""
     subject = _train(place, "slurm", [_plan(place, "wfbp")], [], VICTIMS)
-    path = f"export PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH"  # where srun finds Python
+    path = f"export PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH"  # in which srun finds Python
     script = place / "slurm" / "job"
     script.write_text(f"#!/bin/bash\n{path}\n{Cluster().exported()}\n{shlex.join(subject.command)}\n")
     subject.command = ["sh", "-c", SUBMIT, "sh", str(script)]

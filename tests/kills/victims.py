@@ -17,7 +17,7 @@ MARK = "GRADSYNC_KILLED_RUN"  # in the environment of all that a run starts
 
 
 class Process(NamedTuple):
-    """One of a run; `rank` is "" in what is none, `job` outside of Slurm's."""
+    """A process of a run; `rank` is "" if it is no rank, `job` if it is not Slurm's."""
 
     pid: int
     rank: str
@@ -26,7 +26,7 @@ class Process(NamedTuple):
 
 
 def of(mark: str) -> list[Process]:
-    """The processes of a run that live, wherever they have come to lie."""
+    """The processes of a run that live, whoever their parents are now."""
     processes = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -42,7 +42,7 @@ def of(mark: str) -> list[Process]:
 
 
 def _rank(environment: dict[str, str]) -> str:
-    """Its own number, or that of a task of a step of Slurm."""
+    """The rank's own number, or that of a task of a step of Slurm."""
     return environment.get("RANK") or (environment.get("SLURM_PROCID", "") if "SLURM_STEP_ID" in environment else "")
 
 
@@ -65,7 +65,7 @@ def strike(victim: str, launcher: int, mark: str) -> bool:
 
 
 def end_all(mark: str) -> None:
-    """Whatever lives of a run, by its own process id."""
+    """Kill whatever lives of a run, by its own process id."""
     for each in of(mark):
         with suppress(ProcessLookupError):
             os.kill(each.pid, signal.SIGKILL)
@@ -77,7 +77,7 @@ def in_memory() -> list[str]:
 
 
 def networks(launcher: int | None = None) -> list[str]:
-    """Namespaces of testbeds, or of the one that a launcher has made."""
+    """Namespaces of all testbeds, or of the one that a launcher has made."""
     try:
         listing = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True).stdout
     except (OSError, subprocess.CalledProcessError):

@@ -34,7 +34,7 @@ def test_hosts_reach_their_neighbours_on_each_level_and_nobody_else():
 
 @real
 def test_a_connections_turn_is_no_shorter_than_the_largest_packet():
-    """Or turns are packets, whatever their size, and connections with larger ones get more of a link."""
+    """Else turns would be packets, whatever their size, and connections with larger ones would get more of a link."""
     with made_of(wired("switch:2"), RATE) as network:
         classes = subprocess.check_output(network.on(0, ["tc", "-d", "class", "show", "dev", "rail0"]), text=True)
         (link,) = json.loads(subprocess.check_output(network.on(0, ["ip", "-d", "-j", "link", "show", "dev", "rail0"])))
@@ -45,7 +45,7 @@ def test_a_connections_turn_is_no_shorter_than_the_largest_packet():
 
 @real
 def test_acknowledgements_do_not_wait_behind_data():
-    """They are in the class that goes first; the short messages of the same connection are not."""
+    """Acknowledgements are in the class that goes first; the short messages of the same connection are not."""
     with made_of(wired("switch:2"), RATE) as network:
         check._probe_link(network, 0, 1, 0)
         sent = []  # by host and class: bytes, packets
@@ -76,9 +76,9 @@ def test_latency_is_kept_or_refused_where_the_kernel_can_not():
 
 
 def with_latency(latency: float) -> float:
-    """Seconds that a host takes to learn from another that nobody listens."""
+    """The seconds that a host takes to learn from another that nobody listens."""
     with made_of(wired("switch:2"), RATE, None, latency) as network:
-        reached(network, 0, network.address(1, 0))  # each knows the other's place from here on
+        reached(network, 0, network.address(1, 0))  # from now on each knows the other's address
         start = time.perf_counter()
         reached(network, 0, network.address(1, 0))
         return time.perf_counter() - start

@@ -78,7 +78,7 @@ def test_what_a_testbed_cannot_carry_is_refused(tmp_path, capfd, arguments, mess
 
 
 def sent_bytes(network: namespaces.Testbed, host: int) -> int:
-    """By a host, over its first rail."""
+    """Bytes that a host has sent over its first rail."""
     counters = subprocess.check_output(network.on(host, ["ip", "-s", "-j", "link", "show", network.interfaces()[0]]))
     return int(json.loads(counters)[0]["stats64"]["tx"]["bytes"])
 
@@ -110,7 +110,7 @@ def test_a_hierarchical_message_loads_the_link_of_a_node_as_its_topology_says(tm
 
 @real
 def test_ranks_listen_at_addresses_of_their_launch_alone(tmp_path):
-    """All of them on the control network, and on their rail while a group is made; on no other address of a host."""
+    """They do so on the control network, and on their rail while a group is made; at no other address of a host."""
     over, command = threading.Event(), ["measure", "allreduce", "--smallest", "4096", "--largest", "8192"]
     sockets = set()
 
@@ -199,7 +199,7 @@ def test_a_rank_that_is_killed_ends_the_launch_and_leaves_nothing(tmp_path):
         (4, "bcube:2,2", "bml", 300_000, "h2", "rail1", "rank 2 ended: link down, interface rail1 of its host"),
         # the other end of the last cable that is made
         (2, "switch", "native", 300_000, "switches", "p3", "rank 1 ended: link down, interface rail0 of its host"),
-        # before they have met: who can't connect fails before anybody has looked
+        # before they have met: a rank that can't connect fails before anybody has looked
         (2, "switch", "native", 0, "h1", "rail0", "rank 1 ended: link down, interface rail0 of its host"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Full, read-only and limited disks: said as such, before anything runs where it can be known."""
+"""Full, read-only and limited disks are named as such, before anything runs if it can be known."""
 
 from __future__ import annotations
 

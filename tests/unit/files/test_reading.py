@@ -1,4 +1,4 @@
-"""Files from outside: what no reader takes, whatever it is the file of."""
+"""Files from outside: what no reader takes, whatever the file is for."""
 
 from __future__ import annotations
 

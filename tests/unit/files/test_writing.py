@@ -1,4 +1,4 @@
-"""What a result never replaces."""
+"""A result never replaces anything but an earlier result."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_device_stays_one(tmp_path):
 
 
 def test_a_temporary_file_has_a_name_that_cannot_be_prepared(tmp_path):
-    """One that is there already is never opened: what would be written to is new, and empty."""
+    """A file that exists is never opened: the temporary file is new, and empty."""
     names = set()
     for _ in range(3):
         with replacing(tmp_path / "b.json") as temporary:

@@ -1,4 +1,4 @@
-"""Whoever is started ends with its starter, over shells and when stopped; who belongs to nobody here lives on."""
+"""A process ends with its starter, through shells and when stopped; one whose starter is elsewhere lives on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A folder has one run at a time: a second is refused at once by name, a dead one's lock is taken over."""
+"""A folder has one run at a time: a second one is refused at once by name, and a dead one's lock is taken over."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_a_file_system_without_locks_is_warned_of_and_written_to(tmp_path, monke
 
 @pytest.mark.parametrize(("job", "end"), [("", "kill 4, on n7"), ("81", "scancel 81")])
 def test_the_refusal_says_how_to_end_a_run_on_another_host(tmp_path, job, end):
-    """The file system tells that it lives; its process number means nothing here."""
+    """The file system shows that it lives; its process number means nothing on this host."""
     lock = tmp_path / run_lock.NAME
     lock.write_text(json.dumps({"what": "train", "host": "n7", "process": 4, "leader": "there/4/1", "job": job}))
     with lock.open() as other:

@@ -1,4 +1,4 @@
-"""A plan without its messages, and what a contender has shown on the way."""
+"""A plan without its messages, and the record of what was measured of a contender."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_without_messages_each_rank_trains_on_its_own_gradients():
 
 
 def ends(*seconds: float) -> list[float]:
-    """When turns of these lengths end, on a clock that began long ago."""
+    """The ends of turns of these lengths, on a clock that began long ago."""
     return np.cumsum([1e4, *seconds]).tolist()
 
 
@@ -98,7 +98,7 @@ def test_the_first_turn_of_a_block_is_not_timed():
 
 
 def test_computation_and_exposed_messages_are_those_of_the_turns_that_are_timed():
-    """Computation takes 3 s a turn; then the first waits 7 s for its message, the second, which is timed, 1 s."""
+    """Computation takes 3 s per turn; then the first waits 7 s for its message, the second, which is timed, 1 s."""
     begun = 1e4
     spans = [
         Span(0, turn, verb, verb, lane, begun + start, begun + end)
@@ -118,7 +118,7 @@ SPANS = {"exposed": [1.0, 5.0, 9.0, 2.0, 2.0, 7.0], "computation": [3.0, 3.5, 4.
 
 
 def three_blocks(seconds: float, **spans: list[float]) -> Record:
-    """Blocks of 4, 3 and 2 turns, of which the first each isn't timed; turns take `seconds`, twice, thrice as long."""
+    """Blocks of 4, 3 and 2 turns, whose first turns aren't timed; turns take `seconds`, twice, thrice as long."""
     record = Record(**spans)
     for number, turns in enumerate((3, 2, 1), start=1):
         record.block(0, 0, [1.0] * (turns + 1), ends(*[number * seconds] * turns))

@@ -1,4 +1,4 @@
-"""What ranks get of each data set: samples in the shape that the model takes, in batches, prepared ahead."""
+"""Ranks get samples of each data set in the shape that the model takes, in batches, prepared ahead."""
 
 import threading
 

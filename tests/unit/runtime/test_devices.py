@@ -111,7 +111,7 @@ def test_the_gpus_of_other_machines_are_not_judged_here(arguments, tmp_path, mon
 
 @NO_GPU
 def test_ranks_of_another_launcher_say_it_too(tmp_path):
-    """Two of them: both end, the first says it for which rank."""
+    """Both ranks end, and the first one says for which rank."""
     kept = {key: value for key, value in os.environ.items() if key not in VARIABLES}
     import socket
 
@@ -177,7 +177,7 @@ def test_what_is_not_known_stays_what_it_is():
 
 
 def test_a_rank_that_leaves_at_once_says_everything_first():
-    """Its status counts, and nothing is closed: what is registered before does not run."""
+    """The process ends with its status, and closes nothing: functions registered earlier do not run."""
     program = (
         "import atexit; atexit.register(print, 'closed'); from gradsync.runtime.failures import leave_at_once; "
         "leave_at_once(2)(); print('said')"
@@ -198,7 +198,7 @@ def test_messages_within_a_window():
 @pytest.mark.parametrize("factor", [1.0, 1.25, 3.0])
 @pytest.mark.parametrize("share", [1.0, 0.3])
 def test_the_factor_does_not_depend_on_how_much_of_the_time_messages_take(factor, share):
-    """Computation of 2 s alone, `share` of whose time beside messages is slowed by `factor`."""
+    """Interference: computation of 2 s alone slows by `factor` in the `share` of its time in which messages travel."""
     window = 2.0 / (share / factor + 1 - share)
     factors = beside.Queues(QueuedProcessor()).slowed((window, 0.3, share * window), (2.0, 0.2))
     assert factors == (pytest.approx(factor), pytest.approx(1.5))
@@ -220,7 +220,7 @@ def test_beside_one_another_both_are_timed_on_their_queues(monkeypatch):
     alone = side.computing(iterate, 3), side.sending(send, 3)
     assert alone == (4.0, 2.0)
     together = side.together(iterate, send, alone[1], alone[0], 40.0)
-    assert together == (8.0, 2.0, 4.0)  # two messages an iteration, which take half of its time
+    assert together == (8.0, 2.0, 4.0)  # two messages per iteration, which take half of its time
     assert side.slowed(together, alone) == (beside.MOST_SLOWDOWN, 1.0)
     assert side.in_turn(iterate, send, 3) == 6.0
 

@@ -59,11 +59,11 @@ PLANS = {
 
 
 def out_of_order(executor: Enqueuer) -> list[str]:
-    """Waits of the plan that no mark, wait or queue stands for."""
+    """Waits of the plan that are kept by no mark, wait or queue."""
     ends = {(op.name, turn): end for op, turn, _, end in executor.stamped}
     missing = []
     for op, turn, start, end in executor.stamped:
-        began = end if op.verb == "ready" else start  # that of a gradient is where the one before ended
+        began = end if op.verb == "ready" else start  # a gradient begins when the one before has ended
         for names, wanted in ((op.after, turn), (op.after_previous, turn - 1)):
             missing += [
                 f"{op.name} after {name}"

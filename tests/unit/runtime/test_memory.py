@@ -1,4 +1,4 @@
-"""What a launch will hold is counted before it is made, and refused in one line where it is too much."""
+"""What a launch will hold is counted before it is made, and refused in one line if it is too much."""
 
 from types import SimpleNamespace
 
@@ -40,7 +40,9 @@ def test_plans_share_gradients_and_stock_ddp_shares_nothing():
     size = 4 * ELEMENTS
     assert need([plan(0.9)]).plans == 3 * size  # parameters, momentum, gradients
     assert need([plan(0.9)] * 3).plans == (3 * 2 + 1) * size
-    assert need([plan(0.9)] * 3, references=True).plans == (4 * 2 + 1) * size  # and what doesn't communicate
+    assert (
+        need([plan(0.9)] * 3, references=True).plans == (4 * 2 + 1) * size
+    )  # and the contender that doesn't communicate
     assert need([], peers=2).stock == 2 * memory.STOCK * size
 
 

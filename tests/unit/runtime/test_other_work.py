@@ -1,4 +1,4 @@
-"""Work of others on the cores while something is timed: told in results, plans and tables."""
+"""Work of others on the cores while something is timed: results, plans and tables report it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gradsync.plan.workload import Layer, Workload
 from gradsync.runtime.other_work import STAT, OtherWork, busy_seconds, most_of_others
 from gradsync.statistics import quiet
 
-# of a system with two cores: user nice system idle iowait irq softirq steal guest guest_nice
+# columns of a system with two cores: user nice system idle iowait irq softirq steal guest guest_nice
 SYSTEM = """\
 cpu  1100 50 300 8000 100 20 30 400 7 7
 cpu0 1000 50 200 4000 100 10 10 300 7 7

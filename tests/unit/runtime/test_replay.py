@@ -26,7 +26,7 @@ def workload(**changes):
 
 
 def backward(model):
-    """When forward began and ended, and when each gradient was there."""
+    """The times at which forward began and ended, and at which each gradient came."""
     ready = {}
     for name, parameter in model.named_parameters():
         parameter.register_post_accumulate_grad_hook(lambda _, name=name: ready.update({name: time.perf_counter()}))
@@ -71,7 +71,7 @@ def test_a_late_wait_is_made_up_for_by_the_next(monkeypatch):
 
 
 class Time:
-    """A clock that goes on only where somebody works or sleeps, and wakes everybody a millisecond late."""
+    """A clock that goes on only while somebody works or sleeps, and wakes everybody a millisecond late."""
 
     def __init__(self):
         self.now = 100.0

@@ -1,4 +1,4 @@
-"""What ranks do to carry a message: run by every interleaving that chance finds, without a network."""
+"""What ranks do to carry a message: random interleavings of their actions run without a network."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Rank:
         self.number, self.actions, self.data = number, todo, data
         self.scratch = np.full(scratch, np.nan)
         self.at = 0
-        self.moved = {}  # transfer -> whether it has
+        self.moved = {}  # transfer -> whether it has moved its data
 
     def view(self, action):
         _, _, (_, low, high, _), slot = action
@@ -64,7 +64,7 @@ def run(ranks, chance):
 
 
 def started(rounds, data, longest, slots):
-    """Ranks that have done nothing yet; `rounds`: of each rank."""
+    """Ranks that have done nothing yet; `rounds` has those of each rank."""
     ranks = []
     for number, values in enumerate(data):
         todo, scratch = actions(rounds[number], longest, slots)
@@ -125,7 +125,7 @@ MADE_UP = {
 
 
 def in_step(rounds, data):
-    """What the rounds say: all that is sent in a round is what was there before it."""
+    """The data after the rounds, in step: all that is sent in a round is what was there before it."""
     data = data.copy()
     for each in rounds:
         before = data.copy()
@@ -188,7 +188,7 @@ def test_receives_are_posted_before_they_are_needed_and_slots_are_few():
 @pytest.mark.parametrize("longest", [1000, 100])
 @pytest.mark.parametrize("algorithm", ["ps_p2p", "bml"])
 def test_a_round_to_several_peers_has_left_a_rail_before_the_next_begins_there(algorithm, longest):
-    """Else data of the next round shares the link with what peers still wait for, and all fall behind."""
+    """Else data of the next round would share the link with what peers still wait for, and all would fall behind."""
     op = message(algorithm, 9, 9000)
     rounds = list(exchanges(op, 4, 9))
     assert any(len({part.peer for part in each.sends}) > 1 for each in rounds)
@@ -216,7 +216,7 @@ def test_a_ring_sends_on_what_has_come_while_the_rest_is_on_its_way():
 
 
 def test_at_each_moment_receives_are_posted_before_sends():
-    """That a receive is there is told to the peer on the connection that its data would fill."""
+    """The notice of a posted receive goes to the peer over the connection that data would fill."""
     todo, _ = actions(list(exchanges(message("ps_p2p", 4, 4000), 1, 4)), 1000)
     kinds = [action.kind for action in todo]
     first = kinds.index("send")

@@ -155,7 +155,7 @@ def test_ports_of_steps_lie_below_those_that_clients_get():
 
 
 def test_a_launcher_ends_srun_that_still_waits_after_a_rank_has_failed(tmp_path, monkeypatch):
-    """It does for a rank whose slurmstepd was killed."""
+    """srun waits for ever for a rank whose slurmstepd was killed."""
     stand_in = tmp_path / "srun"
     stand_in.write_text("echo 'srun: error: n2: task 1: Exited with exit code 1' >&2; exec sleep 600 2>&1\n")
     monkeypatch.setattr(runtime_launch, "GRACE_SECONDS", 0.1)
