@@ -1,4 +1,4 @@
-"""A real local Slurm as tests use it: its clients, Snakemake on it, what it must not leave behind."""
+"""A real local Slurm for tests: its clients, Snakemake on it, what it must not leave behind."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ needs_slurm = pytest.mark.skipif(
 
 @dataclass(frozen=True)
 class Slurm:
-    """One that runs in `folder`; `environment` is that of a shell after its `export`."""
+    """A Slurm that runs in `folder`; `environment` is that of a shell after its `export`."""
 
     folder: Path
     environment: dict[str, str]
 
     def ask(self, *command: str) -> str:
-        """What a client prints; fails where it fails."""
+        """What a client prints; fails if the client fails."""
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=HANGS_SECONDS, env=self.environment, cwd=self.folder.parent
         )
@@ -55,15 +55,15 @@ class Slurm:
 
 
 def slurm_in(folder: Path) -> Slurm:
-    """The one that runs in `folder`."""
-    own = {key: value for key, value in os.environ.items() if not key.startswith(("SLURM_", "GRADSYNC_"))}
-    path = os.pathsep.join([str(Folder(folder).clients), str(Path(sys.executable).parent), own["PATH"]])
-    return Slurm(folder, {**own, "PATH": path, "SLURM_CONF": str(folder / "slurm.conf")})
+    """The Slurm that runs in `folder`."""
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(("SLURM_", "GRADSYNC_"))}
+    path = os.pathsep.join([str(Folder(folder).clients), str(Path(sys.executable).parent), kept["PATH"]])
+    return Slurm(folder, {**kept, "PATH": path, "SLURM_CONF": str(folder / "slurm.conf")})
 
 
 def left_behind(folder: Path) -> list[str]:
     """Every process whose environment names the folder's slurm.conf, or that has one of its files open."""
-    found = []
+    processes = []
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit() or int(entry.name) == os.getpid():
             continue
@@ -76,11 +76,11 @@ def left_behind(folder: Path) -> list[str]:
             continue
         named = f"SLURM_CONF={folder}/slurm.conf".encode() in environment
         if status != "Z" and (named or any(file.startswith(f"{folder}/") for file in files)):
-            found.append(f"{entry.name} {command}")
-    return found
+            processes.append(f"{entry.name} {command}")
+    return processes
 
 
 def value(text: str, key: str) -> str:
     """`key=value` on a line of its own, as `env` prints it."""
-    found = re.search(rf"^{key}=(.*)$", text, re.MULTILINE)
-    return found.group(1) if found else ""
+    match = re.search(rf"^{key}=(.*)$", text, re.MULTILINE)
+    return match.group(1) if match else ""

@@ -1,4 +1,4 @@
-"""Jobs that really end in each of the ways, under Snakemake with this project's profile: what is told of them."""
+"""Jobs that really end in each of the ways, under Snakemake with this project's profile: what is said of them."""
 
 from __future__ import annotations
 
@@ -168,16 +168,16 @@ def test_each_ending_is_told_apart_and_says_what_to_change(slurm, ended):
 def test_one_line_a_job_with_its_log_and_that_the_same_command_goes_on(slurm, ended):
     *lines, last = why(slurm, ended).splitlines()
     assert len(lines) == len(CAUSES)
-    own = next(line for line in lines if line.startswith("own "))
+    line_of_own = next(line for line in lines if line.startswith("own "))
     assert re.fullmatch(
-        r"own \(Slurm \d+, FAILED\): own failure: ValueError: no such model; .*; log: logs/own.log", own
+        r"own \(Slurm \d+, FAILED\): own failure: ValueError: no such model; .*; log: logs/own.log", line_of_own
     )
     assert "The same command again" in last
     assert "checkpoint" in last
 
 
 def test_the_settings_of_the_profile_reach_jobs_and_a_failed_job_runs_twice(slurm, tmp_path):
-    """On the node, too; a rule may have its own; sbatch and srun are told of nodes, tasks and GPUs."""
+    """On the node, too; a rule may have its own; sbatch and srun get nodes, tasks and GPUs."""
     (tmp_path / "empty.yaml").write_text("{}\n")
     (tmp_path / "Snakefile").write_text(INSTALLED + SETTINGS)
     (tmp_path / "task").write_text("echo $SLURM_PROCID $SLURMD_NODENAME $SLURM_CPUS_PER_TASK $SLURM_GPUS_ON_NODE\n")

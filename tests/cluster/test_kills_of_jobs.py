@@ -35,10 +35,10 @@ class AtTheFirstCheckpoint(random.Random):
 def test_killed_jobs_go_on_and_leave_nothing(slurm, tmp_path):
     """Without its slurmstepd a rank ends, or srun would wait for it for ever."""
     (subject,) = subjects.every(tmp_path, ["slurm"], Jobs(slurm.folder))
-    said: list[str] = []
-    table = Campaign(subject, tmp_path, AtTheFirstCheckpoint(IN_TURN), said.append).run(len(IN_TURN), len(IN_TURN))
+    messages: list[str] = []
+    table = Campaign(subject, tmp_path, AtTheFirstCheckpoint(IN_TURN), messages.append).run(len(IN_TURN), len(IN_TURN))
     print("\n".join(lines(table)))
-    assert not {kind for kind in BAD if kinds(table)[kind]}, said
+    assert not {kind for kind in BAD if kinds(table)[kind]}, messages
     assert table["slurm", STEP, "resumed"] == 1
-    # the same command is refused, by name, while the job lives; where it has ended just before, it is done again
+    # the same command is refused, by name, while the job lives; if it has ended just before, it is done again
     assert table["slurm", SUBMITTER, "lived on"] + table["slurm", SUBMITTER, "anew"] == 1

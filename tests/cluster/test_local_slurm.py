@@ -27,18 +27,18 @@ def test_a_step_on_four_nodes_runs_a_task_on_each(slurm, tmp_path):
     ranks = [(tmp_path / str(rank)).read_text() for rank in range(4)]
     assert sorted(value(text, "SLURMD_NODENAME") for text in ranks) == ["n1", "n2", "n3", "n4"]
     for rank, text in enumerate(ranks):
-        told = {
+        variables = {
             key: value(text, f"SLURM_{key}") for key in ("PROCID", "NTASKS", "STEP_NUM_TASKS", "LOCALID", "STEP_ID")
         }
-        assert told == {"PROCID": str(rank), "NTASKS": "4", "STEP_NUM_TASKS": "4", "LOCALID": "0", "STEP_ID": "0"}
+        assert variables == {"PROCID": str(rank), "NTASKS": "4", "STEP_NUM_TASKS": "4", "LOCALID": "0", "STEP_ID": "0"}
         assert value(text, "SLURM_STEP_NODELIST") == "n[1-4]"
 
 
 def test_ranks_of_a_node_have_consecutive_numbers_whatever_is_usual(slurm, tmp_path):
-    """As topologies number them."""
+    """Ranks are numbered as topologies number them."""
     step = filled(Cluster(ranks_per_node=2).srun(), 4, 2)
-    told = f"echo $SLURMD_NODENAME > {tmp_path}/$SLURM_PROCID"
-    slurm.ask("env", "SLURM_DISTRIBUTION=cyclic", *step, "sh", "-c", told)
+    script = f"echo $SLURMD_NODENAME > {tmp_path}/$SLURM_PROCID"
+    slurm.ask("env", "SLURM_DISTRIBUTION=cyclic", *step, "sh", "-c", script)
     first, second, third, fourth = ((tmp_path / str(rank)).read_text() for rank in range(4))
     assert first == second != third == fourth
 
@@ -59,8 +59,8 @@ def test_start_prints_a_line_to_evaluate_and_stop_ends_all(tmp_path_factory, cap
     printed = capsys.readouterr()
     assert printed.out == f'export SLURM_CONF={folder}/slurm.conf PATH={folder}/bin:"$PATH"\n'
     assert "gradsync slurm stop" in printed.err
-    asked = ["bash", "-c", printed.out + "command -v srun; sinfo -h -o %T"]
-    assert subprocess.run(asked, capture_output=True, text=True, timeout=HANGS_SECONDS).stdout.split() == [
+    command = ["bash", "-c", printed.out + "command -v srun; sinfo -h -o %T"]
+    assert subprocess.run(command, capture_output=True, text=True, timeout=HANGS_SECONDS).stdout.split() == [
         f"{folder}/bin/srun",
         "idle",
     ]
@@ -137,7 +137,7 @@ def test_a_port_that_is_taken_meanwhile_ends_the_start_and_leaves_nothing(tmp_pa
 
 
 def test_it_runs_as_an_ordinary_user(tmp_path_factory, slurm):
-    """Root runs the same as `nobody`, with the system's Python, which has nothing but the standard library."""
+    """Root runs it as `nobody`, with the system's Python, which has nothing but the standard library."""
     if os.getuid() != 0:
         pytest.skip("not root: the other tests run as an ordinary user already")
     folder = tmp_path_factory.mktemp("u")

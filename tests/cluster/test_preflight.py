@@ -28,7 +28,7 @@ g4|down*|8|1|(null)
 
 @pytest.fixture
 def shell(slurm, monkeypatch):
-    """This process as a shell that uses the local Slurm."""
+    """Have this process be like a shell that uses the local Slurm."""
     for key, text in slurm.environment.items():
         monkeypatch.setenv(key, text)
 
@@ -41,7 +41,7 @@ def test_what_fits_passes(shell, capsys):
 
 @needs_slurm
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "parts"),
     [
         (["--partition", "gpu"], ["no partition 'gpu'; partitions: local", "`slurm_partition`"]),
         (["--nodes", "5"], ["needs 5 node(s)", "has 4 node(s), 4 of them up"]),
@@ -51,11 +51,11 @@ def test_what_fits_passes(shell, capsys):
         (["--minutes", "100000"], ["allows 1440 minutes", "`runtime`", "checkpoint"]),
     ],
 )
-def test_what_cannot_run_is_said_with_what_to_change(shell, capsys, arguments, told):
+def test_what_cannot_run_is_said_with_what_to_change(shell, capsys, arguments, parts):
     assert cli.main(["slurm", "check", *arguments]) == 2
-    said = capsys.readouterr().err
-    assert PROFILE in said
-    assert [part for part in told if part not in said] == []
+    message = capsys.readouterr().err
+    assert PROFILE in message
+    assert [part for part in parts if part not in message] == []
 
 
 @needs_slurm
@@ -95,7 +95,7 @@ def test_no_slurm_and_no_configuration(tmp_path, monkeypatch):
 
 
 def test_a_controller_that_never_answers_is_not_waited_for(tmp_path, monkeypatch):
-    """Clients of a real Slurm that don't end: scripts that sleep stand where they lie."""
+    """Clients of a real Slurm that don't end: scripts that sleep stand in for them."""
     for name in preflight.CLIENTS:
         (tmp_path / name).write_text("#!/bin/sh\nexec sleep 60\n")
         (tmp_path / name).chmod(0o755)
@@ -124,8 +124,8 @@ def test_partitions_their_limits_and_states():
 
 def test_nodes_that_are_drained_or_silent_are_not_counted():
     nodes = offers.read_nodes(NODES)
-    found = preflight.fit(nodes, Demand(nodes=2, gpus=4), "gpu")
-    assert (found.nodes, found.up, found.fitting) == (4, 2, 2)
+    counts = preflight.fit(nodes, Demand(nodes=2, gpus=4), "gpu")
+    assert (counts.nodes, counts.up, counts.fitting) == (4, 2, 2)
     with pytest.raises(InputError, match=r"needs 3 node\(s\) with 4 GPUs.*4 node\(s\), 2 of them up\. Change"):
         preflight.fit(nodes, Demand(nodes=3, gpus=4), "gpu")
 
@@ -146,7 +146,7 @@ def test_gpus_of_generic_resources(gres, gpus):
 
 
 @pytest.mark.parametrize(
-    ("accounting", "age", "command", "told"),
+    ("accounting", "age", "command", "message"),
     [
         ("none", 300, "squeue", None),
         ("slurmdbd", 10, "sacct", None),
@@ -155,10 +155,10 @@ def test_gpus_of_generic_resources(gres, gpus):
         ("none", 10, "squeue", "administrator for MinJobAge of 60"),
     ],
 )
-def test_a_status_query_that_would_wait_for_ever_is_refused(accounting, age, command, told):
+def test_a_status_query_that_would_wait_for_ever_is_refused(accounting, age, command, message):
     config = CONFIG.format(accounting, age)
-    if told is None:
+    if message is None:
         preflight.keeps_finished_jobs(config, command)
     else:
-        with pytest.raises(InputError, match=told):
+        with pytest.raises(InputError, match=message):
             preflight.keeps_finished_jobs(config, command)

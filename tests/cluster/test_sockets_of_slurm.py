@@ -1,4 +1,4 @@
-"""What a local Slurm, its clients and ranks in its steps listen at: loopback alone, where the host's name means it."""
+"""A local Slurm, its clients and ranks in its steps listen at loopback alone, if the host's name resolves to it."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ pytestmark = needs_slurm
 def test_daemons_clients_and_ranks_listen_where_slurm_is_bound_and_nowhere_else(slurm, tmp_path):
     measured = [sys.executable, "-m", "gradsync", "measure", "allreduce", "--ranks", "2", "--largest", "4096"]
     step = ["srun", "--nodes=2", "--ntasks=2", *measured, "--output", str(tmp_path / "times.csv")]
-    seen = while_it_runs(step, slurm.folder, slurm.environment)
-    daemons = [each for each in seen if each.process in ("slurmctld", "slurmd")]
+    sockets = while_it_runs(step, slurm.folder, slurm.environment)
+    daemons = [each for each in sockets if each.process in ("slurmctld", "slurmd")]
     assert len({each.pid for each in daemons}) == 1 + 4
-    assert {each.process for each in seen} > {"slurmctld", "slurmd", "srun"}  # and the ranks
-    bound = machine.address() or "0.0.0.0"  # where it can't be bound, its start says so
-    assert {each for each in seen if not each.loopback and each.address != bound} == set()
+    assert {each.process for each in sockets} > {"slurmctld", "slurmd", "srun"}  # and the ranks
+    bound = machine.address() or "0.0.0.0"  # if it can't be bound, its start says so
+    assert {each for each in sockets if not each.loopback and each.address != bound} == set()

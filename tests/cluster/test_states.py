@@ -1,4 +1,4 @@
-"""What is told of failed jobs, from the captured text of a real run on Slurm 22.05 in which they ended in each way."""
+"""What is said of failed jobs, from the captured text of a real run on Slurm 22.05 in which they ended in each way."""
 
 from __future__ import annotations
 
@@ -72,15 +72,15 @@ def test_states_of_other_clusters(state, cause):
 
 def test_a_cgroup_kill_of_a_step_is_memory():
     """The words are those in slurmstepd's program; a job that goes on after its step was killed is FAILED."""
-    said = "slurmstepd: error: Detected 1 oom-kill event(s) in StepId=6.0. Some of your processes may have been killed"
-    found = states.endings(RUN, lambda log: said if log.endswith("rule_own/6.log") else "")
-    assert {ending.job: ending.cause for ending in found}["own"] == "memory"
+    line = "slurmstepd: error: Detected 1 oom-kill event(s) in StepId=6.0. Some of your processes may have been killed"
+    endings = states.endings(RUN, lambda log: line if log.endswith("rule_own/6.log") else "")
+    assert {ending.job: ending.cause for ending in endings}["own"] == "memory"
 
 
 def test_a_program_that_only_speaks_of_memory_has_failed_by_itself():
-    found = states.endings(RUN, lambda log: "RuntimeError: CUDA out of memory" if log == "logs/own.log" else "")
-    own = next(ending for ending in found if ending.job == "own")
-    assert (own.cause, own.words) == ("own failure", "RuntimeError: CUDA out of memory")
+    endings = states.endings(RUN, lambda log: "RuntimeError: CUDA out of memory" if log == "logs/own.log" else "")
+    ending_of_own = next(ending for ending in endings if ending.job == "own")
+    assert (ending_of_own.cause, ending_of_own.words) == ("own failure", "RuntimeError: CUDA out of memory")
 
 
 def test_a_job_that_went_well_when_tried_again_did_not_fail():

@@ -80,8 +80,8 @@ def give_profile(copy: Project, folder: str, ranks: int) -> None:
 def on_slurm(slurm: Slurm, project: Project, name: str, *targets: str) -> tuple[int, str]:
     """Exit status and output of a run there."""
     environment = {**slurm.environment, "PYTHONPATH": str(project.folder / "workflow" / "src")}
-    made = rules(settings.load(project.folder / "config" / f"{name}.yaml"))
-    allowed = ("--allowed-rules", "profile_job", "plan", "train", *made, "--")
+    rules_of_settings = rules(settings.load(project.folder / "config" / f"{name}.yaml"))
+    allowed = ("--allowed-rules", "profile_job", "plan", "train", *rules_of_settings, "--")
     command = ("--profile", "slurm", "--configfile", f"config/{name}.yaml", *allowed, *targets)
     run = Slurm(slurm.folder, environment).snakemake(project.folder, *command)
     status = run.wait(HANGS_SECONDS)
@@ -156,12 +156,12 @@ def test_jobs_in_the_image_on_four_nodes_give_what_this_machine_gives_without(sl
     for folder, ranks in zip(launches, (2, 4), strict=True):
         plans = [f"results/small/plans/lenet5-{ranks}/{scheme}.json" for scheme in ("wfbp", "single")]
         options = ["--model", "lenet5", "--batch", "8", "--iterations", "8", "--block", "4", "--conformance", "1"]
-        told = [part for plan in plans for part in ("--plan", plan)]
-        here = f"here-{ranks}"
-        ended = project.run("gradsync", "train", *options, "--ranks", str(ranks), *told, "--output", here)
+        arguments = [part for plan in plans for part in ("--plan", plan)]
+        local = f"here-{ranks}"
+        ended = project.run("gradsync", "train", *options, "--ranks", str(ranks), *arguments, "--output", local)
         assert ended.returncode == 0, ended.stdout
         for scheme in ("wfbp", "single"):
-            theirs, ours = result(project, f"{folder}/{scheme}"), result(project, f"{here}/{scheme}")
+            theirs, ours = result(project, f"{folder}/{scheme}"), result(project, f"{local}/{scheme}")
             assert theirs["provenance"]["image"] == IMAGE.name
             assert "image" not in ours["provenance"]
             assert theirs["conformance"] == ours["conformance"]  # parameters bit for bit

@@ -19,8 +19,10 @@ HOW = ("wfbp", "mgwfbp", "single", "ring", "queued", "ddp")
 @functools.cache
 def reference(number: int, whole_batch: bool) -> np.ndarray:
     case = MICRO_BATCHES[number]
-    found = small_model.reference(RANKS, whole_batch=whole_batch, accumulate=case["accumulate"], clip=case["clip_norm"])
-    return np.concatenate([found[tensor.name].reshape(-1) for tensor in small_model.plan("wfbp", RANKS).tensors])
+    parameters = small_model.reference(
+        RANKS, whole_batch=whole_batch, accumulate=case["accumulate"], clip=case["clip_norm"]
+    )
+    return np.concatenate([parameters[tensor.name].reshape(-1) for tensor in small_model.plan("wfbp", RANKS).tensors])
 
 
 @pytest.mark.deep

@@ -34,9 +34,9 @@ def reference(name: str, ranks: int, kind: str) -> dict[str, np.ndarray]:
     return real.reference(name, ranks, turns, getattr(torch, kind))
 
 
-def farthest(found, wanted):
-    assert found.keys() == wanted.keys()
-    return max(np.abs(found[key] - wanted[key]).max() for key in wanted)
+def farthest(actual, wanted):
+    assert actual.keys() == wanted.keys()
+    return max(np.abs(actual[key] - wanted[key]).max() for key in wanted)
 
 
 @pytest.mark.parametrize("ranks", [2, 4])
@@ -70,10 +70,10 @@ def test_a_quarter_of_a_large_model_equals_oracle_plain_torch_and_stock_ddp(on_r
     assert max(wanted["oracle"], wanted["reference"]) < ENOUGH["float64"]
     assert bool(wanted["statistics"]) == (name == "densenet201_quarter")
     for result in (first, *others):
-        found = result[name, schedule]
-        assert found["ddp"] < ENOUGH["float64"] < 1e-3 < found["start"]
-        assert found["statistics"].keys() == wanted["statistics"].keys()
-        assert all(np.array_equal(value, wanted["statistics"][key]) for key, value in found["statistics"].items())
+        distances = result[name, schedule]
+        assert distances["ddp"] < ENOUGH["float64"] < 1e-3 < distances["start"]
+        assert distances["statistics"].keys() == wanted["statistics"].keys()
+        assert all(np.array_equal(value, wanted["statistics"][key]) for key, value in distances["statistics"].items())
 
 
 @pytest.mark.parametrize("name", real.QUARTERS)

@@ -1,4 +1,4 @@
-"""Images for tests: a tiny one that is built in a moment, and those of the project where they were built."""
+"""Images for tests: a tiny one that is built in a moment, and those of the project if they were built."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def _built(name: str, variable: str) -> Path:
 
 @pytest.fixture(scope="session")
 def base_image() -> Path:
-    """The base image, where it was built."""
+    """The base image, if it was built."""
     return _built("base", "GRADSYNC_BASE_IMAGE")
 
 
 @pytest.fixture(scope="session")
 def cpu_image() -> Path:
-    """The CPU image, where it was built."""
+    """The CPU image, if it was built."""
     return _built("cpu", "GRADSYNC_IMAGE")

@@ -15,17 +15,17 @@ IMAGE = ROOT / "containers" / "cpu.sif"
 
 
 def test_folders_and_where_their_links_lead(tmp_path, monkeypatch):
-    here, away = tmp_path / "checkout", tmp_path / "away"
-    for folder in (here / "data", here / "plain", away / "imagenet" / "train", away / "mnist"):
+    checkout, away = tmp_path / "checkout", tmp_path / "away"
+    for folder in (checkout / "data", checkout / "plain", away / "imagenet" / "train", away / "mnist"):
         folder.mkdir(parents=True)
-    (here / "data" / "imagenet").symlink_to(away / "imagenet")
-    monkeypatch.chdir(here)
-    assert bound("", [None, "", "plain", "nowhere"], here) == ""
-    assert bound("", ["data"], here) == str(away / "imagenet")
-    assert bound("", ["data/imagenet"], here) == str(away / "imagenet")
-    assert bound("/a:/b", [str(away / "mnist"), "/not/there"], here) == f"/a:/b,{away}/mnist"
-    once = bound("", ["data", str(away / "mnist")], here)
-    assert bound(once, ["data", str(away / "mnist")], here) == once  # a job on a node does the same again
+    (checkout / "data" / "imagenet").symlink_to(away / "imagenet")
+    monkeypatch.chdir(checkout)
+    assert bound("", [None, "", "plain", "nowhere"], checkout) == ""
+    assert bound("", ["data"], checkout) == str(away / "imagenet")
+    assert bound("", ["data/imagenet"], checkout) == str(away / "imagenet")
+    assert bound("/a:/b", [str(away / "mnist"), "/not/there"], checkout) == f"/a:/b,{away}/mnist"
+    once = bound("", ["data", str(away / "mnist")], checkout)
+    assert bound(once, ["data", str(away / "mnist")], checkout) == once  # a job on a node does the same again
 
 
 @pytest.mark.skipif(

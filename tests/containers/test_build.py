@@ -44,14 +44,14 @@ def test_an_image_is_built_labelled_and_runs(tiny):
 
 def test_an_image_that_is_there_is_kept_until_its_definition_changes(tiny):
     assert tiny.build("--bootstrap", "docker").returncode == 0
-    made = tiny.image.stat().st_mtime_ns
+    built_at = tiny.image.stat().st_mtime_ns
     again = tiny.build("--json", "--bootstrap", "docker")
     assert json.loads(again.stdout)["built"] is False
     tiny.define(post="echo changed > /changed")
     refused = tiny.build("--bootstrap", "docker")
     assert refused.returncode == 2
     assert "was built from other definitions: --force replaces it" in refused.stderr
-    assert tiny.image.stat().st_mtime_ns == made
+    assert tiny.image.stat().st_mtime_ns == built_at
     assert tiny.build("--bootstrap", "docker", "--force").returncode == 0
     assert tiny.inside("cat", "/changed") == "changed\n"
 
@@ -98,11 +98,11 @@ def test_what_the_host_lends_is_inside_during_the_build_alone(tiny, tmp_path):
         https_proxy="http://proxy.invalid:3128",
     )
     assert ended.returncode == 0, ended.stderr
-    seen = tiny.inside("cat", "/seen")
-    assert "find-links = /mnt/1\n" in seen
-    assert "extra-index-url = https://index.invalid/simple\n" in seen
-    assert "export https_proxy=http://proxy.invalid:3128\n" in seen
-    assert seen.endswith("marker\n")
+    lent = tiny.inside("cat", "/seen")
+    assert "find-links = /mnt/1\n" in lent
+    assert "extra-index-url = https://index.invalid/simple\n" in lent
+    assert "export https_proxy=http://proxy.invalid:3128\n" in lent
+    assert lent.endswith("marker\n")
     assert tiny.inside("ls", "/mnt") == ""
 
 

@@ -1,4 +1,4 @@
-"""What a host lends to a build: read from its own pip and apt, mounted where it must be."""
+"""What a host lends to a build is read from its own pip and apt, and mounted at the right places."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gradsync.images import host
 
 @pytest.fixture
 def pip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A configuration file of pip that is the only one, with no variable beside it."""
+    """The only configuration file of pip, with no variable besides it."""
     for name in ("FIND_LINKS", "INDEX_URL", "EXTRA_INDEX_URL", "CERT", "DEFAULT_TIMEOUT", "NO_INDEX"):
         monkeypatch.delenv(f"PIP_{name}", raising=False)
     path = tmp_path / "pip.conf"
@@ -61,12 +61,12 @@ def test_an_index_of_this_host_is_mounted_with_what_its_pages_lead_to(pip, tmp_p
 
 
 def test_certificates_go_along(pip, tmp_path, monkeypatch):
-    own = tmp_path / "own.pem"
-    own.write_text("certificates\n")
+    certificates = tmp_path / "own.pem"
+    certificates.write_text("certificates\n")
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)  # no file at all, not that of the virtual environment either
     for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("SSL_CERT_FILE", str(own))
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificates))
     settings, _ = lent(tmp_path / "lent")
     assert settings["cert"] == "/mnt/certificates.pem"
     assert (tmp_path / "lent" / "certificates.pem").read_text() == "certificates\n"

@@ -53,8 +53,8 @@ def test_ranks_reduce_in_it_and_the_checkout_wins_over_what_is_installed(cpu_ima
     code = "import gradsync; print(gradsync.__file__)"
     assert in_image(cpu_image, "python", "-c", code).stdout.startswith("/opt/gradsync/")
     source = ROOT / "workflow" / "src"
-    own = in_image(cpu_image, "env", f"PYTHONPATH={source}", "python", "-c", code, bind=source)
-    assert own.stdout.startswith(f"{source}/")
+    of_checkout = in_image(cpu_image, "env", f"PYTHONPATH={source}", "python", "-c", code, bind=source)
+    assert of_checkout.stdout.startswith(f"{source}/")
     points = tmp_path / "points.csv"
     measured = in_image(
         cpu_image,

@@ -1,4 +1,4 @@
-"""The build of torch that an environment would get, by pip itself, from packages of a name and nothing else."""
+"""The build of torch that pip itself would put into an environment, from packages without content."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def wheel(folder: Path, name: str, version: str, requires: tuple[str, ...]) -> N
 
 @pytest.fixture
 def check(tmp_path: Path):
-    """check(kind, requirement, packages): `gradsync image KIND --check` where pip knows these packages alone."""
+    """check(kind, requirement, packages): `gradsync image KIND --check` with a pip that knows these packages alone."""
     (tmp_path / "envs").mkdir()
     (tmp_path / "wheels").mkdir()
 
@@ -41,10 +41,10 @@ def check(tmp_path: Path):
         for package in packages:
             wheel(tmp_path / "wheels", *package)
         (tmp_path / "envs" / f"{kind}.txt").write_text(f"{requirement}\n")
-        own = {"PIP_CONFIG_FILE": os.devnull, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path / "wheels")}
+        variables = {"PIP_CONFIG_FILE": os.devnull, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path / "wheels")}
         command = [sys.executable, "-m", "gradsync", "image", kind, "--check", "--json"]
         return subprocess.run(
-            command, cwd=tmp_path, env=os.environ | own, capture_output=True, text=True, timeout=HANGS_SECONDS
+            command, cwd=tmp_path, env=os.environ | variables, capture_output=True, text=True, timeout=HANGS_SECONDS
         )
 
     return run

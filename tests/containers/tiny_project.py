@@ -41,13 +41,13 @@ Bootstrap: scratch
 
 def needed_files() -> list[Path]:
     """Programs of this host and the libraries that they load."""
-    found = [Path(shutil.which(name) or name) for name in PROGRAMS]
-    for program in list(found):
+    files = [Path(shutil.which(name) or name) for name in PROGRAMS]
+    for program in list(files):
         told = subprocess.run(
             ["ldd", program], capture_output=True, text=True, check=True, timeout=HANGS_SECONDS
         ).stdout
-        found += [Path(path) for path in re.findall(r"(/\S+) \(0x", told)]
-    return list(dict.fromkeys(found))
+        files += [Path(path) for path in re.findall(r"(/\S+) \(0x", told)]
+    return list(dict.fromkeys(files))
 
 
 class TinyProject:
@@ -60,7 +60,7 @@ class TinyProject:
         self.define()
 
     def define(self, post: str = "true", test: str = "true") -> None:
-        # each under /bin: where the shell lies on this host is no concern of the image
+        # each under /bin: the shell's place on this host is no concern of the image
         files = (f"    {path} {f'/bin/{path.name}' if path.name in PROGRAMS else path}" for path in needed_files())
         text = TINY.format(files="\n".join(files), post=post, test=test)
         (self.folder / "containers" / "base.def").write_text(text)

@@ -144,9 +144,9 @@ def planned(name: str, **how: Any) -> Plan:
 def test_every_schedule_trains_as_plain_torch(device, name, dtype):
     plan = planned(name)
     turns = 5 if dtype == torch.float64 else 1
-    _, found = trained(small_model.two_lanes(plan) if "two" in name else plan, device, dtype, turns)
+    _, parameters = trained(small_model.two_lanes(plan) if "two" in name else plan, device, dtype, turns)
     wanted = real.reference("resnet8", 1, turns, dtype)
-    assert max(np.abs(found[key] - wanted[key]).max() for key in wanted) < ENOUGH[dtype]
+    assert max(np.abs(parameters[key] - wanted[key]).max() for key in wanted) < ENOUGH[dtype]
 
 
 @pytest.mark.parametrize("how", [{}, {"wire": "float16"}, {"loss_scaling": True}], ids=str)
@@ -261,27 +261,27 @@ def test_layers_are_timed_in_the_order_of_autograd(tmp_path):
     path = tmp_path / "w.json"
     arguments = ["--model", "resnet18", "--size", "64", "--batch", "8", "--iterations", "5", "--output", str(path)]
     gradsync("measure", "layers", *arguments)
-    found = Workload.load(path)
-    assert len(found.layers) == 62
-    assert found.layers[0].name.startswith("fc.")
-    assert found.provenance["device"] == torch.cuda.get_device_name()
-    assert found.forward_seconds > 0
-    assert sum(layer.backward_seconds for layer in found.layers) > 0
+    workload = Workload.load(path)
+    assert len(workload.layers) == 62
+    assert workload.layers[0].name.startswith("fc.")
+    assert workload.provenance["device"] == torch.cuda.get_device_name()
+    assert workload.forward_seconds > 0
+    assert sum(layer.backward_seconds for layer in workload.layers) > 0
 
 
 def test_more_ranks_than_gpus_are_refused(tmp_path):
     ranks = torch.cuda.device_count() + 1
     arguments = ["--plan", plan_file(tmp_path, "wfbp", ranks), "--ranks", str(ranks), "--output", str(tmp_path / "run")]
-    said = gradsync("train", *arguments, status=2)
-    assert f"--ranks {ranks}: one rank per GPU, and this machine shows {ranks - 1}" in said
+    message = gradsync("train", *arguments, status=2)
+    assert f"--ranks {ranks}: one rank per GPU, and this machine shows {ranks - 1}" in message
 
 
 def test_two_ranks_of_one_gpu_are_refused_by_name(tmp_path):
     """As a launcher that binds each rank to one GPU may get it wrong."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = str(listener.getsockname()[1])
-    own = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "CUDA_VISIBLE_DEVICES": "0"}
-    own["GLOO_SOCKET_IFNAME"] = "lo"
+    variables = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "CUDA_VISIBLE_DEVICES": "0"}
+    variables["GLOO_SOCKET_IFNAME"] = "lo"
     command = [
         sys.executable,
         "-m",
@@ -294,9 +294,9 @@ def test_two_ranks_of_one_gpu_are_refused_by_name(tmp_path):
         str(tmp_path / "w"),
     ]
     ranks = [
-        subprocess.Popen(command, env={**os.environ, **own, "RANK": str(rank)}, stderr=subprocess.PIPE, text=True)
+        subprocess.Popen(command, env={**os.environ, **variables, "RANK": str(rank)}, stderr=subprocess.PIPE, text=True)
         for rank in range(2)
     ]
-    said = [rank.communicate(timeout=HANGS_SECONDS)[1] for rank in ranks]
+    messages = [rank.communicate(timeout=HANGS_SECONDS)[1] for rank in ranks]
     assert [rank.returncode for rank in ranks] == [2, 2]
-    assert "ranks 0, 1 share GPU" in said[0]
+    assert "ranks 0, 1 share GPU" in messages[0]

@@ -75,8 +75,8 @@ def test_all_reduce_and_interference_are_measured(tmp_path):
     assert sizes.max() == Workload.load(load).bytes
     assert (seconds > 0).all()
     assert '# backend: "nccl"' in points.read_text()
-    found = Interference.load(slow, 2)
-    assert all(1 <= point.computation < 20 for point in found.points)
+    measured = Interference.load(slow, 2)
+    assert all(1 <= point.computation < 20 for point in measured.points)
 
 
 def test_a_killed_rank_is_named_and_ends_the_launch(tmp_path):
@@ -96,16 +96,16 @@ def test_a_killed_rank_is_named_and_ends_the_launch(tmp_path):
     process = subprocess.Popen(command, text=True, stderr=subprocess.PIPE, cwd=ROOT)
     until_it_trains(process, tmp_path / "run")
     os.kill(ranks_of(process)[1], signal.SIGKILL)
-    said = process.communicate(timeout=HANGS_SECONDS)[1]
+    messages = process.communicate(timeout=HANGS_SECONDS)[1]
     assert process.returncode == 1
-    assert "rank 1 was killed by SIGKILL" in said
+    assert "rank 1 was killed by SIGKILL" in messages
 
 
 def test_a_rank_that_lost_another_ends_by_itself(tmp_path):
     """Nobody watches these, as between nodes."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = str(listener.getsockname()[1])
-    own = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "GLOO_SOCKET_IFNAME": "lo"}
+    variables = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "GLOO_SOCKET_IFNAME": "lo"}
     arguments = ["--plan", plan_file(tmp_path, "wfbp", 2), "--epochs", "1000", "--conformance", "0"]
     arguments += ["--checkpoint-seconds", "0"]
     command = [
@@ -122,7 +122,7 @@ def test_a_rank_that_lost_another_ends_by_itself(tmp_path):
     ranks = [
         subprocess.Popen(
             command,
-            env={**os.environ, **own, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+            env={**os.environ, **variables, "RANK": str(rank), "LOCAL_RANK": str(rank)},
             text=True,
             stderr=subprocess.PIPE,
             cwd=ROOT,
@@ -132,10 +132,10 @@ def test_a_rank_that_lost_another_ends_by_itself(tmp_path):
     try:
         until_it_trains(ranks[0], tmp_path / "run")
         ranks[1].kill()
-        said = ranks[0].communicate(timeout=HANGS_SECONDS)[1]
+        messages = ranks[0].communicate(timeout=HANGS_SECONDS)[1]
         assert ranks[0].returncode == 1
-        assert "rank 0: another rank is gone" in said
-        assert "Traceback" not in said
+        assert "rank 0: another rank is gone" in messages
+        assert "Traceback" not in messages
     finally:
         for rank in ranks:
             rank.kill()

@@ -23,9 +23,9 @@ CHANGED, SEED = 600, 7
 
 @pytest.fixture(scope="module")
 def pools() -> Iterator[dict[int, Pool]]:
-    made = {ranks: Pool(ranks) for ranks in (1, 2, 3, 4)}
-    yield made
-    for pool in made.values():
+    by_ranks = {ranks: Pool(ranks) for ranks in (1, 2, 3, 4)}
+    yield by_ranks
+    for pool in by_ranks.values():
         pool.close()
 
 

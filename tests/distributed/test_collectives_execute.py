@@ -14,8 +14,8 @@ ACCURACY = {"float64": 1e-12, "float32": 1e-5}
 def test_every_collective_sums_messages_of_any_size(on_ranks, ranks):
     results = on_ranks("all_collectives", ranks)
     assert {name for name, _ in results[0]} == set(collectives.names())
-    for rank, found in enumerate(results):
-        for (name, dtype), (error, _) in found.items():
+    for rank, errors in enumerate(results):
+        for (name, dtype), (error, _) in errors.items():
             assert error < ACCURACY[dtype], (name, dtype, rank)
 
 

@@ -47,7 +47,7 @@ def test_executed_buffers_equal_the_oracle(on_ranks, ranks, name):
                 np.testing.assert_allclose(
                     ended[rank].buffers[buffer], expected[rank][buffer], rtol=1e-9, atol=1e-12, err_msg=f"rank {rank}"
                 )
-    assert np.abs(ended[-1].buffers["parameter"] - first).max() > 1e-3  # it is not where it began
+    assert np.abs(ended[-1].buffers["parameter"] - first).max() > 1e-3  # it has moved
 
 
 @pytest.mark.parametrize("ranks", [2, 3, 4])
@@ -130,12 +130,14 @@ def test_who_loses_a_peer_in_a_collective_says_in_which_message(ranks_of_the_tes
     monkeypatch.setattr("gradsync.runtime.launch.SAY_SECONDS", HANGS_SECONDS)  # they end by themselves
     with ending(), pytest.raises(RunError, match=r"rank 1 was killed by SIGKILL"):
         launch(["killed_in_a_collective"], 3)
-    said = capfd.readouterr().err
-    assert re.search(r"RunError: rank [02], turn \d, collective 'message\d', lane 'network': transfer with rank", said)
+    message = capfd.readouterr().err
+    assert re.search(
+        r"RunError: rank [02], turn \d, collective 'message\d', lane 'network': transfer with rank", message
+    )
 
 
 class Child:
-    """Stands in for a rank's process: the status that each look at it finds, the last one from then on."""
+    """Stands in for a rank's process: each poll gives the next of its statuses, and the last one from then on."""
 
     def __init__(self, *statuses):
         self.statuses = list(statuses)
@@ -175,20 +177,20 @@ def _command(pid):
 def test_state_of_each_rank_resumes_bit_for_bit(on_ranks):
     """Sharded momentum, residuals, each worker's parameters: what ranks don't hold alike, each saves for itself."""
     saved_for_all = {"alike": ["parameter", "momentum"], "sharded": [], "sparse": [], "elastic": []}
-    for rank, found in enumerate(on_ranks("resumed", 3)):
-        for name, (whole, again, alike) in found.items():
+    for rank, resumed in enumerate(on_ranks("resumed", 3)):
+        for name, (whole, again, alike) in resumed.items():
             assert alike == saved_for_all[name]
             for key, values in whole.items():
                 assert (values == again[key]).all(), (rank, name, key)
             assert any(np.abs(values).max() > 1e-3 for values in whole.values())
-    ends = [found["sparse"][0]["residual"] for found in on_ranks("resumed", 3)]
+    ends = [resumed["sparse"][0]["residual"] for resumed in on_ranks("resumed", 3)]
     assert (ends[0] != ends[1]).any()  # they do differ
 
 
 def test_clocks_of_other_nodes_are_told_and_waiting_for_a_straggler_is_no_communication(on_ranks):
-    found, trace = on_ranks("straggling", 3)[0]
-    for rank, offset in enumerate(found):
-        assert abs(offset.seconds + 3600.0 * rank) <= offset.within + 1e-3  # its clock is ahead by an hour a rank
+    offsets, trace = on_ranks("straggling", 3)[0]
+    for rank, offset in enumerate(offsets):
+        assert abs(offset.seconds + 3600.0 * rank) <= offset.within + 1e-3  # its clock is ahead by an hour per rank
     assert trace.ranks == (0, 1, 2)
     turns = {span.turn for span in trace.of(1)}  # of other ranks the last turns are kept
     messages = {
@@ -196,7 +198,7 @@ def test_clocks_of_other_nodes_are_told_and_waiting_for_a_straggler_is_no_commun
         for rank in trace.ranks
     }
     waits = {rank: sum(span.waited for span in spans) for rank, spans in messages.items()}
-    # rank 1 finds the others waiting: they have waited for what it was late, and it for nobody
+    # rank 1 is late: the others have waited for it, and it for nobody
     late = sum(max(0.0, one.start - other.start) for one, other in zip(messages[1], messages[0], strict=True))
     assert late > 0
     assert waits[0] >= late * (1 - 1e-6)
@@ -210,9 +212,9 @@ def test_clocks_of_other_nodes_are_told_and_waiting_for_a_straggler_is_no_commun
 @pytest.mark.deep
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_a_lost_bias_does_not_pass_for_rounding(on_ranks, dtype):
-    """Of one rank or all, of parameters, momentum or statistics: each tensor is held to its own change."""
-    found = on_ranks("held_against_the_oracle", 2)[0]
-    whole = found[dtype, ""]
+    """On one rank or all, in parameters, momentum or statistics: each tensor is compared by its own change."""
+    verdicts = on_ranks("held_against_the_oracle", 2)[0]
+    whole = verdicts[dtype, ""]
     assert whole["oracle_dtype"] == dtype
     assert whole["oracle_difference"] < {"float64": 1e-9, "float32": 1e-5}[dtype]
     for fault, where in {
@@ -221,16 +223,16 @@ def test_a_lost_bias_does_not_pass_for_rounding(on_ranks, dtype):
         "statistics": "'statistics' of 'statistics' on rank 1",
         "other rank's": "'fc.bias' of 'parameter' on rank 0",
     }.items():
-        assert f"{where} differs from the oracle's by" in found[dtype, fault], fault
+        assert f"{where} differs from the oracle's by" in verdicts[dtype, fault], fault
 
 
 @pytest.mark.deep
 def test_a_late_rank_is_waited_for_at_meetings_and_not_in_messages(on_ranks):
-    """Messages have a limit of a second there, and rank 1 is three seconds late for both."""
-    (waited, said), (_, other) = on_ranks("limits", 2)
+    """Messages have a limit of a second, and rank 1 is three seconds late for a message and for a meeting."""
+    (waited, message), (_, other) = on_ranks("limits", 2)
     assert waited > 2
-    assert re.search(r"rank 0, turn 0, collective 'message0', lane 'network': .*[Tt]imed out", said)
-    assert other  # it finds rank 0 gone
+    assert re.search(r"rank 0, turn 0, collective 'message0', lane 'network': .*[Tt]imed out", message)
+    assert other  # it notices that rank 0 is gone
 
 
 LEAVES = """
@@ -244,15 +246,21 @@ with process_group(60.0) as (rank, _):
 
 
 def test_a_rank_that_is_through_learns_that_another_one_died(tmp_path):
-    """Whoever has started it must not wait for the dead one: srun would, for one without its slurmstepd."""
-    told = dict(os.environ) | {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_ports(1)[0])}
+    """Its starter must not wait for the dead rank: srun would, for one without its slurmstepd."""
+    environment = dict(os.environ) | {
+        "WORLD_SIZE": "2",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(free_ports(1)[0]),
+    }
     started = [
-        subprocess.Popen([sys.executable, "-c", LEAVES], env=told | {"RANK": rank}, stderr=subprocess.PIPE, text=True)
+        subprocess.Popen(
+            [sys.executable, "-c", LEAVES], env=environment | {"RANK": rank}, stderr=subprocess.PIPE, text=True
+        )
         for rank in "01"
     ]
-    (_, _), (_, said) = (each.communicate(timeout=60) for each in started)
+    (_, _), (_, message) = (each.communicate(timeout=60) for each in started)
     assert [each.returncode for each in started] == [9, 1]
-    assert "rank 1: another rank is gone" in said
+    assert "rank 1: another rank is gone" in message
 
 
 def test_a_refused_port_is_an_error_that_names_rank_and_address(monkeypatch):

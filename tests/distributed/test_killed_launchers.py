@@ -18,8 +18,8 @@ from waiting import HANGS_SECONDS, until
 
 
 def arguments(folder: Path) -> list[str]:
-    told = ["--plan", plan_file(folder, "wfbp"), "--iterations", "16", "--block", "2", "--epochs", "2"]
-    return [*told, "--conformance", "0", "--no-references", "--checkpoint-seconds", "0"]
+    options = ["--plan", plan_file(folder, "wfbp"), "--iterations", "16", "--block", "2", "--epochs", "2"]
+    return [*options, "--conformance", "0", "--no-references", "--checkpoint-seconds", "0"]
 
 
 @pytest.mark.deep
@@ -46,15 +46,15 @@ def test_ranks_end_with_their_launcher_and_the_same_command_goes_on(tmp_path, st
 
 @pytest.mark.deep
 def test_a_killed_measurement_leaves_nothing_that_the_same_command_does_not_remove(tmp_path):
-    """Its ranks end with it; of its temporary folder the next one knows that it is nobody's."""
+    """Its ranks end with it; the next measurement knows that its temporary folder is nobody's."""
     temporary, output = tmp_path / "temporary", tmp_path / "output"
     temporary.mkdir()
     environment = {**os.environ, "TMPDIR": str(temporary), victims.MARK: str(tmp_path)}
     in_memory = set(victims.in_memory())
 
     def start() -> subprocess.Popen[bytes]:
-        told = ["allreduce", "--ranks", "2", "--smallest", "64", "--largest", "4096"]
-        command = [sys.executable, "-m", "gradsync", "measure", *told, "--output", str(output / "points.csv")]
+        options = ["allreduce", "--ranks", "2", "--smallest", "64", "--largest", "4096"]
+        command = [sys.executable, "-m", "gradsync", "measure", *options, "--output", str(output / "points.csv")]
         return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     process = start()

@@ -31,14 +31,14 @@ def test_killed_launches_go_on_and_leave_nothing(tmp_path):
 def test_the_campaign_sees_what_must_not_be(tmp_path, fault):
     """A command that leaves somebody or something behind, or ends with something else."""
     (subject,) = subjects.every(tmp_path, ["training"])
-    said: list[str] = []
+    messages: list[str] = []
     program = LAUNCH.replace("FOLDER", str(subject.folder))
     subject.command = ["sh", "-c", program, "sh"]
     subject.victims = ("launcher",)
-    campaign = Campaign(subject, tmp_path, random.Random(SEED), said.append)
+    campaign = Campaign(subject, tmp_path, random.Random(SEED), messages.append)
     faults = {"an orphan": ORPHAN, "a forgotten file": FORGOTTEN, "another number": OTHER}
     subject.command[2] = faults[fault].replace("FOLDER", str(subject.folder)) + program
     campaign.seconds = 0.5
     campaign.ends_seconds = 1.0  # an orphan never ends
     wanted = {"an orphan": "left behind", "a forgotten file": "left behind", "another number": "lost"}
-    assert kinds(campaign.run(1))[wanted[fault]] == 1, said
+    assert kinds(campaign.run(1))[wanted[fault]] == 1, messages

@@ -1,4 +1,4 @@
-"""Where rank 0 listens: at the address that ranks are told, where that is the same one for all of them."""
+"""Rank 0 listens at the address that ranks know, if that is the same one for all of them."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from gradsync.runtime.group import process_group
 
 def test_a_store_that_torchrun_holds_is_not_made_again(monkeypatch):
     store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
-    told = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(store.port)}
-    for name, value in {**told, "TORCHELASTIC_USE_AGENT_STORE": "True", "GLOO_SOCKET_IFNAME": "lo"}.items():
+    environment = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(store.port)}
+    for name, value in {**environment, "TORCHELASTIC_USE_AGENT_STORE": "True", "GLOO_SOCKET_IFNAME": "lo"}.items():
         monkeypatch.setenv(name, value)
     with process_group() as place:
         assert place == (0, 1)
 
 
 def resolving(monkeypatch, *addresses: str) -> None:
-    """Every name means these addresses."""
+    """Have every name resolve to these addresses."""
     meant = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, 0)) for address in addresses]
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: meant)
 

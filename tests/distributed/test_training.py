@@ -52,11 +52,11 @@ def start(folder: Path, *arguments: str, **environment: str) -> subprocess.Popen
 
 
 def trained(folder: Path, *arguments: str) -> str:
-    """Run to the end; gives what it said."""
+    """Run to the end; gives the messages."""
     process = start(folder, *arguments)
-    said = process.communicate(timeout=HANGS_SECONDS)[1]
-    assert process.returncode == 0, said
-    return said
+    messages = process.communicate(timeout=HANGS_SECONDS)[1]
+    assert process.returncode == 0, messages
+    return messages
 
 
 def result(folder: Path, name: str) -> dict[str, Any]:
@@ -81,8 +81,8 @@ def gone(pid: int) -> bool:
 def test_a_killed_run_names_the_rank_ends_the_others_and_goes_on_to_the_same_parameters(tmp_path, steps):
     plans = [part for name in ("wfbp", "mgwfbp") for part in ("--plan", plan_file(tmp_path, name, **steps))]
     peers = ["--peer", "ddp", "--peer", "ddp_powersgd"]
-    told = [part for key, value in steps.items() for part in (f"--{key.replace('_', '-')}", str(value))]
-    arguments = [*plans, *peers, *told, "--iterations", str(ITERATIONS), "--block", str(BLOCK), "--seed", "3", "4"]
+    options = [part for key, value in steps.items() for part in (f"--{key.replace('_', '-')}", str(value))]
+    arguments = [*plans, *peers, *options, "--iterations", str(ITERATIONS), "--block", str(BLOCK), "--seed", "3", "4"]
     arguments += ["--conformance", "1", "--checkpoint-seconds", "0"]
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     trained(whole, *arguments)
@@ -90,20 +90,20 @@ def test_a_killed_run_names_the_rank_ends_the_others_and_goes_on_to_the_same_par
     process = start(killed, *arguments)
     latest = killed / "checkpoint" / "latest.json"
     number = random.randint(1, 2 * ITERATIONS // BLOCK - 2)
-    print(f"killed after checkpoint {number}")  # shown where the test fails
+    print(f"killed after checkpoint {number}")  # shown if the test fails
     while not latest.exists() or json.loads(latest.read_text())["number"] < number:
         assert process.poll() is None, process.communicate()[1]
         time.sleep(0.005)
     ranks = children(process)
     os.kill(ranks[1], signal.SIGKILL)
-    said = process.communicate(timeout=HANGS_SECONDS)[1]
+    messages = process.communicate(timeout=HANGS_SECONDS)[1]
     assert process.returncode == 1
-    assert "rank 1 was killed by SIGKILL; the other ranks were ended" in said
+    assert "rank 1 was killed by SIGKILL; the other ranks were ended" in messages
     assert all(gone(pid) for pid in ranks)
     assert not (killed / "schemes.json").exists()
 
-    said = trained(killed, *arguments)
-    assert "going on from the checkpoint at iteration" in said
+    messages = trained(killed, *arguments)
+    assert "going on from the checkpoint at iteration" in messages
     for name in json.loads((whole / "schemes.json").read_text()):
         first, second = result(whole, name), result(killed, name)
         assert first["conformance"] == second["conformance"], name
@@ -143,11 +143,11 @@ def test_a_corrupt_checkpoint_is_named(tmp_path):
     number = json.loads((folder / "checkpoint" / "latest.json").read_text())["number"]
     (folder / "checkpoint" / str(number) / "rank1.pt").write_bytes(b"nothing")
     process = start(folder, *arguments)
-    said = process.communicate(timeout=HANGS_SECONDS)[1]
+    messages = process.communicate(timeout=HANGS_SECONDS)[1]
     assert process.returncode == 2
-    assert "rank1.pt: can't be read" in said
-    assert "to start anew" in said
-    assert "Traceback" not in said
+    assert "rank1.pt: can't be read" in messages
+    assert "to start anew" in messages
+    assert "Traceback" not in messages
 
 
 @pytest.mark.deep
@@ -158,13 +158,13 @@ def test_a_loss_that_is_not_finite_is_named_with_step_and_rank(tmp_path, contend
     else:
         arguments = ["--peer", "ddp", "--lr", "1e9"]
     process = start(tmp_path / "run", *arguments, "--conformance", "0")
-    said = process.communicate(timeout=HANGS_SECONDS)[1]
+    messages = process.communicate(timeout=HANGS_SECONDS)[1]
     assert process.returncode == 1
     name = "wfbp" if contender == "plan" else "ddp"
-    assert f"'{name}': the loss is " in said
-    assert "at iteration" in said
-    assert "rank " in said
-    assert "Traceback" not in said
+    assert f"'{name}': the loss is " in messages
+    assert "at iteration" in messages
+    assert "rank " in messages
+    assert "Traceback" not in messages
 
 
 def test_a_port_in_use_is_said(tmp_path):
@@ -178,10 +178,10 @@ def test_a_port_in_use_is_said(tmp_path):
             text=True,
             stderr=subprocess.PIPE,
         )
-        said = process.communicate(timeout=HANGS_SECONDS)[1]
+        messages = process.communicate(timeout=HANGS_SECONDS)[1]
     assert process.returncode == 1
-    assert f"port {port} is in use" in said
-    assert "Traceback" not in said
+    assert f"port {port} is in use" in messages
+    assert "Traceback" not in messages
 
 
 @pytest.mark.deep
@@ -194,15 +194,15 @@ def test_narrow_messages_and_mixed_precision(tmp_path):
     arguments = [part for path in plans for part in ("--plan", path)]
     arguments += ["--peer", "ddp", "--precision", "float16", "--iterations", "12", "--no-references"]
     trained(tmp_path / "run", *arguments)
-    found = {name: result(tmp_path / "run", name) for name in ("wide", "half", "brain", "ddp")}
+    results = {name: result(tmp_path / "run", name) for name in ("wide", "half", "brain", "ddp")}
     for name in ("wide", "half", "brain"):
-        assert found[name]["conformance"]["oracle_difference"] < 1e-9  # in float64: the plan itself
-        assert found[name]["conformance"]["loss_scale"] >= 1
-    assert found["ddp"]["conformance"]["difference_to_first"] < 1e-6  # torch's own loss scaling does the same
+        assert results[name]["conformance"]["oracle_difference"] < 1e-9  # in float64: the plan itself
+        assert results[name]["conformance"]["loss_scale"] >= 1
+    assert results["ddp"]["conformance"]["difference_to_first"] < 1e-6  # torch's own loss scaling does the same
     # what is lost on the way is small, and there
-    assert 0 < found["half"]["conformance"]["difference_to_first"] < 0.05
-    assert 0 < found["brain"]["conformance"]["difference_to_first"] < 0.1
-    losses = {name: run["summary"]["final_loss"] for name, run in found.items()}
+    assert 0 < results["half"]["conformance"]["difference_to_first"] < 0.05
+    assert 0 < results["brain"]["conformance"]["difference_to_first"] < 0.1
+    losses = {name: run["summary"]["final_loss"] for name, run in results.items()}
     assert max(losses.values()) < 2.3  # of ten classes: it learns
 
 
@@ -215,12 +215,12 @@ def test_micro_batches_and_clipping_are_those_of_stock_ddp(tmp_path, precision, 
     arguments += ["--accumulate", "4", "--clip-norm", "0.5", "--peer", "ddp", "--peer", "ddp_powersgd", "--batch", "2"]
     arguments += ["--no-references", "--precision", precision, "--iterations", "8", "--conformance", "1"]
     trained(tmp_path / "run", *arguments)
-    found = {name: result(tmp_path / "run", name) for name in ("wfbp", "mgwfbp", "ddp", "ddp_powersgd")}
+    results = {name: result(tmp_path / "run", name) for name in ("wfbp", "mgwfbp", "ddp", "ddp_powersgd")}
     for name in ("wfbp", "mgwfbp"):
-        assert found[name]["conformance"]["oracle_difference"] < 1e-9
-        assert (found[name]["settings"]["accumulate"], found[name]["settings"]["clip_norm"]) == (4, 0.5)
-    assert found["ddp"]["conformance"]["difference_to_first"] < enough
-    assert found["ddp_powersgd"]["conformance"]["difference_to_first"] > 3 * enough
+        assert results[name]["conformance"]["oracle_difference"] < 1e-9
+        assert (results[name]["settings"]["accumulate"], results[name]["settings"]["clip_norm"]) == (4, 0.5)
+    assert results["ddp"]["conformance"]["difference_to_first"] < enough
+    assert results["ddp_powersgd"]["conformance"]["difference_to_first"] > 3 * enough
     rows = (tmp_path / "run" / "wfbp" / "metrics.csv").read_text().splitlines()
     assert len(rows) == 1 + 8
     assert all("nan" not in row for row in rows)

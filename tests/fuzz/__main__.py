@@ -1,8 +1,8 @@
 """Bad input, seeded: `PYTHONPATH=workflow/src python tests/fuzz --inputs 10000 --seed 1`.
 
-Prints how many inputs were refused, accepted rightly or wrongly, ended in a traceback or not at all, and how many took
-more than two seconds to be refused, by subcommand and file; exits with 1 where there is anything wrong. What failed
-can be written where tests/corpus is replayed from.
+Prints, by subcommand and file, how many inputs were refused, accepted rightly or wrongly, ended in a traceback or not
+at all, and how many took more than two seconds to be refused; exits with 1 if anything is wrong. Inputs that failed can
+be written as files of tests/corpus, which is replayed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def main() -> int:
     campaign = Campaign()
     with campaign.prepared():
         for case, ending in campaign.warm_up():
-            print("not accepted as it stands:", case.words, ending.said, file=sys.stderr)
+            print("not accepted as it stands:", case.words, ending.message, file=sys.stderr)
         for case in corpus().values():
             campaign.count(case, tried(case))
         campaign.run(chosen.inputs, chosen.seed)
@@ -36,7 +36,7 @@ def main() -> int:
         print(
             f"{case.name}: {ending.how}, {ending.seconds:.1f} s",
             shown[:1500],
-            ending.said[-2500:],
+            ending.message[-2500:],
             sep="\n",
             file=sys.stderr,
         )

@@ -1,7 +1,7 @@
-"""Inputs one after another in this process: how each ends, what was wrong with it, what took long to be refused.
+"""Runs inputs one after another in this process: how each ends, what was wrong with it, what took long to be refused.
 
-Hypothesis draws them: values that people would not think of, a run that is the same for a seed. It does not shrink
-them, since nothing fails while they are drawn: all that is wrong is collected, with a corpus file for each.
+Hypothesis draws them: values that people would not think of, the same ones for the same seed. It does not shrink them,
+since nothing fails while they are drawn: all that is wrong is collected, with a corpus file for each.
 """
 
 from __future__ import annotations
@@ -38,28 +38,28 @@ BAD = ("wrong", "traceback", "no end")
 
 
 class Case(NamedTuple):
-    """A command line; with a file, `text` is what lies at its name below CHANGED."""
+    """A command line; if it reads a file, `text` is the content of the file `name` below CHANGED."""
 
     name: str
     words: list[str]
     text: str | None = None
 
     def to_json(self) -> str:
-        """As in the corpus."""
+        """The case as a file of the corpus."""
         return json.dumps(self._asdict(), indent=1) + "\n"
 
 
 class Ending(NamedTuple):
-    """How a case ended: one of OUTCOMES, what there is to say of it, processor seconds."""
+    """How a case ended: one of OUTCOMES, a message, processor seconds, growth of memory."""
 
     how: str
-    said: str
+    message: str
     seconds: float
     kilobytes: int
 
 
 class Campaign:
-    """What became of the inputs so far, in a folder of its own that is the current one meanwhile."""
+    """Tries inputs in a folder of its own, the current one meanwhile, and collects what became of them."""
 
     def __init__(self) -> None:
         self.counts: Counter[tuple[str, str]] = Counter()
@@ -69,20 +69,20 @@ class Campaign:
 
     @contextlib.contextmanager
     def prepared(self) -> Iterator[Campaign]:
-        """With the files that inputs name."""
+        """Go into a folder with the files that inputs name."""
         with tempfile.TemporaryDirectory(prefix="fuzz-") as folder, contextlib.chdir(folder):
-            here = Path(folder)
-            # nothing that runs beside this has left anything here
-            with mock.patch.object(leftovers, "MEMORY", here), mock.patch.object(tempfile, "tempdir", folder):
-                prepare(here)
-                self.files = kinds(here)
+            place = Path(folder)
+            # other processes leave nothing in this folder
+            with mock.patch.object(leftovers, "MEMORY", place), mock.patch.object(tempfile, "tempdir", folder):
+                prepare(place)
+                self.files = kinds(place)
                 yield self
 
     def warm_up(self) -> list[tuple[Case, Ending]]:
-        """Every subcommand and file as it should be, once: imports are no input's time. Those that are not accepted."""
-        found = [Case(name, base(name, told)) for name, every in BASES.items() for told in every]
-        found += [self.of_file(name, kind.write(kind.content)) for name, kind in self.files.items()]
-        ended = [(case, tried(case)) for case in found]
+        """Try every right subcommand and file once, so that imports cost no input time; gives those not accepted."""
+        cases = [Case(name, base(name, arguments)) for name, every in BASES.items() for arguments in every]
+        cases += [self.of_file(name, kind.write(kind.content)) for name, kind in self.files.items()]
+        ended = [(case, tried(case)) for case in cases]
         return [(case, ending) for case, ending in ended if ending.how != "accepted"]
 
     def of_file(self, name: str, text: str) -> Case:
@@ -90,10 +90,10 @@ class Campaign:
         return Case(name, list(self.files[name].read), text)
 
     def run(self, inputs: int, seed: int) -> None:
-        """So many inputs, half of them command lines, half of them files."""
+        """Try `inputs` inputs, half of them command lines, half of them files."""
         cases = st.one_of(
             lines().map(lambda words: Case(_subcommand(words), words)),
-            texts(self.files).map(lambda made: self.of_file(*made)),
+            texts(self.files).map(lambda changed: self.of_file(*changed)),
         )
 
         @hypothesis.seed(seed)
@@ -112,7 +112,7 @@ class Campaign:
         one()
 
     def count(self, case: Case, ending: Ending) -> None:
-        """Adds how a case ended."""
+        """Add how a case ended."""
         self.counts[case.name, ending.how] += 1
         if ending.how in BAD:
             self.failed.append((case, ending))
@@ -121,7 +121,7 @@ class Campaign:
             self.slow.append((case, ending))
 
     def table(self) -> str:
-        """Inputs by what they went to and how they ended."""
+        """The number of inputs by subcommand or file, and by how they ended."""
         columns = ("tried", *OUTCOMES, "slow")
         rows = [f"{'':26}" + "".join(f"{column:>11}" for column in columns)]
         for name in [*sorted({name for name, _ in self.counts}), "all"]:
@@ -143,10 +143,10 @@ def tried(case: Case) -> Ending:
     """Runs a case in the current folder."""
     if case.text is not None:
         (Path(CHANGED) / case.name).write_bytes(case.text.encode(errors="surrogatepass"))
-    told, answer, status = io.StringIO(), io.StringIO(), 0
+    errors, answer, status = io.StringIO(), io.StringIO(), 0
     before, kilobytes = time.process_time(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    how, said = "", ""
-    with contextlib.redirect_stdout(answer), contextlib.redirect_stderr(told), mock.patch.dict(os.environ):
+    how, message = "", ""
+    with contextlib.redirect_stdout(answer), contextlib.redirect_stderr(errors), mock.patch.dict(os.environ):
         try:
             with guarded(*(event for key, event in BEGINS.items() if case.words[0] == key)):
                 status = cli.main(case.words)
@@ -157,23 +157,23 @@ def tried(case: Case) -> Ending:
         except SystemExit as error:
             status = error.code if isinstance(error.code, int) else int(error.code is not None)
         except BaseException:
-            how, said = "traceback", traceback.format_exc()
+            how, message = "traceback", traceback.format_exc()
     seconds = time.process_time() - before
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - kilobytes
     if not how:
-        how, said = _judged(case, status, answer.getvalue(), told.getvalue())
-    return Ending(how, said, seconds, grown)
+        how, message = _judged(case, status, answer.getvalue(), errors.getvalue())
+    return Ending(how, message, seconds, grown)
 
 
-def _judged(case: Case, status: Any, answer: str, told: str) -> tuple[str, str]:
+def _judged(case: Case, status: Any, answer: str, messages: str) -> tuple[str, str]:
     if status == 0:
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()) as more:
             problem = judge.accepted(case.words, answer)
-        return ("wrong", f"{problem}\n{more.getvalue()}") if problem else ("accepted", told)
+        return ("wrong", f"{problem}\n{more.getvalue()}") if problem else ("accepted", messages)
     if status not in (1, 2):
         return "wrong", f"exit status {status}"
-    problem = judge.refused(told)
-    return ("wrong", problem) if problem else ("refused", told)
+    problem = judge.refused(messages)
+    return ("wrong", problem) if problem else ("refused", messages)
 
 
 def corpus() -> dict[str, Case]:

@@ -1,4 +1,4 @@
-"""Command lines of which one word is odd: places come from the parsers, so that a new option is tried unlisted."""
+"""Command lines with one odd word: its place comes from the parsers, so that a new option is tried unlisted."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gradsync import cli
 LINE = ("--workload", "workload.json", "--allreduce", "a=1,b=1")
 LINKS = ("--workload", "workload.json", "--allreduce", "alpha=1,bandwidth=9")
 OF_CONFIGURATION = ("--config", "config.yaml", "--results", "results")
-# subcommand: what it takes as it stands, in a folder with the files of `files.py`
+# subcommand -> arguments that it accepts, in a folder with the files of `files.py`
 BASES: dict[str, list[tuple[str, ...]]] = {
     "plan": [
         (*LINE, "--schedule", "wfbp", "--ranks", "2", "--lr", "0.1", "--output", "made.json"),
@@ -89,7 +89,7 @@ BASES: dict[str, list[tuple[str, ...]]] = {
     "track": [OF_CONFIGURATION],
     "benchmark": [(*OF_CONFIGURATION, "training")],
 }
-# what computes for minutes in this process itself: the audit event that its work begins with
+# subcommands that compute for minutes in this process itself, each with the audit event at which its work begins
 BEGINS = {"benchmark": "tempfile.mkdtemp", "track": "import"}
 
 
@@ -97,10 +97,10 @@ def parsers() -> dict[str, argparse.ArgumentParser]:
     """Every subcommand, and subcommand of one, with its parser."""
 
     def below(parser: argparse.ArgumentParser, name: str) -> dict[str, argparse.ArgumentParser]:
-        found = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
-        if not found:
+        subparsers = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+        if not subparsers:
             return {name: parser}
-        pairs = [below(each, f"{name} {word}".strip()) for word, each in found[0].choices.items()]
+        pairs = [below(each, f"{name} {word}".strip()) for word, each in subparsers[0].choices.items()]
         return {key: each for pair in pairs for key, each in pair.items()}
 
     return below(cli._parser(), "")
@@ -114,14 +114,14 @@ def places() -> dict[str, list[argparse.Action]]:
     }
 
 
-def base(name: str, told: tuple[str, ...]) -> list[str]:
+def base(name: str, arguments: tuple[str, ...]) -> list[str]:
     """The command line of a base; its result as JSON, to be judged."""
-    return [*name.split(), *told, "--json"]
+    return [*name.split(), *arguments, "--json"]
 
 
 @st.composite
 def lines(draw: Any) -> list[str]:
-    """A command line that is right but for one place; or of which a word is missing, odd, or there twice."""
+    """A command line that is right but for one place, or that has a word missing, odd, or twice."""
     name = draw(st.sampled_from([name for name in BASES for _ in BASES[name]]))
     action = draw(st.sampled_from(PLACES[name]))
     line = base(name, draw(st.sampled_from(BASES[name])))
@@ -140,14 +140,14 @@ def lines(draw: Any) -> list[str]:
 
 
 def _give(draw: Any, line: list[str], first: int, action: argparse.Action) -> None:
-    """The action, with a value; in the place of the one that is there."""
+    """Put the action, with a value, into `line`; if the action is there, replace its value."""
     if action.nargs == 0:
         line.append(draw(st.sampled_from(action.option_strings)))
         return
     value = draw(st.one_of(st.sampled_from(sorted(action.choices)), odd_words) if action.choices else odd_words)
-    there = [i for i, word in enumerate(line) if word in action.option_strings]
-    if there:
-        line[there[0] + 1] = value
+    positions = [i for i, word in enumerate(line) if word in action.option_strings]
+    if positions:
+        line[positions[0] + 1] = value
     elif action.option_strings:
         more = [draw(odd_words)] if action.nargs in ("+", "*") and draw(st.booleans()) else []
         line += [action.option_strings[-1], value, *more]

@@ -1,4 +1,4 @@
-"""Every file that is read, with one position that is odd, and the command that reads it."""
+"""Every file that is read, with one odd position, and the command that reads it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from made_up_cluster import four, timed
 from tiny_workloads import FREE
 
 ROOT = Path(__file__).parents[2]
-CHANGED = "changed"  # folder of what was made of the files
+CHANGED = "changed"  # the folder of changed files
 DAMAGE = (
     "\0",
     "[" * 5000,
@@ -49,7 +49,7 @@ CONFIGURATIONS = ("quick", "measured", "full", "emulated", "modern", "simultaneo
 
 
 class Kind(NamedTuple):
-    """A file of this name: what it holds as it should, how it is written, the command that reads it."""
+    """A kind of file: its right content, how it is written, the command that reads it, and positions to change."""
 
     content: Any
     write: Callable[[Any], str]
@@ -58,15 +58,15 @@ class Kind(NamedTuple):
 
 
 def _csv(rows: Any) -> str:
-    """Rows as CSV; what is no list of lists as its text."""
-    made = io.StringIO()
+    """Rows as CSV; anything but a list of lists is written as its text."""
+    written = io.StringIO()
     for row in rows if isinstance(rows, list) else [[rows]]:
-        csv.writer(made).writerow(row if isinstance(row, list) else [row])
-    return made.getvalue()
+        csv.writer(written).writerow(row if isinstance(row, list) else [row])
+    return written.getvalue()
 
 
 def prepare(folder: Path) -> None:
-    """The files that base commands name, into the folder that is the current one."""
+    """Write the files that base commands name into `folder`, the current one."""
     for name in ("config", "reports", "containers", "envs"):
         (folder / name).symlink_to(ROOT / name)
     (folder / CHANGED).mkdir()
@@ -105,7 +105,7 @@ def prepare(folder: Path) -> None:
         (folder / f"with-{paper}-{key}.yaml").write_text(yaml.safe_dump(small | {"papers": changed}))
     line, links = (["--workload", "workload.json", "--allreduce", each] for each in ("a=1,b=1", "alpha=1,bandwidth=9"))
     with contextlib.redirect_stdout(io.StringIO()):
-        for told in (
+        for command in (
             ["plan", *line, "--schedule", "wfbp", "--output", "plan.json"],
             ["plan", *line, "--schedule", "kway", "--option", "lanes=2", "--output", "lanes.json"],
             ["plan", *links, "--schedule", "ring", "--ranks", "4", "--accumulate", "2", "--output", "ring.json"],
@@ -116,8 +116,8 @@ def prepare(folder: Path) -> None:
                 for model in models
             ),
         ):
-            if status := cli.main(told):
-                raise AssertionError(f"{told} ended with status {status}")
+            if status := cli.main(command):
+                raise AssertionError(f"{command} ended with status {status}")
     for name, plan in tiny_plans.every_kind().items():
         (folder / f"plan-{name}.json").write_text(plan.to_json())
         width = DTYPE_BYTES[plan.buffer[plan.holding("gradient") or plan.buffers[0].name].dtype]
@@ -135,7 +135,7 @@ BANDS = {"share_of_peak", "share_of_link_rate", "alpha_seconds", "sub_minibatche
 
 
 def _few(held: Any) -> Any:
-    """The same with one number of each list."""
+    """The same with one number per list."""
     if isinstance(held, dict):
         return {key: _few(value) for key, value in held.items()}
     return held[:1] if isinstance(held, list) else held
@@ -143,7 +143,7 @@ def _few(held: Any) -> Any:
 
 def kinds(folder: Path) -> dict[str, Kind]:
     """Every kind of file, by its name below CHANGED; `prepare` has made what they start from."""
-    found = {}
+    by_name = {}
 
     def add(name: str, of: Path, *read: str) -> None:
         text = of.read_text()
@@ -153,7 +153,7 @@ def kinds(folder: Path) -> dict[str, Kind]:
             content, write = (
                 (yaml.safe_load(text), yaml.safe_dump) if name.endswith(".yaml") else (json.loads(text), json.dumps)
             )
-        found[name] = Kind(
+        by_name[name] = Kind(
             content, write, tuple(word.format(f"{CHANGED}/{name}") for word in read), tuple(positions(content))
         )
 
@@ -207,8 +207,8 @@ def kinds(folder: Path) -> dict[str, Kind]:
     for name in ("plan", "lanes", "ring"):
         add(f"{name}.json", folder / f"{name}.json", "simulate", "--plan", "{}", *line, "--json")
     for name in tiny_plans.every_kind():
-        told = ("--workload", f"workload-{name}.json", "--allreduce", "a=1,b=1")
-        add(f"plan-{name}.json", folder / f"plan-{name}.json", "simulate", "--plan", "{}", *told, "--json")
+        costs = ("--workload", f"workload-{name}.json", "--allreduce", "a=1,b=1")
+        add(f"plan-{name}.json", folder / f"plan-{name}.json", "simulate", "--plan", "{}", *costs, "--json")
     add("trace.json", folder / "trace.json", "draw", "{}", "--output", "drawn.svg")
     planned = ("--schedule", "mgwfbp", "--output", "made.json", "--json")
     add("workload.json", folder / "workload.json", "plan", "--workload", "{}", *line[2:], *planned)
@@ -227,7 +227,7 @@ def kinds(folder: Path) -> dict[str, Kind]:
         *("measure", "replay", "--ranks", "2", "--workload", "{}"),
         *("--output", "measured.json"),
     )
-    return found
+    return by_name
 
 
 @st.composite

@@ -1,7 +1,7 @@
 """Nothing that an input asks for is started while it is tried: no process, no connection, no database, no signal.
 
-What a subcommand starts comes after all that it refuses. So an input is accepted where it comes that far, and a
-campaign may give every option of every subcommand any value.
+What a subcommand starts comes after all that it refuses. So an input is accepted if it comes that far, and a campaign
+may give every option of every subcommand any value.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ STARTS = frozenset(
 
 
 class StartedError(BaseException):
-    """What was asked for would be started now."""
+    """The subcommand would start its work now."""
 
 
 class EndlessError(BaseException):

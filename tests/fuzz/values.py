@@ -1,4 +1,4 @@
-"""Odd values: what shells, YAML and numbers make trouble with, and what hypothesis thinks of."""
+"""Odd values: those that shells, YAML and numbers have trouble with, and those that hypothesis draws."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from hostile import HOSTILE
 WHOLE = [-1, 0, 1, 2, 3, 64, 1 << 16, 1 << 24, 1 << 31, 1 << 36, 1 << 40, 1 << 64, 10**30]
 REAL = [-0.5, 0.5, 1e-3, 5e-324, 1e-300, 1e9, 1e12, 1e300, 1e308, float("inf"), float("-inf"), float("nan")]
 KINDS = [None, True, False, [], {}, [[]], {"a": {}}, "x" * 5000, "é" * 300, "/dev/zero", "/dev/full", "nobody/here"]
-# of options: topologies, costs, requests and launches too large for anything
-TOLD = [
+# values of options: topologies, costs, requests and launches too large for anything
+ARGUMENTS = [
     *("bcube:256,3", "fat_tree:256", "switch:16777216", "torus2d:4096,4096", "dense_gpu:2097152,8", "numa:99999999"),
     *(
         "a=1,b=nan",
@@ -35,7 +35,7 @@ values: st.SearchStrategy[Any] = st.one_of(
 )
 words: st.SearchStrategy[str] = st.one_of(
     st.sampled_from([str(each) for each in (*WHOLE, *REAL, *KINDS)]),
-    st.sampled_from(TOLD),
+    st.sampled_from(ARGUMENTS),
     st.sampled_from(HOSTILE),
     st.integers(0, 20).map(str),
     st.integers().map(str),

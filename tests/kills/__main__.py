@@ -1,7 +1,7 @@
 """Kill small launches at random and start them again: `python tests/kills --kills 200 --seed 0 --table kills.csv`.
 
-Ranks, masters, launchers, Snakemake and parts of Slurm's jobs are killed, links cut and disks filled, where this
-machine can have them. Prints what became of each, and all that must not be; exits with 1 where there is any.
+Ranks, masters, launchers, Snakemake and parts of Slurm's jobs are killed, links cut and disks filled, if this machine
+can have them. Prints what became of each, and all that must not be; exits with 1 if there is any.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="kills-") as folder, ExitStack() as meanwhile:
         wanted = not chosen.subject or "slurm" in chosen.subject
         slurm = meanwhile.enter_context(jobs.at_hand(Path(folder) / "s")) if wanted else None
-        found = subjects.every(Path(folder), chosen.subject, slurm)
-        if not found:
+        chosen_subjects = subjects.every(Path(folder), chosen.subject, slurm)
+        if not chosen_subjects:
             parser.error(f"nothing of {', '.join(chosen.subject)} can be killed here")
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # what runs is ended, and Slurm
         campaigns: list[Campaign] = []
         meanwhile.callback(lambda: [each.end() for each in campaigns])
-        for subject in found:
+        for subject in chosen_subjects:
             campaigns.append(Campaign(subject, Path(folder), random.Random(f"{chosen.seed} {subject.name}"), say))
             say(f"{subject.name}: undisturbed in {campaigns[-1].seconds:.1f} s")
         left, turn, begun = chosen.kills, 0, time.monotonic()

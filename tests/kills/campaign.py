@@ -1,8 +1,8 @@
 """Kill a command at random moments, start it again each time, and compare what it comes to with an undisturbed run.
 
-A chain is one output: killed several times, the same command each time, and at last left alone. A run counts as hung
-when it goes on for more than `HANGS_SECONDS` beyond the time of the undisturbed one, which the same campaign measures
-beside whatever else the machine does.
+A chain is one output: its command is killed several times, and at last left alone. A run counts as hung when it goes on
+for more than `HANGS_SECONDS` beyond the time of the undisturbed one, which the same campaign measures, whatever else
+the machine does.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Table = Counter[tuple[str, str, str]]
 
 
 class Campaign:
-    """All kills of one subject. `say` gets a line for whatever must not be."""
+    """All kills of one subject. `say` gets a line for everything that must not be."""
 
     def __init__(self, subject: Subject, place: Path, chance: random.Random, say: Callable[[str], None] = print):
         self.subject, self.place, self.chance, self.say = subject, place, chance, say
@@ -43,16 +43,16 @@ class Campaign:
         self.temporary.mkdir(exist_ok=True)
         self.number, self.ends_seconds, self.late = 0, ENDS_SECONDS, 0.0
         self.seconds, self.wanted = self._undisturbed()
-        self.known = self._about()  # of others
+        self.known = self._about()  # what others have left
 
     def run(self, kills: int, chain: int = 0) -> Table:
-        """Kill so often, in chains of a given length, or of random ones; gives what became of each."""
+        """Kill `kills` times, in chains of a given length, or of random ones; gives what became of each."""
         table: Table = Counter()
         while kills > 0:
             length = min(kills, chain or self.chance.randint(1, CHAIN))
             for victim, kind in self._chain(length):
                 table[self.subject.name, victim, kind] += 1
-                kills -= 1  # a chain ends early where the command was faster than its killer
+                kills -= 1  # a chain ends early if the command was faster than its killer
         return table
 
     def _undisturbed(self) -> tuple[float, dict[str, Any]]:
@@ -76,14 +76,14 @@ class Campaign:
         self.number += 1
         self.mark = f"{self.place}/{self.subject.name}/{self.number}"
         log = self.place / f"{self.subject.name}.{self.number}.log"
-        told = {victims.MARK: self.mark, "TMPDIR": str(self.temporary)}
-        told |= {"SBATCH_OUTPUT": str(log), "SBATCH_OPEN_MODE": "append"}  # what a job says stands there, too
+        variables = {victims.MARK: self.mark, "TMPDIR": str(self.temporary)}
+        variables |= {"SBATCH_OUTPUT": str(log), "SBATCH_OPEN_MODE": "append"}  # the output of a job goes there, too
         self.begun = time.monotonic()
         with log.open("ab") as file:
             process = subprocess.Popen(
                 self.subject.command,
                 cwd=self.subject.working,
-                env=self.subject.environment | told,
+                env=self.subject.environment | variables,
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=file,
@@ -94,7 +94,7 @@ class Campaign:
     def _chain(self, length: int) -> Iterator[tuple[str, str]]:
         with ExitStack() as disks:
             self._fresh(disks)
-            waiting = ""  # the victim of the last kill, whose end the next run tells
+            waiting = ""  # the victim of the last kill: the next run shows what became of it
             for _ in range(length):
                 victim = self.chance.choice(self.subject.victims)
                 process, log = self._start()
@@ -151,7 +151,7 @@ class Campaign:
         return max(0.0, self.begun + self.seconds + HANGS_SECONDS - time.monotonic())
 
     def _waited(self, process: subprocess.Popen[bytes]) -> bool:
-        """Wait until the latest run ends; False, and it is ended, where it hangs."""
+        """Wait until the latest run ends; if it hangs, end it and return False."""
         try:
             process.wait(self._left())
         except subprocess.TimeoutExpired:
@@ -162,19 +162,19 @@ class Campaign:
         return True
 
     def end(self) -> None:
-        """The latest run, with all that it has started."""
+        """End the latest run, with all that it has started."""
         victims.end_all(self.mark)
         if self.subject.jobs:
             self.subject.jobs.cancel()
 
     def _about(self) -> set[str]:
-        """What lies about beside the output."""
+        """What lies about besides the output."""
         temporary = {str(path) for path in self.temporary.iterdir() if not path.name.startswith(CACHES)}
         jobs = self.subject.jobs.left() if self.subject.jobs else []
         return {*victims.in_memory(), *victims.networks(), *temporary, *jobs}
 
     def _settled(self) -> list[str]:
-        """What still lies about or lives when all that the latest run has started had time to end."""
+        """What still lies about or lives after all that the latest run has started had time to end."""
         deadline = time.monotonic() + self.ends_seconds
         while True:
             about = [*sorted(self._about() - self.known), *(each.command for each in victims.of(self.mark))]
@@ -183,8 +183,8 @@ class Campaign:
             time.sleep(0.05)
 
     def _went_on(self, log: Path, *, killed: bool) -> str:
-        told = log.read_text(errors="replace")
-        if GOES_ON in told:
+        messages = log.read_text(errors="replace")
+        if GOES_ON in messages:
             return "resumed"
         return "killed again" if killed else "anew"
 
@@ -215,7 +215,7 @@ class Campaign:
         return self._ended(process)
 
     def _checkpoint(self) -> int | None:
-        """When the last one was written."""
+        """The time at which the last checkpoint was written."""
         try:
             return (self.subject.folder / "checkpoint" / "latest.json").stat().st_mtime_ns
         except OSError:
@@ -236,7 +236,7 @@ class Campaign:
             time.sleep(0.05)
 
     def _beside(self) -> str:
-        """The same command at once while the job of a killed submitter may live: one of the two is refused, by name."""
+        """Start the same command while the job of a killed submitter may live: one of the two is refused, by name."""
         first, until = self.mark, self._left() + time.monotonic()
         process, beside = self._start()
         if problem := self._ended(process):
@@ -266,7 +266,7 @@ class Campaign:
         return problem
 
     def _ended(self, process: subprocess.Popen[bytes]) -> str:
-        """Whether all of the run ends, and when not, whether the command hangs or has left something behind."""
+        """Wait for all of the run to end; if it doesn't, say whether the command hangs or has left something behind."""
         if not self._waited(process):
             return "hung"
         deadline = time.monotonic() + self.ends_seconds
@@ -279,30 +279,30 @@ class Campaign:
 
 
 def kinds(table: Table) -> Counter[str]:
-    """How many kills came to what."""
-    found: Counter[str] = Counter()
+    """The number of kills by what became of them."""
+    counts: Counter[str] = Counter()
     for (_, _, kind), count in table.items():
-        found[kind] += count
-    return found
+        counts[kind] += count
+    return counts
 
 
 def killed(place: Path, names: list[str], kills: int, seed: int, jobs: Jobs | None = None) -> None:
-    """Kill each of these subjects so often, in one chain; raises AssertionError with all that must not be."""
+    """Kill each of these subjects `kills` times, in one chain; raises AssertionError with all that must not be."""
     for subject in every(place, names, jobs):
-        said: list[str] = []
-        table = Campaign(subject, place, random.Random(f"{seed} {subject.name}"), said.append).run(kills, kills)
+        messages: list[str] = []
+        table = Campaign(subject, place, random.Random(f"{seed} {subject.name}"), messages.append).run(kills, kills)
         counts = kinds(table)
-        print("\n".join(lines(table)))  # shown where a test fails
-        assert not {kind: counts[kind] for kind in BAD if counts[kind]}, said
+        print("\n".join(lines(table)))  # shown if a test fails
+        assert not {kind: counts[kind] for kind in BAD if counts[kind]}, messages
         assert sum(counts.values()) >= kills
         assert sum(counts[kind] for kind in KINDS[:4]) > 0
 
 
 def lines(table: Table) -> list[str]:
-    """The table as CSV, a line a subject and victim."""
+    """The table as CSV, one line per subject and victim."""
     rows = sorted({key[:2] for key in table})
-    found = [",".join(("subject", "killed", "kills", *KINDS))]
+    rows_of_csv = [",".join(("subject", "killed", "kills", *KINDS))]
     for row in rows:
         counts = [table[(*row, kind)] for kind in KINDS]
-        found.append(",".join((*row, str(sum(counts)), *map(str, counts))))
-    return found
+        rows_of_csv.append(",".join((*row, str(sum(counts)), *map(str, counts))))
+    return rows_of_csv

@@ -27,16 +27,16 @@ test "$(squeue --noheader --states=all --jobs="$job" --format=%T)" = COMPLETED
 
 @dataclass(frozen=True)
 class Jobs:
-    """Those of the Slurm that runs in `folder`; nobody else has any there."""
+    """The jobs of the Slurm that runs in `folder`; nobody else has any there."""
 
     folder: Path
 
     @property
     def environment(self) -> dict[str, str]:
-        """Of a shell after `gradsync slurm start`."""
-        own = {key: value for key, value in os.environ.items() if not key.startswith(("SLURM_", "GRADSYNC_"))}
-        path = os.pathsep.join([str(Folder(self.folder).clients), own["PATH"]])
-        return {**own, "PATH": path, "SLURM_CONF": str(self.folder / "slurm.conf")}
+        """The environment of a shell after `gradsync slurm start`."""
+        kept = {key: value for key, value in os.environ.items() if not key.startswith(("SLURM_", "GRADSYNC_"))}
+        path = os.pathsep.join([str(Folder(self.folder).clients), kept["PATH"]])
+        return {**kept, "PATH": path, "SLURM_CONF": str(self.folder / "slurm.conf")}
 
     def left(self) -> list[str]:
         """Jobs in the queue, and steps that run."""
@@ -44,7 +44,7 @@ class Jobs:
         return [*(f"job {number}" for number in self._queued()), *steps]
 
     def cancel(self) -> None:
-        """All that are in the queue."""
+        """Cancel all jobs in the queue."""
         for number in self._queued():
             self._ask("scancel", number)
 
@@ -68,8 +68,8 @@ class Jobs:
         return False
 
     def _queued(self, state: str = "") -> list[str]:
-        told = [f"--states={state}"] if state else []
-        return self._ask("squeue", "--noheader", "--format=%i", *told).stdout.split()
+        options = [f"--states={state}"] if state else []
+        return self._ask("squeue", "--noheader", "--format=%i", *options).stdout.split()
 
     def _ask(self, *command: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(command, env=self.environment, capture_output=True, text=True)
@@ -77,7 +77,7 @@ class Jobs:
 
 @contextmanager
 def at_hand(folder: Path) -> Iterator[Jobs | None]:
-    """Those of a Slurm of two nodes that runs meanwhile; None where its packages are not installed."""
+    """The jobs of a Slurm of two nodes that runs meanwhile; None if its packages are not installed."""
     if any(installed.find(name) is None for name in installed.PACKAGES):
         yield None
         return

@@ -1,6 +1,6 @@
 """What is killed: small launches, each the same every time.
 
-Alone, on a testbed, on a full disk, below Snakemake, and as a job of Slurm.
+They run alone, on a testbed, on a full disk, below Snakemake, and as a job of Slurm.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ papers: {mgwfbp: {nodes: [4], gap_nodes: [4, 8], forward_shares: [0.5], bucket_s
 
 @dataclass
 class Subject:
-    """A command, where it runs and writes, and what of it may be killed.
+    """A command, the folders in which it runs and writes, and what of it may be killed.
 
     `victims` are names of `victims.py`, or of `jobs.py`.
     """
@@ -54,46 +54,46 @@ class Subject:
     victims: tuple[str, ...]
     working: Path
     environment: dict[str, str]
-    jobs: Jobs | None = None  # where it is one of Slurm
+    jobs: Jobs | None = None  # if it is a job of Slurm
 
     def clear(self) -> None:
-        """As if it had never run."""
+        """Remove its output, as if it had never run."""
         shutil.rmtree(self.folder, ignore_errors=True)
         if self.name == "workflow":
             shutil.rmtree(self.working / "results", ignore_errors=True)
             shutil.rmtree(self.working / ".snakemake", ignore_errors=True)
 
     def outcome(self) -> dict[str, Any]:
-        """All that must be the same whatever happened on the way; raises OSError where something is missing."""
-        found: dict[str, Any] = {"files": _files(self.folder)}
+        """All results that must be the same whatever happened on the way; raises OSError if something is missing."""
+        outcome: dict[str, Any] = {"files": _files(self.folder)}
         if self.name == "workflow":
-            found["state"] = [_files(self.working / ".snakemake" / name) for name in ("locks", "incomplete")]
+            outcome["state"] = [_files(self.working / ".snakemake" / name) for name in ("locks", "incomplete")]
         for name in json.loads((self.folder / "schemes.json").read_text()):
             result = json.loads((self.folder / name / "result.json").read_text())
             with (self.folder / name / "metrics.csv").open() as file:
                 rows = [{key: row[key] for key in row if key != "iteration_seconds"} for row in csv.DictReader(file)]
-            found[name] = {
+            outcome[name] = {
                 "conformance": result["conformance"],
                 "settings": result["settings"],
                 "summary": sorted(result["summary"]),
                 "repeats": {key: len(values) for key, values in result["samples"].items()},
                 "steps": rows,
             }
-        return found
+        return outcome
 
 
 def every(place: Path, names: list[str] | None = None, jobs: Jobs | None = None) -> list[Subject]:
-    """Those that this machine can have, or these of them; `jobs`: of a Slurm that runs."""
-    found = [training(place), master(place)]
+    """The subjects that this machine can have, or those of them with these names; `jobs`: of a Slurm that runs."""
+    subjects = [training(place), master(place)]
     if small_disks():
-        found.append(on_small_disk(place))
+        subjects.append(on_small_disk(place))
     if not privileges.impossible() and os.geteuid() == 0:
-        found.append(on_testbed(place))
+        subjects.append(on_testbed(place))
     if jobs is not None:
-        found.append(on_slurm(place, jobs))
+        subjects.append(on_slurm(place, jobs))
     if names is None or "workflow" in names:
-        found.append(workflow(place))
-    return [each for each in found if names is None or each.name in names]
+        subjects.append(workflow(place))
+    return [each for each in subjects if names is None or each.name in names]
 
 
 def training(place: Path) -> Subject:
@@ -103,14 +103,14 @@ def training(place: Path) -> Subject:
 
 
 def master(place: Path) -> Subject:
-    """Rank 0 sums for the others."""
+    """A launch in which rank 0 sums for the others."""
     return _train(place, "master", [_plan(place, "ps_central", 3, collective="ps_central")], [], ("launcher", "rank 0"))
 
 
 def on_testbed(place: Path) -> Subject:
-    """Two hosts on a shaped link; one end of it is cut as well."""
-    told = ["--testbed", "switch:2", "--rate", "1e10"]
-    return _train(place, "testbed", [_plan(place, "wfbp")], told, ("launcher", "rank 0", "rank 1", "link"))
+    """A launch on two hosts with a shaped link, which may be cut."""
+    options = ["--testbed", "switch:2", "--rate", "1e10"]
+    return _train(place, "testbed", [_plan(place, "wfbp")], options, ("launcher", "rank 0", "rank 1", "link"))
 
 
 def on_small_disk(place: Path) -> Subject:
@@ -121,7 +121,7 @@ def on_small_disk(place: Path) -> Subject:
 def on_slurm(place: Path, jobs: Jobs) -> Subject:
     """A job of two nodes, whose launcher has srun start a rank on each."""
     subject = _train(place, "slurm", [_plan(place, "wfbp")], [], VICTIMS)
-    path = f"export PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH"  # where srun finds Python
+    path = f"export PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH"  # in which srun finds Python
     script = place / "slurm" / "job"
     script.write_text(f"#!/bin/bash\n{path}\n{Cluster().exported()}\n{shlex.join(subject.command)}\n")
     subject.command = ["sh", "-c", SUBMIT, "sh", str(script)]
@@ -134,16 +134,16 @@ def workflow(place: Path) -> Subject:
     """Snakemake, which plans from counted operations and trains."""
     copy = Project(_made(place / "project"))
     copy.write("config/tiny.yaml", TINY)
-    told = ["--configfile", "config/tiny.yaml", "--cores", "2", TARGET]
-    command = [sys.executable, "-m", "snakemake", *told]
+    arguments = ["--configfile", "config/tiny.yaml", "--cores", "2", TARGET]
+    command = [sys.executable, "-m", "snakemake", *arguments]
     victims = ("launcher", "shell", "training", "rank 0", "rank 1")
     return Subject("workflow", command, copy.folder / Path(TARGET).parent, victims, copy.folder, copy.environment)
 
 
-def _train(place: Path, name: str, plans: list[str], told: list[str], victims: tuple[str, ...]) -> Subject:
+def _train(place: Path, name: str, plans: list[str], options: list[str], victims: tuple[str, ...]) -> Subject:
     ranks = str(json.loads(Path(plans[0]).read_text())["ranks"])
     command = [sys.executable, "-m", "gradsync", "train", "--ranks", ranks, *TRAINING, "--no-references"]
-    command += [part for plan in plans for part in ("--plan", plan)] + told
+    command += [part for plan in plans for part in ("--plan", plan)] + options
     command += ["--peers", str(ROOT / "config" / "peers.yaml")]
     folder = _made(place / name) / "output"
     source = {"PYTHONPATH": str(ROOT / "workflow" / "src")}

@@ -17,7 +17,7 @@ MARK = "GRADSYNC_KILLED_RUN"  # in the environment of all that a run starts
 
 
 class Process(NamedTuple):
-    """One of a run; `rank` is "" in what is none, `job` outside of Slurm's."""
+    """A process of a run; `rank` is "" if it is no rank, `job` if it is not Slurm's."""
 
     pid: int
     rank: str
@@ -26,21 +26,23 @@ class Process(NamedTuple):
 
 
 def of(mark: str) -> list[Process]:
-    """The processes of a run that live, wherever they have come to lie."""
-    found = []
+    """The processes of a run that live, whoever their parents are now."""
+    processes = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             with suppress(OSError):
-                told = (entry / "environ").read_bytes().split(b"\0")
-                if f"{MARK}={mark}".encode() in told and lifeline.started(int(entry.name)) is not None:
-                    known = dict(each.decode(errors="replace").partition("=")[::2] for each in told)
+                entries = (entry / "environ").read_bytes().split(b"\0")
+                if f"{MARK}={mark}".encode() in entries and lifeline.started(int(entry.name)) is not None:
+                    environment = dict(each.decode(errors="replace").partition("=")[::2] for each in entries)
                     command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-                    found.append(Process(int(entry.name), _rank(known), known.get("SLURM_JOB_ID", ""), command))
-    return sorted(found)
+                    processes.append(
+                        Process(int(entry.name), _rank(environment), environment.get("SLURM_JOB_ID", ""), command)
+                    )
+    return sorted(processes)
 
 
 def _rank(environment: dict[str, str]) -> str:
-    """Its own number, or that of a task of a step of Slurm."""
+    """The rank's own number, or that of a task of a step of Slurm."""
     return environment.get("RANK") or (environment.get("SLURM_PROCID", "") if "SLURM_STEP_ID" in environment else "")
 
 
@@ -63,7 +65,7 @@ def strike(victim: str, launcher: int, mark: str) -> bool:
 
 
 def end_all(mark: str) -> None:
-    """Whatever lives of a run, by its own process id."""
+    """Kill whatever lives of a run, by its own process id."""
     for each in of(mark):
         with suppress(ProcessLookupError):
             os.kill(each.pid, signal.SIGKILL)
@@ -75,12 +77,12 @@ def in_memory() -> list[str]:
 
 
 def networks(launcher: int | None = None) -> list[str]:
-    """Namespaces of testbeds, or of the one that a launcher has made."""
+    """Namespaces of all testbeds, or of the one that a launcher has made."""
     try:
-        told = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True).stdout
+        listing = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True).stdout
     except (OSError, subprocess.CalledProcessError):
         return []
-    names = [line.split()[0] for line in told.splitlines() if re.match(namespaces.NAME, line.split()[0])]
+    names = [line.split()[0] for line in listing.splitlines() if re.match(namespaces.NAME, line.split()[0])]
     return [name for name in names if launcher is None or name.startswith(f"{namespaces.PREFIX}-{launcher}-")]
 
 

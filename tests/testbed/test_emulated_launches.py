@@ -56,9 +56,9 @@ def test_a_launch_is_measured_planned_run_and_compared_with_its_prediction(proje
 def planned_from_what_several_at_once_took(results: Path) -> None:
     """Of the launch with a scheme of two lanes, on two lanes; the one without has not measured it."""
     assert not (results / "emulated" / "lenet5-4" / "contention.json").exists()
-    told = json.loads((results / "emulated" / "lenet5-2" / "testbed.json").read_text())
-    assert told["lanes"] == 2
-    assert told["flow_bits_per_second"] == pytest.approx(0.6 * told["bits_per_second"])
+    description = json.loads((results / "emulated" / "lenet5-2" / "testbed.json").read_text())
+    assert description["lanes"] == 2
+    assert description["flow_bits_per_second"] == pytest.approx(0.6 * description["bits_per_second"])
     measured = Contention.load(results / "emulated" / "lenet5-2" / "contention.json", ranks=2)
     assert measured.lanes == 2
     carried = f"the link carries {measured.fit().contended().capacity:.3g} such messages at full speed"
@@ -70,19 +70,19 @@ def planned_from_what_several_at_once_took(results: Path) -> None:
 
 
 def test_where_there_can_be_no_testbed_the_result_says_so(project, tmp_path):
-    told = project.folder / "results" / "tiny"
-    (told / "counted" / "lenet5").mkdir(parents=True)
+    results = project.folder / "results" / "tiny"
+    (results / "counted" / "lenet5").mkdir(parents=True)
     counted = ["measure", "operations", "--model", "lenet5", "--batch", "1", "--teraflops", "1"]
-    ended = project.run("gradsync", *counted, "--output", str(told / "counted" / "lenet5" / "workload.json"))
+    ended = project.run("gradsync", *counted, "--output", str(results / "counted" / "lenet5" / "workload.json"))
     assert ended.returncode == 0, ended.stdout
     project.environment["PATH"] = str(tmp_path / "nothing")
     ended = project.run("gradsync", "emulate", "lenet5-4", "--config", "config/tiny.yaml")
     assert ended.returncode == 0, ended.stdout
-    status = json.loads((told / "runs" / "emulated" / "lenet5-4" / "status.json").read_text())
+    status = json.loads((results / "runs" / "emulated" / "lenet5-4" / "status.json").read_text())
     assert not status["possible"]
     assert "'ip'" in status["reason"]
     assert "iproute2" in status["reason"]
-    assert not (told / "emulated").exists()
+    assert not (results / "emulated").exists()
 
 
 def test_a_launch_that_is_not_in_the_configuration_is_named(project):

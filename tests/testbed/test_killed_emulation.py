@@ -33,13 +33,13 @@ def test_a_killed_emulation_leaves_nothing_and_the_same_command_works(tmp_path):
     counted = project.run("gradsync", *COUNTED, str(results / "counted" / "lenet5" / "workload.json"))
     assert counted.returncode == 0, counted.stdout
     (tmp_path / "temporary").mkdir()
-    told = {"TMPDIR": str(tmp_path / "temporary"), victims.MARK: str(tmp_path)}
+    variables = {"TMPDIR": str(tmp_path / "temporary"), victims.MARK: str(tmp_path)}
     command = [sys.executable, "-m", "gradsync", "emulate", "lenet5-2", "--config", "config/tiny.yaml"]
 
     def start() -> subprocess.Popen[str]:
-        said = (tmp_path / "said").open("w")
-        environment = project.environment | told
-        return subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=said, stderr=said, text=True)
+        output = (tmp_path / "said").open("w")
+        environment = project.environment | variables
+        return subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=output, stderr=output, text=True)
 
     in_memory, process = set(victims.in_memory()), start()
     until(lambda: any(each.rank == "1" for each in victims.of(str(tmp_path))) or process.poll() is not None)

@@ -71,12 +71,12 @@ def test_nothing_is_left_where_a_testbed_fails():
         pass  # the same interface twice
     started = []
 
-    def fails(made):
-        started.append(subprocess.Popen(made.on(0, ["sleep", "1000"])))
+    def fails(network):
+        started.append(subprocess.Popen(network.on(0, ["sleep", "1000"])))
         raise ZeroDivisionError
 
-    with pytest.raises(ZeroDivisionError), made_of(wired("switch:2"), RATE) as made:
-        fails(made)
+    with pytest.raises(ZeroDivisionError), made_of(wired("switch:2"), RATE) as network:
+        fails(network)
     assert started[0].wait(HANGS_SECONDS) == -signal.SIGKILL
     assert netns() == before
 
@@ -98,12 +98,12 @@ def test_what_a_killed_run_has_left_is_removed_and_what_lives_is_kept(capsys):
     running.kill()
     running.communicate()
     capsys.readouterr()
-    with made_of(wired("switch:2"), RATE) as made, made_of(wired("switch:2"), RATE):
-        told = capsys.readouterr().err
-        assert told.count(f"gradsync-{running.pid}-") == told.count("gradsync testbed clean removes them") == 1
+    with made_of(wired("switch:2"), RATE) as network, made_of(wired("switch:2"), RATE):
+        message = capsys.readouterr().err
+        assert message.count(f"gradsync-{running.pid}-") == message.count("gradsync testbed clean removes them") == 1
         assert main(["testbed", "clean", "--json"]) == 0
         assert set(json.loads(capsys.readouterr().out)["removed"]) >= left
-        assert made.namespace(0) in netns()
+        assert network.namespace(0) in netns()
     assert netns() == before
     assert main(["testbed", "clean", "--json"]) == 0  # again: nothing to do
 
@@ -121,20 +121,20 @@ def test_a_testbed_whose_launcher_is_killed_goes_with_it_or_is_cleaned(capsys, s
     assert launcher.stdout is not None
     maker = int(launcher.stdout.readline())
 
-    def made() -> set[str]:
-        told = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True).stdout
-        return {line.split()[0] for line in told.splitlines() if line.startswith(f"gradsync-{maker}-")}
+    def namespaces_of_maker() -> set[str]:
+        listing = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True).stdout
+        return {line.split()[0] for line in listing.splitlines() if line.startswith(f"gradsync-{maker}-")}
 
-    until(lambda: len(made()) > 4)
-    there = made()
-    assert not there & set(namespaces.left_behind())
+    until(lambda: len(namespaces_of_maker()) > 4)
+    names = namespaces_of_maker()
+    assert not names & set(namespaces.left_behind())
     if stopped:
         os.kill(maker, signal.SIGSTOP)
     launcher.kill()
     launcher.wait(HANGS_SECONDS)
     if stopped:
         assert main(["testbed", "clean", "--json"]) == 0
-        assert set(json.loads(capsys.readouterr().out)["removed"]) >= there
+        assert set(json.loads(capsys.readouterr().out)["removed"]) >= names
     until(lambda: lifeline.started(maker) is None)
     launcher.stdout.close()
-    until(lambda: not made())
+    until(lambda: not namespaces_of_maker())

@@ -19,14 +19,14 @@ from testbeds import FOLDERS, RATE, made_of, netns, reached, real, wired
 @real
 def test_hosts_reach_their_neighbours_on_each_level_and_nobody_else():
     before = netns()
-    with made_of(wired("bcube:2,2"), RATE) as made, made_of(wired("bcube:2,2"), RATE) as other:
+    with made_of(wired("bcube:2,2"), RATE) as network, made_of(wired("bcube:2,2"), RATE) as other:
         assert len(netns() - before) == 10  # two at a time don't collide: four hosts each, and their switches
         for peer, rail in ((1, 0), (2, 1), (3, None)):
-            assert "refused" in reached(made, 0, made.address(peer, rail))
+            assert "refused" in reached(network, 0, network.address(peer, rail))
         for rail in (0, 1):  # host 3 differs in both digits
-            assert "unreachable" in reached(made, 0, made.address(3, rail))
+            assert "unreachable" in reached(network, 0, network.address(3, rail))
         assert "refused" in reached(other, 1, other.address(0, 0))
-        shaped = subprocess.run(made.on(0, ["tc", "qdisc", "show"]), capture_output=True, text=True).stdout
+        shaped = subprocess.run(network.on(0, ["tc", "qdisc", "show"]), capture_output=True, text=True).stdout
         assert shaped.count("htb") == 2
         assert "dev control root tbf" not in shaped
     assert netns() == before
@@ -34,25 +34,27 @@ def test_hosts_reach_their_neighbours_on_each_level_and_nobody_else():
 
 @real
 def test_a_connections_turn_is_no_shorter_than_the_largest_packet():
-    """Or turns are packets, whatever their size, and connections with larger ones get more of a link."""
-    with made_of(wired("switch:2"), RATE) as made:
-        told = subprocess.check_output(made.on(0, ["tc", "-d", "class", "show", "dev", "rail0"]), text=True)
-        (link,) = json.loads(subprocess.check_output(made.on(0, ["ip", "-d", "-j", "link", "show", "dev", "rail0"])))
-    turns = [int(turn) for turn in re.findall(r" leaf .* quantum (\d+)", told)]
+    """Else turns would be packets, whatever their size, and connections with larger ones would get more of a link."""
+    with made_of(wired("switch:2"), RATE) as network:
+        classes = subprocess.check_output(network.on(0, ["tc", "-d", "class", "show", "dev", "rail0"]), text=True)
+        (link,) = json.loads(subprocess.check_output(network.on(0, ["ip", "-d", "-j", "link", "show", "dev", "rail0"])))
+    turns = [int(turn) for turn in re.findall(r" leaf .* quantum (\d+)", classes)]
     assert len(turns) == 2  # of the peer, and of what has no class
     assert min(turns) >= link["gso_max_size"]
 
 
 @real
 def test_acknowledgements_do_not_wait_behind_data():
-    """They are in the class that goes first; the short messages of the same connection are not."""
-    with made_of(wired("switch:2"), RATE) as made:
-        check._probe_link(made, 0, 1, 0)
+    """Acknowledgements are in the class that goes first; the short messages of the same connection are not."""
+    with made_of(wired("switch:2"), RATE) as network:
+        check._probe_link(network, 0, 1, 0)
         sent = []  # by host and class: bytes, packets
         for host in (0, 1):
-            told = subprocess.check_output(made.on(host, ["tc", "-s", "class", "show", "dev", "rail0"]), text=True)
-            found = re.findall(r"class htb (\S+) [^\n]*\n Sent (\d+) bytes (\d+) pkt", told)
-            sent.append({name: (int(size), int(packets)) for name, size, packets in found})
+            classes = subprocess.check_output(
+                network.on(host, ["tc", "-s", "class", "show", "dev", "rail0"]), text=True
+            )
+            counters = re.findall(r"class htb (\S+) [^\n]*\n Sent (\d+) bytes (\d+) pkt", classes)
+            sent.append({name: (int(size), int(packets)) for name, size, packets in counters})
     (transfers, _), (_, answers) = sent[0]["1:3"], sent[1]["1:3"]
     size, acknowledgements = sent[1]["1:2"]
     assert acknowledgements > 500
@@ -74,19 +76,19 @@ def test_latency_is_kept_or_refused_where_the_kernel_can_not():
 
 
 def with_latency(latency: float) -> float:
-    """Seconds that a host takes to learn from another that nobody listens."""
-    with made_of(wired("switch:2"), RATE, None, latency) as made:
-        reached(made, 0, made.address(1, 0))  # each knows the other's place from here on
+    """The seconds that a host takes to learn from another that nobody listens."""
+    with made_of(wired("switch:2"), RATE, None, latency) as network:
+        reached(network, 0, network.address(1, 0))  # from now on each knows the other's address
         start = time.perf_counter()
-        reached(made, 0, made.address(1, 0))
+        reached(network, 0, network.address(1, 0))
         return time.perf_counter() - start
 
 
 @real
 def test_addresses_that_the_machine_has_are_in_nobodys_way():
     # a network of its own stands in for the machine's
-    own = "ip link add own type veth peer name far && ip addr add 10.1.0.1/24 dev own && ip link set own up"
-    held = "mount -t tmpfs none /run && " + own + ' && ip link set far up && exec "$@"'
+    machine = "ip link add own type veth peer name far && ip addr add 10.1.0.1/24 dev own && ip link set own up"
+    script = "mount -t tmpfs none /run && " + machine + ' && ip link set far up && exec "$@"'
     program = (
         "import subprocess, sys; sys.path += sys.argv[1:]\n"
         "from testbeds import RATE, made_of, reached, wired\n"
@@ -97,7 +99,7 @@ def test_addresses_that_the_machine_has_are_in_nobodys_way():
         "    print(reached(made, 0, '10.1.0.2'), state() == before)\n"
         "print(state() == before)\n"
     )
-    command = ["unshare", "--net", "--mount", "sh", "-c", held, "sh", sys.executable, "-c", program]
+    command = ["unshare", "--net", "--mount", "sh", "-c", script, "sh", sys.executable, "-c", program]
     ended = subprocess.run([*command, *FOLDERS], capture_output=True, text=True, check=True)
     assert ended.stdout == "ConnectionRefusedError: [Errno 111] Connection refused True\nTrue\n", ended.stderr
 

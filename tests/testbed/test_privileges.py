@@ -51,7 +51,7 @@ def closed_part(folder: Path) -> Path | None:
 
 
 @pytest.fixture
-def own() -> Iterator[Path]:
+def user_folder() -> Iterator[Path]:
     """A folder of that user."""
     folder = Path(tempfile.mkdtemp(prefix="gradsync-test-"))
     os.chown(folder, USER, USER)
@@ -61,45 +61,59 @@ def own() -> Iterator[Path]:
 
 def processes() -> list[str]:
     """What runs for that user, or of which only the end hasn't been noticed."""
-    found = []
+    commands = []
     for each in Path("/proc").glob("[0-9]*"):
         try:
             if each.stat().st_uid == USER:
-                found.append((each / "cmdline").read_text().replace("\0", " "))
+                commands.append((each / "cmdline").read_text().replace("\0", " "))
         except OSError:
             continue
-    return [command for command in found if command]
+    return [command for command in commands if command]
 
 
 @real
-def test_ranks_of_an_ordinary_user_run_in_hosts(user, own):
-    told = ["measure", "allreduce", "--ranks", "2", "--testbed", "switch", "--smallest", "1000", "--largest", "4000"]
+def test_ranks_of_an_ordinary_user_run_in_hosts(user, user_folder):
+    arguments = [
+        "measure",
+        "allreduce",
+        "--ranks",
+        "2",
+        "--testbed",
+        "switch",
+        "--smallest",
+        "1000",
+        "--largest",
+        "4000",
+    ]
     ended = subprocess.run(
-        [*user, *GRADSYNC, *told, "--json", "--output", "points.csv"], cwd=own, capture_output=True, text=True
+        [*user, *GRADSYNC, *arguments, "--json", "--output", "points.csv"],
+        cwd=user_folder,
+        capture_output=True,
+        text=True,
     )
     assert ended.returncode == 0, ended.stderr
     assert {point["ranks"] for point in json.loads(ended.stdout)["points"]} == {2}
     assert ended.stderr.startswith("measure allreduce: 2 ranks")
-    assert (own / "points.csv").stat().st_uid == USER
+    assert (user_folder / "points.csv").stat().st_uid == USER
     assert not processes()
 
 
 @real
-def test_the_check_measures_links_of_an_ordinary_user(user, own):
-    told = ["testbed", "check", "--json", "--rate", "8e8", "--output", "found.json"]
-    ended = subprocess.run([*user, *GRADSYNC, *told], cwd=own, capture_output=True, text=True)
+def test_the_check_measures_links_of_an_ordinary_user(user, user_folder):
+    arguments = ["testbed", "check", "--json", "--rate", "8e8", "--output", "found.json"]
+    ended = subprocess.run([*user, *GRADSYNC, *arguments], cwd=user_folder, capture_output=True, text=True)
     assert ended.returncode == 0, ended.stderr
     answer = json.loads(ended.stdout)
     assert (answer["possible"], answer["how"]) == (True, "user namespace")
     assert len(answer["links"]) == 2
-    assert json.loads((own / "found.json").read_text()) == answer
-    assert (own / "found.json").stat().st_uid == USER
+    assert json.loads((user_folder / "found.json").read_text()) == answer
+    assert (user_folder / "found.json").stat().st_uid == USER
 
 
 @real
-def test_input_is_refused_for_an_ordinary_user_as_for_root(user, own):
-    told = ["testbed", "check", "--rate", "0"]
-    ended = subprocess.run([*user, *GRADSYNC, *told], cwd=own, capture_output=True, text=True)
+def test_input_is_refused_for_an_ordinary_user_as_for_root(user, user_folder):
+    arguments = ["testbed", "check", "--rate", "0"]
+    ended = subprocess.run([*user, *GRADSYNC, *arguments], cwd=user_folder, capture_output=True, text=True)
     assert ended.returncode == 2
     assert ended.stderr.splitlines() == ["gradsync: rate 0 bit/s: a link takes 100000 to 1e+11"]
 
@@ -109,11 +123,11 @@ def test_input_is_refused_for_an_ordinary_user_as_for_root(user, own):
     ("sent", "status"),
     [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -signal.SIGKILL)],
 )
-def test_what_is_ended_leaves_no_process(user, own, sent, status):
-    told = ["testbed", "check", "--rate", "1e5"]  # would take an hour
+def test_what_is_ended_leaves_no_process(user, user_folder, sent, status):
+    arguments = ["testbed", "check", "--rate", "1e5"]  # would take an hour
     # tests that run in a shell's background have been told to ignore Ctrl-C, which is for the command to obey
-    heard = ["env", "--default-signal=INT", *user, *GRADSYNC, *told]
-    running = subprocess.Popen(heard, cwd=own, stderr=subprocess.PIPE, text=True)
+    command = ["env", "--default-signal=INT", *user, *GRADSYNC, *arguments]
+    running = subprocess.Popen(command, cwd=user_folder, stderr=subprocess.PIPE, text=True)
     try:
         until(lambda: any("probe send" in command for command in processes()))
         os.kill(running.pid, sent)
@@ -140,10 +154,10 @@ def test_where_user_namespaces_are_refused_too_the_reason_is_told():
 
 
 @real
-def test_what_only_root_can_remove_is_told(user, own, capsys):
+def test_what_only_root_can_remove_is_told(user, user_folder, capsys):
     left = "gradsync-999999999-1-0-switches"  # of a process that there can't be
     subprocess.run(["ip", "netns", "add", left], check=True)
-    ended = subprocess.run([*user, *GRADSYNC, "testbed", "clean"], cwd=own, capture_output=True, text=True)
+    ended = subprocess.run([*user, *GRADSYNC, "testbed", "clean"], cwd=user_folder, capture_output=True, text=True)
     assert ended.returncode == 1
     assert f"{left} first: run it as who made them, or root" in ended.stderr
     assert main(["testbed", "clean", "--json"]) == 0

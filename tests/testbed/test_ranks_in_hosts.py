@@ -45,8 +45,8 @@ MEASURE = ["measure", "allreduce", "--json", "--smallest", "500000", "--largest"
 )
 def test_no_message_is_faster_than_the_links_of_its_topology(tmp_path, capfd, testbed, collectives, loads):
     before, rate = netns(), 1e8
-    told = ["--ranks", "4", "--testbed", testbed, "--collective", *collectives, "--rate", str(rate)]
-    assert main([*MEASURE, *told, "--output", str(tmp_path / "points.csv")]) == 0
+    options = ["--ranks", "4", "--testbed", testbed, "--collective", *collectives, "--rate", str(rate)]
+    assert main([*MEASURE, *options, "--output", str(tmp_path / "points.csv")]) == 0
     answer = json.loads(capfd.readouterr().out)
     assert {point["collective"] for point in answer["points"]} == set(loads)
     for point in answer["points"]:
@@ -58,7 +58,7 @@ def test_no_message_is_faster_than_the_links_of_its_topology(tmp_path, capfd, te
 
 @real
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["--testbed", "bcube:2,2", "--collective", "native"], "no switch of the testbed joins all of them"),
         (["--testbed", "bcube:2,2", "--collective", "ps_p2p"], "are in no switch of rail 0"),
@@ -68,35 +68,35 @@ def test_no_message_is_faster_than_the_links_of_its_topology(tmp_path, capfd, te
         (["--testbed", "switch", "--rate", "0"], "rate 0 bit/s"),
     ],
 )
-def test_what_a_testbed_cannot_carry_is_refused(tmp_path, capfd, arguments, said):
+def test_what_a_testbed_cannot_carry_is_refused(tmp_path, capfd, arguments, message):
     before = netns()
     assert main([*MEASURE, "--ranks", "4", *arguments, "--output", str(tmp_path / "points.csv")]) == 2
-    told = capfd.readouterr().err
-    assert said in told
-    assert "Traceback" not in told
+    printed = capfd.readouterr().err
+    assert message in printed
+    assert "Traceback" not in printed
     assert netns() == before
 
 
-def sent_bytes(made: namespaces.Testbed, host: int) -> int:
-    """By a host, over its first rail."""
-    told = subprocess.check_output(made.on(host, ["ip", "-s", "-j", "link", "show", made.interfaces()[0]]))
-    return int(json.loads(told)[0]["stats64"]["tx"]["bytes"])
+def sent_bytes(network: namespaces.Testbed, host: int) -> int:
+    """Bytes that a host has sent over its first rail."""
+    counters = subprocess.check_output(network.on(host, ["ip", "-s", "-j", "link", "show", network.interfaces()[0]]))
+    return int(json.loads(counters)[0]["stats64"]["tx"]["bytes"])
 
 
 def test_more_ranks_than_its_hosts_hold_are_not_started():
-    made = namespaces.Testbed("none", tuple(cables(topologies.parse("dense_gpu:2,2"), 3)), 1e8)
+    network = namespaces.Testbed("none", tuple(cables(topologies.parse("dense_gpu:2,2"), 3)), 1e8)
     with pytest.raises(InputError, match="4 ranks, its hosts hold 3"):
-        launch(["measure"], 4, made)
+        launch(["measure"], 4, network)
 
 
 @real
 def test_a_hierarchical_message_loads_the_link_of_a_node_as_its_topology_says(tmp_path):
     topology, size, name = topologies.parse("dense_gpu:2,2"), 400_000, "hierarchical@dense_gpu:2,2"
     command = ["measure", "allreduce", "--smallest", str(size), "--largest", str(size), "--collective", name]
-    with made_of(cables(topology), 1e9) as made:
-        before = [sent_bytes(made, host) for host in (0, 1)]
-        launch([*command, "--output", str(tmp_path / "found.json")], 4, made)
-        sent = [sent_bytes(made, host) - there for host, there in zip((0, 1), before, strict=True)]
+    with made_of(cables(topology), 1e9) as network:
+        before = [sent_bytes(network, host) for host in (0, 1)]
+        launch([*command, "--output", str(tmp_path / "found.json")], 4, network)
+        sent = [sent_bytes(network, host) - first for host, first in zip((0, 1), before, strict=True)]
     ((repeats,),) = (each.values() for each in json.loads((tmp_path / "found.json").read_text())["seconds"].values())
     messages = 1 + FIRST + PASSES + len(repeats)
     expected = np.zeros(len(topology.link_kind()))
@@ -110,35 +110,35 @@ def test_a_hierarchical_message_loads_the_link_of_a_node_as_its_topology_says(tm
 
 @real
 def test_ranks_listen_at_addresses_of_their_launch_alone(tmp_path):
-    """All of them on the control network, and on their rail while a group is made; on no other address of a host."""
+    """They do so on the control network, and on their rail while a group is made; at no other address of a host."""
     over, command = threading.Event(), ["measure", "allreduce", "--smallest", "4096", "--largest", "8192"]
-    seen = set()
+    sockets = set()
 
     def look() -> None:
         while not over.wait(0.1):
-            seen.update(listeners(tmp_path))
+            sockets.update(listeners(tmp_path))
 
     looking = threading.Thread(target=look)
-    with made_of(cables(topologies.parse("switch:2")), 1e9) as made:
-        control, rail = ({made.address(host, which) for host in (0, 1)} for which in (None, 0))
+    with made_of(cables(topologies.parse("switch:2")), 1e9) as network:
+        control, rail = ({network.address(host, which) for host in (0, 1)} for which in (None, 0))
         looking.start()
         try:
-            launch([*command, "--output", str(tmp_path / "found.json")], 2, made)
+            launch([*command, "--output", str(tmp_path / "found.json")], 2, network)
         finally:
             over.set()
             looking.join()
-    assert control <= {each.address for each in seen} <= control | rail, seen
+    assert control <= {each.address for each in sockets} <= control | rail, sockets
 
 
 @real
 def test_each_lane_has_connections_of_its_own_with_a_limit_of_their_own(tmp_path):
     rate, flow, size = 2e8, 1e8, 400_000
     command = ["measure", "contention", "--lanes", "2", "--smallest", str(size // 2), "--largest", str(size)]
-    with made_of(cables(topologies.parse("switch:2")), rate, flow, lanes=2) as made:
-        launch([*command, "--output", str(tmp_path / "found.json")], 2, made)
-        asked = ["tc", "-n", made.namespace(0), "-s", "class", "show", "dev", "rail0"]
-        told = subprocess.check_output(asked, text=True)
-    sent = [int(found) for found in re.findall(r"class htb 1:\d+ parent 1:1 leaf.*\n Sent (\d+) bytes", told)]
+    with made_of(cables(topologies.parse("switch:2")), rate, flow, lanes=2) as network:
+        launch([*command, "--output", str(tmp_path / "found.json")], 2, network)
+        counting = ["tc", "-n", network.namespace(0), "-s", "class", "show", "dev", "rail0"]
+        classes = subprocess.check_output(counting, text=True)
+    sent = [int(number) for number in re.findall(r"class htb 1:\d+ parent 1:1 leaf.*\n Sent (\d+) bytes", classes)]
     alone, together = (
         [point for point in Contention.load(tmp_path / "found.json").points if point.lanes == k and point.bytes == size]
         for k in (1, 2)
@@ -154,9 +154,9 @@ def test_each_lane_has_connections_of_its_own_with_a_limit_of_their_own(tmp_path
 
 def measuring(tmp_path, ranks: int, testbed: str, collective: str) -> subprocess.Popen[str]:
     """A measurement that would take minutes."""
-    told = ["--ranks", str(ranks), "--testbed", testbed, "--collective", collective, "--rate", "1e6"]
+    options = ["--ranks", str(ranks), "--testbed", testbed, "--collective", collective, "--rate", "1e6"]
     return subprocess.Popen(
-        [sys.executable, "-m", "gradsync", *MEASURE, *told, "--output", str(tmp_path / "points.csv")],
+        [sys.executable, "-m", "gradsync", *MEASURE, *options, "--output", str(tmp_path / "points.csv")],
         stderr=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         text=True,
@@ -165,19 +165,19 @@ def measuring(tmp_path, ranks: int, testbed: str, collective: str) -> subprocess
 
 def namespace_of(running: subprocess.Popen[str], part: str, sent: int = 300_000) -> str:
     """The namespace of a host, or of the switches, of a testbed, once so many bytes have gone over a link there."""
-    found: list[str] = []
+    names: list[str] = []
 
     def loaded() -> bool:
         for name in netns():
             if name.startswith(f"gradsync-{running.pid}-") and name.endswith(f"-{part}"):
-                told = subprocess.run(["ip", "-n", name, "-s", "-j", "link"], capture_output=True, text=True).stdout
-                links = json.loads(told or "[]")
+                listing = subprocess.run(["ip", "-n", name, "-s", "-j", "link"], capture_output=True, text=True).stdout
+                links = json.loads(listing or "[]")
                 if any(each["stats64"]["tx"]["bytes"] >= sent for each in links):
-                    found.append(name)
-        return bool(found)
+                    names.append(name)
+        return bool(names)
 
     until(loaded)
-    return found[0]
+    return names[0]
 
 
 @real
@@ -194,23 +194,23 @@ def test_a_rank_that_is_killed_ends_the_launch_and_leaves_nothing(tmp_path):
 
 @real
 @pytest.mark.parametrize(
-    ("ranks", "testbed", "collective", "sent", "part", "device", "said"),
+    ("ranks", "testbed", "collective", "sent", "part", "device", "message"),
     [
         (4, "bcube:2,2", "bml", 300_000, "h2", "rail1", "rank 2 ended: link down, interface rail1 of its host"),
         # the other end of the last cable that is made
         (2, "switch", "native", 300_000, "switches", "p3", "rank 1 ended: link down, interface rail0 of its host"),
-        # before they have met: who can't connect fails before anybody has looked
+        # before they have met: a rank that can't connect fails before anybody has looked
         (2, "switch", "native", 0, "h1", "rail0", "rank 1 ended: link down, interface rail0 of its host"),
     ],
 )
 def test_a_link_that_is_cut_ends_the_launch_and_leaves_nothing(
-    tmp_path, ranks, testbed, collective, sent, part, device, said
+    tmp_path, ranks, testbed, collective, sent, part, device, message
 ):
     running = measuring(tmp_path, ranks, testbed, collective)
     name = namespace_of(running, part, sent)
     subprocess.run(["ip", "-n", name, "link", "set", device, "down"], check=True)
     _, err = running.communicate(timeout=HANGS_SECONDS)
     assert running.returncode == 1
-    assert err.splitlines()[-1] == f"gradsync: {said}; the other ranks were ended"
+    assert err.splitlines()[-1] == f"gradsync: {message}; the other ranks were ended"
     assert "Traceback" not in err
     assert not [name for name in netns() if name.startswith(f"gradsync-{running.pid}-")]

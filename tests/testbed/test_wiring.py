@@ -18,40 +18,40 @@ from testbeds import RATE, made_of, wired
 
 
 def test_each_switch_of_a_bcube_joins_the_hosts_that_differ_in_its_digit_alone():
-    found = [cable for cable in wired("bcube:3,2") if cable.rails]
-    assert len(found) == 18
+    cables = [cable for cable in wired("bcube:3,2") if cable.rails]
+    assert len(cables) == 18
     together = {
-        (a.host, b.host): a.rails for a, b in combinations(found, 2) if a.switch == b.switch and a.host != b.host
+        (a.host, b.host): a.rails for a, b in combinations(cables, 2) if a.switch == b.switch and a.host != b.host
     }
     for a, b in combinations(range(9), 2):
         differing = [level for level in range(2) if a // 3**level % 3 != b // 3**level % 3]
         assert together.get((a, b)) == (tuple(differing) if len(differing) == 1 else None)
-    for switch in {cable.switch for cable in found}:
-        assert len({cable.address.rpartition(".")[0] for cable in found if cable.switch == switch}) == 1
+    for switch in {cable.switch for cable in cables}:
+        assert len({cable.address.rpartition(".")[0] for cable in cables if cable.switch == switch}) == 1
 
 
 @pytest.mark.parametrize("text", ["switch:4", "fat_tree:4", "bcube:2,3"])
 def test_addresses_are_all_different_and_every_host_is_in_the_control_network(text):
-    found = wired(text)
-    assert len({cable.address for cable in found}) == len(found)
+    cables = wired(text)
+    assert len({cable.address for cable in cables}) == len(cables)
     hosts = topologies.parse(text).hosts
-    assert [cable.host for cable in found if cable.switch == CONTROL] == list(range(hosts))
+    assert [cable.host for cable in cables if cable.switch == CONTROL] == list(range(hosts))
 
 
 @pytest.mark.parametrize("text", ["switch:4", "bcube:3,2"])
 def test_each_lane_has_a_network_of_its_own_on_every_switch(text):
-    found = wired(text)
-    own = [
+    cables = wired(text)
+    names = [
         (cable.switch, lane, *cable.on_lane(lane))
-        for cable in found
+        for cable in cables
         for lane in range(MOST_LANES if cable.rails else 1)
     ]
-    assert len({address for _, _, address, _ in own}) == len(own)
-    networks = {(switch, lane, address.rpartition(".")[0]) for switch, lane, address, _ in own}
+    assert len({address for _, _, address, _ in names}) == len(names)
+    networks = {(switch, lane, address.rpartition(".")[0]) for switch, lane, address, _ in names}
     assert len({network for *_, network in networks}) == len(networks)  # a network is of one switch and lane
-    assert found[-1].on_lane(0) == (found[-1].address, found[-1].interface)
-    assert max(len(name) for *_, name in own) < 16  # what the kernel takes for a name
-    assert max(int(part) for _, _, address, _ in own for part in address.split(".")) < 256
+    assert cables[-1].on_lane(0) == (cables[-1].address, cables[-1].interface)
+    assert max(len(name) for *_, name in names) < 16  # what the kernel takes for a name
+    assert max(int(part) for _, _, address, _ in names for part in address.split(".")) < 256
 
 
 @pytest.mark.parametrize("lanes", [0, MOST_LANES + 1])
@@ -61,20 +61,20 @@ def test_lanes_that_there_are_no_addresses_for_are_refused(lanes):
 
 
 def test_ranks_of_a_dense_node_share_a_host_and_its_one_link():
-    found = namespaces.Testbed("dense", tuple(wired("dense_gpu:3,2", 5)), RATE)  # the last node is half full
-    assert found.places() == [(0, 0), (0, 1), (1, 0), (1, 1), (2, 0)]
-    assert len(found.cables) == 2 * 3  # a link a host, and that of the control network
+    network = namespaces.Testbed("dense", tuple(wired("dense_gpu:3,2", 5)), RATE)  # the last node is half full
+    assert network.places() == [(0, 0), (0, 1), (1, 0), (1, 1), (2, 0)]
+    assert len(network.cables) == 2 * 3  # a link a host, and that of the control network
     # whichever level of a collective a message belongs to, it leaves on that link
-    assert found.interfaces() == ["rail0", "rail0"]
-    assert found.switches() == [[[0, 1, 2, 3, 4]], [[0, 1, 2, 3, 4]]]
-    assert found.address(1, 0) == found.address(1, 1) != found.address(1, None)
+    assert network.interfaces() == ["rail0", "rail0"]
+    assert network.switches() == [[[0, 1, 2, 3, 4]], [[0, 1, 2, 3, 4]]]
+    assert network.address(1, 0) == network.address(1, 1) != network.address(1, None)
 
 
 def test_a_rank_a_host_is_told_by_rail_and_switch():
-    found = namespaces.Testbed("bcube", tuple(wired("bcube:2,2")), RATE)
-    assert found.places() == [(rank, 0) for rank in range(4)]
-    assert found.switches() == [[[0, 1], [2, 3]], [[0, 2], [1, 3]]]
-    assert found.interfaces() == ["rail0", "rail1"]
+    network = namespaces.Testbed("bcube", tuple(wired("bcube:2,2")), RATE)
+    assert network.places() == [(rank, 0) for rank in range(4)]
+    assert network.switches() == [[[0, 1], [2, 3]], [[0, 2], [1, 3]]]
+    assert network.interfaces() == ["rail0", "rail1"]
 
 
 def test_only_hosts_that_are_asked_for_are_wired():
@@ -82,7 +82,7 @@ def test_only_hosts_that_are_asked_for_are_wired():
 
 
 @pytest.mark.parametrize(
-    ("text", "hosts", "said"),
+    ("text", "hosts", "message"),
     [
         ("torus2d:2,2", None, "can't be emulated: known are bcube, dense_gpu, fat_tree, switch"),
         ("switch:4", 5, "holds 1 to 4 ranks, not 5"),
@@ -91,8 +91,8 @@ def test_only_hosts_that_are_asked_for_are_wired():
         ("dense_gpu:300,8", 2001, "251 hosts, a testbed has 250 at most"),
     ],
 )
-def test_what_cannot_be_wired_is_refused_by_name(text, hosts, said):
-    with pytest.raises(InputError, match=said):
+def test_what_cannot_be_wired_is_refused_by_name(text, hosts, message):
+    with pytest.raises(InputError, match=message):
         wired(text, hosts)
 
 
@@ -112,11 +112,11 @@ def test_a_missing_command_is_named(monkeypatch, capsys):
 
 
 def test_more_ranks_than_the_machine_holds_are_refused_with_the_limit(tmp_path, capsys):
-    told = ["measure", "allreduce", "--ranks", "1000", "--testbed", "switch", "--output", str(tmp_path / "p.csv")]
-    assert main(told) == 2
-    (said,) = capsys.readouterr().err.splitlines()
-    assert "1000 ranks are more than this machine can hold" in said
-    assert said.rpartition(" at most ")[2].isdigit()
+    arguments = ["measure", "allreduce", "--ranks", "1000", "--testbed", "switch", "--output", str(tmp_path / "p.csv")]
+    assert main(arguments) == 2
+    (message,) = capsys.readouterr().err.splitlines()
+    assert "1000 ranks are more than this machine can hold" in message
+    assert message.rpartition(" at most ")[2].isdigit()
 
 
 # Shaping

@@ -1,4 +1,4 @@
-"""Full, read-only and limited disks: said as such, before anything runs where it can be known."""
+"""Full, read-only and limited disks are named as such, before anything runs if it can be known."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ def test_a_full_disk_is_said_before_anything_is_started(tmp_path, capsys, monkey
     monkeypatch.setattr("gradsync.runtime.launch.launch", None)  # nothing may start
     with mounted(tmp_path / "small", 1 << 20) as small:
         fill(small)
-        told = TRAINING if command == "train" else ["measure", "layers", "--model", "lenet5"]
-        assert main([*told, "--output", str(small / "run")]) == 2
+        arguments = TRAINING if command == "train" else ["measure", "layers", "--model", "lenet5"]
+        assert main([*arguments, "--output", str(small / "run")]) == 2
         assert "no space left in" in capsys.readouterr().err
         assert [path.name for path in small.iterdir()] == ["filling"]
 

@@ -1,4 +1,4 @@
-"""Files from outside: what no reader takes, whatever it is the file of."""
+"""Files from outside: what no reader takes, whatever the file is for."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ def test_json_that_is_refused(text, wanted):
 
 
 def test_a_merged_key_may_be_replaced_by_ones_own():
-    found = reading.parse_yaml("a: &a {x: 1}\nb: &b {<<: *a, x: 2}\nc: {<<: *b, y: 3}", "file")
-    assert found == {"a": {"x": 1}, "b": {"x": 2}, "c": {"x": 2, "y": 3}}
+    parsed = reading.parse_yaml("a: &a {x: 1}\nb: &b {<<: *a, x: 2}\nc: {<<: *b, y: 3}", "file")
+    assert parsed == {"a": {"x": 1}, "b": {"x": 2}, "c": {"x": 2, "y": 3}}
 
 
 @pytest.mark.parametrize(

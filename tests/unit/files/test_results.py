@@ -74,9 +74,9 @@ def test_a_missing_result_is_refused(tmp_path):
 
 def test_values_that_are_no_numbers_survive(tmp_path):
     path = result(summary={"ratio": float("inf"), "loss": float("nan")}, samples={"x": [float("nan")]}).save(tmp_path)
-    found = Result.load(path).summary
-    assert found["ratio"] == float("inf")
-    assert found["loss"] != found["loss"]
+    summary = Result.load(path).summary
+    assert summary["ratio"] == float("inf")
+    assert summary["loss"] != summary["loss"]
     (sample,) = Result.load(path).samples["x"]
     assert sample != sample
     assert Result.load(path).key() == Result.load(path).key()
@@ -156,6 +156,6 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path):
 
 
 def test_the_machine_is_described():
-    found = machine()
-    assert found["cores"] >= 1
-    assert all(found[key] for key in ("gradsync", "python", "system", "processor"))
+    facts = machine()
+    assert facts["cores"] >= 1
+    assert all(facts[key] for key in ("gradsync", "python", "system", "processor"))

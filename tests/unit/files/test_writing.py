@@ -1,4 +1,4 @@
-"""What a result never replaces."""
+"""A result never replaces anything but an earlier result."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ def link_to_device(path: Path) -> None:
     path.symlink_to("/dev/null")
 
 
-@pytest.mark.parametrize("made", [Path.mkdir, fifo, unix_socket, link_out, link_to_device])
-def test_a_result_replaces_nothing_but_a_file(tmp_path, monkeypatch, made):
+@pytest.mark.parametrize("make", [Path.mkdir, fifo, unix_socket, link_out, link_to_device])
+def test_a_result_replaces_nothing_but_a_file(tmp_path, monkeypatch, make):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "results").mkdir()
     path = tmp_path / "results" / "b.json"
-    made(path)
+    make(path)
     before = os.lstat(path)
     with pytest.raises(InputError, match=r"b\.json: can't be written"):
         write_whole(path, "new")
     assert stat.S_IFMT(os.lstat(path).st_mode) == stat.S_IFMT(before.st_mode)
     assert os.listdir(path.parent) == ["b.json"]
-    if made is link_out:
+    if make is link_out:
         assert (tmp_path / "precious").read_text() == "kept"
 
 
@@ -56,14 +56,14 @@ def test_a_device_stays_one(tmp_path):
 
 
 def test_a_temporary_file_has_a_name_that_cannot_be_prepared(tmp_path):
-    """One that is there already is never opened: what would be written to is new, and empty."""
-    seen = set()
+    """A file that exists is never opened: the temporary file is new, and empty."""
+    names = set()
     for _ in range(3):
         with replacing(tmp_path / "b.json") as temporary:
             assert temporary.parent == tmp_path
             assert temporary.stat().st_size == 0
-            seen.add(temporary.name)
-    assert len(seen) == 3
+            names.add(temporary.name)
+    assert len(names) == 3
     assert os.listdir(tmp_path) == ["b.json"]
 
 

@@ -1,4 +1,4 @@
-"""Temporary folders and shared memory: gone with their maker, or with the next run; nobody else's are touched."""
+"""Temporary folders and shared memory go with their maker, or with the next run; nobody else's are touched."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whoever is started ends with its starter, over shells and when stopped; who belongs to nobody here lives on."""
+"""A process ends with its starter, through shells and when stopped; one whose starter is elsewhere lives on."""
 
 from __future__ import annotations
 
@@ -91,8 +91,8 @@ def test_a_command_ends_with_who_started_it(launched, how, shell):
 @pytest.mark.parametrize("how", ["at_once", "asked"])
 def test_what_a_job_of_slurm_runs_ends_with_its_step(launched, how):
     """Nobody else would end it: srun waits for ever for a task that has lost its slurmstepd."""
-    told = ["sh", "-c", '"$@"; true', "sh", sys.executable, "-c", FOLLOWER, how]
-    step, pid = launched(*told, program=STEP, SLURM_JOB_ID="17")
+    command = ["sh", "-c", '"$@"; true', "sh", sys.executable, "-c", FOLLOWER, how]
+    step, pid = launched(*command, program=STEP, SLURM_JOB_ID="17")
     assert not ended(pid)
     kill(step)
     until(lambda: ended(pid))
@@ -138,8 +138,8 @@ def test_who_has_ended_is_gone_also_before_its_parent_asks():
 def test_a_job_of_a_cluster_does_not_end_with_who_submitted_it(launched):
     environment = lifeline.led(os.environ)
     assert lifeline.Leader.of(environment) == lifeline.Leader.this()
-    own = str(lifeline.Leader.this())
-    elsewhere = [own.replace("//", "/7/"), "x" + own, "", "nonsense", "a/b/c"]
+    leader = str(lifeline.Leader.this())
+    elsewhere = [leader.replace("//", "/7/"), "x" + leader, "", "nonsense", "a/b/c"]
     assert [lifeline.Leader.of({lifeline.VARIABLE: each}) for each in elsewhere] == [None] * 5
     launcher, pid = launched("env", "SLURM_JOB_ID=7", sys.executable, "-c", FOLLOWER, "asked")
     kill(launcher)

@@ -1,4 +1,4 @@
-"""A folder has one run at a time: a second is refused at once by name, a dead one's lock is taken over."""
+"""A folder has one run at a time: a second one is refused at once by name, and a dead one's lock is taken over."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ def test_a_second_run_is_refused_with_who_holds_the_folder(tmp_path, holder):
 
 
 def test_a_second_training_is_refused_before_it_measures_anything(tmp_path, holder, capsys):
-    told = ["--schedule", "wfbp", "--peers", str(ROOT / "config" / "peers.yaml"), "--output", str(tmp_path)]
-    assert main(["train", "--batch", "8", "--iterations", "4", *told]) == 2
-    said = capsys.readouterr().err
-    assert f"process {holder.pid}" in said
-    assert "measure" not in said
+    options = ["--schedule", "wfbp", "--peers", str(ROOT / "config" / "peers.yaml"), "--output", str(tmp_path)]
+    assert main(["train", "--batch", "8", "--iterations", "4", *options]) == 2
+    message = capsys.readouterr().err
+    assert f"process {holder.pid}" in message
+    assert "measure" not in message
     assert [path.name for path in tmp_path.iterdir()] == [run_lock.NAME]
 
 
@@ -141,7 +141,7 @@ def test_a_file_system_without_locks_is_warned_of_and_written_to(tmp_path, monke
 
 @pytest.mark.parametrize(("job", "end"), [("", "kill 4, on n7"), ("81", "scancel 81")])
 def test_the_refusal_says_how_to_end_a_run_on_another_host(tmp_path, job, end):
-    """The file system tells that it lives; its process number means nothing here."""
+    """The file system shows that it lives; its process number means nothing on this host."""
     lock = tmp_path / run_lock.NAME
     lock.write_text(json.dumps({"what": "train", "host": "n7", "process": 4, "leader": "there/4/1", "job": job}))
     with lock.open() as other:

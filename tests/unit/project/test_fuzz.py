@@ -35,7 +35,7 @@ def test_what_is_changed_is_right_as_it_stands(campaign):
     """Else all that is made of it is refused for the same reason, and nothing is tried."""
     # what this machine lacks, Slurm, testbeds or third-party logs: a refusal names it
     lacks = ["install ", "third-party logs: no folder named", *filter(None, [privileges.impossible()])]
-    wrong = [(case, end) for case, end in campaign.warm_up() if not any(reason in end.said for reason in lacks)]
+    wrong = [(case, end) for case, end in campaign.warm_up() if not any(reason in end.message for reason in lacks)]
     assert wrong == []
 
 

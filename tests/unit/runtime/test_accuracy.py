@@ -8,7 +8,7 @@ from image_files import load
 
 
 class Brightest(torch.nn.Module):
-    """Says that the label is the column of the brightest pixel in the first row; counts how many it was shown."""
+    """Predicts the column of the brightest pixel in the first row; counts how many images it was shown."""
 
     def __init__(self):
         super().__init__()

@@ -33,23 +33,23 @@ def state(value: float = 1.0) -> tuple[dict[str, Any], dict[str, Any]]:
     return alike, {"model": [torch.tensor(4), flat.to(torch.bfloat16)], "name": "own"}
 
 
-def same(found: Any, wanted: Any) -> bool:
+def same(loaded: Any, wanted: Any) -> bool:
     if isinstance(wanted, torch.Tensor):
-        return found.dtype == wanted.dtype and torch.equal(found, wanted)
+        return loaded.dtype == wanted.dtype and torch.equal(loaded, wanted)
     if isinstance(wanted, dict):
-        return found.keys() == wanted.keys() and all(same(found[key], wanted[key]) for key in wanted)
+        return loaded.keys() == wanted.keys() and all(same(loaded[key], wanted[key]) for key in wanted)
     if isinstance(wanted, list | tuple):
-        return len(found) == len(wanted) and all(map(same, found, wanted))
-    return type(found) is type(wanted) and found == wanted
+        return len(loaded) == len(wanted) and all(map(same, loaded, wanted))
+    return type(loaded) is type(wanted) and loaded == wanted
 
 
 def test_what_is_saved_is_loaded(tmp_path):
     checkpoints(tmp_path).save(*state())
-    found = checkpoints(tmp_path).load()
-    assert found is not None
-    assert same(found, state())
-    assert not same(found, state(2.0))
-    assert found[0]["progress"]["records"]["wfbp"]["rows"] == [(0, 1, 0, 1.0, None)]
+    loaded = checkpoints(tmp_path).load()
+    assert loaded is not None
+    assert same(loaded, state())
+    assert not same(loaded, state(2.0))
+    assert loaded[0]["progress"]["records"]["wfbp"]["rows"] == [(0, 1, 0, 1.0, None)]
 
 
 def test_nothing_is_no_checkpoint(tmp_path, capsys):
@@ -105,9 +105,9 @@ def test_a_checkpoint_of_another_run_is_said_and_not_taken(tmp_path, capsys, lat
     one.save(*state())
     (tmp_path / "checkpoint" / "latest.json").write_text(latest)
     assert checkpoints(tmp_path).load() is None
-    said = capsys.readouterr().err
-    assert "latest.json is of another run (settings, plans or ranks differ): starting anew" in said
-    assert len(said.splitlines()) == 1
+    message = capsys.readouterr().err
+    assert "latest.json is of another run (settings, plans or ranks differ): starting anew" in message
+    assert len(message.splitlines()) == 1
 
 
 @pytest.mark.parametrize("broken", ["missing", "empty", "text", "half", "other"])
@@ -155,9 +155,9 @@ def test_on_a_full_disk_the_last_one_stays_and_training_goes_on(tmp_path, capsys
         filling = fill(small, leaving=8192)
         alike, own = state(2.0)
         one.save(alike | {"large": torch.zeros(100_000)}, own)
-        said = capsys.readouterr().err
-        assert "no space left in" in said
-        assert "training goes on; interrupted, it would go on from the last one" in said
+        message = capsys.readouterr().err
+        assert "no space left in" in message
+        assert "training goes on; interrupted, it would go on from the last one" in message
         assert sorted(path.name for path in (small / "checkpoint").iterdir()) == ["1", "latest.json"]
         assert same(checkpoints(small).load(), state(1.0))
         filling.unlink()

@@ -1,4 +1,4 @@
-"""A plan without its messages, and what a contender has shown on the way."""
+"""A plan without its messages, and the record of what was measured of a contender."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_without_messages_each_rank_trains_on_its_own_gradients():
 
 
 def ends(*seconds: float) -> list[float]:
-    """When turns of these lengths end, on a clock that began long ago."""
+    """The ends of turns of these lengths, on a clock that began long ago."""
     return np.cumsum([1e4, *seconds]).tolist()
 
 
@@ -98,7 +98,7 @@ def test_the_first_turn_of_a_block_is_not_timed():
 
 
 def test_computation_and_exposed_messages_are_those_of_the_turns_that_are_timed():
-    """Computation takes 3 s a turn; then the first waits 7 s for its message, the second, which is timed, 1 s."""
+    """Computation takes 3 s per turn; then the first waits 7 s for its message, the second, which is timed, 1 s."""
     begun = 1e4
     spans = [
         Span(0, turn, verb, verb, lane, begun + start, begun + end)
@@ -118,7 +118,7 @@ SPANS = {"exposed": [1.0, 5.0, 9.0, 2.0, 2.0, 7.0], "computation": [3.0, 3.5, 4.
 
 
 def three_blocks(seconds: float, **spans: list[float]) -> Record:
-    """Blocks of 4, 3 and 2 turns, of which the first each isn't timed; turns take `seconds`, twice, thrice as long."""
+    """Blocks of 4, 3 and 2 turns, whose first turns aren't timed; turns take `seconds`, twice, thrice as long."""
     record = Record(**spans)
     for number, turns in enumerate((3, 2, 1), start=1):
         record.block(0, 0, [1.0] * (turns + 1), ends(*[number * seconds] * turns))
@@ -128,15 +128,15 @@ def three_blocks(seconds: float, **spans: list[float]) -> Record:
 def test_repeats_are_blocks_in_order_so_that_those_of_two_contenders_are_pairs():
     records = {"wfbp": three_blocks(2.0, **SPANS), "ddp": three_blocks(1.0)}
     records |= {"no_communication": three_blocks(0.5), "one_rank": three_blocks(0.25)}
-    found = repeats(records, "wfbp", 4)
-    assert found["iteration_seconds"] == pytest.approx([2, 4, 6])
-    assert found["computation_seconds"] == pytest.approx([0.5, 1, 1.5])
-    assert found["over_no_communication_seconds"] == pytest.approx([1.5, 3, 4.5])
-    assert found["speedup"] == pytest.approx([4 * 0.25 / 2] * 3)
-    assert found["efficiency"] == pytest.approx([0.25 / 2] * 3)
+    values = repeats(records, "wfbp", 4)
+    assert values["iteration_seconds"] == pytest.approx([2, 4, 6])
+    assert values["computation_seconds"] == pytest.approx([0.5, 1, 1.5])
+    assert values["over_no_communication_seconds"] == pytest.approx([1.5, 3, 4.5])
+    assert values["speedup"] == pytest.approx([4 * 0.25 / 2] * 3)
+    assert values["efficiency"] == pytest.approx([0.25 / 2] * 3)
     # a turn in which the machine was slow counts in its own block only
-    assert found["exposed_communication_seconds"] == [5.0, 2.0, 7.0]
-    assert found["busy_computation_seconds"] == [3.5, 5.5, 7.0]
+    assert values["exposed_communication_seconds"] == [5.0, 2.0, 7.0]
+    assert values["busy_computation_seconds"] == [3.5, 5.5, 7.0]
     assert not {"exposed_communication_seconds", "busy_computation_seconds"} & repeats(records, "ddp", 4).keys()
     assert repeats(records, "one_rank", 4) == {"iteration_seconds": pytest.approx([0.25, 0.5, 0.75])}
     assert repeats({"ddp": records["ddp"]}, "ddp", 4) == {"iteration_seconds": pytest.approx([1, 2, 3])}

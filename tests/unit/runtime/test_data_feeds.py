@@ -1,4 +1,4 @@
-"""What ranks get of each data set: samples in the shape that the model takes, in batches, prepared ahead."""
+"""Ranks get samples of each data set in the shape that the model takes, in batches, prepared ahead."""
 
 import threading
 
@@ -43,8 +43,8 @@ def test_a_feed_may_be_asked_for_any_turn(loaded):
         sequential = [feed(turn) for turn in range(turns)]
     with data.Feed(loaded, 1) as feed:
         for turn in (turns - 1, 0, 0, turns - 2, turns - 1):
-            for found, wanted in zip(feed(turn), sequential[turn], strict=True):
-                assert torch.equal(found, wanted)
+            for tensor, wanted in zip(feed(turn), sequential[turn], strict=True):
+                assert torch.equal(tensor, wanted)
 
 
 def test_a_feed_gives_the_rank_its_samples_of_the_epoch_in_its_precision(loaded):
@@ -99,12 +99,12 @@ def test_batches_are_a_function_of_seed_and_turn():
 
 def test_the_next_photographs_are_prepared_while_these_are_computed(photographs):
     loaded = load("imagenet", photographs)
-    asked, prepared = [], threading.Event()
+    requests, prepared = [], threading.Event()
 
     class Watched:
         def batch(self, indices, epoch):
-            asked.append((indices.tolist(), threading.current_thread() is threading.main_thread()))
-            if len(asked) > 1:
+            requests.append((indices.tolist(), threading.current_thread() is threading.main_thread()))
+            if len(requests) > 1:
                 prepared.set()
             return loaded.training.batch(indices, epoch)
 
@@ -114,7 +114,7 @@ def test_the_next_photographs_are_prepared_while_these_are_computed(photographs)
     with data.Feed(loaded._replace(training=Watched()), 0) as feed:
         feed(0)
         assert prepared.wait(HANGS_SECONDS)  # without another call
-    assert asked == [(loaded.batches.indices(turn, 0).tolist(), False) for turn in (0, 1)]
+    assert requests == [(loaded.batches.indices(turn, 0).tolist(), False) for turn in (0, 1)]
 
 
 def test_a_closed_feed_leaves_no_thread(photographs):

@@ -73,11 +73,11 @@ def test_a_processor_is_nothing_to_wait_for(monkeypatch):
 
 
 def refused(capsys: pytest.CaptureFixture[str]) -> str:
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert len(said.err.splitlines()) == 1
-    assert "--device c" in said.err
-    return said.err
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert len(output.err.splitlines()) == 1
+    assert "--device c" in output.err
+    return output.err
 
 
 @NO_GPU
@@ -94,8 +94,8 @@ def refused(capsys: pytest.CaptureFixture[str]) -> str:
 def test_a_gpu_that_is_not_there_is_refused_before_anything_starts(arguments, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("gradsync.runtime.launch.launch", lambda *_: pytest.fail("started something"))
     assert main([*arguments, "--device", "cuda", "--output", str(tmp_path / "out")]) == 2
-    said = refused(capsys)
-    assert "use --device cpu" in said or "or --device cpu" in said
+    message = refused(capsys)
+    assert "use --device cpu" in message or "or --device cpu" in message
     assert not (tmp_path / "out").exists()
 
 
@@ -112,13 +112,13 @@ def test_the_gpus_of_other_machines_are_not_judged_here(arguments, tmp_path, mon
 
 @NO_GPU
 def test_ranks_of_another_launcher_say_it_too(tmp_path):
-    """Two of them: both end, the first says it for which rank."""
+    """Both ranks end, and the first one says for which rank."""
     kept = {key: value for key, value in os.environ.items() if key not in VARIABLES}
     import socket
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = str(listener.getsockname()[1])
-    own = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "GLOO_SOCKET_IFNAME": "lo"}
+    variables = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "GLOO_SOCKET_IFNAME": "lo"}
     command = [
         sys.executable,
         "-m",
@@ -131,13 +131,13 @@ def test_ranks_of_another_launcher_say_it_too(tmp_path):
         str(tmp_path / "o"),
     ]
     ranks = [
-        subprocess.Popen(command, env={**kept, **own, "RANK": str(rank)}, stderr=subprocess.PIPE, text=True)
+        subprocess.Popen(command, env={**kept, **variables, "RANK": str(rank)}, stderr=subprocess.PIPE, text=True)
         for rank in range(2)
     ]
-    said = [rank.communicate(timeout=HANGS_SECONDS)[1] for rank in ranks]
+    messages = [rank.communicate(timeout=HANGS_SECONDS)[1] for rank in ranks]
     assert [rank.returncode for rank in ranks] == [2, 2]
-    assert "rank 0: --device cuda" in said[0]
-    assert "Traceback" not in said[0] + said[1]
+    assert "rank 0: --device cuda" in messages[0]
+    assert "Traceback" not in messages[0] + messages[1]
 
 
 # Failures
@@ -165,11 +165,11 @@ def test_ranks_of_another_launcher_say_it_too(tmp_path):
 def test_what_torch_says_becomes_one_line_with_the_rank(error, wanted):
     import re
 
-    told = failures.explain(error, 3)
-    assert told is not None
-    assert re.match(wanted, str(told))
-    assert "more" not in str(told).splitlines()[0].split(": ")[-1]
-    assert len(str(told).splitlines()) == 1
+    explained = failures.explain(error, 3)
+    assert explained is not None
+    assert re.match(wanted, str(explained))
+    assert "more" not in str(explained).splitlines()[0].split(": ")[-1]
+    assert len(str(explained).splitlines()) == 1
 
 
 def test_what_is_not_known_stays_what_it_is():
@@ -178,7 +178,7 @@ def test_what_is_not_known_stays_what_it_is():
 
 
 def test_a_rank_that_leaves_at_once_says_everything_first():
-    """Its status counts, and nothing is closed: what is registered before does not run."""
+    """The process ends with its status, and closes nothing: functions registered earlier do not run."""
     program = (
         "import atexit; atexit.register(print, 'closed'); from gradsync.runtime.failures import leave_at_once; "
         "leave_at_once(2)(); print('said')"
@@ -199,10 +199,10 @@ def test_messages_within_a_window():
 @pytest.mark.parametrize("factor", [1.0, 1.25, 3.0])
 @pytest.mark.parametrize("share", [1.0, 0.3])
 def test_the_factor_does_not_depend_on_how_much_of_the_time_messages_take(factor, share):
-    """Computation of 2 s alone, `share` of whose time beside messages is slowed by `factor`."""
+    """Interference: computation of 2 s alone slows by `factor` in the `share` of its time in which messages travel."""
     window = 2.0 / (share / factor + 1 - share)
-    found = queued_interference.Queues(QueuedProcessor()).factors((window, 0.3, share * window), (2.0, 0.2))
-    assert found == (pytest.approx(factor), pytest.approx(1.5))
+    factors = queued_interference.Queues(QueuedProcessor()).factors((window, 0.3, share * window), (2.0, 0.2))
+    assert factors == (pytest.approx(factor), pytest.approx(1.5))
 
 
 @pytest.mark.usefixtures("alone")
@@ -221,7 +221,7 @@ def test_beside_one_another_both_are_timed_on_their_queues(monkeypatch):
     alone = side.computing(iterate, 3), side.sending(send, 3)
     assert alone == (4.0, 2.0)
     together = side.together(iterate, send, alone[1], alone[0], 40.0)
-    assert together == (8.0, 2.0, 4.0)  # two messages an iteration, which take half of its time
+    assert together == (8.0, 2.0, 4.0)  # two messages per iteration, which take half of its time
     assert side.factors(together, alone) == (queued_interference.LARGEST_FACTOR, 1.0)
     assert side.in_turn(iterate, send, 3) == 6.0
 
@@ -231,10 +231,10 @@ def test_layers_and_interference_are_measured_on_a_device_that_queues(monkeypatc
     monkeypatch.setattr(interference, "BUDGET_SECONDS", 0.0)
     monkeypatch.setattr(interference, "SEGMENT_SECONDS", 0.002)
     device = QueuedProcessor()
-    found = layers.measure("lenet5", 2, 2, device=device)
+    measured = layers.measure("lenet5", 2, 2, device=device)
     plain = layers.measure("lenet5", 2, 2)
-    assert [layer.name for layer in found.layers] == [layer.name for layer in plain.layers]
-    assert found.forward_seconds > 0
+    assert [layer.name for layer in measured.layers] == [layer.name for layer in plain.layers]
+    assert measured.forward_seconds > 0
     factors = interference.measure(workload([40, 4000], [1.0, 1.0]), "lenet5", 2, device=device)
     assert [point.bytes for point in factors.points] == [40, 4040]
     assert all(point.communication >= 1 for point in factors.points)

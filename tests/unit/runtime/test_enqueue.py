@@ -59,18 +59,18 @@ PLANS = {
 
 
 def out_of_order(executor: Enqueuer) -> list[str]:
-    """Waits of the plan that no mark, wait or queue stands for."""
+    """Waits of the plan that are kept by no mark, wait or queue."""
     ends = {(op.name, turn): end for op, turn, _, end in executor.stamped}
-    found = []
+    missing = []
     for op, turn, start, end in executor.stamped:
-        began = end if op.verb == "ready" else start  # that of a gradient is where the one before ended
+        began = end if op.verb == "ready" else start  # a gradient begins when the one before has ended
         for names, wanted in ((op.after, turn), (op.after_previous, turn - 1)):
-            found += [
+            missing += [
                 f"{op.name} after {name}"
                 for name in names
                 if (name, wanted) in ends and not before(ends[name, wanted], began)
             ]
-    return found
+    return missing
 
 
 @pytest.mark.parametrize("name", PLANS)
@@ -97,10 +97,10 @@ def test_an_executor_that_does_not_wait_is_found_out(monkeypatch):
     executor = Enqueuer(PLANS["two lanes"], 0, Groups(QueuedProcessor()))
     monkeypatch.setattr(Enqueuer, "wait_for", lambda *_: None)
     trained(executor)
-    found = out_of_order(executor)
-    assert "message3 after ready:" in " ".join(found)
-    assert "update after message0" in found
-    assert "forward after update" not in found  # one queue
+    missing = out_of_order(executor)
+    assert "message3 after ready:" in " ".join(missing)
+    assert "update after message0" in missing
+    assert "forward after update" not in missing  # one queue
 
 
 @pytest.mark.parametrize("name", PLANS)

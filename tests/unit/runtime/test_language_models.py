@@ -53,7 +53,7 @@ def test_every_tensor_gets_a_gradient(name, smallest):
     assert all(torch.isfinite(gradient).all() for gradient in (loss, *gradients))
     if not smallest:
         zero = [key for (key, _), each in zip(model.named_parameters(), gradients, strict=True) if not each.any()]
-        # attention does not change where all keys are moved alike: their biases have no gradient but for rounding
+        # attention does not change if all keys are moved alike: their biases have no gradient but for rounding
         assert [key for key in zero if not key.endswith(("key.bias", "k_proj.bias"))] == []
 
 
@@ -100,25 +100,25 @@ def test_the_decoder_sees_no_token_that_it_must_predict():
 
 @pytest.mark.parametrize("name", ["bert_base", "transformer"])
 def test_operations_are_about_two_a_parameter_and_token(name):
-    """Embeddings are looked up, but their weight is used again by the output layer; attention is what it adds."""
+    """Embeddings are looked up, but the output layer uses their weight again; attention adds its products."""
     length = 64
     counted = operations.forward(name, length)
     assert min(counted.values()) > 0
     assert sum(counted.values()) == pytest.approx(2 * operations.parameters(name) * length, rel=0.02)
-    # two products of attention a layer: (length x hidden) and (length x length) each way
+    # two products of attention per layer: (length x hidden) and (length x length) each way
     hidden, layers = (768, 12) if name == "bert_base" else (512, 18)
     attention = sum(count for module, count in counted.items() if module.endswith(("self", "attn")))
     assert attention == 2 * 2 * length * length * hidden * layers
-    made = operations.workload(name, 1e12, 4, length)
+    workload = operations.workload(name, 1e12, 4, length)
     with torch.device("meta"):
         keys = [key for key, _ in models.get(name).build().named_parameters()]
-    assert [layer.name for layer in made.layers] == keys[::-1]
-    assert made.backward_seconds == pytest.approx(2 * made.forward_seconds)
+    assert [layer.name for layer in workload.layers] == keys[::-1]
+    assert workload.backward_seconds == pytest.approx(2 * workload.forward_seconds)
 
 
 def test_what_attention_computes_itself_comes_before_its_gradients():
-    made = operations.workload("bert_base_quarter", 1e12, 1, 32)
-    seconds = {layer.name.rpartition("layer.0.attention.")[2]: layer.backward_seconds for layer in made.layers}
+    workload = operations.workload("bert_base_quarter", 1e12, 1, 32)
+    seconds = {layer.name.rpartition("layer.0.attention.")[2]: layer.backward_seconds for layer in workload.layers}
     assert seconds["self.value.bias"] > seconds["self.key.bias"] == seconds["self.query.bias"] > 0
 
 

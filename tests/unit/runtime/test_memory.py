@@ -1,4 +1,4 @@
-"""What a launch will hold is counted before it is made, and refused in one line where it is too much."""
+"""What a launch will hold is counted before it is made, and refused in one line if it is too much."""
 
 from types import SimpleNamespace
 
@@ -40,7 +40,9 @@ def test_plans_share_gradients_and_stock_ddp_shares_nothing():
     size = 4 * ELEMENTS
     assert need([plan(0.9)]).plans == 3 * size  # parameters, momentum, gradients
     assert need([plan(0.9)] * 3).plans == (3 * 2 + 1) * size
-    assert need([plan(0.9)] * 3, references=True).plans == (4 * 2 + 1) * size  # and what doesn't communicate
+    assert (
+        need([plan(0.9)] * 3, references=True).plans == (4 * 2 + 1) * size
+    )  # and the contender that doesn't communicate
     assert need([], peers=2).stock == 2 * memory.STOCK * size
 
 
@@ -57,11 +59,11 @@ def test_the_oracle_comes_before_the_others_and_on_rank_0():
 @pytest.mark.parametrize("free", [1e9, 10e9])
 def test_too_little_memory_is_refused_with_what_is_needed_and_what_is_free(monkeypatch, free):
     monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=free))
-    asked = memory.Need(plans=2e9, stock=1e9, against=1e9, oracle=4e9)
+    need = memory.Need(plans=2e9, stock=1e9, against=1e9, oracle=4e9)
     if free > 5e9:
-        memory.refuse("bert_base", asked, 0, PROCESSOR)
+        memory.refuse("bert_base", need, 0, PROCESSOR)
         return
     with pytest.raises(InputError) as caught:
-        memory.refuse("bert_base", asked, 0, PROCESSOR)
+        memory.refuse("bert_base", need, 0, PROCESSOR)
     for part in ("model 'bert_base' needs about 5.0 GB", "1.0 GB are free.", "2.0 GB for its plans", "--conformance 0"):
         assert part in str(caught.value)

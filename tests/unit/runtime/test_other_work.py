@@ -1,4 +1,4 @@
-"""Work of others on the cores while something is timed: told in results, plans and tables."""
+"""Work of others on the cores while something is timed: results, plans and tables report it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gradsync.plan.workload import Layer, Workload
 from gradsync.runtime.other_work import STAT, OtherWork, busy_seconds, most_of_others
 from gradsync.statistics import quiet
 
-# of a system with two cores: user nice system idle iowait irq softirq steal guest guest_nice
+# columns of a system with two cores: user nice system idle iowait irq softirq steal guest guest_nice
 SYSTEM = """\
 cpu  1100 50 300 8000 100 20 30 400 7 7
 cpu0 1000 50 200 4000 100 10 10 300 7 7
@@ -60,15 +60,15 @@ def test_another_process_on_the_cores_is_seen_and_this_one_is_not():
         with subprocess.Popen([sys.executable, "-c", BURN]) as other:
             others = OtherWork()
             time.sleep(1.5)
-            seen = others.share()[quiet.KEY]
+            share = others.share()[quiet.KEY]
             other.kill()
-        own, begun = OtherWork(), time.monotonic()
+        watch, begun = OtherWork(), time.monotonic()
         while time.monotonic() - begun < 1.5:
             pass
-        used = own.share()[quiet.KEY]
+        used = watch.share()[quiet.KEY]
     finally:
         os.sched_setaffinity(0, before)
-    assert seen > 0.5
+    assert share > 0.5
     # tests beside this one may use the core too, but hardly all of it that this process has not
     assert used < 0.9
 
@@ -77,13 +77,13 @@ def test_a_plan_from_times_taken_under_load_warns(tmp_path: Path, capsys):
     layers = (Layer(name="a", bytes=400, backward_seconds=1.0), Layer(name="b", bytes=800, backward_seconds=2.0))
     net, points = tmp_path / "net.json", tmp_path / "points.csv"
     rows = "bytes,seconds,ranks\n" + "".join(f"{size},{1e-3 + size * 1e-9},2\n" for size in (64, 4096, 65536))
-    asked = ["plan", "--workload", str(net), "--allreduce", str(points), "--ranks", "2", "--schedule", "wfbp"]
+    arguments = ["plan", "--workload", str(net), "--allreduce", str(points), "--ranks", "2", "--schedule", "wfbp"]
 
     def warned(share_of_net: float, share_of_points: float) -> list[str]:
         load = Workload(name="net", forward_seconds=1.0, layers=layers, provenance={quiet.KEY: share_of_net})
         net.write_text(load.to_json())
         points.write_text(f"# {quiet.KEY}: {share_of_points}\n{rows}")
-        assert main([*asked, "--json"]) == 0
+        assert main([*arguments, "--json"]) == 0
         return [each for each in json.loads(capsys.readouterr().out)["warnings"] if quiet.UNDER_LOAD in each]
 
     assert warned(0.02, 0.1) == []

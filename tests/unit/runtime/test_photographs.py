@@ -41,12 +41,12 @@ def test_test_photographs_are_the_normalised_centre(tmp_path):
         path = tmp_path / part / "cat" / "0.png"
         path.parent.mkdir(parents=True)
         Image.fromarray(pixels).save(path)
-    found = load("imagenet", tmp_path, size=32, batch=1, ranks=1, model="vgg19").test.images(torch.tensor([0]), 0)[0]
+    image = load("imagenet", tmp_path, size=32, batch=1, ranks=1, model="vgg19").test.images(torch.tensor([0]), 0)[0]
     mean, deviation = torch.tensor([0.485, 0.456, 0.406]), torch.tensor([0.229, 0.224, 0.225])
-    torch.testing.assert_close(found[:, 16, 8], (0 - mean) / deviation)
-    torch.testing.assert_close(found[:, 16, 24], (1 - mean) / deviation)
+    torch.testing.assert_close(image[:, 16, 8], (0 - mean) / deviation)
+    torch.testing.assert_close(image[:, 16, 24], (1 - mean) / deviation)
     # 64 pixels become 37, of which 32 are kept: 24 black columns become 13.7 of 16
-    black = (found[0, 16] < (0.1 - mean[0]) / deviation[0]).sum()
+    black = (image[0, 16] < (0.1 - mean[0]) / deviation[0]).sum()
     assert 12 <= int(black) <= 14
 
 

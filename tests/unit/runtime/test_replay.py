@@ -26,7 +26,7 @@ def workload(**changes):
 
 
 def backward(model):
-    """When forward began and ended, and when each gradient was there."""
+    """The times at which forward began and ended, and at which each gradient came."""
     ready = {}
     for name, parameter in model.named_parameters():
         parameter.register_post_accumulate_grad_hook(lambda _, name=name: ready.update({name: time.perf_counter()}))
@@ -71,7 +71,7 @@ def test_a_late_wait_is_made_up_for_by_the_next(monkeypatch):
 
 
 class Time:
-    """A clock that goes on only where somebody works or sleeps, and wakes everybody a millisecond late."""
+    """A clock that goes on only while somebody works or sleeps, and wakes everybody a millisecond late."""
 
     def __init__(self):
         self.now = 100.0
@@ -183,7 +183,7 @@ def test_a_file_is_a_model_of_the_registry(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("write", "said"),
+    ("write", "message"),
     [
         (lambda path: None, "can't be read"),
         (lambda path: path.write_text("{}"), "not a workload"),
@@ -191,10 +191,10 @@ def test_a_file_is_a_model_of_the_registry(tmp_path):
     ],
     ids=["missing", "no workload", "float16"],
 )
-def test_what_cannot_be_replayed_is_refused(tmp_path, write, said):
+def test_what_cannot_be_replayed_is_refused(tmp_path, write, message):
     path = tmp_path / "toy.json"
     write(path)
-    with pytest.raises(InputError, match=said):
+    with pytest.raises(InputError, match=message):
         models.build(f"replay:{path}", 0)
 
 

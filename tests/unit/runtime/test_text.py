@@ -20,7 +20,7 @@ def load(name="text", folder=None, model="bert_base_quarter", size=LENGTH, batch
 
 
 def numbered(samples=400, length=LENGTH, stops=(), vocabulary=10**6):
-    """Pairs of a text in which every token is another one, so that it tells where it came from."""
+    """Pairs of a text in which every token differs, so that each shows where it came from."""
     span = length - 3
     tokens = 1000 + np.arange(samples * span)
     return masked.MaskedPairs(tokens, np.arange(samples) * span, length, vocabulary, (7,), stops)
@@ -72,7 +72,7 @@ def test_fifteen_percent_are_masked_as_bert_does(batch):
 
 
 def test_a_masked_token_is_nowhere_in_its_input(batch):
-    """Every token of the text is another one: it may be seen only where it was left as it is."""
+    """Every token of the text differs: it may be seen only if it was left as it is."""
     inputs, labels = batch
     for row, label in zip(inputs[:, 0], labels, strict=True):
         for place in (label[1:] != NOT_COUNTED).nonzero().flatten().tolist():
@@ -92,7 +92,7 @@ def test_masks_are_a_function_of_seed_epoch_and_sample():
 
 
 def test_sentences_are_parted_where_one_ends_nearest_to_the_middle():
-    pairs = numbered(3, length=23, stops=(1005, 1007, 1013))  # 20 tokens a sample: 1000 to 1019
+    pairs = numbered(3, length=23, stops=(1005, 1007, 1013))  # 20 tokens per sample: 1000 to 1019
     inputs, _ = pairs.batch(torch.tensor([0, 1]), 0)
     assert (inputs[:, 1] == 0).sum(1).tolist() == [2 + 8, 2 + 10]  # after 1007; no sentence ends there: the middle
 
@@ -112,19 +112,19 @@ print(hashlib.sha256(json.dumps(made.get_vocab(), sort_keys=True).encode()).hexd
 def test_processes_learn_the_same_vocabulary():
     """Left to itself, the library numbers and picks pieces differently in each."""
     command = [sys.executable, "-c", VOCABULARY]
-    found = {subprocess.run(command, capture_output=True, text=True, check=True).stdout for _ in range(4)}
-    assert len(found) == 1
+    vocabularies = {subprocess.run(command, capture_output=True, text=True, check=True).stdout for _ in range(4)}
+    assert len(vocabularies) == 1
 
 
 def test_a_vocabulary_has_special_pieces_first_and_knows_its_text():
     text = "The quick brown fox jumps. The quick brown dog jumps, too: quickly!"
-    made = wordpiece.learnt([text] * 3, 60)
-    assert [made.id_to_token(number) for number in range(5)] == list(masked.SPECIAL)
-    assert made.get_vocab_size() <= 60
-    tokens = made.encode("The quick FOX").tokens
+    tokeniser = wordpiece.learnt([text] * 3, 60)
+    assert [tokeniser.id_to_token(number) for number in range(5)] == list(masked.SPECIAL)
+    assert tokeniser.get_vocab_size() <= 60
+    tokens = tokeniser.encode("The quick FOX").tokens
     assert "[UNK]" not in tokens
     assert "".join(token.removeprefix("##") for token in tokens) == "thequickfox"
-    assert made.encode("\N{SNOWMAN}").tokens == ["[UNK]"]
+    assert tokeniser.encode("\N{SNOWMAN}").tokens == ["[UNK]"]
 
 
 def test_pythons_documentation_is_read_by_default():
@@ -155,7 +155,7 @@ def test_accuracy_is_the_share_of_masked_tokens_that_are_found():
     loaded, spec = load(), models.get("bert_base_quarter")
 
     class Copier(torch.nn.Module):
-        """Finds what was left as it is."""
+        """Predicts the tokens that were left as they are."""
 
         def __init__(self):
             super().__init__()

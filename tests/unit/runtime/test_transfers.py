@@ -1,4 +1,4 @@
-"""What ranks do to carry a message: run by every interleaving that chance finds, without a network."""
+"""What ranks do to carry a message: random interleavings of their actions run without a network."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from gradsync.runtime.transfers import _cut, actions
 class Rank:
     """A rank that does its actions; the transfers it has posted move when the network likes."""
 
-    def __init__(self, number, found, scratch, data):
-        self.number, self.actions, self.data = number, found, data
+    def __init__(self, number, todo, scratch, data):
+        self.number, self.actions, self.data = number, todo, data
         self.scratch = np.full(scratch, np.nan)
         self.at = 0
-        self.moved = {}  # transfer -> whether it has
+        self.moved = {}  # transfer -> whether it has moved its data
 
     def view(self, action):
         _, _, (_, low, high, _), slot = action
@@ -64,11 +64,11 @@ def run(ranks, chance):
 
 
 def started(rounds, data, longest, slots):
-    """Ranks that have done nothing yet; `rounds`: of each rank."""
+    """Ranks that have done nothing yet; `rounds` has those of each rank."""
     ranks = []
     for number, values in enumerate(data):
-        found, scratch = actions(rounds[number], longest, slots)
-        ranks.append(Rank(number, found, scratch, values.copy()))
+        todo, scratch = actions(rounds[number], longest, slots)
+        ranks.append(Rank(number, todo, scratch, values.copy()))
     return ranks
 
 
@@ -125,14 +125,14 @@ MADE_UP = {
 
 
 def in_step(rounds, data):
-    """What the rounds say: all that is sent in a round is what was there before it."""
+    """The data after the rounds, in step: all that is sent in a round is what was there before it."""
     data = data.copy()
     for each in rounds:
         before = data.copy()
         for rank in range(len(data)):
-            seen = each(rank)
-            for peer, low, high, _ in seen.receives:
-                data[rank, low:high] = before[peer, low:high] + (data[rank, low:high] if seen.adds else 0)
+            view = each(rank)
+            for peer, low, high, _ in view.receives:
+                data[rank, low:high] = before[peer, low:high] + (data[rank, low:high] if view.adds else 0)
     return data
 
 
@@ -151,14 +151,14 @@ def by_chance(seed):
     draw = np.random.default_rng(seed)
     rounds = []
     for _ in range(draw.integers(2, 6)):
-        found, written, adds = [], np.zeros((3, 30), bool), bool(draw.integers(2))
+        transfers_of_round, written, adds = [], np.zeros((3, 30), bool), bool(draw.integers(2))
         for _ in range(draw.integers(1, 6)):
             source, low = int(draw.integers(3)), 5 * int(draw.integers(6))
             to, high = (source + int(draw.integers(1, 3))) % 3, 5 * int(draw.integers(low // 5 + 1, 7))
             if not written[to, low:high].any():  # else their order would matter
-                found.append((source, to, low, high, int(draw.integers(2))))
+                transfers_of_round.append((source, to, low, high, int(draw.integers(2))))
                 written[to, low:high] = not adds
-        rounds.append(exchange(*found, adds=adds))
+        rounds.append(exchange(*transfers_of_round, adds=adds))
     return rounds
 
 
@@ -173,9 +173,9 @@ def test_rounds_by_chance_give_what_they_give_in_step():
 
 def test_receives_are_posted_before_they_are_needed_and_slots_are_few():
     op = message("ring", 4, 4000)
-    found, scratch = actions(list(exchanges(op, 1, 4)), 250, 2)
+    todo, scratch = actions(list(exchanges(op, 1, 4)), 250, 2)
     assert scratch == 2 * 256  # two slots of 250 elements, from the beginning of a cache line
-    kinds = [action.kind for action in found]
+    kinds = [action.kind for action in todo]
     assert kinds[:2] == ["receive"] * 2
     assert kinds.count("receive") == kinds.count("send") == 6 * 4
     assert kinds.count("wait") == 2 * 6 * 4
@@ -188,16 +188,16 @@ def test_receives_are_posted_before_they_are_needed_and_slots_are_few():
 @pytest.mark.parametrize("longest", [1000, 100])
 @pytest.mark.parametrize("algorithm", ["ps_p2p", "bml"])
 def test_a_round_to_several_peers_has_left_a_rail_before_the_next_begins_there(algorithm, longest):
-    """Else data of the next round shares the link with what peers still wait for, and all fall behind."""
+    """Else data of the next round would share the link with what peers still wait for, and all would fall behind."""
     op = message(algorithm, 9, 9000)
     rounds = list(exchanges(op, 4, 9))
     assert any(len({part.peer for part in each.sends}) > 1 for each in rounds)
-    found, _ = actions(rounds, longest)
+    todo, _ = actions(rounds, longest)
     round_of = {
         (part.peer, part.low): number for number, each in enumerate(rounds) for part in _cut(each.sends, longest)
     }
     waited, posted = set(), dict[int, list[tuple[int, int]]]()
-    for action in found:
+    for action in todo:
         if action.kind == "wait":
             waited.add(action.number)
         if action.kind == "send":
@@ -209,16 +209,16 @@ def test_a_round_to_several_peers_has_left_a_rail_before_the_next_begins_there(a
 
 
 def test_a_ring_sends_on_what_has_come_while_the_rest_is_on_its_way():
-    found, _ = actions(list(exchanges(message("ring", 4, 4000), 1, 4)), 100, 2)
-    sent = [number for number, action in enumerate(found) if action.kind == "send"]
-    added = [number for number, action in enumerate(found) if action.kind == "add"]
+    todo, _ = actions(list(exchanges(message("ring", 4, 4000), 1, 4)), 100, 2)
+    sent = [number for number, action in enumerate(todo) if action.kind == "send"]
+    added = [number for number, action in enumerate(todo) if action.kind == "add"]
     assert sent[10] < added[1]  # the first chunk of the second round, before the second one of the first is added
 
 
 def test_at_each_moment_receives_are_posted_before_sends():
-    """That a receive is there is told to the peer on the connection that its data would fill."""
-    found, _ = actions(list(exchanges(message("ps_p2p", 4, 4000), 1, 4)), 1000)
-    kinds = [action.kind for action in found]
+    """The notice of a posted receive goes to the peer over the connection that data would fill."""
+    todo, _ = actions(list(exchanges(message("ps_p2p", 4, 4000), 1, 4)), 1000)
+    kinds = [action.kind for action in todo]
     first = kinds.index("send")
     assert kinds[:first] == ["receive"] * 3
     second = max(number for number, kind in enumerate(kinds) if kind == "receive")

@@ -1,4 +1,4 @@
-"""Where a local Slurm can be bound to, what its slurm.conf then says, and what its start says of it."""
+"""The address that a local Slurm can be bound to, what its slurm.conf then says, and what its start prints of it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gradsync.slurm.local_files import Shape
 
 
 def named(monkeypatch: pytest.MonkeyPatch, means: str) -> None:
-    """This host's name means that address; none: nothing."""
+    """Have this host's name resolve to that address, or to nothing."""
 
     def answer(*_: object, **__: object) -> list[object]:
         if not means:
@@ -42,7 +42,7 @@ def test_slurm_is_bound_to_what_the_hosts_name_means_where_that_works(monkeypatc
     [("127.0.0.1", "127.0.0.1", True), ("192.0.2.5", "192.0.2.5", False), (None, "127.0.0.1", False)],
 )
 def test_all_of_a_slurm_has_the_address_that_it_is_bound_to(address, bound, near):
-    folder = local_files.at(Path("/slurm"))  # nothing is written; where pytest's folder lies, a path may be too long
+    folder = local_files.at(Path("/slurm"))  # nothing is written; a path in pytest's folder may be too long
     text = local_files.slurm_conf(folder, Shape(nodes=2), [1, 2, 3], "me", address)
     assert text.count(f"NodeAddr={bound} ") == 2
     assert f"({bound})\n" in text
@@ -51,16 +51,16 @@ def test_all_of_a_slurm_has_the_address_that_it_is_bound_to(address, bound, near
 
 
 @pytest.mark.parametrize(
-    ("means", "said"),
+    ("means", "note"),
     [("127.0.1.1", "reach its ports on all addresses"), ("127.0.0.1", "")],
 )
-def test_a_start_says_where_others_reach_it(monkeypatch, capsys, tmp_path, means, said):
+def test_a_start_says_where_others_reach_it(monkeypatch, capsys, tmp_path, means, note):
     named(monkeypatch, means)
     monkeypatch.setattr(local, "start", lambda folder, shape: local.Running(folder / "slurm.conf", [], {}))
     assert cli.main(["slurm", "start", "--folder", str(tmp_path / "s")]) == 0
-    told = capsys.readouterr()
-    assert "Note" not in told.out  # which a shell evaluates
-    assert ("Note" in told.err) == bool(said)
-    assert said in told.err
-    if said:
-        assert f"`127.0.0.1 {socket.gethostname()}`" in told.err
+    output = capsys.readouterr()
+    assert "Note" not in output.out  # which a shell evaluates
+    assert ("Note" in output.err) == bool(note)
+    assert note in output.err
+    if note:
+        assert f"`127.0.0.1 {socket.gethostname()}`" in output.err

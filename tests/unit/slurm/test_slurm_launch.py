@@ -48,7 +48,7 @@ def test_a_rank_has_a_gpu_of_its_own():
 
 
 @pytest.mark.parametrize(
-    ("ranks", "nodes", "asked"),
+    ("ranks", "nodes", "options"),
     [
         (1, 1, "--gpus-per-node=1 --exclusive"),
         (2, 1, "--ntasks-per-node=2 --gpus-per-node=2 --exclusive"),
@@ -56,10 +56,10 @@ def test_a_rank_has_a_gpu_of_its_own():
         (6, 2, "--ntasks-per-node=4 --gpus-per-node=4 --exclusive"),
     ],
 )
-def test_a_job_asks_for_the_nodes_and_gpus_that_its_ranks_take(ranks, nodes, asked):
+def test_a_job_asks_for_the_nodes_and_gpus_that_its_ranks_take(ranks, nodes, options):
     cluster = Cluster(ranks_per_node=4, gpus_per_node=4, sbatch_extra="--exclusive")
     assert cluster.nodes(ranks) == nodes
-    assert cluster.sbatch(ranks) == asked
+    assert cluster.sbatch(ranks) == options
 
 
 def test_ranks_are_started_in_the_image_with_the_network_that_is_set():
@@ -76,8 +76,8 @@ def test_what_a_job_exports_survives_the_shell():
     shell = Cluster(ranks_per_node=2, hca="a b").exported("image.sif", "--nv")
     export, *words, end = shlex.split(shell.replace("; ", " ;"))
     assert (export, end) == ("export", ";")
-    told = dict(word.split("=", 1) for word in words)
-    assert filled(told["GRADSYNC_LAUNCH"], 3, int(told["GRADSYNC_RANKS_PER_NODE"]))[1] == "NCCL_IB_HCA=a b"
+    variables = dict(word.split("=", 1) for word in words)
+    assert filled(variables["GRADSYNC_LAUNCH"], 3, int(variables["GRADSYNC_RANKS_PER_NODE"]))[1] == "NCCL_IB_HCA=a b"
 
 
 def test_a_task_of_a_step_is_a_rank():
@@ -155,7 +155,7 @@ def test_ports_of_steps_lie_below_those_that_clients_get():
 
 
 def test_a_launcher_ends_srun_that_still_waits_after_a_rank_has_failed(tmp_path, monkeypatch):
-    """It does for a rank whose slurmstepd was killed."""
+    """srun waits for ever for a rank whose slurmstepd was killed."""
     stand_in = tmp_path / "srun"
     stand_in.write_text("echo 'srun: error: n2: task 1: Exited with exit code 1' >&2; exec sleep 600 2>&1\n")
     monkeypatch.setattr(runtime_launch, "GRACE_SECONDS", 0.1)

@@ -58,7 +58,7 @@ def test_what_a_stage_does_not_use_reruns_nothing(entries, other):
 
 
 def test_a_stage_loads_nothing_but_the_code_behind_it(tmp_path):
-    """What running it imports, beside the command line itself, held against what was read from the sources."""
+    """What running it imports, besides the command line itself, is compared with what was read from the sources."""
     plan, counted = str(tmp_path / "plan.json"), str(tmp_path / "counted.json")
     line = ["--allreduce", "a=1,b=1", "--ranks", "2", "--schedule", "optimal"]
     words = {
@@ -81,7 +81,7 @@ def test_a_stage_loads_nothing_but_the_code_behind_it(tmp_path):
         path = {"PYTHONPATH": str(ROOT / "workflow" / "src")}
         ended = subprocess.run(command, cwd=ROOT, env=os.environ | path, capture_output=True, text=True)
         assert ended.returncode == 0, ended.stderr
-        # where results lie, and the words of commands, are no part of what a stage computes
+        # the places of results, and the words of commands, are no part of what a stage computes
         loaded = {name for name in json.loads(record.read_text()) if name != "gradsync.configuration.settings"}
         assert loaded
         assert loaded <= {*import_closure.modules(*entries.split())}

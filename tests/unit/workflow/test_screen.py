@@ -8,7 +8,7 @@ from gradsync.workflow.screen import Screen, duration
 
 
 class Clock:
-    """A clock that goes when it is told to."""
+    """A clock that the test sets."""
 
     def __init__(self) -> None:
         self.now = 100.0

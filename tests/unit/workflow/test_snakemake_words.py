@@ -45,10 +45,10 @@ def test_the_parser_of_snakemake_agrees():
 def test_what_snakemake_would_stumble_over_ends_in_one_line(words, wanted, capsys):
     with pytest.raises(SystemExit) as ended:
         refuse(words.split())
-    said = capsys.readouterr().err
+    message = capsys.readouterr().err
     assert ended.value.code == 2
-    assert wanted in said
-    assert said.count("\n") == 1
+    assert wanted in message
+    assert message.count("\n") == 1
 
 
 def test_what_is_right_goes_on():

@@ -197,15 +197,15 @@ def _refuse_nodes(root: yaml.Node, where: str) -> None:
 
 
 def _refuse_twice(node: yaml.MappingNode, where: str) -> None:
-    known = set()
+    keys = set()
     for key, _ in node.value:
         if not isinstance(key, yaml.ScalarNode):
             raise InputError(f"{where}, line {key.start_mark.line + 1}: a list or mapping is a key")
-        if (key.tag, key.value) in known:
+        if (key.tag, key.value) in keys:
             raise InputError(
                 f"{where}, line {key.start_mark.line + 1}: key {_cut(key.value)} is there twice: one would be lost"
             )
-        known.add((key.tag, key.value))
+        keys.add((key.tag, key.value))
 
 
 def _refuse_numbers(content: Any, where: str, place: str) -> None:

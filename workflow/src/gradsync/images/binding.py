@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 
-def bound(before: str, folders: Iterable[str | None], here: Path) -> str:
-    """APPTAINER_BIND with those of `folders` that lie, or whose links lead, outside `here`; `before` stays in it.
+def bound(before: str, folders: Iterable[str | None], checkout: Path) -> str:
+    """APPTAINER_BIND with those of `folders` that lie, or whose links lead, outside `checkout`; `before` stays in it.
 
     A folder that does not exist is left out: Apptainer would refuse every job for it.
     """
@@ -19,6 +19,6 @@ def bound(before: str, folders: Iterable[str | None], here: Path) -> str:
         linked = [entry.resolve() for entry in path.iterdir() if entry.is_symlink() and entry.exists()]
         named = [path] if path.is_absolute() else []
         for place in map(str, [*named, path.resolve(), *linked]):
-            if not Path(place).is_relative_to(here) and place not in places:
+            if not Path(place).is_relative_to(checkout) and place not in places:
                 places.append(place)
     return ",".join(places)

@@ -84,9 +84,9 @@ def led(environment: Mapping[str, str]) -> dict[str, str]:
 
 def orphaned(pid: int) -> bool:
     """Whether a process that this one should have ended with is gone: this one is about to end, or hangs."""
-    seen = set()
-    while pid not in seen:
-        seen.add(pid)
+    visited = set()
+    while pid not in visited:
+        visited.add(pid)
         leader = Leader.of(_environment(pid))
         if leader is None:
             return False

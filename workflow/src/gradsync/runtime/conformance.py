@@ -163,21 +163,21 @@ class Held:
 
     def _states(self, plan: Plan, kept: list[Buffer], buffers: dict[str, torch.Tensor]) -> list[Buffers]:
         """What every rank holds, on rank 0; it is the very same object if it equals rank 0's to the bit. Collective."""
-        own = {buffer.name: buffers[buffer.name].cpu().clone().contiguous() for buffer in kept}
+        own_buffers = {buffer.name: buffers[buffer.name].cpu().clone().contiguous() for buffer in kept}
         digest = hashlib.sha256()
-        for value in own.values():
+        for value in own_buffers.values():
             digest.update(value.numpy().tobytes())
         digests = [""] * plan.ranks
         dist.all_gather_object(digests, digest.hexdigest())
-        states = [{name: value.numpy() for name, value in own.items()}] * plan.ranks
+        states = [{name: value.numpy() for name, value in own_buffers.items()}] * plan.ranks
         for rank in range(1, plan.ranks):
             if digests[rank] == digests[0]:
                 continue
             if self.rank == rank:
-                for value in own.values():
+                for value in own_buffers.values():
                     dist.send(value, 0)
             elif self.rank == 0:
-                received = {name: torch.empty_like(value) for name, value in own.items()}
+                received = {name: torch.empty_like(value) for name, value in own_buffers.items()}
                 for value in received.values():
                     dist.recv(value, rank)
                 states[rank] = {name: value.numpy() for name, value in received.items()}

@@ -35,11 +35,11 @@ def nodes() -> list[str]:
     return list(_all(_node()))
 
 
-def gathered_by_node(own: Any) -> dict[str, list[Any]]:
-    """The values `own` of the ranks of each node; collective over all ranks."""
+def gathered_by_node(value: Any) -> dict[str, list[Any]]:
+    """`value` of the ranks of each node; collective over all ranks."""
     by_node: dict[str, list[Any]] = {}
-    for node, each in _all((_node(), own)):
-        by_node.setdefault(node, []).append(each)
+    for node, node_value in _all((_node(), value)):
+        by_node.setdefault(node, []).append(node_value)
     return by_node
 
 
@@ -62,10 +62,10 @@ def _node() -> str:
     return BOOT.read_text() if BOOT.is_file() else os.uname().nodename
 
 
-def _all(own: Any) -> list[Any]:
-    """The value `own` of each rank."""
-    values: list[Any] = [own]
+def _all(value: Any) -> list[Any]:
+    """`value` of each rank."""
+    values: list[Any] = [value]
     if dist.is_initialized():
         values = [None] * dist.get_world_size()
-        dist.all_gather_object(values, own)
+        dist.all_gather_object(values, value)
     return values

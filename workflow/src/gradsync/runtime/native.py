@@ -39,15 +39,15 @@ def _exchange_pieces(
     bounds = [piece(0, len(source), i, count) for i in range(count)]
     longest = max(stop - start for start, stop in bounds)
     padded = [source.new_zeros(longest) for _ in bounds]
-    own = source.new_zeros(longest)
+    own_piece = source.new_zeros(longest)
     own_start, own_stop = bounds[place]
     if kind == "reduce_scatter":
         for pad, (start, stop) in zip(padded, bounds, strict=True):
             pad[: stop - start] = source[start:stop]
-        dist.reduce_scatter(own, padded, group=group)
-        target[own_start:own_stop] = own[: own_stop - own_start]
+        dist.reduce_scatter(own_piece, padded, group=group)
+        target[own_start:own_stop] = own_piece[: own_stop - own_start]
     else:
-        own[: own_stop - own_start] = source[own_start:own_stop]
-        dist.all_gather(padded, own, group=group)
+        own_piece[: own_stop - own_start] = source[own_start:own_stop]
+        dist.all_gather(padded, own_piece, group=group)
         for pad, (start, stop) in zip(padded, bounds, strict=True):
             target[start:stop] = pad[: stop - start]

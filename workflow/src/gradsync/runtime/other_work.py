@@ -30,14 +30,14 @@ class OtherWork:
 
         Collective over all ranks.
         """
-        seconds, own, busy = (now - then for now, then in zip(self._now(), self.begun, strict=True))
-        return most_of_others(gathered_by_node((self.cores, seconds, own, busy)))
+        seconds, own_seconds, busy = (now - then for now, then in zip(self._now(), self.begun, strict=True))
+        return most_of_others(gathered_by_node((self.cores, seconds, own_seconds, busy)))
 
     def _now(self) -> tuple[float, float, float]:
         """Three times in seconds: now, processor time that this process used, and time that these cores were busy."""
         usage = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-        own = sum(each.ru_utime + each.ru_stime for each in usage)
-        return time.monotonic(), own, busy_seconds(STAT.read_text() if STAT.is_file() else "", self.cores)
+        own_seconds = sum(each.ru_utime + each.ru_stime for each in usage)
+        return time.monotonic(), own_seconds, busy_seconds(STAT.read_text() if STAT.is_file() else "", self.cores)
 
 
 def busy_seconds(text: str, cores: list[int]) -> float:
@@ -52,15 +52,15 @@ def busy_seconds(text: str, cores: list[int]) -> float:
 
 
 def most_of_others(nodes: dict[str, list[tuple[list[int], float, float, float]]]) -> dict[str, float]:
-    """The largest share of the nodes, each with its ranks' (cores, seconds, own, busy)."""
+    """The largest share of the nodes, each with its ranks' (cores, seconds, own seconds, busy seconds)."""
     shares = []
     for ranks in nodes.values():
         cores, used = set[int](), 0.0
-        for own_cores, seconds, own, busy in ranks:
+        for own_cores, seconds, own_seconds, busy in ranks:
             if seconds < LEAST_SECONDS or not busy:
                 return {}
             cores.update(own_cores)
-            used += own / seconds
+            used += own_seconds / seconds
         # ranks of one node that may use the same cores have seen the same work there
         each = {tuple(own_cores): busy / seconds for own_cores, seconds, _, busy in ranks}
         shares.append(max(0.0, sum(each.values()) - used) / len(cores))

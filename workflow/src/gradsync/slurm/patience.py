@@ -34,11 +34,11 @@ def patient(check: Check) -> Check:
     """`check` of an executor, after which each active job has ended or is handed back."""
 
     async def check_active_jobs(executor: Any, active_jobs: list[Any]) -> AsyncIterator[Any]:
-        known: set[int] = set()  # ended or handed back, by identity
+        accounted: set[int] = set()  # ended or handed back, by identity
 
         def recorded(report: Callable[..., Any]) -> Callable[..., Any]:
             def reported(job: Any, *arguments: Any, **keywords: Any) -> Any:
-                known.add(id(job))
+                accounted.add(id(job))
                 return report(job, *arguments, **keywords)
 
             return reported
@@ -47,11 +47,11 @@ def patient(check: Check) -> Check:
         executor.report_job_error = recorded(executor.report_job_error)
         try:
             async for job in check(executor, active_jobs):
-                known.add(id(job))
+                accounted.add(id(job))
                 yield job
         finally:
             del executor.report_job_success, executor.report_job_error  # the class's own again
-        forgotten = [job for job in active_jobs if id(job) not in known]
+        forgotten = [job for job in active_jobs if id(job) not in accounted]
         if forgotten:
             executor.logger.warning(
                 f"Slurm did not tell how {len(forgotten)} job(s) are: they are looked for again. If its controller is"
