@@ -37,20 +37,20 @@ class Listener(NamedTuple):
 
 def listeners(folder: str | Path) -> list[Listener]:
     """Of all processes that name the folder; those of other users only for root."""
-    found = []
+    sockets = []
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):  # it has ended, or is another user's
-            told = (process / "cmdline").read_bytes() + (process / "environ").read_bytes()
-            if str(folder).encode() in told and process.name != str(Path("/proc/self").resolve().name):
-                found += _of(process)
-    return sorted(found)
+            words = (process / "cmdline").read_bytes() + (process / "environ").read_bytes()
+            if str(folder).encode() in words and process.name != str(Path("/proc/self").resolve().name):
+                sockets += _of(process)
+    return sorted(sockets)
 
 
 def while_it_runs(command: list[str], folder: str | Path, environment: Mapping[str, str] = os.environ) -> set[Listener]:
     """Those of all processes of a command, looked at all the time until it ends; fails if it fails."""
     seen: set[Listener] = set()
-    told = {**environment, "SOCKETS_OF": str(folder)}  # which ranks inherit
-    with subprocess.Popen(command, env=told, stdout=subprocess.DEVNULL) as started:
+    marked = {**environment, "SOCKETS_OF": str(folder)}  # which ranks inherit
+    with subprocess.Popen(command, env=marked, stdout=subprocess.DEVNULL) as started:
 
         def ended() -> bool:
             seen.update(listeners(folder))
@@ -68,24 +68,19 @@ def _of(process: Path) -> list[Listener]:
     addresses = {}
     for table in ("tcp", "tcp6"):
         for line in (process / "net" / table).read_text().splitlines()[1:]:
-            (
-                _,
-                local,
-                _,
-                state,
-                *_,
-            ) = fields = line.split()
+            fields = line.split()
+            local, state = fields[1], fields[3]
             if state == LISTENS:
                 address, _, port = local.partition(":")
                 addresses[fields[9]] = _address(address), int(port, 16)
     name = (process / "comm").read_text().strip()
-    found = []
+    sockets = []
     for descriptor in (process / "fd").iterdir():
         with suppress(OSError):
             kind, _, number = str(descriptor.readlink()).partition(":")
             if kind == "socket" and number.strip("[]") in addresses:
-                found.append(Listener(name, int(process.name), *addresses[number.strip("[]")]))
-    return found
+                sockets.append(Listener(name, int(process.name), *addresses[number.strip("[]")]))
+    return sockets
 
 
 def _address(words: str) -> str:
