@@ -1,4 +1,4 @@
-"""What contenders are called in tables and figures: as the papers call them."""
+"""What contenders and models are called in tables and figures: as the papers call them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,17 @@ from gradsync.configuration import peers, schemes
 from gradsync.configuration.settings import Settings
 
 Labels = Callable[[str], str]
+MODELS = {
+    "lenet5": "LeNet-5",
+    "resnet50": "ResNet-50",
+    "resnet152": "ResNet-152",
+    "vgg19": "VGG-19",
+    "vgg19_eighth": "VGG-19 at an eighth of its channels",
+    "googlenet": "GoogLeNet",
+    "densenet201": "DenseNet-201",
+    "inceptionv4": "Inception-v4",
+    "bert_base": "BERT-Base",
+}
 # contenders that are no way to train in parallel; others are compared with them
 REFERENCES = {"no_communication": "no communication", "one_rank": "one rank alone"}
 

@@ -13,15 +13,11 @@ from gradsync.configuration.settings import Settings
 from gradsync.costs import Linear
 from gradsync.costs.contention import Contended
 from gradsync.engine.bounds import Links
+from gradsync.papers import labels
 from gradsync.papers.testbed import Testbed
 from gradsync.plan.workload import Workload
 
-MODELS = {
-    "resnet152": "ResNet-152",
-    "densenet201": "DenseNet-201",
-    "inceptionv4": "Inception-v4",
-    "bert_base": "BERT-Base",
-}
+MODELS = {name: labels.MODELS[name] for name in ("resnet152", "densenet201", "inceptionv4", "bert_base")}
 SCHEMES = ("wfbp", "mgwfbp", "ascwfbp")  # of Table IV
 FORWARD = ("least", "middle", "most")
 OPERATIONS, EVEN = "operations", "even"

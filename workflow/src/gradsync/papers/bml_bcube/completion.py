@@ -21,12 +21,12 @@ from gradsync.configuration.settings import Settings, Training
 from gradsync.files.results import TIMED, Result
 from gradsync.papers.bml_bcube.testbed import BML, EVEN, TENSORS, Bench, Point, bench
 from gradsync.papers.emulated import NO_LAUNCH, Run, runs
+from gradsync.papers.labels import MODELS
 from gradsync.papers.repeats import HIGH, LAUNCH, LOW, REPEATS, SAMPLES, cells, ends, interval, paired, text
 from gradsync.papers.simulated import BOUNDS, unsteady
 from gradsync.papers.table import Table
 from gradsync.plan.workload import Workload
 
-NAMES = {"lenet5": "LeNet-5", "vgg19": "VGG-19", "vgg19_eighth": "VGG-19 at an eighth of its channels"}
 REDUCED = {"lenet5": ("lenet5",), "vgg19": ("vgg19", "vgg19_eighth")}  # measured in the place of a model of the paper
 PUBLISHED = {"lenet5": "18.7 to 56.4 %", "vgg19": "29.2 to 52.1 %"}  # Section 4.3
 REDUCTIONS = {"reduction_of_ps": EVEN, "reduction_of_tf_ps": TENSORS}
@@ -62,7 +62,7 @@ def _completion(place: str, model: str, settings: Settings, results: Path) -> Ta
     )
     measured = frame[(frame.rung == "measured") & frame.iteration_seconds.notna()]
     caption = (
-        f"{place}, {NAMES[model]} on {testbed.servers} servers: seconds of {testbed.iterations:g} iterations "
+        f"{place}, {MODELS[model]} on {testbed.servers} servers: seconds of {testbed.iterations:g} iterations "
         "(measured: milliseconds of one) by sub-minibatch of a server, and by how much BML's are fewer than those of "
         "PS that splits every tensor evenly (ps) and of PS with whole tensors on servers (tensors). Simulated: at "
         f"{testbed.centre()}, in brackets the band over {_span(testbed.shares_of_peak)} of the GPUs' peak, "
@@ -212,7 +212,7 @@ def _band(at: pd.DataFrame, column: str, centre: Point, scale: float, form: str)
 
 
 def _sizes(measured: pd.DataFrame) -> str:
-    models = [NAMES[model] for model in measured.model.unique()]
+    models = [MODELS[model] for model in measured.model.unique()]
     return f"{', '.join(models)} on {', '.join(map(str, measured.nodes.unique()))} ranks"
 
 

@@ -12,7 +12,8 @@ import pandas as pd
 
 from gradsync.configuration.settings import Settings
 from gradsync.errors import InputError
-from gradsync.papers.mgwfbp.speedups import NAMES, contenders
+from gradsync.papers.labels import MODELS
+from gradsync.papers.mgwfbp.speedups import contenders
 from gradsync.papers.table import Table, read
 
 COLUMNS = [
@@ -42,7 +43,7 @@ def _convergence(place: str, model: str, settings: Settings, results: Path) -> T
         for name in contenders(folder):
             by_epoch = accuracies(folder / name / "metrics.csv")
             frames.append(by_epoch.assign(rung="measured", model=model, nodes=job.ranks, scheme=name, data=job.data))
-    title = f"{place}, {NAMES[model]}: test accuracy by epoch"
+    title = f"{place}, {MODELS[model]}: test accuracy by epoch"
     if not frames:
         nothing = f"no whole epoch of {model} in this configuration"
         return Table(pd.DataFrame(columns=COLUMNS), pd.DataFrame({"model": [nothing]}), f"{title}: {nothing}.")

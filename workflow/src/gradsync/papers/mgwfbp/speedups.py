@@ -17,7 +17,7 @@ from gradsync.configuration.settings import Settings
 from gradsync.errors import InputError
 from gradsync.files.results import TIMED, Result
 from gradsync.papers.emulated import NO_LAUNCH, runs
-from gradsync.papers.labels import REFERENCES
+from gradsync.papers.labels import MODELS, REFERENCES
 from gradsync.papers.mgwfbp import simulated_testbed, testbed
 from gradsync.papers.mgwfbp.emulation import on_paper_links
 from gradsync.papers.mgwfbp.settings import paper_settings
@@ -41,7 +41,6 @@ COLUMNS = [
     *(f"{column}{end}" for end in (LOW, HIGH, SAMPLES) for column in TIMES),
 ]
 COMPUTATION = ("computation_seconds", "busy_computation_seconds")
-NAMES = {"googlenet": "GoogLeNet", "resnet50": "ResNet-50"}
 
 
 def fig6(settings: Settings, results: Path) -> Table:
@@ -95,7 +94,7 @@ def _speedups(place: str, model: str, settings: Settings, results: Path, assumed
     ]
     frame = pd.DataFrame(rows, columns=COLUMNS)
     caption = (
-        f"{place}, {NAMES[model]}: speed-up over one node (measured here: over one rank). Published: from the "
+        f"{place}, {MODELS[model]}: speed-up over one node (measured here: over one rank). Published: from the "
         "throughputs that the authors' script draws the figure from; it has none of TensorFlow with parameter servers "
         f"({PARAMETER_SERVER}). Simulated, at "
         f"{simulated_testbed.CENTRES[model == 'resnet50']} and in brackets over the band: {assumed}; messages longer "

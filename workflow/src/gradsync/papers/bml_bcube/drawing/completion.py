@@ -17,8 +17,8 @@ from gradsync.configuration.settings import Settings
 from gradsync.drawing import panels
 from gradsync.drawing.style import Drawn
 from gradsync.papers.bml_bcube import completion
-from gradsync.papers.bml_bcube.completion import NAMES
 from gradsync.papers.bml_bcube.testbed import BML, EVEN, TENSORS, bench
+from gradsync.papers.labels import MODELS
 from gradsync.papers.table import file, read
 
 SERIES = {EVEN: "PS, tensors split evenly", TENSORS: "PS, whole tensors", BML: "BML on BCube(3,2)"}
@@ -47,12 +47,12 @@ def jobs(name: str, title: str, model: str) -> Callable[[Settings, Path], Drawn]
         _measured(left, measured, simulated.batch.nunique(), testbed.iterations)
         left.axhline(AXIS_TOP[model], color="black", linewidth=1.0, linestyle="--")
         left.set_ylabel(f"time of {testbed.iterations:g} iterations [s]")
-        left.set_title(f"{title} {NAMES[model]}, simulated\nmark: {centre}", loc="left")
+        left.set_title(f"{title} {MODELS[model]}, simulated\nmark: {centre}", loc="left")
         _reductions(right, simulated, centre, PUBLISHED[model])
         right.set_title("reduction by BML, simulated\nshade: band of assumptions", loc="left")
         figure.legend(handles=_handles(measured, emulated), loc="outside lower center", ncols=3)
         if measured.empty:
-            panels.left_out(figure, [f"measured: nothing of {NAMES[model]} in this configuration"])
+            panels.left_out(figure, [f"measured: nothing of {MODELS[model]} in this configuration"])
         return figure, frame
 
     return draw
@@ -139,7 +139,7 @@ def _measured(axes: Axes, measured: pd.DataFrame, simulated_sizes: int, iteratio
         mark: dict[str, Any] = {"fmt": "s", "color": f"C{number}", "markerfacecolor": "white", "capsize": 3}
         axes.errorbar(places, middle, np.array(ends), **mark)
     axes.axvline(simulated_sizes - 0.5, color="black", linewidth=0.8)
-    names = ", ".join(NAMES[model] for model in measured.model.unique())
+    names = ", ".join(MODELS[model] for model in measured.model.unique())
     labels = [tick.get_text() for tick in axes.get_xticklabels()] + [f"{batch:g}\n{names}, here" for batch in batches]
     axes.set_xticks(range(len(labels)), labels)
 

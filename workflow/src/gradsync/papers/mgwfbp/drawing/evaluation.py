@@ -18,7 +18,7 @@ from matplotlib.ticker import MaxNLocator, ScalarFormatter
 
 from gradsync.configuration.settings import Settings
 from gradsync.drawing import panels
-from gradsync.papers.labels import labels
+from gradsync.papers.labels import MODELS, labels
 from gradsync.papers.mgwfbp import allreduce_times, convergence, gradient_sizes, simulated_testbed, speedups
 from gradsync.papers.table import file, read
 
@@ -49,7 +49,7 @@ def fig5a(settings: Settings, results: Path) -> tuple[Figure, pd.DataFrame]:
         axes.set_xscale("log")
         axes.set_ylabel("tensors")
         axes.set_title(
-            f"{speedups.NAMES[str(model)]}, from the model's definition: {len(part)} gradient tensors, "
+            f"{MODELS[str(model)]}, from the model's definition: {len(part)} gradient tensors, "
             f"{shares[model]:.0%} in the shade",
             loc="left",
             fontsize=8.5,
@@ -175,7 +175,7 @@ def _speedup_figure(name: str, title: str, settings: Settings, results: Path) ->
     """Speed-up, and on the right accuracy by epoch if runs of this machine have whole epochs."""
     frame = _table(results, name, speedups.COLUMNS)
     accuracy = _table(results, f"{name}b", convergence.COLUMNS)
-    model = speedups.NAMES[frame.model.iloc[0]]
+    model = MODELS[frame.model.iloc[0]]
     panel_count = 1 if accuracy.empty else 2
     figure, grid = plt.subplots(1, panel_count, figsize=(4.5 * panel_count, 4.2), squeeze=False)
     left, right = grid[0, 0], grid[0, -1]
@@ -233,7 +233,7 @@ def fig8(settings: Settings, results: Path) -> tuple[Figure, pd.DataFrame]:
                 axes.set_axis_off()
                 continue
             _bars(axes, part, np.unique(part.nodes))
-            axes.set_title(f"{speedups.NAMES[model]}, {rung}", loc="left")
+            axes.set_title(f"{MODELS[model]}, {rung}", loc="left")
     handles = [Patch(color=COMPUTATION, label="Comp. (forward and backward)")]
     if (known.busy_computation_seconds > known.computation_seconds).any():
         handles.append(Patch(color=COMPUTATION, alpha=0.4, label="slowed by messages on the same cores"))

@@ -14,7 +14,7 @@ from matplotlib.ticker import ScalarFormatter
 from gradsync.configuration.settings import Settings
 from gradsync.drawing import panels
 from gradsync.drawing.style import Drawn
-from gradsync.papers.labels import labels
+from gradsync.papers.labels import MODELS, labels
 from gradsync.papers.mgwfbp import scaling
 from gradsync.papers.table import file, read
 
@@ -69,7 +69,7 @@ def gap(settings: Settings, results: Path) -> Drawn:
         _lines(axes, part, "over_optimal", shown, settings)
         axes.axhline(1.0, color="black", linewidth=0.8, linestyle=":")
         panels.nodes_axis(axes, np.unique(part.nodes))
-        axes.set_title(f"{model}, simulated", loc="left")
+        axes.set_title(f"{MODELS[model]}, simulated", loc="left")
         axes.set_ylabel("iteration time / exact optimum")
         axes.tick_params(labelleft=True)
         axes.legend()
