@@ -71,7 +71,8 @@ def actions(parser: argparse.ArgumentParser, metavar: str) -> Callable[[str, Run
 
     def action(name: str, run: Run) -> argparse.ArgumentParser:
         """The parser of an action; the docstring of what it runs is its help."""
-        added: Parser = subcommands.add_parser(name, **described(run))
+        added = subcommands.add_parser(name, **described(run))
+        assert isinstance(added, Parser)
         added.siblings = subcommands.choices
         added.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print the result as JSON")
         added.set_defaults(act=run)
