@@ -15,13 +15,11 @@ from gradsync.configuration import settings
 from gradsync.configuration.options import option, options_of, taken, words
 from gradsync.configuration.training import Compute, Steps, Training
 from gradsync.errors import InputError
+from gradsync.experiments import predict, train
 from gradsync.experiments.cluster import Profiled
 from gradsync.experiments.costs import Known
 from gradsync.experiments.hosts import OnTestbed
-from gradsync.experiments.predict import Planning
-from gradsync.experiments.profile.allreduce import AllReduces
-from gradsync.experiments.profile.layers import Layers
-from gradsync.experiments.train import Launch
+from gradsync.experiments.profile import allreduce, layers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,14 +53,16 @@ def read_again(options: object) -> object:
         ),
         Every(name="n", count=3, models=()),
         Training(seeds=(3, 4), references=False, clip_norm=0.5, data_folder="-odd folder"),
-        Launch(
+        train.Options(
             plans=(Path("a.json"), Path("b.json")), peers=("ddp",), output=Path("o"), testbed="switch", flow_rate=1e8
         ),
-        Planning(workload="w.json", allreduce="a=-1,b=1", schedule="kway", schedule_options=("lanes=2", "x=y")),
-        AllReduces(ranks=(2, 4), collective=("native", "bml@bcube:3,2"), by_layer=True, workload="w", output=Path("p")),
+        predict.Options(workload="w.json", allreduce="a=-1,b=1", schedule="kway", schedule_options=("lanes=2", "x=y")),
+        allreduce.Options(
+            ranks=(2, 4), collective=("native", "bml@bcube:3,2"), by_layer=True, workload="w", output=Path("p")
+        ),
         Profiled(name="here", ranks=(2,), models=(), only=("nodes", "links"), launched=True),
     ],
-    ids=lambda options: type(options).__name__,
+    ids=lambda options: f"{type(options).__module__}.{type(options).__name__}",
 )
 def test_options_are_read_again_from_their_words(options):
     assert read_again(options) == options
@@ -94,9 +94,11 @@ def test_of_options_that_exclude_one_another_one_is_taken():
 
 
 def test_options_of_another_kind_are_taken_by_name():
-    launch = Launch(model="vgg19", batch=4, device="cuda", output=Path("o"), lr=0.5)
-    layers = taken(Layers, launch, iterations=10, output=Path("w.json"))
-    assert layers == Layers(model="vgg19", batch=4, device="cuda", ranks=2, iterations=10, output=Path("w.json"))
+    launch = train.Options(model="vgg19", batch=4, device="cuda", output=Path("o"), lr=0.5)
+    profiled = taken(layers.Options, launch, iterations=10, output=Path("w.json"))
+    assert profiled == layers.Options(
+        model="vgg19", batch=4, device="cuda", ranks=2, iterations=10, output=Path("w.json")
+    )
     assert taken(Steps, launch) == Steps(lr=0.5)
     assert taken(Training, argparse.Namespace(seeds=[1, 2])).seeds == (1, 2)
 

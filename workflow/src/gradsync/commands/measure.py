@@ -12,13 +12,13 @@ from gradsync.experiments.profile import allreduce, contention, interference, la
 def options(parser: argparse.ArgumentParser) -> None:
     """One subcommand for each thing."""
     action = parsing.actions(parser, "WHAT")
-    parsing.add(action("layers", _layers), layers.Layers)
-    parsing.add(action("allreduce", _allreduce), allreduce.AllReduces)
-    parsing.add(action("contention", _contention), contention.Contending)
-    parsing.add(action("interference", _interference), interference.Interfering)
-    parsing.add(action("launch", _launch), launch.Launch)
-    parsing.add(action("operations", _operations), operations.Operations)
-    parsing.add(action("replay", _replay), replay.Replay)
+    parsing.add(action("layers", _layers), layers.Options)
+    parsing.add(action("allreduce", _allreduce), allreduce.Options)
+    parsing.add(action("contention", _contention), contention.Options)
+    parsing.add(action("interference", _interference), interference.Options)
+    parsing.add(action("launch", _launch), launch.Options)
+    parsing.add(action("operations", _operations), operations.Options)
+    parsing.add(action("replay", _replay), replay.Options)
 
 
 def run(options: argparse.Namespace) -> dict[str, Any] | None:
@@ -33,14 +33,14 @@ def run(options: argparse.Namespace) -> dict[str, Any] | None:
 
 def _layers(options: argparse.Namespace) -> dict[str, Any] | None:
     """Measure the layer times of a model."""
-    return _written("layers", layers.measure(parsing.read(layers.Layers, options)))
+    return _written("layers", layers.measure(parsing.read(layers.Options, options)))
 
 
 def _allreduce(options: argparse.Namespace) -> dict[str, Any] | None:
     """Measure all-reduce times of many message sizes."""
     from gradsync.measure import allreduce as table
 
-    measured = allreduce.measure(parsing.read(allreduce.AllReduces, options))
+    measured = allreduce.measure(parsing.read(allreduce.Options, options))
     if measured is None:
         return None
     answer = {"fits": table.fits(measured.points), "notes": measured.notes, "output": str(options.output)}
@@ -55,7 +55,7 @@ def _contention(options: argparse.Namespace) -> dict[str, Any] | None:
     """Measure all-reduce times of several messages at once."""
     from gradsync.measure import contention as table
 
-    measured = contention.measure(parsing.read(contention.Contending, options))
+    measured = contention.measure(parsing.read(contention.Options, options))
     if measured is None:
         return None
     fit = measured.fit
@@ -71,22 +71,22 @@ def _contention(options: argparse.Namespace) -> dict[str, Any] | None:
 
 def _interference(options: argparse.Namespace) -> dict[str, Any] | None:
     """Measure how much computation and messages slow one another down."""
-    return _written("interference", interference.measure(parsing.read(interference.Interfering, options)))
+    return _written("interference", interference.measure(parsing.read(interference.Options, options)))
 
 
 def _launch(options: argparse.Namespace) -> dict[str, Any] | None:
     """Measure layers, all-reduces and interference in one start of the ranks."""
-    return launch.measure(parsing.read(launch.Launch, options))
+    return launch.measure(parsing.read(launch.Options, options))
 
 
 def _operations(options: argparse.Namespace) -> dict[str, Any]:
     """Count the operations of a model, and write the workload that follows at a rate; nothing is run."""
-    return operations.count(parsing.read(operations.Operations, options))
+    return operations.count(parsing.read(operations.Options, options))
 
 
 def _replay(options: argparse.Namespace) -> dict[str, Any] | None:
     """Measure what a replayed workload really computes: its update."""
-    return _written("replay", replay.measure(parsing.read(replay.Replay, options)))
+    return _written("replay", replay.measure(parsing.read(replay.Options, options)))
 
 
 def _written(what: str, output: Any) -> dict[str, Any] | None:

@@ -11,9 +11,9 @@ from gradsync.experiments import simulate
 
 def options(parser: argparse.ArgumentParser) -> None:
     """What it takes."""
-    parsing.add(parser, simulate.Simulation)
+    parsing.add(parser, simulate.Options)
 
 
 def run(options: argparse.Namespace) -> dict[str, Any]:
     """Time a plan on a workload and a network, its messages as a whole or every transfer on the links it crosses."""
-    return simulate.simulate(parsing.read(simulate.Simulation, options))
+    return simulate.simulate(parsing.read(simulate.Options, options))

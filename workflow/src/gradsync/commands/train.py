@@ -11,9 +11,9 @@ from gradsync.experiments import train
 
 def options(parser: argparse.ArgumentParser) -> None:
     """What it takes."""
-    parsing.add(parser, train.Launch)
+    parsing.add(parser, train.Options)
 
 
 def run(options: argparse.Namespace) -> dict[str, Any] | None:
     """Train a model on real ranks of this machine, under one plan or several in turn, beside stock DDP."""
-    return train.train(parsing.read(train.Launch, options))
+    return train.train(parsing.read(train.Options, options))

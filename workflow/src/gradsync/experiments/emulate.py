@@ -84,12 +84,12 @@ def _launch(launch: Emulation, settings: Settings, results: Path, config: str) -
     workload, points, replayed = folder / "workload.json", folder / "allreduce.csv", folder / "replay.json"
     testbed = str(folder / "testbed.json")
     chosen = schemes.pick(schemes.load(settings.schemes), launch.schemes, config, launch.ranks)
-    updates = replay.Replay(
+    updates = replay.Options(
         workload=str(replayed), iterations=UPDATES, ranks=launch.ranks, testbed=testbed, output=workload
     )
     _run("measure", "replay", options=updates)
     measured = {scheme.measured_as(launch.ranks): scheme for scheme in chosen}
-    sums = allreduce.AllReduces(
+    sums = allreduce.Options(
         workload=str(workload),
         by_layer=all(scheme.schedule == schemes.LAYER_BY_LAYER for scheme in chosen if scheme.collective != NATIVE),
         collective=tuple(
@@ -104,12 +104,12 @@ def _launch(launch: Emulation, settings: Settings, results: Path, config: str) -
     lanes = max((scheme.lanes for scheme in chosen if scheme.collective == NATIVE), default=1)
     contended = folder / "contention.json"
     if lanes > 1:
-        messages = contention.Contending(
+        messages = contention.Options(
             workload=str(workload), lanes=lanes, ranks=launch.ranks, testbed=testbed, output=contended
         )
         _run("measure", "contention", options=messages)
     for scheme in chosen:
-        planning = predict.Planning(
+        planning = predict.Options(
             workload=str(workload),
             allreduce=str(points),
             contention=str(contended) if lanes > 1 and scheme.collective == NATIVE else None,
@@ -120,7 +120,7 @@ def _launch(launch: Emulation, settings: Settings, results: Path, config: str) -
             prediction=planned / f"{scheme.name}.prediction.json",
         )
         _run("plan", options=planning)
-    training = train.Launch(
+    training = train.Options(
         model=f"replay:{replayed}",
         data="synthetic",
         batch=1,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Planning(Steps, Known):
+class Options(Steps, Known):
     """Options of `gradsync plan`."""
 
     lr: float = option(0.01, "learning rate of the planned update")
@@ -43,7 +43,7 @@ class Planning(Steps, Known):
     prediction: Path | None = option(None, "write what is printed with --json", metavar="FILE.json")
 
 
-def plan(options: Planning) -> dict[str, Any]:
+def plan(options: Options) -> dict[str, Any]:
     """The prediction of a scheme's iteration; writes the plan and the prediction if options name files for them.
 
     Raises InputError for a scheme, options or costs that don't go together.
@@ -120,7 +120,7 @@ def steadiness(trace: Trace) -> dict[str, Any]:
     return {"steady": trace.steady, "period_turns": trace.period}
 
 
-def _scheme(options: Planning) -> Any:
+def _scheme(options: Options) -> Any:
     """The scheme of that name, with the collective and topology that options name instead of its own."""
     from gradsync.configuration import schemes
 
@@ -132,7 +132,7 @@ def _scheme(options: Planning) -> Any:
     return scheme.model_copy(update={key: part for key, part in parts.items() if part})
 
 
-def _schedule_options(options: Planning) -> dict[str, Any]:
+def _schedule_options(options: Options) -> dict[str, Any]:
     values = {}
     for text in options.schedule_options:
         key, separator, value = text.partition("=")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Simulation(Known):
+class Options(Known):
     """Options of `gradsync simulate`."""
 
     plan: str = option(meaning="what is simulated", metavar="PLAN.json")
@@ -37,7 +37,7 @@ class Simulation(Known):
     chrome: Path | None = option(None, "write it for Perfetto or chrome://tracing", metavar="FILE.json")
 
 
-def simulate(options: Simulation) -> dict[str, Any]:
+def simulate(options: Options) -> dict[str, Any]:
     """Times of the plan's iteration; writes its trace if options name files for it.
 
     Raises InputError for a workload that the plan was not made from, PlanError for a plan that can't run.

@@ -14,9 +14,8 @@ from gradsync import names
 from gradsync.configuration.options import option, taken, words
 from gradsync.configuration.training import Training
 from gradsync.errors import InputError
+from gradsync.experiments import predict
 from gradsync.experiments.hosts import OnTestbed, described, enter, hosts
-from gradsync.experiments.predict import Planning
-from gradsync.experiments.predict import plan as plan_scheme
 from gradsync.experiments.profile import allreduce, launches, layers
 from gradsync.files import disk, reading
 from gradsync.lifetimes import run_lock
@@ -33,7 +32,7 @@ PROFILED_ITERATIONS = 10  # of layers, from which schemes are planned
 
 
 @dataclass(frozen=True, kw_only=True)
-class Launch(OnTestbed, Training):
+class Options(OnTestbed, Training):
     """Options of `gradsync train`."""
 
     ranks: int = option(2, "ranks that train", metavar="N")
@@ -57,7 +56,7 @@ class Launch(OnTestbed, Training):
     output: Path = option(meaning="folder of the results", metavar="FOLDER")
 
 
-def train(options: Launch) -> dict[str, dict[str, float]] | None:
+def train(options: Options) -> dict[str, dict[str, float]] | None:
     """Train all contenders in turn; the summary of each, None in a rank.
 
     Raises InputError for what can't be trained, before anything is measured or started.
@@ -97,7 +96,7 @@ def _folder_of_plans(output: Path) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _refuse(options: Launch) -> None:
+def _refuse(options: Options) -> None:
     from gradsync.configuration import peers, schemes
     from gradsync.runtime import data, devices
     from gradsync.runtime.launch import elsewhere, room_for
@@ -128,7 +127,7 @@ def _refuse(options: Launch) -> None:
         peers.pick(peers.load(options.peers_file), list(options.peers), "--peer")
 
 
-def _refuse_turns(options: Launch) -> None:
+def _refuse_turns(options: Options) -> None:
     launches.refuse_counts(batch=options.batch, epochs=options.epochs)
     for key in ("iterations", "conformance", "checkpoint_seconds"):
         if not getattr(options, key) >= 0:
@@ -139,7 +138,7 @@ def _refuse_turns(options: Launch) -> None:
         raise InputError("--iterations 1: at least 2, since the first is not timed")
 
 
-def _checked_plans(options: Launch) -> list[Plan]:
+def _checked_plans(options: Options) -> list[Plan]:
     from gradsync.check import check
     from gradsync.configuration import peers
     from gradsync.runtime import enqueue
@@ -166,14 +165,14 @@ def _checked_plans(options: Launch) -> list[Plan]:
     return list(plans.values())
 
 
-def _loaded_plans(options: Launch) -> Iterator[Plan]:
+def _loaded_plans(options: Options) -> Iterator[Plan]:
     from gradsync.plan import Plan
 
     for path in options.plans:
         yield Plan.from_json(reading.text(path, "plan"), str(path))
 
 
-def _peers(options: Launch) -> list[Peer]:
+def _peers(options: Options) -> list[Peer]:
     from gradsync.configuration import peers
 
     if not options.peers:
@@ -181,7 +180,7 @@ def _peers(options: Launch) -> list[Peer]:
     return peers.pick(peers.load(options.peers_file), list(options.peers), "--peer")
 
 
-def _refuse_other_steps(plan: Plan, path: Path, options: Launch) -> None:
+def _refuse_other_steps(plan: Plan, path: Path, options: Options) -> None:
     """All contenders take the same samples per step and clip alike, and the results say so."""
     if plan.passes != options.accumulate:
         raise InputError(
@@ -200,26 +199,26 @@ def _refuse_other_steps(plan: Plan, path: Path, options: Launch) -> None:
         )
 
 
-def _schemes(options: Launch) -> dict[str, Scheme]:
+def _schemes(options: Options) -> dict[str, Scheme]:
     """Named schemes, or one for each schedule and one for each collective."""
     from gradsync.configuration import schemes
 
     return schemes.load(options.schemes) if options.schemes else schemes.discovered()
 
 
-def _planned(options: Launch, folder: Path) -> tuple[Path, ...]:
+def _planned(options: Options, folder: Path) -> tuple[Path, ...]:
     """Measure this machine and plan the schemes, each with the times of its own collective."""
     from gradsync.collectives import NATIVE
 
     schemes, together = _schemes(options), ranks_a_node()
     workload, points = folder / "workload.json", folder / "allreduce.csv"
-    layers.measure(taken(layers.Layers, options, iterations=PROFILED_ITERATIONS, output=workload))
+    layers.measure(taken(layers.Options, options, iterations=PROFILED_ITERATIONS, output=workload))
     measured = {schemes[name].measured_as(options.ranks, together): schemes[name] for name in options.schedules}
     collectives = [
         f"{scheme.collective}@{scheme.network(options.ranks, together).name}" for key, scheme in measured.items() if key
     ]
     allreduce.measure(
-        allreduce.AllReduces(
+        allreduce.Options(
             ranks=(options.ranks,),
             device=options.device,
             collective=(NATIVE, *collectives),
@@ -231,11 +230,12 @@ def _planned(options: Launch, folder: Path) -> tuple[Path, ...]:
     for name in options.schedules:
         plans.append(folder / f"{name}.json")
         inputs = {"workload": str(workload), "allreduce": str(points)}
-        plan_scheme(taken(Planning, options, **inputs, schedule=name, ranks_a_node=together, output=plans[-1]))
+        changes = {"schedule": name, "ranks_a_node": together, "output": plans[-1]}
+        predict.plan(taken(predict.Options, options, **inputs, **changes))
     return tuple(plans)
 
 
-def _train_as_rank(options: Launch) -> None:
+def _train_as_rank(options: Options) -> None:
     from gradsync.runtime.group import process_group
     from gradsync.runtime.train import train
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AllReduces(OnTestbed, OnDevice, Messages):
+class Options(OnTestbed, OnDevice, Messages):
     """Options of `gradsync measure allreduce`."""
 
     ranks: tuple[int, ...] = option(
@@ -51,7 +51,7 @@ class Measured(NamedTuple):
     provenance: dict[str, Any]
 
 
-def measure(options: AllReduces) -> Measured | None:
+def measure(options: Options) -> Measured | None:
     """Measure one launch for each number of ranks and write all points into one file; None in a rank.
 
     Raises InputError for what can't be measured, before anything starts.
@@ -90,7 +90,7 @@ def refuse_collectives(collectives: Sequence[str], numbers_of_ranks: Sequence[in
             scheme.refuse_ranks(ranks)
 
 
-def _launched(options: AllReduces) -> Measured:
+def _launched(options: Options) -> Measured:
     from gradsync.files.writing import make_folder
     from gradsync.runtime.launch import elsewhere
 
@@ -123,7 +123,7 @@ def points(content: dict[str, Any], ranks: int) -> Iterable[Point]:
             yield allreduce.point(ranks, int(size), seconds, collective)
 
 
-def _measure_as_rank(options: AllReduces) -> None:
+def _measure_as_rank(options: Options) -> None:
     from gradsync.files.results import write_whole
     from gradsync.measure import allreduce
     from gradsync.plan.workload import Workload

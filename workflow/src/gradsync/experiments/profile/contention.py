@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Contending(OnTestbed, OnDevice, Messages):
+class Options(OnTestbed, OnDevice, Messages):
     """Options of `gradsync measure contention`."""
 
     ranks: int = option(1, "ranks that send, at least 2", metavar="N", silent=True)
@@ -46,7 +46,7 @@ class Measured(NamedTuple):
     fit: Fit
 
 
-def measure(options: Contending) -> Measured | None:
+def measure(options: Options) -> Measured | None:
     """Measure and write the points; None in a rank.
 
     Raises InputError for what can't be measured, before anything starts.
@@ -80,7 +80,7 @@ def measure(options: Contending) -> Measured | None:
     return Measured(contention, contention.fit(str(options.output)))
 
 
-def _measure_as_rank(options: Contending) -> None:
+def _measure_as_rank(options: Options) -> None:
     from gradsync.files.results import write_whole
     from gradsync.measure import contention
     from gradsync.runtime import devices

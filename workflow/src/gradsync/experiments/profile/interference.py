@@ -12,7 +12,7 @@ from gradsync.experiments.profile import launches
 
 
 @dataclass(frozen=True, kw_only=True)
-class Interfering(OnTestbed, OnDevice, Compute):
+class Options(OnTestbed, OnDevice, Compute):
     """Options of `gradsync measure interference`."""
 
     ranks: int = option(1, "ranks that compute and send at the same time, at least 2", metavar="N", silent=True)
@@ -20,7 +20,7 @@ class Interfering(OnTestbed, OnDevice, Compute):
     output: Path = option(meaning="write the factors, JSON", metavar="FILE")
 
 
-def measure(options: Interfering) -> Path | None:
+def measure(options: Options) -> Path | None:
     """Write the factors and return their file; None in a rank, which takes part in the measurement.
 
     Raises InputError for what can't be measured, before anything starts.
@@ -43,7 +43,7 @@ def measure(options: Interfering) -> Path | None:
     return options.output
 
 
-def _measure_as_rank(options: Interfering) -> None:
+def _measure_as_rank(options: Options) -> None:
     from gradsync.files.results import write_whole
     from gradsync.measure import interference
     from gradsync.plan.workload import Workload

@@ -24,7 +24,7 @@ RAW = ("workload.json", "allreduce.json", "interference.json")  # as rank 0 writ
 
 
 @dataclass(frozen=True, kw_only=True)
-class Launch(OnTestbed, OnDevice, Compute):
+class Options(OnTestbed, OnDevice, Compute):
     """Options of `gradsync measure launch`."""
 
     ranks: int = option(1, "ranks of the launch, at least 2", metavar="N", silent=True)
@@ -35,7 +35,7 @@ class Launch(OnTestbed, OnDevice, Compute):
     output: Path = option(meaning=f"folder that {', '.join(WRITTEN)} are written into", metavar="FOLDER")
 
 
-def measure(options: Launch) -> dict[str, Any] | None:
+def measure(options: Options) -> dict[str, Any] | None:
     """Write what was measured into the output folder and return the fits of the all-reduces; None in a rank.
 
     Raises InputError for what can't be measured, before anything starts.
@@ -70,7 +70,7 @@ def measure(options: Launch) -> dict[str, Any] | None:
     return {"measured": "launch", "fits": allreduce.fits(measured), "notes": notes, "output": str(options.output)}
 
 
-def _measure_as_rank(options: Launch) -> None:
+def _measure_as_rank(options: Options) -> None:
     from gradsync.files.results import write_whole
     from gradsync.runtime import devices
     from gradsync.runtime.group import process_group
@@ -82,7 +82,7 @@ def _measure_as_rank(options: Launch) -> None:
                 write_whole(options.output / name, text)
 
 
-def _texts(options: Launch, device: Device, rank: int) -> Iterator[str]:
+def _texts(options: Options, device: Device, rank: int) -> Iterator[str]:
     """One after the other, what measurements of layers, all-reduces and interference write; collective."""
     from gradsync.measure import allreduce, interference, layers
 

@@ -11,7 +11,7 @@ from gradsync.experiments.profile import launches
 
 
 @dataclass(frozen=True, kw_only=True)
-class Layers(OnDevice, Compute):
+class Options(OnDevice, Compute):
     """Options of `gradsync measure layers`."""
 
     ranks: int = option(1, "ranks that compute at the same time", metavar="N")
@@ -19,7 +19,7 @@ class Layers(OnDevice, Compute):
     output: Path = option(meaning="write the workload, JSON", metavar="FILE")
 
 
-def measure(options: Layers) -> Path | None:
+def measure(options: Options) -> Path | None:
     """Write the workload and return its file; None in a rank, which takes part in the measurement.
 
     Raises InputError for what can't be measured, before anything starts.
@@ -38,7 +38,7 @@ def measure(options: Layers) -> Path | None:
     return options.output
 
 
-def _measure_as_rank(options: Layers) -> None:
+def _measure_as_rank(options: Options) -> None:
     from gradsync.files.results import write_whole
     from gradsync.measure import layers
     from gradsync.runtime import devices

@@ -12,14 +12,14 @@ from gradsync.experiments.profile import launches
 
 
 @dataclass(frozen=True, kw_only=True)
-class Operations(Compute):
+class Options(Compute):
     """Options of `gradsync measure operations`."""
 
     teraflops: float = option(1.0, "1e12 operations per second, to give seconds", metavar="T")
     output: Path = option(meaning="write the workload, JSON", metavar="FILE")
 
 
-def count(options: Operations) -> dict[str, Any]:
+def count(options: Options) -> dict[str, Any]:
     """Write the workload of a model at a rate of computation, and return its operations of one forward."""
     from gradsync.files.results import write_whole
     from gradsync.measure import operations

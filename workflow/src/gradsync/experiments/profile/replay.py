@@ -11,7 +11,7 @@ from gradsync.experiments.profile import launches
 
 
 @dataclass(frozen=True, kw_only=True)
-class Replay(OnTestbed):
+class Options(OnTestbed):
     """Options of `gradsync measure replay`."""
 
     workload: str = option(meaning="what is replayed", metavar="W.json")
@@ -20,7 +20,7 @@ class Replay(OnTestbed):
     output: Path = option(meaning="write the workload with the time of its update, JSON", metavar="FILE")
 
 
-def measure(options: Replay) -> Path | None:
+def measure(options: Options) -> Path | None:
     """Write the workload with the time of its update and return its file; None in a rank, which takes part.
 
     Raises InputError for what can't be measured, before anything starts.
@@ -43,13 +43,13 @@ def measure(options: Replay) -> Path | None:
     return options.output
 
 
-def _model(options: Replay) -> str:
+def _model(options: Options) -> str:
     from gradsync.runtime.replay import PREFIX
 
     return f"{PREFIX}{options.workload}"
 
 
-def _measure_as_rank(options: Replay) -> None:
+def _measure_as_rank(options: Options) -> None:
     from gradsync.files.results import write_whole
     from gradsync.measure import replayed
     from gradsync.runtime.group import process_group
