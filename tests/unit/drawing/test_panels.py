@@ -15,6 +15,7 @@ from gradsync.configuration import settings
 from gradsync.configuration.settings import Settings
 from gradsync.drawing import panels, style
 from gradsync.papers import drawn_emulated, figures
+from gradsync.papers.labels import MODELS
 from gradsync.papers.mgwfbp import convergence, scaling, speedups
 from gradsync.papers.mgwfbp.drawing import evaluation
 from gradsync.papers.mgwfbp.simulated_testbed import CENTRES
@@ -107,7 +108,7 @@ def gaps(*known: str) -> pd.DataFrame:
 def test_a_model_without_a_gap_has_no_panel(config, tmp_path, known) -> None:
     write_table(tmp_path, "gap", gaps(*known))
     figure, _ = figures.of("mgwfbp")["gap"](config, tmp_path)
-    assert [axes.get_title("left") for axes in figure.axes] == [f"{model}, simulated" for model in known]
+    assert [axes.get_title("left") for axes in figure.axes] == [f"{MODELS[model]}, simulated" for model in known]
     assert caption(figure) == ("" if len(known) == 2 else "Left out: googlenet: no log of it.")
     plt.close(figure)
 

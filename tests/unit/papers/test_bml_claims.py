@@ -81,8 +81,8 @@ def test_figures_are_written_and_say_what_differs(bml_tables):
         expected = {
             "fig4": "(b) after aggregation step 1: 6",
             "fig5": "BCube(32,2), Fat-Tree(16)",
-            "fig6": "9 ranks share 2 cores, one network for all: undecidable",
-            "fig7": "VGG-19 at an eighth of its channels",
+            "fig6": "9 ranks share 2 cores",
+            "fig7": "measured here: VGG-19 at an eighth of its channels",
             "emulated": "No emulated launch for bml_bcube",
             "training": "lenet5 on 9 ranks (batch4)",
         }[name]
@@ -96,5 +96,5 @@ def test_without_launches_figures_say_so(tmp_path):
     tables.write(papers.compute("bml_bcube", "fig6", config, results), results / "tables" / "bml_bcube", "fig6")
     svg = Path(figures.write("bml_bcube", "fig6", config, results)[0]).read_text()
     assert "Left out: measured: nothing of LeNet-5 in this configuration." in svg
-    assert "(right: 95 %)" not in svg  # no panel there
+    assert "measured here" not in svg  # no panel there
     assert "emulated on this machine" not in svg

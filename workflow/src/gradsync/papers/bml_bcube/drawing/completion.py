@@ -74,7 +74,8 @@ def _handles(measured: pd.DataFrame, emulated: pd.DataFrame) -> list[Line2D | Pa
     outline: dict[str, Any] = {"linestyle": "", "color": "white", "markeredgecolor": "black"}
     if not measured.empty:
         notes = [note for note in measured.note.iloc[0].split("; ") if note != completion.ONE_NETWORK][:1]
-        why = "\n".join(["measured here, whisker: 95 %; undecidable:", *notes, "one network for all"])
+        models = ", ".join(MODELS[model] for model in measured.model.unique())
+        why = "\n".join([f"measured here: {models}", "whisker: 95 %; undecidable:", *notes, "one network for all"])
         handles.append(Line2D([], [], marker="s", **outline, label=why))
     if not emulated.empty:
         handles.append(Line2D([], [], marker="^", **outline, label="emulated on this machine"))
@@ -139,8 +140,7 @@ def _measured(axes: Axes, measured: pd.DataFrame, simulated_sizes: int, iteratio
         mark: dict[str, Any] = {"fmt": "s", "color": f"C{number}", "markerfacecolor": "white", "capsize": 3}
         axes.errorbar(places, middle, np.array(ends), **mark)
     axes.axvline(simulated_sizes - 0.5, color="black", linewidth=0.8)
-    names = ", ".join(MODELS[model] for model in measured.model.unique())
-    labels = [tick.get_text() for tick in axes.get_xticklabels()] + [f"{batch:g}\n{names}, here" for batch in batches]
+    labels = [tick.get_text() for tick in axes.get_xticklabels()] + [f"{batch:g}\nhere" for batch in batches]
     axes.set_xticks(range(len(labels)), labels)
 
 
