@@ -227,3 +227,10 @@ def test_a_repeat_that_cannot_be_spelled_out_is_refused():
     )
     with pytest.raises(Exception, match="repeat 'more'"):
         check(broken)
+
+
+def test_the_grid_stays_small_whatever_operations_are_called():
+    plan = changed(tiny.synchronous(8), setting("update", name="u" * 1000))
+    picture = grid(plan, {(3, len(plan.roles[0].flat) - 1): "here"})
+    assert f">>compute:{'u' * 49}... here<<" in picture
+    assert len(picture) < 4000

@@ -8,6 +8,8 @@ from typing import NoReturn
 from gradsync.errors import RunError
 from gradsync.plan import Plan, Role
 
+LONGEST_LABEL = 60  # characters of a cell: names may be as long as a page, and every rank has them
+
 
 class PlanError(RunError):
     """A plan that must not run; the message ends with the rank x step grid. `at_fault`: {(rank, step): mark}."""
@@ -38,6 +40,7 @@ def grid(plan: Plan, at_fault: Mapping[tuple[int, int], str], columns: int = 6, 
         cells = [f"rank {rank}"]
         for step in steps:
             label = f"{body[step].lane}:{body[step].name}" if step < len(body) else ""
+            label = label if len(label) <= LONGEST_LABEL else f"{label[: LONGEST_LABEL - 3]}..."
             mark = at_fault.get((rank, step))
             cells.append(f">>{label} {mark}<<" if mark else label)
         table.append(cells)
