@@ -71,7 +71,10 @@ def measure(options: Options) -> Measured | None:
     options.refuse_by_layer()
     smallest, largest = options.sizes()
     enter(options)
-    measured = _launched(options, f"{smallest} to {largest} B")
+    sized = replace(
+        options, smallest=smallest, largest=largest, workload=options.workload if options.by_layer else None
+    )
+    measured = _launched(sized)
     provenance = {**measured.provenance, "notes": measured.notes}
     write_whole(options.output, allreduce.to_csv(measured.points, provenance))
     return measured
@@ -87,7 +90,7 @@ def refuse_collectives(collectives: Sequence[str], numbers_of_ranks: Sequence[in
             scheme.refuse_ranks(ranks)
 
 
-def _launched(options: Options, sizes: str) -> Measured:
+def _launched(options: Options) -> Measured:
     from gradsync.files.writing import make_folder
     from gradsync.runtime.launch import elsewhere
 
@@ -96,6 +99,7 @@ def _launched(options: Options, sizes: str) -> Measured:
     shared = make_folder(options.output.parent) if elsewhere() else None
     with leftovers.temporary_folder(shared) as folder:
         for ranks in options.ranks:
+            sizes = f"{options.smallest} to {options.largest} B"
             print(f"measure allreduce: {ranks} ranks, {sizes}", file=sys.stderr)
             times = folder / f"{ranks}.json"
             testbed = described(options, [ranks], options.device)
@@ -129,10 +133,9 @@ def _measure_as_rank(options: Options) -> None:
     options.refuse_by_layer()
     with process_group(device=options.device) as (rank, _):
         device = devices.pick(options.device)
-        smallest, largest = options.sizes()
-        largest_of_others = largest  # of collectives that are not the backend's own
+        largest = options.largest  # of collectives that are not the backend's own
         if options.by_layer and options.workload:
-            largest_of_others = max(layer.bytes for layer in Workload.load(options.workload).layers)
-        times = allreduce.measure(smallest, largest, device, options.collective, largest_of_others)
+            largest = max(layer.bytes for layer in Workload.load(options.workload).layers)
+        times = allreduce.measure(options.smallest, options.largest, device, options.collective, largest)
         if rank == 0:
             write_whole(options.output, json.dumps(times))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -70,7 +70,8 @@ def measure(options: Options) -> Measured | None:
     enter(options)
     sizes = f"{smallest} to {largest} B"
     print(f"measure contention: {options.ranks} ranks, 1 to {options.lanes} messages at once, {sizes}", file=sys.stderr)
-    launches.start("contention", options, options.ranks, testbed)
+    sized = replace(options, smallest=smallest, largest=largest, workload=None)
+    launches.start("contention", sized, options.ranks, testbed)
     contention = Contention.load(options.output)
     if testbed:
         provenance = {**contention.provenance, "testbed": testbed.describe()}
@@ -87,6 +88,6 @@ def _measure_as_rank(options: Options) -> None:
 
     with process_group(device=options.device) as (rank, _):
         device = devices.pick(options.device)
-        times = contention.measure(*options.sizes(), options.lanes, device)
+        times = contention.measure(options.smallest, options.largest, options.lanes, device)
         if rank == 0:
             write_whole(options.output, times.to_json())
