@@ -15,10 +15,11 @@ all: .venv/.ready ## set up, then run the quick configuration (or CONFIG=FILE): 
 setup: .venv/.ready ## only set up
 
 test: .venv/.checks ## set up, then run the tests (or all of TESTS="FILE FOLDER ...")
-	python -m pytest -q $(or $(TESTS),--numprocesses 2 --dist worksteal)
+	python -m pytest -q $(or $(TESTS),--numprocesses 2 --dist loadfile)
 
 test-deep: .venv/.checks ## set up, then run the deep tests: kills, long conformance, Slurm, images, emulated networks
-	python -m pytest -q --deep
+	python -m pytest -q --deep --numprocesses 2 --dist loadfile --ignore tests/testbed
+	python -m pytest -q tests/testbed
 
 check: check-style test test-deep ## every check: style, workflow, types, import contract, all tests
 
@@ -57,8 +58,10 @@ help: ## this list
 .venv/.ready: envs/requirements.txt envs/common.txt envs/constraints.txt pyproject.toml
 	@test -n "$(PYTHON)" || { echo "gradsync needs Python 3.11 or newer: install it or run make PYTHON=/path/to/python3"; exit 2; }
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r envs/requirements.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -r envs/requirements.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@# on all cores, which pip does on one; what a package tests itself with, and models that nobody loads, wait for their use
+	@$(BIN)/python -m compileall -q -j 0 -x '/tests?/|/transformers/models/' .venv/lib >/dev/null || true
 	@# Snakemake asks it for Slurm's commands whenever it starts, and not every system has it
 	@command -v which >/dev/null || { printf '#!/bin/sh\ncommand -v "$$@"\n' >$(BIN)/which && chmod +x $(BIN)/which; }
 	@touch $@

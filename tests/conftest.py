@@ -28,7 +28,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--list-skipped",
         metavar="FILE",
-        help="write which tests were skipped into a file, one a line: `pytest @FILE` runs them",
+        help="add the tests that were skipped to a file, one a line: `pytest @FILE` runs them",
     )
 
 
@@ -36,7 +36,6 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "deep: takes long; `make test-deep` runs it, `make test` does not")
     # of tests that run two at a time, each process tells this one what it skipped
     if (file := config.getoption("--list-skipped")) and not hasattr(config, "workerinput"):
-        Path(file).write_text("")
         config.pluginmanager.register(ListsSkipped(Path(file)))
 
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from gradsync import schedules
 from gradsync.collectives import NATIVE
 from gradsync.configuration import schemes
 from gradsync.configuration.settings import Settings
@@ -26,11 +27,13 @@ from gradsync.papers.simulated import BOUNDS, Simulated, timed, unsteady
 from gradsync.papers.table import Table, file, read
 from gradsync.papers.testbed import Testbed
 from gradsync.plan.workload import Workload
+from gradsync.schedules._timed import end_seconds
 
 NUMBERS = ["iteration_seconds", "exposed_communication_seconds", "speedup", "efficiency"]
 COLUMNS = ["rung", "model", "nodes", "scheme", "assumption", *NUMBERS, *BOUNDS, "note"]
 CENTRE = "t_f=0.5 t_b, b=measured"  # the point of the band that is drawn as a line
 BEST_BUCKET = "best_constant_bucket"
+SIMULATED_BUCKETS = 3
 SMALLEST_FITTED = 12 * 1024  # bytes: below, the 8-node log follows another protocol (a four-fold step)
 LOG_NODES = 8
 K80_BATCH = 32  # ResNet-50, per worker (Section V)
@@ -149,18 +152,28 @@ def _iterations(
 
     for scheme in compared:
         yield scheme.name, iteration(scheme)
-    sizes = np.geomspace(64 * 1024, workload.bytes, paper_settings(settings).bucket_sweep)
-    swept = [
-        iteration(
-            schemes.Scheme(
-                name=BEST_BUCKET,
-                schedule="fixed_buckets",
-                options={"bucket_bytes": int(size), "first_bucket_bytes": int(size)},
-            )
+    yield BEST_BUCKET, min(map(iteration, _best_buckets(workload, cost, paper_settings(settings).bucket_sweep)))
+
+
+def _best_buckets(workload: Workload, cost: Linear, count: int) -> list[schemes.Scheme]:
+    """Of so many constant bucket sizes those whose last messages end first.
+
+    Which of them is best is for the simulation to say: it has messages of batch-norm statistics too.
+    """
+
+    def end(scheme: schemes.Scheme) -> float:
+        return end_seconds(workload, cost, schedules.messages(scheme.schedule, workload, cost, scheme.options))
+
+    sizes = np.geomspace(64 * 1024, workload.bytes, count).astype(int).tolist()
+    swept = (
+        schemes.Scheme(
+            name=BEST_BUCKET,
+            schedule="fixed_buckets",
+            options={"bucket_bytes": size, "first_bucket_bytes": size},
         )
         for size in sizes
-    ]
-    yield BEST_BUCKET, min(swept)
+    )
+    return sorted(swept, key=end)[:SIMULATED_BUCKETS]
 
 
 def _assumptions(model: str, settings: Settings, results: Path) -> list[Assumption]:
