@@ -14,6 +14,7 @@ from gradsync.errors import InputError
 from gradsync.measure.passes import Pass
 from gradsync.plan.workload import Layer, Workload
 from gradsync.runtime import models, replay
+from gradsync.runtime.forward_order import forward_order
 from gradsync.runtime.replay import Replayed, without_waiting
 
 LAYERS = (("head.weight", 40, 0.06), ("body.0.bias", 4, 0.02), ("body.0.weight", 400, 0.04))
@@ -104,6 +105,72 @@ def test_forward_waits_layer_by_layer_where_the_workload_knows_how_long():
     layers = tuple(layer.model_copy(update={"forward_seconds": 0.01}) for layer in workload().layers)
     assert Replayed(workload(layers=layers)).forward_seconds == [0.01] * 3
     assert Replayed(workload()).forward_seconds == pytest.approx([0.03] * 3)
+
+
+INDEX = {"head.weight": 2, "body.0.bias": 0, "body.0.weight": 1}
+FIRST = ["body.0.bias", "body.0.weight", "head.weight"]  # forward; backward has them in another order, not the reverse
+
+
+def indexed(**changes):
+    """Layers of which every one knows its place in forward, and takes 10, 20 or 30 ms there."""
+    layers = (layer.model_copy(update={"forward_index": INDEX[layer.name]}) for layer in workload().layers)
+    timed = (layer.model_copy(update={"forward_seconds": 0.01 * (1 + layer.forward_index)}) for layer in layers)
+    return workload(layers=tuple(timed), **changes)
+
+
+@pytest.mark.parametrize(("load", "order"), [(indexed(), FIRST), (workload(), [name for name, *_ in LAYERS][::-1])])
+def test_forward_takes_its_layers_by_their_index_or_backwards_and_backward_has_its_own_order(load, order):
+    model = Replayed(load, pace=0.0)
+    assert list(forward_order(model, lambda copied: copied(SAMPLES)).names) == order
+    *_, ready = backward(model)
+    assert list(ready) == [name for name, *_ in LAYERS]
+    for parameter in model.parameters():
+        torch.testing.assert_close(parameter.grad, torch.full_like(parameter, -3.0))
+
+
+def test_each_layer_is_asked_for_once_the_one_before_it_has_waited(monkeypatch):
+    clock = Time()
+    monkeypatch.setattr(replay, "time", clock)
+    model = Replayed(indexed())
+    order = forward_order(model, lambda copied: copied(SAMPLES))
+    asked: dict[str, float] = {}
+    order.watch(model, lambda names: asked.update(dict.fromkeys(names, clock.now)))
+    start = clock.now
+    model(SAMPLES)
+    assert list(asked) == FIRST
+    # each wait is over a millisecond late, and the next one as much shorter
+    assert [now - start for now in asked.values()] == pytest.approx([0.0, 0.011, 0.031])
+    assert clock.now - start == pytest.approx(0.061)
+
+
+def test_no_wait_hides_that_forward_had_to_wait_for_parameters(monkeypatch):
+    clock = Time()
+    monkeypatch.setattr(replay, "time", clock)
+    model = Replayed(indexed())
+    order = forward_order(model, lambda copied: copied(SAMPLES))
+
+    def wait(names):
+        if names == ("body.0.weight",):
+            clock.now += 0.5
+            model.hold()
+
+    order.watch(model, wait).begin()
+    model.absorbed_seconds()
+    start = clock.now
+    model(SAMPLES)
+    assert clock.now - start == pytest.approx(0.011 + 0.5 + 0.051)
+    assert model.absorbed_seconds() == pytest.approx(0.0)
+
+
+def test_the_loss_is_the_same_in_any_order():
+    losses = []
+    for load in (workload(), indexed()):
+        model = Replayed(load, pace=0.0)
+        with torch.no_grad():
+            for name, parameter in model.named_parameters():
+                parameter.fill_(float(len(name)))
+        losses.append(model(SAMPLES).item())
+    assert losses == pytest.approx([sum((len(name) - 3.0) ** 2 / 2 for name, *_ in LAYERS)] * 2)
 
 
 def test_each_parameter_is_drawn_to_the_mean_of_the_samples():

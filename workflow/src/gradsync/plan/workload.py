@@ -23,7 +23,11 @@ VERSION = 1
 
 
 class Layer(BaseModel):
-    """One gradient tensor. `backward_seconds`: from the moment the previous gradient was ready to this one's."""
+    """One gradient tensor. `backward_seconds`: from the moment the previous gradient was ready to this one's.
+
+    `forward_seconds`: from the moment forward first needs this parameter to the next one's; `forward_index`: its place
+    in the order in which forward first needs them.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     name: str
@@ -108,6 +112,14 @@ class Workload(BaseModel):
     def ready_seconds(self) -> np.ndarray:
         """When each gradient is ready, forward starting at 0: t_f + sum of t_b so far (Eq. 6).  # (layers,)"""
         return self.forward_seconds + np.cumsum([layer.backward_seconds for layer in self.layers])
+
+    def forward_order(self) -> list[int]:
+        """Indices of `layers` as forward needs them: by `forward_index` if all have one, else backwards."""
+        places = [layer.forward_index for layer in self.layers]
+        backwards = range(len(places) - 1, -1, -1)
+        if None in places:
+            return list(backwards)
+        return sorted(backwards, key=lambda number: places[number] or 0)
 
     def scaled(self, *, forward_seconds: float, backward_seconds: float, update_seconds: float, note: str) -> Workload:
         """The same layers with other totals; the share of each layer in the backward pass stays.

@@ -1,15 +1,18 @@
 """Computation replayed: a model whose forward and backward wait as long as those of a workload took.
 
 It is an ordinary `nn.Module` with the workload's gradients, in its order and of its sizes, so that plans and stock DDP
-train it like any other; it waits instead of computing, so that more ranks than cores don't slow one another down. What
-it learns is simple but real: each parameter is drawn to a number that the samples of a rank have, so that a gradient
-that is lost, or summed twice, shows.
+train it like any other; it waits instead of computing, so that more ranks than cores don't slow one another down.
+Forward takes its layers in the workload's forward order, which need not be the reverse of that of backward.
+
+What it learns is simple but real: each parameter is drawn to a number that the samples of a rank have, so that a
+gradient that is lost, or summed twice, shows.
 
     loss = sum_j (w_j - s)^2 / 2,  s = mean of the rank's samples;  gradient = w - s
 
 The next wait hides what a rank's processor does between two waits (hooks, copies, launching messages), as on a GPU,
 whose host runs ahead, and not as on a processor that computes. `Replayed.absorbed_seconds` measures how much that was,
-as it would make plans of many messages look better than they are on processors.
+as it would make plans of many messages look better than they are on processors. No wait hides the time in which
+forward had to wait for parameters (`Replayed.hold`).
 
 Differs: the value that is returned as the loss sums the first element of each tensor alone, which costs nothing.
 """
@@ -28,6 +31,7 @@ from gradsync.errors import InputError
 from gradsync.plan.workload import Workload
 
 PREFIX = "replay:"
+AHEAD = "layer by layer"  # no layer of a model has such a name
 
 
 class _Clock:
@@ -68,17 +72,30 @@ class _Memory(dict[int, torch.Tensor]):
         return kept.detach()  # autograd takes over a gradient that nobody else holds, and copies any other
 
 
-class _Layer(torch.autograd.Function):
-    """One gradient tensor of the workload."""
+class _Ahead(nn.Module):
+    """Forward of one layer after the other: a call is a wait and the layer's part of the loss, outside the graph.
+
+    It is a module so that hooks come before each layer, as in models that compute.
+    """
+
+    def forward(self, weight: torch.Tensor, sample: torch.Tensor, replayed: Replayed, number: int) -> torch.Tensor:
+        replayed.clock.wait(replayed.pace * replayed.forward_seconds[number])
+        return (weight.detach()[0] - sample) ** 2 / 2
+
+
+class _Behind(torch.autograd.Function):
+    """Backward of one layer: a link of a chain, which backward follows from the last link that was made to the first.
+
+    Its value is zero, and making it reads no parameter.
+    """
 
     @staticmethod
     def forward(
         context: Any, x: torch.Tensor, weight: torch.Tensor, sample: torch.Tensor, replayed: Replayed, number: int
     ) -> torch.Tensor:
-        replayed.clock.wait(replayed.pace * replayed.forward_seconds[number])
         context.save_for_backward(weight, sample)
         context.replayed, context.number = replayed, number
-        return x + (weight[0] - sample) ** 2 / 2
+        return torch.zeros_like(x)
 
     @staticmethod
     def backward(context: Any, gradient: torch.Tensor) -> tuple[Any, ...]:
@@ -114,6 +131,8 @@ class Replayed(nn.Module):
         complete = all(seconds is not None for seconds in forward)
         self.forward_seconds = [seconds or 0.0 for seconds in forward] if complete else self._even(workload)
         self.names = [layer.name for layer in layers]
+        self.forward_order = workload.forward_order()
+        self.add_module(AHEAD, _Ahead())
         for layer in reversed(layers):
             *path, name = layer.name.split(".")
             module: nn.Module = self
@@ -128,6 +147,10 @@ class Replayed(nn.Module):
         absorbed, self.clock.absorbed = self.clock.absorbed, 0.0
         return absorbed
 
+    def hold(self) -> None:
+        """Called in forward if it had to wait for parameters until now: the wait of the next layer hides none of it."""
+        self.clock.start()
+
     @staticmethod
     def _even(workload: Workload) -> list[float]:
         return [workload.forward_seconds / len(workload.layers)] * len(workload.layers)
@@ -136,10 +159,13 @@ class Replayed(nn.Module):
         """The loss; it waits for forward in this call, and for backward in backward."""
         self.clock.start()
         sample = samples.mean()
-        x = torch.zeros_like(sample)
-        for number in reversed(range(len(self.names))):  # layers are in backward order
-            x = _Layer.apply(x, self.get_parameter(self.names[number]), sample, self, number)
-        return x
+        loss, chain = torch.zeros_like(sample), torch.zeros_like(sample)
+        backwards = reversed(range(len(self.names)))  # layers are in backward order
+        ahead = self.get_submodule(AHEAD)
+        for number, made in zip(self.forward_order, backwards, strict=True):
+            loss = loss + ahead(self.get_parameter(self.names[number]), sample, self, number)
+            chain = _Behind.apply(chain, self.get_parameter(self.names[made]), sample, self, made)
+        return loss + chain
 
 
 def is_replay(model: str) -> bool:
