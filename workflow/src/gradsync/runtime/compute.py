@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -18,7 +18,9 @@ from torch import nn
 
 from gradsync.errors import RunError
 from gradsync.plan import Plan
+from gradsync.runtime.forward_order import forward_order
 from gradsync.runtime.losses import Losses
+from gradsync.runtime.replay import Replayed
 from gradsync.runtime.step import Step
 
 Sample = Callable[[int], tuple[torch.Tensor, torch.Tensor]]
@@ -97,8 +99,9 @@ class ModelCompute:
 
     `losses` holds the loss of each turn, of `passes` micro-batches. `scaler` (loss scale first) is the plan's, for
     float16; it begins with torch's scale divided by the passes, as their sum is sent. Raises RunError for a loss that
-    is not finite. If work is `queued` no turn waits for a value: `settle` looks at them after a run. `close` removes
-    the hooks again.
+    is not finite. If work is `queued` no turn waits for a value: `settle` looks at them after a run. If the plan holds
+    back the forward of single layers, the first pass traces when the model needs them, and hooks ask for them from then
+    on. `close` removes all hooks again.
     """
 
     def __init__(
@@ -119,6 +122,7 @@ class ModelCompute:
         self.losses = self._losses.values
         self.step: Step | None = None
         self.turn = 0  # the last one
+        self.layers: _Layers | None = None  # if the plan holds back their forward
         self.hooks = [
             parameter.register_post_accumulate_grad_hook(self._hook(name))
             for name, parameter in forward.model.named_parameters()
@@ -136,9 +140,15 @@ class ModelCompute:
         """Forward and backward of one pass."""
         images, labels = self.sample(number)
         self.step, self.turn = step, step.turn
-        step.need(None)
+        if None in step.needs:
+            step.need(None)
+        elif step.needs:
+            self.layers = self.layers or _Layers(self.forward, step, number, images, labels)
+            self.layers.begin(step)
         loss = self.forward(number, images, labels)
         step.backward()
+        if self.layers is not None:
+            self.layers.end()
         if self.scaler is None:
             loss.backward()
         elif not self.queued:
@@ -167,6 +177,40 @@ class ModelCompute:
         """Take the hooks off the model."""
         for hook in self.hooks:
             hook.remove()
+        if self.layers is not None:
+            self.layers.watch.close()
+
+
+class _Layers:
+    """Asks for the layers of a plan while forward runs: in the plan's order, which may be another than the model's.
+
+    If the model needs a layer, all that the plan has before it are asked for, too.
+    """
+
+    def __init__(self, forward: Forward, step: Step, number: int, images: torch.Tensor, labels: torch.Tensor) -> None:
+        self.model, self.layers = forward.model, list(step.needs)
+        self.place = {layer: place for place, layer in enumerate(self.layers)}
+        self.asked = 0  # of `layers`, in this pass
+        self.step: Step | None = None  # the model runs without one in evaluation
+        order = forward_order(forward.model, lambda model: replace(forward, model=model)(number, images, labels))
+        self.watch = order.watch(forward.model, self._need)
+
+    def begin(self, step: Step) -> None:
+        """Forward of a pass begins."""
+        self.step, self.asked = step, 0
+        self.watch.begin()
+
+    def end(self) -> None:
+        """Forward is over: nothing that runs the model now needs anything."""
+        self.step = None
+
+    def _need(self, names: tuple[str, ...]) -> None:
+        if self.step is None:
+            return
+        first, self.asked = self.asked, max(self.asked, *(1 + self.place[name] for name in names))
+        waits = [self.step.need(layer) for layer in self.layers[first : self.asked]]
+        if any(waits) and isinstance(self.model, Replayed):
+            self.model.hold()
 
 
 def oracle_gradient(

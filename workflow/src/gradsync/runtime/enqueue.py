@@ -108,7 +108,7 @@ class Enqueuer(Executor):
             else:
                 return
 
-    def wait_for(self, op: Any, turn: int) -> None:
+    def wait_for(self, op: Any, turn: int) -> bool:
         """The current queue, which is that of `op`, waits; the host does not."""
         for names, wanted in ((op.after, turn), (op.after_previous, turn - 1)):
             for name in names:
@@ -120,6 +120,7 @@ class Enqueuer(Executor):
                         f"rank {self.rank}, turn {turn}: {op.name!r} waits for {name!r}, which is launched after it"
                     )
                 self.device.wait(mark)
+        return False
 
     def finish(self, op: Any, turn: int, start: Any, record: bool, source: int | None = None) -> Any:
         """Mark the end on the current queue; after computation, launch what may follow. Returns the mark."""

@@ -248,17 +248,20 @@ class Executor:
                 self.failure = error
             self.condition.notify_all()
 
-    def wait_for(self, op: Any, turn: int) -> None:
-        """Block until everything that `op` waits for in `turn` is finished."""
+    def wait_for(self, op: Any, turn: int) -> bool:
+        """Block until everything that `op` waits for in `turn` is finished; returns whether something was not."""
+        waited = False
         for names, wanted in ((op.after, turn), (op.after_previous, turn - 1)):
             for name in names:
                 if self.finished[name] < wanted:
+                    waited = True
                     with self.condition:
                         self.condition.wait_for(partial(self._reached, name, wanted))
                     if self.failure is not None:
                         raise _LaneFailedError
                 if name in self.posts:
                     self._sent(name, wanted)
+        return waited
 
     def _reached(self, name: str, turn: int) -> bool:
         return self.finished[name] >= turn or self.failure is not None

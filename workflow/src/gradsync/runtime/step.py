@@ -23,6 +23,7 @@ class Compute(Protocol):
     def __call__(self, number: int, step: Step) -> None:
         """One pass: calls `step.need` before forward, `step.backward` between, `step.ready` for each gradient.
 
+        If the plan holds back the forward of single layers (`step.needs`), it calls `step.need` before each of them.
         `number` counts passes over all turns: with one pass per turn it is the turn.
         """
 
@@ -56,11 +57,11 @@ class Step:
                 f"{layer or 'its forward pass'}, which the plan holds back until its parameters are there"
             )
 
-    def need(self, layer: str | None = None) -> None:
-        """Block until forward of `layer` (None: of the whole model) may begin."""
+    def need(self, layer: str | None = None) -> bool:
+        """Block until forward of `layer` (None: of the whole model) may begin; returns whether it had to wait."""
         op = self.needs.get(layer)
         if op is None:
-            return
+            return False
         self.backward()
         self._advance()
         if self.next >= len(self.ops) or self.ops[self.next] is not op:
@@ -68,8 +69,9 @@ class Step:
                 f"rank {self.executor.rank}, turn {self.turn}: the model asks for {layer or 'its forward pass'} in "
                 f"another order than plan {self.executor.plan.name!r} has: measure the layers and plan again"
             )
-        self.executor.wait_for(op, self.turn)
+        waited = self.executor.wait_for(op, self.turn)
         self.forward, self.since = op, self.executor.now()
+        return waited
 
     def backward(self) -> None:
         """Forward (of the last needed layer) is over."""
