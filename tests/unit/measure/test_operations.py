@@ -36,7 +36,25 @@ def test_a_workload_takes_the_seconds_of_its_operations_and_is_in_backward_order
     by_name = {layer.name: layer for layer in made.layers}
     assert by_name["dense1.bias"].backward_seconds == pytest.approx(2 * batch * 2 * LENET5["dense1"] / rate)
     assert by_name["dense1.weight"].backward_seconds == 0.0  # with its bias
+    ahead = [made.layers[i] for i in made.forward_order()]
+    assert [layer.name for layer in ahead] == names
+    # a layer computes once its bias is there, too
+    expected = [
+        0.0 if name.endswith("weight") else batch * 2 * LENET5[name.removesuffix(".bias")] / rate for name in names
+    ]
+    assert [layer.forward_seconds for layer in ahead] == pytest.approx(expected)
     assert made.bytes == 4 * operations.parameters("lenet5") == 4 * 3_274_634
+
+
+@pytest.mark.parametrize(("name", "size"), [("googlenet", 64), ("transformer_quarter", 8)])
+def test_forward_of_all_parameters_takes_the_operations_of_the_model(name, size):
+    by_module, ahead = operations.counted(name, size)
+    assert by_module == operations.forward(name, size)
+    assert sum(ahead.values()) == pytest.approx(sum(by_module.values()))
+    assert ahead.keys() == {key for key, _ in models.build(name, 0).named_parameters()}
+    assert sorted(layer.forward_index for layer in operations.workload(name, 1e12, 1, size).layers) == [
+        *range(len(ahead))
+    ]
 
 
 def test_what_makes_no_sense_is_named():

@@ -1,4 +1,5 @@
-"""Measure forward seconds, and backward seconds per gradient in the order in which autograd really produces gradients.
+"""Measure backward seconds per gradient, in the order in which autograd really produces gradients, and forward seconds
+per parameter, in the order in which forward really needs parameters.
 
 With several ranks all compute at the same time, as in training. Before each iteration they sum their gradients in one
 message, which is not timed: it brings them together and leaves the caches as training does. A synchronous iteration
@@ -28,23 +29,23 @@ def measure(
 ) -> Workload:
     """The workload of the running ranks, the same on all of them; collective. `size`: pixels of a side (None: its own).
 
-    Gradients that autograd never produces come last, with no backward time of their own. On a GPU times are those of
-    its queue, in which an iteration follows the one before without waiting for the host.
+    Gradients that autograd never produces come last, with no backward time of their own. Forward seconds of a parameter
+    are those from when forward first needs it to when it first needs the next one; together they are forward's. On a
+    GPU times are those of its queue, in which an iteration follows the one before without waiting for the host.
     """
     others = OtherWork()
     ranks = dist.get_world_size()
     step = Pass(name, size, batch, seed, device)
+    step.watch()
     measured = [step.times(marks) for marks in _iterate(step, iterations + WARM_UP, ranks)[WARM_UP:]]
     norm = norm_seconds(step, iterations)
     totals = [(times.update, times.forward, sum(times.backward.values())) for times in measured]
     slowest = _slowest(torch.tensor(totals, dtype=torch.float64))
     update, forward, backward = (float(value) for value in np.median(slowest, axis=0))
-    order = list(measured[0].backward)  # the same in every iteration
-    seconds = np.median([list(times.backward.values()) for times in measured], axis=0)
-    seconds *= backward / seconds.sum()
-    place = {key: index for index, key in enumerate(step.parameters)}
-    backward_seconds = dict(zip(order, seconds, strict=True))
-    order += [key for key in place if key not in backward_seconds]
+    backward_seconds = _shared([times.backward for times in measured], backward)
+    forward_seconds = _shared([times.ahead for times in measured], forward)
+    place = {key: index for index, key in enumerate(forward_seconds)}
+    order = [*backward_seconds, *(key for key in step.parameters if key not in backward_seconds)]
     return Workload(
         name=name,
         forward_seconds=forward,
@@ -56,7 +57,8 @@ def measure(
                 name=key,
                 bytes=step.parameters[key].numel() * 4,
                 elements=step.parameters[key].numel(),
-                backward_seconds=float(backward_seconds.get(key, 0.0)),
+                backward_seconds=backward_seconds.get(key, 0.0),
+                forward_seconds=forward_seconds[key],
                 forward_index=place[key],
             )
             for key in order
@@ -76,6 +78,13 @@ def measure(
             **device.provenance(),
         },
     )
+
+
+def _shared(iterations: list[dict[str, float]], total: float) -> dict[str, float]:
+    """The median of iterations, whose keys are the same in the same order, scaled to a total."""
+    seconds = np.median([list(times.values()) for times in iterations], axis=0)
+    seconds *= total / (seconds.sum() or 1.0)  # a clock may have seen nothing
+    return dict(zip(iterations[0], seconds.tolist(), strict=True))
 
 
 def norm_seconds(step: Pass, iterations: int) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
+from typing import NamedTuple
 
 import torch
 from torch.utils.flop_counter import FlopCounterMode
@@ -11,20 +12,49 @@ from torch.utils.flop_counter import FlopCounterMode
 from gradsync.errors import InputError
 from gradsync.plan.workload import Layer, Workload
 from gradsync.runtime import models
+from gradsync.runtime.forward_order import by_parameter, forward_order
 
 BACKWARD = 2  # products for each one of forward: gradients of the inputs and of the parameters
 FLOAT32 = 4  # bytes
 
 
+class Counted(NamedTuple):
+    """Operations of forward for one sample.
+
+    `by_module`: by the module that computes them itself, not in a module inside it; that of the whole model is "".
+    `by_parameter`: from where forward first needs a parameter to where it needs the next one, in that order.
+    """
+
+    by_module: dict[str, int]
+    by_parameter: dict[str, float]
+
+
 @cache
 def forward(name: str, size: int | None = None) -> dict[str, int]:
-    """Operations of forward for one sample, by the module that computes them itself, not in a module inside it.
-
-    The name of the whole model is "". Raises InputError for an unknown model.
-    """
+    """Operations of forward by module, as in `Counted`. Raises InputError for an unknown model."""
     model = _model(name)
     with torch.device("meta"), FlopCounterMode(display=False) as counter:
         model(models.blank(name, size))
+    return _by_module(model, counter)
+
+
+@cache
+def counted(name: str, size: int | None = None) -> Counted:
+    """Operations of forward by module and by parameter. Raises InputError for an unknown model."""
+    model = _model(name)
+    needs: list[tuple[tuple[str, ...], int]] = []
+    with torch.device("meta"):
+        samples = models.blank(name, size)
+        order = forward_order(model, lambda copied: copied(samples))
+        with FlopCounterMode(display=False) as counter:
+            order.watch(model, lambda names: needs.append((names, counter.get_total_flops())))
+            model(samples)
+    total = counter.get_total_flops()
+    ahead = by_parameter(needs, 0, total, lambda before, after: (after - before) / len(samples))
+    return Counted(_by_module(model, counter), ahead)
+
+
+def _by_module(model: torch.nn.Module, counter: FlopCounterMode) -> dict[str, int]:
     root = type(model).__name__
     within = {
         place.removeprefix(root).removeprefix("."): sum(operations.values()) // 2  # of two samples
@@ -56,22 +86,33 @@ def workload(name: str, operations_per_second: float, batch: int, size: int | No
     What a module computes itself, and not the modules inside it (the products of attention), comes before their
     gradients. A weight that several modules share is ready with the first of them. Raises InputError for an unknown
     model or a rate that makes no sense.
+
+    Forward takes the operations from where it first needs a parameter to where it needs the next one.
     """
     if not operations_per_second > 0:
         raise InputError(f"model {name!r}: {operations_per_second} operations a second: must be above 0")
-    counted, model = forward(name, size), _model(name)
+    operations, model = counted(name, size), _model(name)
+    place = {key: index for index, key in enumerate(operations.by_parameter)}
     seconds_per_operation = BACKWARD * batch / operations_per_second
     layers: list[Layer] = []
     waiting = 0.0  # seconds that the next gradient takes
-    for place, parameter in _backward(model):
+    for key, parameter in _backward(model):
         if parameter is None:
-            waiting += seconds_per_operation * counted.get(place, 0)
+            waiting += seconds_per_operation * operations.by_module.get(key, 0)
             continue
-        layers.append(Layer(name=place, bytes=FLOAT32 * parameter.numel(), backward_seconds=waiting))
+        layers.append(
+            Layer(
+                name=key,
+                bytes=FLOAT32 * parameter.numel(),
+                backward_seconds=waiting,
+                forward_seconds=batch * operations.by_parameter[key] / operations_per_second,
+                forward_index=place[key],
+            )
+        )
         waiting = 0.0
     return Workload(
         name=name,
-        forward_seconds=batch * sum(counted.values()) / operations_per_second,
+        forward_seconds=batch * sum(operations.by_module.values()) / operations_per_second,
         layers=tuple(layers),
         provenance={"operations_per_second": operations_per_second, "batch": batch, "source": "operations counted"},
     )

@@ -17,6 +17,7 @@ from gradsync.runtime import models
 from gradsync.runtime.data import synthetic
 from gradsync.runtime.data.samples import Wanted
 from gradsync.runtime.devices import PROCESSOR, Device
+from gradsync.runtime.forward_order import Watch, by_parameter, forward_order
 from gradsync.runtime.kernels import EXECUTED
 
 SAMPLES = 1024  # to draw from; some data sets of the quick configuration are of that order
@@ -25,20 +26,28 @@ SGD = {"lr": 0.01, "momentum": 0.9}
 
 
 class Times(NamedTuple):
-    """Seconds of one iteration; `backward` by gradient, in the order in which autograd produced them."""
+    """Seconds of one iteration; `backward` by gradient, in the order in which autograd produced them.
+
+    `ahead`: those of forward by parameter, in the order in which forward needs them (empty if nobody watches it).
+    """
 
     update: float
     forward: float
     backward: dict[str, float]
+    ahead: dict[str, float]
 
 
 class Marks(NamedTuple):
-    """The marks of one iteration: its start, the ends of update and forward, and of each gradient."""
+    """The marks of one iteration: its start, the ends of update and forward, of each gradient, and each need.
+
+    A need is the moment at which forward first needs the parameters of these names.
+    """
 
     start: Any
     updated: Any
     middle: Any
     gradients: list[tuple[str, Any]]
+    needs: list[tuple[tuple[str, ...], Any]]
 
 
 def _samples(name: str, shape: tuple[int, ...], batch: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -69,6 +78,8 @@ class Pass:
         self.flat, self.weights, self.velocity = (torch.zeros(elements, device=device.torch_device) for _ in range(3))
         self.norm_value = torch.zeros(1, device=device.torch_device)
         self.gradients: list[tuple[str, Any]] = []
+        self.needs: list[tuple[tuple[str, ...], Any]] = []
+        self.forward: Watch | None = None
         position = 0
         for key, parameter in self.parameters.items():
             place = slice(position, position + parameter.numel())
@@ -86,6 +97,12 @@ class Pass:
 
         return take
 
+    def watch(self) -> None:
+        """From now on, mark in each pass when forward first needs each parameter."""
+        images = self.device.put(self.images[: self.batch])
+        order = forward_order(self.model, lambda model: model(images))
+        self.forward = order.watch(self.model, lambda names: self.needs.append((names, self.device.mark())))
+
     def __call__(self, scale: float = 1.0) -> Marks:
         """One iteration, update first: ranks are together there, since it waits for the last message.
 
@@ -95,14 +112,15 @@ class Pass:
         EXECUTED["sgd"]([self.flat], [self.weights, self.velocity], scale=scale, **SGD)
         updated = self.device.mark()
         middle = self.compute()
-        return Marks(start, updated, middle, list(self.gradients))
+        return Marks(start, updated, middle, list(self.gradients), list(self.needs))
 
     def times(self, marks: Marks) -> Times:
         """What an iteration took, once the device has done it (`Device.synchronize`)."""
         seconds = self.device.seconds
         before = [marks.middle, *(mark for _, mark in marks.gradients)]
         backward = {key: seconds(last, mark) for last, (key, mark) in zip(before, marks.gradients, strict=False)}
-        return Times(seconds(marks.start, marks.updated), seconds(marks.updated, marks.middle), backward)
+        ahead = by_parameter(marks.needs, marks.updated, marks.middle, seconds)
+        return Times(seconds(marks.start, marks.updated), seconds(marks.updated, marks.middle), backward, ahead)
 
     def norm(self) -> tuple[Any, Any]:
         """The marks before and after the norm of all gradients, as an update that clips needs it."""
@@ -111,8 +129,11 @@ class Pass:
         return start, self.device.mark()
 
     def compute(self) -> Any:
-        """Forward and backward; returns the mark between them and leaves those of the gradients in `gradients`."""
+        """Forward and backward; returns the mark between them and leaves the others in `gradients` and `needs`."""
         self.gradients.clear()
+        self.needs.clear()
+        if self.forward is not None:
+            self.forward.begin()
         chosen = torch.from_numpy(self.random.permutation(len(self.labels))[: self.batch])
         images, labels = self.device.put(self.images[chosen]), self.device.put(self.labels[chosen])
         loss = self.loss(self.model(images), labels)
