@@ -19,6 +19,17 @@ def test_every_collective_sums_messages_of_any_size(on_ranks, ranks):
             assert error < ACCURACY[dtype], (name, dtype, rank)
 
 
+@pytest.mark.parametrize("ranks", [2, 3, 4, pytest.param(8, marks=pytest.mark.deep)])
+def test_a_reduce_scatter_and_an_all_gather_give_every_rank_its_piece_and_then_all(on_ranks, ranks):
+    results = on_ranks("both_halves", ranks)
+    assert {name for name, _ in results[0]} == {
+        name for name in collectives.names() if collectives.halves(name, (ranks,))
+    }
+    for rank, errors in enumerate(results):
+        for (name, dtype), both in errors.items():
+            assert max(both) < ACCURACY[dtype], (name, dtype, rank)
+
+
 @pytest.mark.parametrize("ranks", [4, pytest.param(9, marks=pytest.mark.deep)])
 def test_a_collective_is_one_operation_of_its_lane(on_ranks, ranks):
     for (name, _), (_, trace) in on_ranks("all_collectives", ranks)[1].items():

@@ -11,7 +11,7 @@ import tiny_plans as tiny
 from gradsync import collectives
 from gradsync.benchmarks import collectives_speed
 from gradsync.errors import RunError
-from gradsync.plan import Buffer, Collective, Plan, Ref, Role
+from gradsync.plan import Buffer, Collective, Plan, Ref, Role, piece
 from gradsync.runtime import transfers
 from gradsync.runtime.execute import Executor
 from gradsync.runtime.group import Groups
@@ -21,7 +21,7 @@ MESSAGES = (1, 7, 1000, 4099)  # elements; all but the last fit into a chunk
 TYPES = (torch.float64, torch.float32)
 
 
-def messages(algorithm: str, ranks: int) -> Plan:
+def messages(algorithm: str, ranks: int, kind: str = collectives.ALL_REDUCE) -> Plan:
     """Messages one after another on a lane, and on another lane one that is larger than a chunk."""
     sizes = (*MESSAGES, 3 * CHUNK)
     body: list[Any] = []
@@ -33,6 +33,8 @@ def messages(algorithm: str, ranks: int) -> Plan:
             Collective(
                 name=f"message{number}",
                 lane="first" if number < len(MESSAGES) else "second",
+                kind=kind,
+                postcondition=collectives.POSTCONDITION[kind],
                 algorithm=algorithm,
                 shape=tiny.levels(algorithm, ranks),
                 root=number % ranks,
@@ -68,6 +70,37 @@ def all_collectives(rank: int, ranks: int) -> dict[tuple[str, str], Any]:
             ended[algorithm, str(dtype).removeprefix("torch.")] = max(errors), executor.trace()
     groups.close()
     return ended
+
+
+def both_halves(rank: int, ranks: int) -> dict[tuple[str, str], tuple[float, float]]:
+    """(collective, type) -> largest error of this rank's piece after a reduce-scatter, of all after an all-gather."""
+    transfers.CHUNK_BYTES = CHUNK
+    errors: dict[tuple[str, str], tuple[float, float]] = {}
+    groups = Groups()
+    for algorithm in (name for name in collectives.names() if collectives.halves(name, (ranks,))):
+        for dtype in TYPES:
+            scatter, gather = (
+                Executor(messages(algorithm, ranks, kind), rank, groups, dtype=dtype)
+                for kind in (collectives.REDUCE_SCATTER, collectives.ALL_GATHER)
+            )
+            buffer = scatter.buffers["gradient"]
+            every = [torch.from_numpy(np.random.default_rng(peer).normal(size=len(buffer))) for peer in range(ranks)]
+            total = torch.stack(every).sum(0)
+            buffer.copy_(every[rank])
+            scatter.run(1)
+            refs = [op.writes[0] for op in scatter.body]
+            own = torch.cat([buffer[slice(*piece(*ref[1:3], rank, ranks))] for ref in refs]).double()
+            expected = torch.cat([total[slice(*piece(*ref[1:3], rank, ranks))] for ref in refs])
+            gather.buffers["gradient"].copy_(buffer)
+            gather.run(1)
+            whole = gather.buffers["gradient"].double()
+            assert torch.equal(whole[:3], every[rank][:3].to(dtype).double())  # of no message
+            errors[algorithm, str(dtype).removeprefix("torch.")] = (
+                float((own - expected).abs().max()),
+                float((whole - total)[3:-2].abs().max()),
+            )
+    groups.close()
+    return errors
 
 
 def ring_benchmark(rank: int, ranks: int) -> tuple[list[dict[str, Any]], str]:

@@ -60,11 +60,11 @@ FAULTS = {
     ),
     "a ring of two ranges": (
         changed(RINGS, setting("message0", **of_two_ranges())),
-        r"only an all-reduce of one range",
+        r"only an all-reduce, a reduce-scatter or an all-gather of one range",
     ),
-    "a gather by ring": (
-        changed(SHARDED, setting("gather:layer3", algorithm="ring")),
-        r"only an all-reduce of one range over all ranks can be lowered, and 'ring' is made of rounds",
+    "a gather by what has none": (
+        changed(SHARDED, setting("gather:layer3", algorithm="binary_tree")),
+        r"collective 'binary_tree' has no all_gather on \d ranks; there are those of native, ",
     ),
     "an algorithm that doesn't exist": (
         changed(PLAN, setting("message0", algorithm="magic")),

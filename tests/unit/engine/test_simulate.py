@@ -229,10 +229,6 @@ def test_what_the_plan_needs_and_nobody_gives_is_named():
         simulate(plan, workload([80], [1.0]), network)
     with pytest.raises(InputError, match=r"no cost for 'all_reduce' .* has: send"):
         simulate(plan, load, Network({"send": cost}))
-    needs_forward = tiny.sharded(2)
-    sizes = [8 * size for size in tiny.SIZES]
-    with pytest.raises(InputError, match="needs forward_seconds"):
-        simulate(needs_forward, workload(sizes, [1.0] * 4, dtype="float64"), network)
 
 
 def test_a_plan_that_is_stuck_is_refused():

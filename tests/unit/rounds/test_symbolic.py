@@ -26,6 +26,30 @@ def test_every_collective_sums(name):
         symbolic.verify(name, shape)
 
 
+HALVES = ("reduce_scatter", "all_gather")
+
+
+@pytest.mark.parametrize("kind", HALVES)
+@pytest.mark.parametrize("name", collectives.names())
+def test_a_collective_that_is_made_of_two_others_is_each_of_them(name, kind):
+    for shape in [*((n,) for n in range(1, 21)), (130,), *SHAPES.get(name, [])]:
+        if collectives.halves(name, shape):
+            symbolic.verify(name, shape, kind=kind)
+        else:
+            with pytest.raises(
+                InputError, match=f"{name}' has no {kind} on .*.* there are those of native, .*ps_p2p, ring"
+            ):
+                symbolic.verify(name, shape, kind=kind)
+
+
+def test_which_collectives_are_made_of_two_others():
+    of_eight, of_six = (
+        [name for name in collectives.names() if collectives.halves(name, (ranks,))] for ranks in (8, 6)
+    )
+    assert of_eight == ["halving_doubling", "ps_p2p", "ring"]
+    assert of_six == ["ps_p2p", "ring"]
+
+
 @pytest.mark.parametrize("name", ["ps_central", "ps_tensor"])
 def test_any_rank_may_be_the_server(name):
     for root in range(5):
@@ -110,14 +134,14 @@ BROKEN = {
         "ring",
         (4,),
         lambda number, step: None if number == 2 else step,
-        "after round 5, the last, rank 0 lacks the contribution of ranks 0, 1 in piece 0 "
+        "after round 5, the last, rank 0 lacks the contribution of ranks 1, 2 in piece 0 "
         "(16 incomplete piece(s) in all)",
     ),
     "a sum sent twice": (
         "ring",
         (4,),
         lambda number, step: twice(step, 1) if number == 2 else step,
-        "round 2: rank 2 adds the contribution of ranks 0, 1 to piece 0 a second time, from rank 1",
+        "round 2: rank 2 adds the contribution of ranks 0, 1 to piece 3 a second time, from rank 1",
     ),
     "an own contribution sent back": (
         "recursive_doubling",
@@ -128,8 +152,8 @@ BROKEN = {
     "a wrong piece": (
         "ring",
         (4,),
-        lambda number, step: edited(step, 0, first=3) if number == 1 else step,
-        "round 2: rank 1 adds the contribution of rank 0 to piece 3 a second time, from rank 0",
+        lambda number, step: edited(step, 0, first=2) if number == 1 else step,
+        "round 2: rank 1 adds the contribution of rank 0 to piece 2 a second time, from rank 0",
     ),
     "two copies of one piece": (
         "ps_p2p",
@@ -147,25 +171,25 @@ BROKEN = {
         "ring",
         (4,),
         lambda number, step: edited(step, 0, pieces=0) if number == 3 else step,
-        "round 3: rank 0 sends 0 piece(s) from piece 2 on to rank 1: there are pieces 0 to 3",
+        "round 3: rank 0 sends 0 piece(s) from piece 1 on to rank 1: there are pieces 0 to 3",
     ),
     "a rank too many": (
         "ring",
         (4,),
         lambda number, step: edited(step, 3, destination=4) if number == 1 else step,
-        "round 1: rank 3 sends 1 piece(s) from piece 3 on to rank 4: there are ranks 0 to 3",
+        "round 1: rank 3 sends 1 piece(s) from piece 2 on to rank 4: there are ranks 0 to 3",
     ),
     "a rank below 0": (
         "ring",
         (4,),
         lambda number, step: edited(step, 3, source=-1) if number == 1 else step,
-        "round 1: rank -1 sends 1 piece(s) from piece 3 on to rank 0: there are ranks 0 to 3",
+        "round 1: rank -1 sends 1 piece(s) from piece 2 on to rank 0: there are ranks 0 to 3",
     ),
     "a rank that sends to itself": (
         "ring",
         (4,),
         lambda number, step: edited(step, 2, destination=2) if number == 6 else step,
-        "round 6: rank 2 sends 1 piece(s) from piece 1 on to rank 2: a rank doesn't send to itself",
+        "round 6: rank 2 sends 1 piece(s) from piece 0 on to rank 2: a rank doesn't send to itself",
     ),
     "a copy of a part": (
         "bml",
@@ -200,6 +224,33 @@ def test_no_transfer_is_dispensable_none_may_come_twice_and_each_piece_counts(da
         broken(patch, name, lambda n, step: change(step, at) if n == number + 1 else step)
         with pytest.raises(RunError):
             symbolic.verify(name, shape)
+
+
+@settings(max_examples=40)
+@given(data=st.data())
+def test_no_transfer_of_a_half_is_dispensable(data):
+    """What is left out, doubled or moved by a piece is found in a reduce-scatter and in an all-gather too."""
+    kind, name = data.draw(st.sampled_from(HALVES)), data.draw(st.sampled_from(["ps_p2p", "ring", "halving_doubling"]))
+    shape = (data.draw(st.sampled_from([2, 4, 8] if name == "halving_doubling" else [*range(2, 9)])),)
+    whole = list(collectives.rounds(name, shape))
+    of_kind = [number for number, step in enumerate(whole) if step.adds == (kind == "reduce_scatter")]
+    number = data.draw(st.sampled_from(of_kind))
+    at = data.draw(st.integers(0, len(whole[number].source) - 1))
+    change = data.draw(st.sampled_from([without, lambda step, i: edited(step, i, first=step.first[i] + 1)]))
+    with pytest.MonkeyPatch.context() as patch:
+        broken(patch, name, lambda n, step: change(step, at) if n == number + 1 else step)
+        with pytest.raises(RunError):
+            symbolic.verify(name, shape, kind=kind)
+
+
+def test_an_all_gather_that_brings_another_piece_is_refused_with_rank_and_piece(monkeypatch):
+    broken(monkeypatch, "ring", lambda n, step: without(step, 1) if n == 4 else step)
+    with pytest.raises(RunError) as caught:
+        symbolic.verify("ring", (4,), kind="all_gather")
+    assert str(caught.value) == (
+        "collective 'ring' on 4 ranks: after round 3, the last: rank 0 has nothing in place of piece 1 "
+        "(3 such piece(s) in all)"
+    )
 
 
 def test_what_is_too_large_or_declares_something_else_is_refused(monkeypatch):

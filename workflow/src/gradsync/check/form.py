@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from gradsync.check.grid import fail
-from gradsync.collectives import NATIVE
+from gradsync.collectives import NATIVE, POSTCONDITION
 from gradsync.errors import InputError
 from gradsync.kernels import FLOATS, KERNELS, SMALLEST_SCALE, Form, largest
 from gradsync.kernels.sgd_scaled import SCALER_ELEMENTS
@@ -28,7 +28,6 @@ from gradsync.plan import (
 from gradsync.rounds import lowering
 
 ANYWHERE = ("local", "shared_read", "shared_add")  # on any lane; need and ready compute, the others communicate
-POSTCONDITION = {"all_reduce": "sum", "reduce_scatter": "shard", "all_gather": "gather", "broadcast": "copy"}
 NAME = re.compile(r"[A-Za-z][A-Za-z_]*[0-9]{0,4}")  # of lanes and channels; a testbed goes by the number
 MOST_LANES = 64  # and channels: each has a thread and connections of its own
 MOST_TAG = 1 << 24  # collectives that are lowered take the tags above those of the plan; a tag has 32 bits

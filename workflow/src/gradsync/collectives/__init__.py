@@ -8,6 +8,8 @@ nearest first; their product is the number of ranks) of a message that is cut in
     TOPOLOGY, POSTCONDITION     the topology it is made for, and what holds on every rank at the end
     refuse(shape)               optional: raises InputError for levels that it can't serve
     LEVELS_AT_ONCE              optional, True: needs a topology whose levels have links of their own
+    halves(shape) -> bool       optional, True: the rounds that add leave the sum of piece r on rank r, so that they are
+                                a reduce-scatter, and the rounds after them an all-gather
     server(message, ranks)      optional: which rank is the root of message number `message` of an iteration
 
 A round is arrays of transfers, so that a round of many ranks is a few vectorised operations. Ranks run the rounds in
@@ -21,7 +23,7 @@ from collections.abc import Iterator
 from functools import cache, lru_cache
 from math import prod
 from operator import gt
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -31,6 +33,11 @@ from gradsync.names import modules_in, near
 from gradsync.topologies import Topology
 
 NATIVE = "native"
+ALL_REDUCE: Final = "all_reduce"
+REDUCE_SCATTER: Final = "reduce_scatter"
+ALL_GATHER: Final = "all_gather"
+KINDS = (ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER)  # of what rounds may do
+POSTCONDITION: dict[str, Any] = {ALL_REDUCE: "sum", REDUCE_SCATTER: "shard", ALL_GATHER: "gather", "broadcast": "copy"}
 
 Shape = tuple[int, ...]
 
@@ -105,11 +112,23 @@ def refuse_links(name: str, topology: str) -> None:
         )
 
 
-def refuse(name: str, shape: Shape) -> None:
-    """Raises InputError for levels that a collective can't serve."""
+def refuse(name: str, shape: Shape, kind: str = ALL_REDUCE) -> None:
+    """Raises InputError for levels that a collective can't serve, or that it can't do such a kind of collective on."""
     refuse_shape = getattr(get(name), "refuse", None)
     if refuse_shape is not None:
         refuse_shape(shape)
+    if kind != ALL_REDUCE and not halves(name, shape):
+        able = [other for other in names() if halves(other, shape)]
+        raise InputError(
+            f"collective {name!r} has no {kind} on {' x '.join(map(str, shape))} ranks; there are those of "
+            f"{', '.join([NATIVE, *able])}"
+        )
+
+
+def halves(name: str, shape: Shape) -> bool:
+    """Whether the rounds of a collective are those of a reduce-scatter and then those of an all-gather."""
+    in_halves = getattr(get(name), "halves", None)
+    return in_halves is not None and bool(in_halves(shape))
 
 
 def server(name: str, message: int, ranks: int) -> int:
@@ -129,14 +148,14 @@ class Phase(NamedTuple):
 
 
 @lru_cache(maxsize=256)
-def phases(name: str, shape: Shape, root: int = 0) -> tuple[Phase, ...]:
+def phases(name: str, shape: Shape, root: int = 0, kind: str = ALL_REDUCE) -> tuple[Phase, ...]:
     """How a message takes each rank's way out and in, phase after phase, if all ways are equally fast.
 
     A single phase that takes all of every way, if all ranks send and receive as much all the time.
     """
     ranks = prod(shape)
     merged: list[tuple[float, np.ndarray]] = []
-    for step in rounds(name, shape, root):
+    for step in rounds(name, shape, root, kind):
         carried = np.array([np.bincount(end, step.pieces, minlength=ranks) for end in (step.source, step.destination)])
         longest = float(carried.max())
         parts = carried / longest
@@ -147,8 +166,15 @@ def phases(name: str, shape: Shape, root: int = 0) -> tuple[Phase, ...]:
     return tuple(Phase(longest / whole, parts) for longest, parts in merged)
 
 
-def rounds(name: str, shape: Shape, root: int = 0) -> Iterator[Round]:
-    """The rounds of a collective; a single rank sends nothing. Raises InputError for levels that it can't serve."""
+def rounds(name: str, shape: Shape, root: int = 0, kind: str = ALL_REDUCE) -> Iterator[Round]:
+    """The rounds of a collective; a single rank sends nothing.
+
+    `kind`: of the whole all-reduce, or of the half of it that is a reduce-scatter or an all-gather. Raises InputError
+    for levels that it can't serve.
+    """
     module = get(name)
-    refuse(name, shape)
-    return iter(()) if prod(shape) == 1 else module.rounds(shape, root)
+    refuse(name, shape, kind)
+    if prod(shape) == 1:
+        return iter(())
+    every: Iterator[Round] = module.rounds(shape, root)
+    return every if kind == ALL_REDUCE else (step for step in every if step.adds == (kind == REDUCE_SCATTER))

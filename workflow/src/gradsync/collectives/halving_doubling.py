@@ -21,6 +21,11 @@ def pieces(shape: Shape) -> int:
     return core(prod(shape))
 
 
+def halves(shape: Shape) -> bool:
+    """If there is a piece for each rank."""
+    return pieces(shape) == prod(shape)
+
+
 def rounds(shape: Shape, root: int = 0) -> Iterator[Round]:
     """Halve: send the partner its half of what this rank still has, add what comes. Then the same way back."""
     n = prod(shape)

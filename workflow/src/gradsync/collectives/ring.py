@@ -1,4 +1,7 @@
-"""Ring all-reduce: N-1 rounds of reduce-scatter, N-1 of all-gather (MG-WFBP Table II)."""
+"""Ring all-reduce: N-1 rounds of reduce-scatter, N-1 of all-gather (MG-WFBP Table II).
+
+Piece r is summed up on rank r.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +20,18 @@ def pieces(shape: Shape) -> int:
     return prod(shape)
 
 
+def halves(shape: Shape) -> bool:
+    """Always."""
+    return True
+
+
 def rounds(shape: Shape, root: int = 0) -> Iterator[Round]:
-    """In round k rank r sends piece r-k to r+1, which adds it; after N-1 rounds piece r+1 is complete on r."""
+    """In round k rank r sends piece r-k-1 to r+1, which adds it; after N-1 rounds piece r is complete on r."""
     n = prod(shape)
     ranks = np.arange(n)
     right, one, rail = (ranks + 1) % n, np.ones(n, int), np.zeros(n, int)
-    piece = np.arange(2 * n + 1) % n  # those of a round are a part of it: nothing to compute for each of many rounds
+    piece = np.arange(2 * n) % n  # those of a round are a part of it: nothing to compute for each of many rounds
     for k in range(n - 1):
-        yield Round(ranks, right, piece[n - k : 2 * n - k], one, True, rail)
+        yield Round(ranks, right, piece[n - 1 - k : 2 * n - 1 - k], one, True, rail)
     for k in range(n - 1):
-        yield Round(ranks, right, piece[n + 1 - k : 2 * n + 1 - k], one, False, rail)
+        yield Round(ranks, right, piece[n - k : 2 * n - k], one, False, rail)

@@ -21,6 +21,12 @@ REPORT_SECONDS_TO_A_FILE = 30.0
 def options(parser: argparse.ArgumentParser) -> None:
     """What it takes. Numbers are read by `run`, which says what is wrong with them."""
     parser.add_argument("name", metavar="NAME", help="ring, bml, ps_p2p, ...")
+    parser.add_argument(
+        "--kind",
+        choices=("all_reduce", "reduce_scatter", "all_gather"),
+        default="all_reduce",
+        help="the whole all-reduce, or the half of it that is another collective (default: %(default)s)",
+    )
     parser.add_argument("--topology", metavar="NAME[:NUMBERS]", help="as bcube:3,2 (default: what it is made for)")
     parser.add_argument("--ranks", metavar="N", help="that fill the topology in order (default: all that it holds)")
     parser.add_argument("--bytes", required=True, metavar="M", help="of the message")
@@ -33,11 +39,11 @@ def options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--latency", default="0", metavar="SECONDS|KIND=..", help="of a link, on top of alpha")
     parser.add_argument("--gamma", default="0", metavar="SECONDS_PER_BYTE", help="of adding")
-    parser.add_argument("--check", action="store_true", help="also check symbolically that every rank gets the sum")
+    parser.add_argument("--check", action="store_true", help="also check symbolically what every rank gets")
 
 
 def run(options: argparse.Namespace) -> dict[str, Any]:
-    """Time one all-reduce on a topology at flow level, count its rounds and switches, and check that it sums."""
+    """Time one collective on a topology at flow level, count its rounds and switches, and check what ranks get."""
     from gradsync import collectives
     from gradsync.rounds import flow_level, symbolic
 
@@ -51,6 +57,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     ranks = ranks or topology.hosts
     try:
         shape = collectives.shape_on(options.name, topology, ranks)
+        collectives.refuse(options.name, shape, options.kind)
         if options.check:
             symbolic.refuse_size(options.name, shape)
     except InputError as error:
@@ -58,10 +65,13 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     size, speeds = _whole("--bytes", options.bytes), _speeds(options, topology)
     gamma = positive("--gamma", options.gamma, "seconds per byte, not negative")
     watch = _progress("timed")
-    cost = flow_level.cost(options.name, topology, speeds, ranks, add_seconds_per_byte=gamma, watch=watch)
+    cost = flow_level.cost(
+        options.name, topology, speeds, ranks, kind=options.kind, add_seconds_per_byte=gamma, watch=watch
+    )
     equipment = topology.equipment()
     answer: dict[str, Any] = {
         "collective": options.name,
+        "kind": options.kind,
         "topology": topology.name,
         "ranks": ranks,
         "bytes": size,
@@ -77,7 +87,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     }
     if options.check:
         try:
-            symbolic.verify(options.name, shape, watch=_progress("checked"))
+            symbolic.verify(options.name, shape, watch=_progress("checked"), kind=options.kind)
         except RunError as error:
             raise RunError(str(error), answer | {"check": "failed", "failure": str(error)}) from None
         answer["check"] = "passed"

@@ -192,7 +192,7 @@ class _Bytes:
             if op.kind == "broadcast":
                 self.into[[node for node in nodes if node != op.root // self.ranks_per_node]] += size
             return
-        pieces, out, into = _pieces(op.algorithm, shape_of(op, self.plan.ranks), op.root, self.ranks_per_node)
+        pieces, out, into = _pieces(op.algorithm, shape_of(op, self.plan.ranks), op.root, op.kind, self.ranks_per_node)
         for ref in op.writes:  # of pieces that are not all equally long, the shortest counts
             size = (ref.stop - ref.start) // pieces * DTYPE_BYTES[self.plan.buffer[ref.buffer].dtype]
             self.out[: len(out)] += size * out
@@ -216,10 +216,12 @@ class _Bytes:
 
 
 @lru_cache(maxsize=256)
-def _pieces(algorithm: str, shape: Shape, root: int, ranks_per_node: int) -> tuple[int, np.ndarray, np.ndarray]:
+def _pieces(
+    algorithm: str, shape: Shape, root: int, kind: str, ranks_per_node: int
+) -> tuple[int, np.ndarray, np.ndarray]:
     """Pieces of a message, and how many leave and enter each node.  # both (nodes,)"""
     out, into = np.zeros((2, -(-int(np.prod(shape)) // ranks_per_node)))
-    for step in collectives.rounds(algorithm, shape, root):
+    for step in collectives.rounds(algorithm, shape, root, kind):
         source, to = step.source // ranks_per_node, step.destination // ranks_per_node
         between = source != to
         for carried, nodes in ((out, source), (into, to)):
@@ -351,7 +353,7 @@ def _taken(plan: Plan, ranks: np.ndarray, op: Any) -> Iterator[tuple[str, np.nda
     elif isinstance(op, Collective):
         parts = np.ones((2, plan.ranks))
         if op.algorithm != NATIVE:
-            phases = collectives.phases(op.algorithm, shape_of(op, plan.ranks), op.root)
+            phases = collectives.phases(op.algorithm, shape_of(op, plan.ranks), op.root, op.kind)
             parts = sum((share * each for share, each in phases), np.zeros((2, plan.ranks)))
         for way, each in zip(("out", "in"), parts, strict=True):
             yield way, each[ranks]

@@ -48,7 +48,8 @@ class NetworkClock(Clock):
 
     def _table(self, workload: Workload) -> tuple[Workload, dict[str, float], dict[str, float]]:
         backward = {layer.name: layer.backward_seconds for layer in workload.layers}
-        forward = {layer.name: layer.forward_seconds for layer in workload.layers if layer.forward_seconds is not None}
+        names = [layer.name for layer in workload.layers]
+        forward = dict(zip(names, workload.forward_by_layer().tolist(), strict=True))
         for tensor in self.plan.tensors:
             if tensor.name not in backward:
                 raise InputError(
@@ -69,7 +70,7 @@ class NetworkClock(Clock):
             if operation.layer is None:
                 return workload.forward_seconds
             if operation.layer not in forward:
-                raise InputError(f"workload {workload.name!r}: layer {operation.layer!r} needs forward_seconds")
+                raise InputError(f"workload {workload.name!r} has no layer {operation.layer!r}, which the plan needs")
             return forward[operation.layer]
         key = id(workload), id(operation)  # of the plan, which lives as long
         if key not in self.kernel_seconds:
@@ -116,7 +117,8 @@ class NetworkClock(Clock):
         """The ways out and in of its ranks; of all ranks, phase by phase, if they don't do the same."""
         if operation.algorithm == NATIVE:
             return super().around(operation, ranks)
-        phases = collectives.phases(operation.algorithm, operation.shape or (self.plan.ranks,), operation.root)
+        shape = operation.shape or (self.plan.ranks,)
+        phases = collectives.phases(operation.algorithm, shape, operation.root, operation.kind)
         if all((parts == 1.0).all() for _, parts in phases):  # then it may be simulated on one of them
             return super().around(operation, ranks)
         ways = [(side, rank) for side in ("out", "in") for rank in range(self.plan.ranks)]

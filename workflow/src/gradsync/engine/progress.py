@@ -291,7 +291,7 @@ class Progress(ContentionLoop):
             for member, its_index in members:
                 self._finish(member, turn, its_index, time)
 
-        way = op.ranks, op.algorithm, op.shape, op.root
+        way = op.ranks, op.algorithm, op.shape, op.root, op.kind
         phases = self.groups.get(way)
         if phases is None:
             around = self.clock.around(op, group)

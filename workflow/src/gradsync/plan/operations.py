@@ -91,6 +91,9 @@ class Reply(_Base):
     tag: int = 0
 
 
+Kind = Literal["all_reduce", "reduce_scatter", "all_gather", "broadcast"]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Collective(_Base):
     """A collective of `ranks` (empty: all); stays one operation until lowered for a rank, lazily.
@@ -102,7 +105,7 @@ class Collective(_Base):
     """
 
     verb: Literal["collective"] = "collective"
-    kind: Literal["all_reduce", "reduce_scatter", "all_gather", "broadcast"] = "all_reduce"
+    kind: Kind = "all_reduce"
     algorithm: str = "native"
     ranks: tuple[int, ...] = ()
     shape: tuple[int, ...] = ()

@@ -114,12 +114,24 @@ class Workload(BaseModel):
         return self.forward_seconds + np.cumsum([layer.backward_seconds for layer in self.layers])
 
     def forward_order(self) -> list[int]:
-        """Indices of `layers` as forward needs them: by `forward_index` if all have one, else backwards."""
+        """Indices into `layers` in the order of forward: by `forward_index` if all have one, else backwards."""
         places = [layer.forward_index for layer in self.layers]
         backwards = range(len(places) - 1, -1, -1)
         if None in places:
             return list(backwards)
         return sorted(backwards, key=lambda number: places[number] or 0)
+
+    def forward_by_layer(self) -> np.ndarray:
+        """Forward seconds of each layer.  # (layers,)
+
+        If some layers have none, `forward_seconds` are spread over all as backward is; without backward times evenly.
+        """
+        known = [layer.forward_seconds for layer in self.layers]
+        if None not in known:
+            return np.array(known, float)
+        backward = np.array([layer.backward_seconds for layer in self.layers])
+        shares = backward if backward.any() else np.ones(len(backward))
+        return self.forward_seconds * shares / shares.sum()
 
     def scaled(self, *, forward_seconds: float, backward_seconds: float, update_seconds: float, note: str) -> Workload:
         """The same layers with other totals; the share of each layer in the backward pass stays.

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gradsync import collectives
-from gradsync.collectives import Round, Shape
+from gradsync.collectives import ALL_REDUCE, Round, Shape
 from gradsync.costs import Linear
 from gradsync.topologies import NO_LINK, Speeds, Topology
 
@@ -29,7 +29,7 @@ Watch = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class FlowCost:
-    """An all-reduce on a topology. Loads are in bytes per byte of the message."""
+    """A collective on a topology. Loads are in bytes per byte of the message."""
 
     line: Linear
     rounds: int
@@ -54,10 +54,11 @@ def cost(
     ranks: int | None = None,
     *,
     root: int = 0,
+    kind: str = ALL_REDUCE,
     add_seconds_per_byte: float = 0.0,
     watch: Watch | None = None,
 ) -> FlowCost:
-    """Cost of collective `name` between the first `ranks` hosts (None: all) of a topology.
+    """Cost of collective `name`, or of a half of it, between the first `ranks` hosts (None: all) of a topology.
 
     Raises InputError if the topology can't carry it or `speeds` lack a kind of its links.
     """
@@ -68,7 +69,7 @@ def cost(
     a = b = 0.0
     rounds = transfers = 0
     sent, load = np.zeros(ranks), np.zeros(len(bandwidth))  # pieces, of all rounds
-    for step, times, adding in _alike(_watched(collectives.rounds(name, shape, root), watch)):
+    for step, times, adding in _alike(_watched(collectives.rounds(name, shape, root, kind), watch)):
         traffic = _traffic(step, topology, latency)
         a += times * (speeds.alpha + traffic.latency)
         b += times * float((traffic.load / bandwidth).max(initial=0.0)) / pieces

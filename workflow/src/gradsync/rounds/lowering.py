@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gradsync import collectives
-from gradsync.collectives import NATIVE, Shape
+from gradsync.collectives import ALL_GATHER, ALL_REDUCE, KINDS, NATIVE, REDUCE_SCATTER, Shape
 from gradsync.errors import InputError
 from gradsync.plan import Buffer, Collective, Local, Plan, Recv, Ref, Repeat, Role, Send, piece
 
@@ -39,7 +39,7 @@ class Step(NamedTuple):
 
 
 @lru_cache(maxsize=256)
-def steps(algorithm: str, shape: Shape, root: int, rank: int) -> tuple[Step, ...]:
+def steps(algorithm: str, shape: Shape, root: int, kind: str, rank: int) -> tuple[Step, ...]:
     """The rounds of a collective as `rank` sees them; raises InputError if the collective can't serve the shape."""
 
     def parts(peer: np.ndarray, at: np.ndarray, step: collectives.Round) -> tuple[Part, ...]:
@@ -53,14 +53,14 @@ def steps(algorithm: str, shape: Shape, root: int, rank: int) -> tuple[Step, ...
             parts(step.source, np.flatnonzero(step.destination == rank), step),
             step.adds,
         )
-        for step in collectives.rounds(algorithm, shape, root)
+        for step in collectives.rounds(algorithm, shape, root, kind)
     )
 
 
 @lru_cache(maxsize=256)
-def rails(algorithm: str, shape: Shape, root: int) -> int:
+def rails(algorithm: str, shape: Shape, root: int, kind: str = ALL_REDUCE) -> int:
     """How many rails a collective sends on."""
-    return 1 + max((int(step.rail.max()) for step in collectives.rounds(algorithm, shape, root)), default=0)
+    return 1 + max((int(step.rail.max()) for step in collectives.rounds(algorithm, shape, root, kind)), default=0)
 
 
 def shape_of(op: Collective, ranks: int) -> Shape:
@@ -77,26 +77,31 @@ def refuse(op: Collective, ranks: int) -> None:
     if op.algorithm == NATIVE:
         return
     _refuse_other(op)
-    collectives.refuse(op.algorithm, shape_of(op, ranks))
+    collectives.refuse(op.algorithm, shape_of(op, ranks), op.kind)
+
+
+def lowerable(op: Collective) -> bool:
+    """Whether rounds can carry a collective: of one range, in place, over all ranks."""
+    return op.kind in KINDS and not op.ranks and len(op.writes) == 1 and op.reads == op.writes
 
 
 def _refuse_other(op: Collective) -> None:
-    if op.kind != "all_reduce" or op.ranks or len(op.writes) != 1 or op.reads != op.writes:
+    if not lowerable(op):
         raise InputError(
-            f"collective {op.name!r}: only an all-reduce of one range over all ranks can be lowered, and "
-            f"{op.algorithm!r} is made of rounds"
+            f"collective {op.name!r}: {op.algorithm!r} is made of rounds, and only an all-reduce, a reduce-scatter or "
+            "an all-gather of one range, in place, over all ranks can be"
         )
 
 
 def scratch(op: Collective, ranks: int, dtype: str) -> Buffer:
     """The buffer that `lower` receives into before it adds: it holds the longest part."""
-    (ref,) = op.writes
+    (ref,), shape = op.writes, shape_of(op, ranks)
     # of all ranks alike, as the buffers of a plan are
     longest = max(
-        (step.pieces.max() for step in collectives.rounds(op.algorithm, shape_of(op, ranks), op.root) if step.adds),
+        (step.pieces.max() for step in collectives.rounds(op.algorithm, shape, op.root, op.kind) if step.adds),
         default=0,
     )
-    pieces = collectives.get(op.algorithm).pieces(shape_of(op, ranks))
+    pieces = collectives.get(op.algorithm).pieces(shape)
     elements = int(longest) * -(-(ref.stop - ref.start) // pieces)
     return Buffer(f"scratch:{op.name}", max(1, elements), dtype)  # a single rank receives nothing
 
@@ -119,9 +124,9 @@ class Exchange(NamedTuple):
 
 
 def exchanges(op: Collective, rank: int, ranks: int) -> Iterator[Exchange]:
-    """The rounds of an all-reduce as `rank` sees them, in elements of the buffer that `op` writes.
+    """The rounds of a collective as `rank` sees them, in elements of the buffer that `op` writes.
 
-    Raises InputError if `op` is not an all-reduce of all ranks over one range.
+    Raises InputError if `op` is none of those that `refuse` lets pass.
     """
     _refuse_other(op)
     shape = shape_of(op, ranks)
@@ -137,14 +142,14 @@ def exchanges(op: Collective, rank: int, ranks: int) -> Iterator[Exchange]:
                 elements.append(Range(part.peer, low, high, part.rail))
         return tuple(elements)
 
-    for step in steps(op.algorithm, shape, op.root, rank):
+    for step in steps(op.algorithm, shape, op.root, op.kind, rank):
         yield Exchange(ranges(step.sends), ranges(step.receives), step.adds)
 
 
 def lower(op: Collective, rank: int, ranks: int, tag: int) -> list[Any]:
-    """The sends, receives and local operations of `rank` in an all-reduce, in order; the last has the name of `op`.
+    """The sends, receives and local operations of `rank` in a collective, in order; the last has the name of `op`.
 
-    Raises InputError if `op` is not an all-reduce of all ranks over one range.
+    Raises InputError if `op` is none of those that `refuse` lets pass.
     """
     buffer = op.writes[0].buffer
     ops: list[Any] = []
@@ -199,8 +204,8 @@ def lower(op: Collective, rank: int, ranks: int, tag: int) -> list[Any]:
             after=(*op.after, *earlier, *(send.name for send in sends)),
             after_previous=op.after_previous,
             kernel="join",
-            writes=op.writes,
-            postcondition="sum",
+            writes=(op.writes[0]._replace(mine=op.kind == REDUCE_SCATTER),),
+            postcondition=None if op.kind == ALL_GATHER else "sum",
         )
     )
     return ops

@@ -1,8 +1,9 @@
 """Symbolic check of a collective: which ranks' contributions each piece of each rank holds, round by round.
 
 A piece of a rank is a set of ranks, held as bits; before the first round it is the rank itself. Adding is the union of
-sets that have no rank in common, replacing is replacing. What is sent is what was there before the round. A collective
-with the postcondition `sum` ends with every rank's contribution in every piece of every rank, each exactly once.
+sets that have no rank in common, replacing is replacing. What is sent is what was there before the round. An all-reduce
+ends with every rank's contribution in every piece of every rank, each exactly once; a reduce-scatter with all of them
+in piece r of rank r. An all-gather begins with piece r on rank r alone, and ends with it on every rank.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gradsync import collectives
-from gradsync.collectives import Round, Shape, bml
+from gradsync.collectives import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER, Round, Shape, bml
 from gradsync.errors import InputError, RunError
 
 MOST_BYTES = 1 << 30  # of all sets; a round needs about three times as much in addition
@@ -36,8 +37,14 @@ class State:
         return _ranks(self.bits[rank, piece])
 
 
-def verify(name: str, shape: Shape, root: int = 0, watch: Callable[[int, int], None] | None = None) -> None:
-    """Run a collective symbolically and hold it to its postcondition.
+def verify(
+    name: str,
+    shape: Shape,
+    root: int = 0,
+    watch: Callable[[int, int], None] | None = None,
+    kind: str = ALL_REDUCE,
+) -> None:
+    """Run a collective of that kind symbolically and hold it to its postcondition.
 
     Raises RunError that names round (from 1), rank and piece if it fails, InputError for a shape that it can't serve or
     that is too large to be checked. `watch` gets, after each round, how many rounds and transfers are done.
@@ -45,11 +52,17 @@ def verify(name: str, shape: Shape, root: int = 0, watch: Callable[[int, int], N
     if (declared := collectives.get(name).POSTCONDITION) != "sum":
         raise InputError(f"collective {name!r} declares the postcondition {declared!r}: only 'sum' can be checked")
     transfers = 0
-    for rounds, step, end in _run(name, shape, root):  # noqa: B007  the last ones are the end
+    for rounds, step, end in _run(name, shape, root, kind):  # noqa: B007  the last ones are the end
         transfers += len(step.source) if step else 0
         if watch:
             watch(rounds, transfers)
-    if (incomplete := np.argwhere(_size(end.bits) < prod(shape))).size:
+    if kind == ALL_GATHER:
+        _refuse_other_pieces(end, f"{_where(name, shape)}: after round {rounds}, the last")
+        return
+    short = _size(end.bits) < prod(shape)
+    if kind == REDUCE_SCATTER:
+        short &= np.eye(*short.shape, dtype=np.bool_)
+    if (incomplete := np.argwhere(short)).size:
         rank, piece = map(int, incomplete[0])
         missing = sorted(set(range(prod(shape))) - set(end.contributors(rank, piece)))
         raise RunError(
@@ -58,9 +71,26 @@ def verify(name: str, shape: Shape, root: int = 0, watch: Callable[[int, int], N
         )
 
 
+def _refuse_other_pieces(end: State, where: str) -> None:
+    """Raises RunError unless piece r of every rank is what rank r had."""
+    if (other := np.argwhere((end.bits != _own_piece(*end.bits.shape)).any(axis=-1))).size:
+        rank, piece = map(int, other[0])
+        holders = end.contributors(rank, piece)
+        has = f"that of {_some(holders)}" if holders else "nothing"
+        raise RunError(f"{where}: rank {rank} has {has} in place of piece {piece} ({len(other)} such piece(s) in all)")
+
+
+def _own_piece(ranks: int, pieces: int, words: int) -> np.ndarray:
+    """In each piece the rank of its number.  # (1, pieces, words)"""
+    piece = np.arange(pieces)
+    bits = np.zeros((1, pieces, words), np.uint64)
+    bits[0, piece, piece // 64] = np.left_shift(np.uint64(1), (piece % 64).astype(np.uint64))
+    return bits
+
+
 def states(name: str, shape: Shape, root: int = 0) -> Iterator[State]:
     """What all ranks hold before the first round, then after each; raises as `verify` does, but for what is missing."""
-    for _, _, state in _run(name, shape, root):
+    for _, _, state in _run(name, shape, root, ALL_REDUCE):
         yield State(shape, state.bits.copy())
 
 
@@ -122,16 +152,19 @@ def _where(name: str, shape: Shape) -> str:
     return f"collective {name!r} on {' x '.join(map(str, shape))} ranks"
 
 
-def _run(name: str, shape: Shape, root: int) -> Iterator[tuple[int, Round | None, State]]:
+def _run(name: str, shape: Shape, root: int, kind: str) -> Iterator[tuple[int, Round | None, State]]:
     """(0, None, first state), then (number, round, state after it): one state, which changes."""
+    collectives.refuse(name, shape, kind)
     refuse_size(name, shape)
     ranks, pieces, words = _sizes(name, shape)
     rank = np.arange(ranks)
     bits = np.zeros((ranks, pieces, words), np.uint64)
-    bits[rank, :, rank // 64] = np.left_shift(np.uint64(1), (rank % 64).astype(np.uint64))[:, None]
+    own = rank if kind == ALL_GATHER else slice(None)  # the pieces that a rank has
+    one = np.left_shift(np.uint64(1), (rank % 64).astype(np.uint64))
+    bits[rank, own, rank // 64] = one if kind == ALL_GATHER else one[:, None]
     state = State(shape, bits)
     yield 0, None, state
-    for number, step in enumerate(collectives.rounds(name, shape, root), start=1):
+    for number, step in enumerate(collectives.rounds(name, shape, root, kind), start=1):
         _play(step, bits, f"{_where(name, shape)}: round {number}")
         yield number, step, state
 

@@ -95,6 +95,10 @@ class Enqueuer(Executor):
             self.spans.append(Span(self.rank, turn, op.name, op.verb, op.lane, began, ended, self.bytes[op.name]))
         self.turn = first + turns
 
+    def in_rounds(self, op: Collective) -> Collective | None:
+        """None: the backend executes all of them."""
+        return None
+
     def _launch(self, turn: int, record: bool) -> None:
         """Put all operations of lanes before the next one of computation on their queues."""
         while self.position < len(self.body):

@@ -7,6 +7,7 @@ a gradient is there: the order in which messages leave is the plan's. Devices th
 
 from __future__ import annotations
 
+import dataclasses
 import fcntl
 import os
 import threading
@@ -20,12 +21,13 @@ import torch
 import torch.distributed as dist
 
 from gradsync.check.channels import served
-from gradsync.collectives import NATIVE
+from gradsync.collectives import ALL_GATHER, NATIVE, REDUCE_SCATTER
 from gradsync.engine.oracle import refuse_bytes
 from gradsync.errors import RunError
 from gradsync.lifetimes import leftovers
 from gradsync.plan import COMPUTE, PASSING, Buffer, Collective, Need, Plan, Ready, Ref, Reply, Send, piece
 from gradsync.plan.trace import Span, Trace
+from gradsync.rounds.lowering import lowerable
 from gradsync.runtime import native
 from gradsync.runtime.group import Groups, agree
 from gradsync.runtime.kernels import EXECUTED
@@ -38,6 +40,7 @@ class _LaneFailedError(Exception):
 
 
 Pool = dict[tuple[str, int, torch.dtype], torch.Tensor]
+RING = "ring"
 MOST_PENDING = 1024  # sends of one operation that nobody has waited for: each keeps a little memory
 
 
@@ -118,22 +121,34 @@ class Executor:
         self.ends: list[float] = []  # when each turn of the last `run` ended
 
     def _transfers(self) -> dict[str, Transfers]:
-        """The transfers of each collective that is made of rounds."""
+        """The transfers of each collective that is made of rounds here."""
         # tags go by name and not by place: roles that share a collective may have it in different places
         whole = [op for role in self.plan.roles for op in role.flat]
         unused = 1 + max((getattr(op, "tag", 0) for op in whole), default=0)
         names = sorted({op.name for op in whole if isinstance(op, Collective)})
         tags = {name: tag for tag, name in enumerate(names, start=unused)}
         scratch = Scratch()
-        made_of_rounds = (op for op in self.body if isinstance(op, Collective) and op.algorithm != NATIVE)
+        made_of_rounds = (self.in_rounds(op) for op in self.body if isinstance(op, Collective))
         return {
             op.name: Transfers(
                 *(op, self.rank, self.plan.ranks, self.buffers[op.writes[0].buffer], self.groups),
                 tag=tags[op.name],
                 scratch=scratch,
             )
-            for op in sorted(made_of_rounds, key=lambda op: -self.bytes[op.name])  # the first one's scratch holds all
+            # the first one's scratch holds all
+            for op in sorted((op for op in made_of_rounds if op is not None), key=lambda op: -self.bytes[op.name])
         }
+
+    def in_rounds(self, op: Collective) -> Collective | None:
+        """The collective that is executed by rounds of transfers for `op`; None if the backend executes it.
+
+        Gloo's own reduce-scatter takes as long as an all-reduce, and packs and unpacks what it sends: halves of a ring
+        are sent as they lie.
+        """
+        if op.algorithm != NATIVE:
+            return op
+        halves = op.kind in (REDUCE_SCATTER, ALL_GATHER) and lowerable(op)
+        return dataclasses.replace(op, algorithm=RING, shape=()) if halves else None
 
     def _view(self, ref: Ref) -> torch.Tensor:
         start, stop = piece(ref.start, ref.stop, self.rank, self.plan.ranks) if ref.mine else (ref.start, ref.stop)

@@ -267,7 +267,7 @@ def _apart(ranks: Sequence[int]) -> str:
 
 def _rails(op: Collective, ranks: int) -> int:
     """The number of rails that a collective may send on."""
-    return 1 if op.algorithm == NATIVE else rails(op.algorithm, shape_of(op, ranks), op.root)
+    return 1 if op.algorithm == NATIVE else rails(op.algorithm, shape_of(op, ranks), op.root, op.kind)
 
 
 def agree(plan: Plan, rank: int) -> None:

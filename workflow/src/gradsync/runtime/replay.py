@@ -127,9 +127,7 @@ class Replayed(nn.Module):
         layers = workload.layers
         self.pace, self.clock, self.memory = pace, _Clock(), _Memory()
         self.backward_seconds = [layer.backward_seconds for layer in layers]
-        forward = [layer.forward_seconds for layer in layers]
-        complete = all(seconds is not None for seconds in forward)
-        self.forward_seconds = [seconds or 0.0 for seconds in forward] if complete else self._even(workload)
+        self.forward_seconds = workload.forward_by_layer().tolist()
         self.names = [layer.name for layer in layers]
         self.forward_order = workload.forward_order()
         self.add_module(AHEAD, _Ahead())
@@ -150,10 +148,6 @@ class Replayed(nn.Module):
     def hold(self) -> None:
         """Called in forward if it had to wait for parameters until now: the wait of the next layer hides none of it."""
         self.clock.start()
-
-    @staticmethod
-    def _even(workload: Workload) -> list[float]:
-        return [workload.forward_seconds / len(workload.layers)] * len(workload.layers)
 
     def forward(self, samples: torch.Tensor) -> torch.Tensor:
         """The loss; it waits for forward in this call, and for backward in backward."""

@@ -278,7 +278,7 @@ _POST, _WAIT, _COMBINE = range(3)
 
 
 class Transfers:
-    """One message of a plan, ready to be sent as often as wanted; `run` is one all-reduce of `buffer` in place.
+    """One message of a plan, ready to be sent as often as wanted; `run` is one collective of `buffer` in place.
 
     `buffer`: the whole buffer that `op` reads and writes. `tag`: no other operation of the lane has it. The groups of
     the lane must be there (`Groups.prepare`).
@@ -315,7 +315,7 @@ class Transfers:
                     self.actions.append((_COMBINE, number, combine, memory[slot : slot + high - low], peer))
 
     def run(self) -> None:
-        """Block until the sum is complete and all that this rank sends has left; RunError names a peer that failed."""
+        """Block until it is complete here, and all that this rank sends has left; RunError names a peer that failed."""
         works: list[Any] = [None] * self.transfers
         peer = 0
         try:
