@@ -31,7 +31,7 @@ def planned(schedule: str, ranks: int = 2, wire: str = "", **how: float) -> Plan
 
 
 @pytest.mark.parametrize("how", [{}, {"wire": "float16"}, {"statistics": False}, {"loss_scaling": True}], ids=str)
-@pytest.mark.parametrize("schedule", schedules.names())
+@pytest.mark.parametrize("schedule", schedules.names("ssgd"))
 def test_without_messages_only_computation_is_left_and_waits_for_nothing_else(schedule, how):
     plan = planned(schedule, momentum=0.9, **how)
     quiet = silent(plan)
@@ -52,6 +52,18 @@ def test_without_messages_only_computation_is_left_and_waits_for_nothing_else(sc
         assert dataclasses.replace(op, **same) == before
     check(quiet)
     assert (quiet.tensors, quiet.buffers, quiet.ranks) == (plan.tensors, plan.buffers, plan.ranks)
+
+
+@pytest.mark.parametrize("update", ["sharded", "decoupled"])
+def test_without_messages_updates_beside_computation_are_whole_and_come_last(update):
+    scheme = schemes.Scheme(name="wfbp", update=update)
+    quiet = silent(schemes.plan(scheme, LOAD, Linear(4.0, 0.002), 2, lr=LR, momentum=0.9))
+    check(quiet)
+    body = quiet.roles[0].flat
+    assert [op.name for op in body[-3:]] == ["update2", "update1", "update0"]
+    assert {op.lane for op in body} == {COMPUTE}
+    assert not any(ref.mine for op in body for ref in (*op.reads, *op.writes))
+    assert {name for op in body for name in (*op.after, *op.after_previous)} <= {op.name for op in body}
 
 
 def test_messages_on_every_lane_go():

@@ -294,7 +294,7 @@ def test_a_new_file_is_a_new_schedule(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
-        ("fastest", {}, "schedule 'fastest' does not exist; there are: ascwfbp, fixed_buckets, kway"),
+        ("fastest", {}, "schedule 'fastest' does not exist; there are: ascwfbp, dear, fixed_buckets, kway"),
         ("wfbp", {"size": 3}, "schedule 'wfbp' has no option 'size'; it has: lanes=1"),
         ("mgwfbp", {"as_printed": "yes"}, "'yes' is not a bool"),
         ("fixed_buckets", {"bucket_bytes": True}, "True is not a int"),

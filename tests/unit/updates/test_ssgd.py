@@ -74,7 +74,7 @@ def averaged(ranks: int, momentum: float = 0.0, skipped: int | None = None) -> n
 
 @pytest.mark.parametrize("ranks", [1, 2, 5])
 @pytest.mark.parametrize("wire", ["", "float16", "bfloat16"])
-@pytest.mark.parametrize("schedule", schedules.names())
+@pytest.mark.parametrize("schedule", schedules.names("ssgd"))
 def test_every_combination_passes_the_check_and_survives_json(schedule, wire, ranks):
     for scaling in (False, True):
         for momentum in (0.0, 0.9):

@@ -83,6 +83,11 @@ def bucket_cap_mb_list(plan: Plan) -> list[float]:
     whole = plan.tensors[-1].stop
     gradient = plan.holding("gradient")
     unit = DTYPE_BYTES[plan.buffer[gradient].dtype] if gradient else 0
+    if any(getattr(op, "kind", "") == "reduce_scatter" for op in plan.communications()):
+        raise InputError(
+            f"plan {plan.name!r} can't be exported into DDP: its sums are reduce-scatters, and those of DDP's buckets "
+            "all-reduces"
+        )
     for op in plan.communications():
         gradients = isinstance(op, Collective) and plan.buffer[op.writes[0].buffer].elements == whole
         if not gradients or op.kind != "all_reduce":

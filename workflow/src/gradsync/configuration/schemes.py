@@ -36,7 +36,7 @@ class Scheme(BaseModel):
     options: dict[str, Any] = Field(default_factory=dict)
     collective: str = ""  # empty: the one of the scheme's name, else the backend's own
     topology: str = ""  # bcube, or with its numbers bcube:3,2; empty: the one that the collective is made for
-    update: str = "ssgd"
+    update: str = ""  # empty: the one that the schedule is made for
     wire: Literal["", "float32", "float16", "bfloat16"] = ""  # the type that gradients travel in; empty: their own
     label: str = ""
     paper: str = ""
@@ -49,7 +49,11 @@ class Scheme(BaseModel):
             "schedule": LAYER_BY_LAYER if described else self.name,
             "collective": self.name if described else NATIVE,
             "label": self.name,
+            "update": "ssgd",
         }
+        schedule = self.schedule or defaults["schedule"]
+        if schedule in schedules.names():  # else it is refused by name
+            defaults["update"] = schedules.update(schedule)
         for key, default in defaults.items():
             object.__setattr__(self, key, getattr(self, key) or default)
 
@@ -98,6 +102,11 @@ class Scheme(BaseModel):
     def lanes(self) -> int:
         """On how many lanes its messages travel."""
         return schedules.lanes(self.schedule, self.options)
+
+    @property
+    def sums_one_at_a_time(self) -> bool:
+        """Whether its messages are all-reduces of the backend's own, one after the other."""
+        return self.collective == NATIVE and self.lanes == 1 and self.update == "ssgd"
 
     def measured_as(self, ranks: int, ranks_a_node: int | None = None) -> str:
         """What schemes whose messages cost the same have in common: `bml-3x3`; empty for the backend's own."""

@@ -163,10 +163,10 @@ class Plan:
         return [op for op in (role or self.roles[0]).flat if op.verb in verbs]
 
     def messages(self, role: Role | None = None) -> list[list[str]]:
-        """Tensor names of each collective message of a role, in the order sent."""
+        """Tensor names of each collective that sums gradients, in the order sent."""
         messages = []
         for op in self.communications(role):
-            if isinstance(op, Collective):
+            if isinstance(op, Collective) and op.kind in ("all_reduce", "reduce_scatter"):
                 names = [
                     tensor.name
                     for ref in op.writes

@@ -240,18 +240,32 @@ def saved(trace: Trace) -> Trace:
 
 
 def silent(plan: Plan) -> Plan:
-    """The plan without its messages: what is computed stays, and waits for nothing but itself."""
+    """The plan without its messages: what is computed stays, and waits for nothing but itself.
+
+    Updates beside computation come after it, and are those of whole ranges on every rank.
+    """
     (role,) = plan.roles
     operations: tuple[Any, ...] = role.flat
-    gone = {op.name for op in operations if isinstance(op, Collective) or op.lane != COMPUTE}
+    computing = [op for op in operations if op.lane == COMPUTE and not isinstance(op, Collective)]
+    beside = [
+        dataclasses.replace(
+            op,
+            lane=COMPUTE,
+            reads=tuple(ref._replace(mine=False) for ref in op.reads),
+            writes=tuple(ref._replace(mine=False) for ref in op.writes),
+        )
+        for op in operations
+        if op.lane != COMPUTE and any(plan.buffer[ref.buffer].role == "parameter" for ref in op.writes)
+        if isinstance(op, Local)
+    ]
+    stay = {op.name for op in (*computing, *beside)}
     body = tuple(
         dataclasses.replace(
             op,
-            after=tuple(name for name in op.after if name not in gone),
-            after_previous=tuple(name for name in op.after_previous if name not in gone),
+            after=tuple(name for name in op.after if name in stay),
+            after_previous=tuple(name for name in op.after_previous if name in stay),
             **({"requires": None} if isinstance(op, Local) else {}),
         )
-        for op in operations
-        if op.name not in gone
+        for op in (*computing, *beside)
     )
     return dataclasses.replace(plan, name=NO_COMMUNICATION, roles=(dataclasses.replace(role, body=body),))

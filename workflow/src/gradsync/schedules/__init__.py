@@ -5,7 +5,8 @@ A schedule is one file here with a function
     schedule(workload, cost, **options) -> tuple[Message, ...]
 
 It gets the workload (layers in backward order) and the cost of an all-reduce, and returns the messages in the order
-sent. Discovery finds the file; its name is the schedule's name. A planner knows no rank, no clock, no file.
+sent. Discovery finds the file; its name is the schedule's name. A planner knows no rank, no clock, no file. A schedule
+whose messages are not all-reduces names the update that they are made for: UPDATE.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ class Message(NamedTuple):
     """Layers first..last (indices in backward order) in one message; `after_backward` holds it until backward ends.
 
     It also waits for the messages whose numbers are in `after`, whatever their lanes. `part` = (index, pieces): only
-    that piece of the layers' range, if a message is split over lanes.
+    that piece of the layers' range, if a message is split over lanes. Of an update that gathers what it has scattered,
+    the gather follows message number `gathered_after` on its lane; None: it follows all of them.
     """
 
     first: int
@@ -36,14 +38,16 @@ class Message(NamedTuple):
     after_backward: bool = False
     after: tuple[int, ...] = ()
     part: tuple[int, int] = (0, 1)
+    gathered_after: int | None = None
 
 
 Schedule = Callable[..., tuple[Message, ...]]
 
 
-def names() -> list[str]:
-    """Names of all schedules, sorted."""
-    return modules_in(__path__)
+def names(made_for: str | None = None) -> list[str]:
+    """Names of all schedules, or of those made for an update, sorted."""
+    every = modules_in(__path__)
+    return every if made_for is None else [name for name in every if update(name) == made_for]
 
 
 def get(name: str) -> Schedule:
@@ -56,6 +60,11 @@ def options(name: str) -> dict[str, Any]:
     """The options of a schedule and their defaults."""
     parameters = inspect.signature(get(name)).parameters.values()
     return {p.name: p.default for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY}
+
+
+def update(name: str) -> str:
+    """The update that a schedule's messages are made for: what its file says (UPDATE), else synchronous SGD."""
+    return str(getattr(importlib.import_module(f"{__name__}.{name}"), "UPDATE", "ssgd"))
 
 
 def lanes(name: str, chosen: dict[str, Any]) -> int:

@@ -63,12 +63,16 @@ SHOWN = tuple(Assumed(contention, startup, CENTRE) for startup in (STATED, FITTE
 
 
 def compared(settings: Settings) -> list[schemes.Scheme]:
-    """The schemes with the backend's own all-reduce, as in the paper, and the paper's algorithm to the letter."""
+    """The schemes with the backend's own all-reduce, as in the paper, and the paper's algorithm to the letter.
+
+    Schemes that overlap with the next forward too are none of them.
+    """
     known = schemes.load(settings.schemes)
     natives = [
         scheme
         for scheme in known.values()
         if scheme.collective == NATIVE and not scheme.wire and scheme.schedule not in LEFT_OUT
+        if scheme.update == "ssgd"
         if not scheme.options.get("as_printed")
     ]
     return [*natives, schemes.Scheme(name=PRINTED, schedule="ascwfbp", options={"as_printed": True}, label=PRINTED)]

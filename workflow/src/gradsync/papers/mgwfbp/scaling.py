@@ -15,7 +15,6 @@ import numpy as np
 import pandas as pd
 
 from gradsync import schedules
-from gradsync.collectives import NATIVE
 from gradsync.configuration import schemes
 from gradsync.configuration.settings import Settings
 from gradsync.costs import Linear, alpha_beta
@@ -118,7 +117,7 @@ def _sweep(model: str, settings: Settings, results: Path, nodes: list[int]) -> p
     """Every scheme and the best constant bucket at every size and every point of the band."""
     # the network is the paper's: one switch, and the cost of its all-reduce, one message at a time
     every_scheme = schemes.load(settings.schemes).values()
-    compared = [scheme for scheme in every_scheme if scheme.collective == NATIVE and scheme.lanes == 1]
+    compared = [scheme for scheme in every_scheme if scheme.sums_one_at_a_time]
     alpha = testbed.cluster(settings)["alpha_seconds"]["value"]
     rows = []
     for label, workload, slope in _assumptions(model, settings, results):

@@ -55,7 +55,7 @@ def compared(settings: Settings) -> list[schemes.Scheme]:
     The schedules send one message at a time: the paper has nothing about several.
     """
     known = schemes.load(settings.schemes).values()
-    natives = [scheme for scheme in known if scheme.collective == NATIVE and scheme.lanes == 1]
+    natives = [scheme for scheme in known if scheme.sums_one_at_a_time]
     return [*natives, *(scheme for scheme in known if scheme.name == PARAMETER_SERVER)]
 
 

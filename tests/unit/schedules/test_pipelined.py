@@ -1,0 +1,115 @@
+"""The schedule of the shortest period: against the simulation, exhaustive search, its bound, and the exact halves."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from gradsync import schedules
+from gradsync.check import check
+from gradsync.configuration import schemes
+from gradsync.costs import Linear, alpha_beta
+from gradsync.engine.simulate import simulate
+from gradsync.errors import InputError
+from gradsync.schedules import dear, pipelined
+from tiny_workloads import costs, workload, workloads
+
+LAYERS = 7
+SEEDS = 40
+
+
+def drawn(seed, layers=LAYERS):
+    """A net and a cost whose messages last a third to three times as long as computation."""
+    random = np.random.default_rng(seed)
+    sizes = random.integers(1, 2000, layers) * 4
+    load = workload(sizes.tolist(), random.uniform(0, 4, layers).tolist(), dtype="float32")
+    load = load.model_copy(update={"forward_seconds": load.backward_seconds * float(random.uniform(0.2, 1.0))})
+    transfer = (load.backward_seconds + load.forward_seconds) * float(random.uniform(0.3, 3.0))
+    return load, Linear(transfer * float(random.choice([0.0, 0.01, 0.1])), transfer / load.bytes)
+
+
+def groupings(layers):
+    for inside in itertools.product((False, True), repeat=layers - 1):
+        yield (*(number for number, ends in enumerate(inside) if ends), layers - 1)
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_the_period_is_what_is_simulated(seed):
+    load, cost = drawn(seed)
+    halves = pipelined.Halves(load, cost)
+    plan = schemes.plan(schemes.Scheme(name="pipelined"), load, cost, 4)
+    check(plan)
+    _, shortest = pipelined.searched(halves, 40_000)
+    seconds = simulate(plan, load, alpha_beta.around(cost, 4)).iteration_seconds(0)
+    assert seconds == pytest.approx(shortest.seconds, rel=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_the_search_comes_near_the_best_of_all_groupings(seed):
+    load, cost = drawn(seed)
+    halves = pipelined.Halves(load, cost)
+    best = min(halves.period(lasts).seconds for lasts in groupings(LAYERS))
+    _, shortest = pipelined.searched(halves, 40_000)
+    assert halves.bound_seconds() * (1 - 1e-12) <= best <= shortest.seconds <= 1.02 * best
+
+
+@settings(max_examples=100)
+@given(load=workloads(), cost=costs)
+def test_it_is_never_worse_than_the_same_groups_of_any_other_schedule(load, cost):
+    halves = pipelined.Halves(load, cost)
+    _, shortest = pipelined.searched(halves, 40_000)
+    lasts = tuple(message.last for message in schedules.messages("optimal", load, cost, {}))
+    assert shortest.seconds <= max(halves.period(lasts).seconds, halves.period((len(load.layers) - 1,)).seconds) + 1e-9
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_gathers_read_from_the_end_are_messages_of_a_backward(seed):
+    """The time from the last scatter to the end of forward, over all groupings: the exact optimum of one half."""
+    load, cost = drawn(seed)
+    halves = pipelined.Halves(load, cost)
+    *_, lasts = pipelined.beginnings(halves)  # of forward alone
+
+    def of_forward(lasts):
+        lane = now = 0.0
+        for first, last in reversed(list(zip((0, *(last + 1 for last in lasts[:-1])), lasts, strict=True))):
+            lane += halves.seconds(first, last)
+            now = max(now, lane) + halves.ahead[last + 1] - halves.ahead[first]
+        return now
+
+    assert of_forward(lasts) == pytest.approx(min(map(of_forward, groupings(LAYERS))))
+
+
+def test_gathers_go_into_the_gaps_of_a_long_backward():
+    load = workload([4000, 4000, 4000], [1.0, 6.0, 6.0], dtype="float32")
+    messages = schedules.messages("pipelined", load, Linear(0.0, 0.001), {})
+    assert [message.gathered_after for message in messages] == [0, 1, None]
+
+
+def test_a_search_without_effort_is_the_best_beginning_and_a_negative_one_is_refused():
+    load, cost = drawn(3)
+    assert schedules.messages("pipelined", load, cost, {"effort": 0})
+    with pytest.raises(InputError, match="effort=-1: at least 0"):
+        schedules.messages("pipelined", load, cost, {"effort": -1})
+
+
+def test_604_tensors_are_planned():
+    load, cost = drawn(1, layers=604)
+    messages = schedules.messages("pipelined", load, cost, {})
+    assert [message.first for message in messages[1:]] == [message.last + 1 for message in messages[:-1]]
+
+
+# DeAR's fusion
+
+
+def lasts(sizes, bucket):
+    load = workload(sizes, [1.0] * len(sizes), dtype="float32")
+    return [message.last for message in dear.schedule(load, Linear(0.0, 1.0), bucket_bytes=bucket)]
+
+
+def test_dear_fills_its_buffers_from_the_front_of_the_net():
+    assert lasts([400, 400, 400, 400, 400], 800) == [0, 2, 4]
+    assert lasts([400, 2000, 400, 400], 800) == [0, 1, 3]  # a tensor that no buffer holds is alone
+    assert lasts([400, 400], 10**9) == [1]
+    with pytest.raises(InputError, match="bucket_bytes=0"):
+        lasts([400], 0)

@@ -1,0 +1,132 @@
+"""Plans whose all-reduces are halves: what they compute, wait for and send, and when their forward may go."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from gradsync import schedules, updates
+from gradsync.check import check
+from gradsync.configuration import schemes
+from gradsync.costs import Linear, alpha_beta
+from gradsync.engine.bounds import hard_bound_seconds
+from gradsync.engine.oracle import evaluate
+from gradsync.engine.simulate import simulate
+from gradsync.errors import InputError
+from gradsync.plan import Collective, Local, Need
+from gradsync.schedules import Message
+from gradsync.transforms.step import Step
+from tiny_workloads import workload
+
+COST = Linear(2.0, 0.002)  # seconds, seconds a byte
+SIZES = [400, 2000, 1200, 404]  # bytes
+ELEMENTS = sum(SIZES) // 4
+LR, MOMENTUM, TURNS = 0.1, 0.9, 20
+HALVED = ("sharded", "decoupled")
+
+
+def net():
+    return workload(SIZES, [1.0, 2.0, 3.0, 4.0], dtype="float32")
+
+
+def planned(schedule="mgwfbp", update="sharded", ranks=3, momentum=MOMENTUM, load=None, **step):
+    scheme = schemes.Scheme(name=schedule, update=update)
+    return schemes.plan(scheme, load or net(), COST, ranks, lr=LR, momentum=momentum, **step)
+
+
+def gradient(rank, turn, parameter):
+    drawn = np.random.default_rng((rank, turn)).normal(size=len(parameter))
+    return drawn + 0.1 * parameter
+
+
+def trained(plan):
+    return evaluate(plan, TURNS, gradient, {"parameter": np.linspace(-1, 1, ELEMENTS)}, dtype="float64")
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 5])
+@pytest.mark.parametrize("momentum", [0.0, MOMENTUM])
+@pytest.mark.parametrize("update", HALVED)
+@pytest.mark.parametrize("schedule", schedules.names())
+def test_twenty_steps_are_those_of_an_all_reduce(schedule, update, momentum, ranks):
+    plan, whole = (planned(schedule, each, ranks, momentum) for each in (update, "ssgd"))
+    check(plan)
+    (expected, *_), ends = trained(whole), trained(plan)
+    for end in ends:
+        np.testing.assert_allclose(end["parameter"], expected["parameter"], rtol=0, atol=1e-12)
+
+
+def test_a_rank_keeps_the_momentum_of_its_own_pieces_alone():
+    (whole, *_), ends = trained(planned(update="ssgd")), trained(planned(update="sharded"))
+    kept = [np.flatnonzero(end["momentum"]) for end in ends]
+    assert sorted(np.concatenate(kept)) == list(range(ELEMENTS))
+    for end, own in zip(ends, kept, strict=True):
+        np.testing.assert_allclose(end["momentum"][own], whole["momentum"][own], rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("update", HALVED)
+def test_forward_of_a_layer_waits_for_its_own_parameters_and_no_others(update):
+    (role,) = planned("wfbp", update).roles
+    needs = [op for op in role.flat if isinstance(op, Need)]
+    last = "gather" if update == "sharded" else "update"
+    assert [op.layer for op in needs] == [tensor.name for tensor in reversed(planned().tensors)]
+    assert [op.after_previous for op in needs] == [(f"{last}{number}",) for number in (3, 2, 1, 0)]
+
+
+def test_forward_goes_by_the_order_of_layers_that_is_measured():
+    order = [2, 0, 1, 3]
+    layers = tuple(
+        layer.model_copy(update={"forward_index": place}) for layer, place in zip(net().layers, order, strict=True)
+    )
+    load = net().model_copy(update={"layers": layers})
+    plan = planned("wfbp", load=load)
+    check(plan)
+    body = plan.roles[0].flat
+    assert [op.layer for op in body if isinstance(op, Need)] == [layers[number].name for number in (1, 2, 0, 3)]
+    gathers = [op.name for op in body if isinstance(op, Collective) and op.kind == "all_gather"]
+    assert gathers == ["gather1", "gather2", "gather0", "gather3"]
+
+
+def test_a_gather_lies_where_the_schedule_puts_it():
+    messages = (Message(0, 1, gathered_after=1), Message(2, 2), Message(3, 3))
+    plan = updates.plan("sharded", "own", net(), messages, 2)
+    check(plan)
+    on_lane = [op.name for op in plan.roles[0].flat if isinstance(op, Collective)]
+    assert on_lane == ["message0", "message1", "gather0", "message2", "gather2", "gather1"]
+
+
+@pytest.mark.parametrize("update", HALVED)
+@pytest.mark.parametrize("schedule", schedules.names())
+def test_no_period_is_below_its_bound(schedule, update):
+    plan = planned(schedule, update)
+    seconds = simulate(plan, net(), alpha_beta.around(COST, 3)).iteration_seconds(0)
+    assert seconds >= hard_bound_seconds(plan, net()) - 1e-9
+
+
+def test_both_halves_send_what_an_all_reduce_sends():
+    def sent(plan):
+        factor = {"all_reduce": 2, "reduce_scatter": 1, "all_gather": 1}
+        return sum(factor[op.kind] * plan.bytes_of(op.writes) for op in plan.communications())
+
+    assert {sent(planned(update=update)) for update in (*HALVED, "ssgd")} == {2 * sum(SIZES)}
+
+
+def test_micro_batches_and_statistics_and_a_narrow_wire_go_with_a_sharded_update():
+    load = net().model_copy(update={"statistics": 6})
+    scheme = schemes.Scheme(name="wfbp", update="sharded", wire="float16")
+    plan = schemes.plan(scheme, load, COST, 3, lr=LR, momentum=MOMENTUM, accumulate=3)
+    check(plan)
+    assert plan.passes == 3
+    assert sum(isinstance(op, Local) and op.kernel == "cast" for op in plan.roles[0].flat) == 2 * len(SIZES)
+
+
+@pytest.mark.parametrize(
+    ("update", "step", "text"),
+    [
+        ("sharded", Step(clip_norm=1.0), "clipping needs one local operation that applies all gradients"),
+        ("decoupled", Step(clip_norm=1.0), "clipping needs one local operation that applies all gradients"),
+        ("decoupled", Step(wire="float16"), "'gather0' is no sum of one range of gradients"),
+    ],
+)
+def test_what_does_not_go_together_is_refused_by_name(update, step, text):
+    with pytest.raises(InputError, match=text):
+        updates.plan(update, "own", net(), schedules.grouped([1, 3]), 2, step=step)

@@ -1,0 +1,77 @@
+"""Synchronous SGD with a decoupled all-reduce: its reduce-scatter behind backward, its all-gather behind forward.
+
+Source: DeAR (Zhang et al., ICDCS 2023). All reduce-scatters come first; then the sums of gradients are gathered in the
+order in which forward needs them, and every rank updates all of its parameters, layer by layer.
+
+Differs from the paper: a gather begins when the one before it has ended, not when forward has reached the layers of
+that one; and an update begins once its sums are there, not right before the forward of its layers, so that parameters
+are whole when a run ends.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gradsync.collectives import ALL_GATHER, NATIVE, POSTCONDITION, REDUCE_SCATTER
+from gradsync.plan import Buffer, Collective, Local, Plan, Ref, Role
+from gradsync.plan.workload import Workload
+from gradsync.schedules import Message
+from gradsync.updates._passes import UPDATE_LANE, backward, bounds, forward_by_layer, laid_out, needed_first
+
+
+def plan(
+    name: str,
+    workload: Workload,
+    messages: tuple[Message, ...],
+    ranks: int,
+    *,
+    algorithm: str = NATIVE,
+    shape: tuple[int, ...] = (),
+    lr: float = 0.01,
+    momentum: float = 0.0,
+) -> Plan:
+    """One role for all ranks: forward by layer, backward with its reduce-scatters, then all-gathers and updates."""
+    tensors = laid_out(workload)
+    elements = tensors[-1].stop
+    kept = ("parameter", "momentum") if momentum else ("parameter",)
+    ends: list[Any] = []
+    for number in needed_first(workload, messages):
+        gradient = (Ref("gradient", *bounds(messages[number], tensors)),)
+        ends.append(
+            Collective(
+                name=f"gather{number}",
+                lane=messages[number].lane,
+                after=(f"message{number}",),
+                kind=ALL_GATHER,
+                postcondition=POSTCONDITION[ALL_GATHER],
+                algorithm=algorithm,
+                shape=shape,
+                reads=gradient,
+                writes=gradient,
+            )
+        )
+        ends.append(
+            Local(
+                name=f"update{number}",
+                lane=UPDATE_LANE,
+                after=(f"gather{number}",),
+                kernel="sgd",
+                arguments={"lr": lr, "momentum": momentum, "scale": 1.0 / ranks},
+                reads=gradient,
+                writes=tuple(Ref(buffer, *gradient[0][1:]) for buffer in kept),
+                requires="sum",
+            )
+        )
+    updated = {f"update{number}": bounds(message, tensors) for number, message in enumerate(messages)}
+    body = (
+        *forward_by_layer(workload, tensors, updated),
+        *backward(tensors, messages, ranks, algorithm, shape, REDUCE_SCATTER),
+        *ends,
+    )
+    return Plan(
+        name=name,
+        ranks=ranks,
+        tensors=tensors,
+        buffers=tuple(Buffer(buffer, elements, workload.unit, role=buffer) for buffer in ("gradient", *kept)),
+        roles=(Role("worker", tuple(range(ranks)), body),),
+    )
