@@ -1,0 +1,18 @@
+"""DeAR (Zhang et al.; ICDCS 2023): the table that its abstract's claims are decided on, and a figure of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from gradsync.papers.dear.overlap import overlap
+from gradsync.papers.declaration import Paper, counted, figure, kept, table, testbed
+
+COMPUTATION = kept(Path("config/papers/ascwfbp/testbed.yaml"))
+MODELS = counted("resnet152", "densenet201", "inceptionv4", "bert_base")
+
+PAPER = Paper(
+    quick_seconds=20,
+    inputs=(testbed,),
+    tables={"overlap": table(overlap, COMPUTATION, MODELS)},
+    figures={"overlap": figure("overlap")},
+)
