@@ -41,7 +41,7 @@ def test_what_nobody_said_a_kernel_takes_is_refused_and_not_free():
     with pytest.raises(InputError, match=r"'decode' moves .* \(decode_sum\)"):
         period(plan, load_of(plan, encode_topk=1.0))
     ring = lowered(tiny.synchronous(2, algorithm="ring"))
-    with pytest.raises(InputError, match=r"'message0\.add0\.0' moves 48 bytes \(add\)"):
+    with pytest.raises(InputError, match=r"'message0\.add0\.0' moves 72 bytes \(add\)"):
         period(ring, load_of(ring))
     assert period(ring, load_of(ring), add_seconds_per_byte=0.0) == pytest.approx(5.0)
 

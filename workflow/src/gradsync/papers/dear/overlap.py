@@ -58,8 +58,8 @@ def overlap(settings: Settings, results: Path) -> Table:
     caption = (
         "Seconds of an iteration on 64 GPUs, simulated, smallest and largest over the band of start-ups and rates; in "
         "brackets over computation alone. Schemes up to optimal, the exact optimum of merged all-reduces, overlap with "
-        "backward alone; dear and pipelined split each all-reduce and overlap with the next forward too. Layer times "
-        "are counted operations scaled to the totals of the ASC-WFBP testbed; forward is spread as backward is."
+        "backward alone; dear and pipelined split each all-reduce and overlap with the next forward too. Layer times, "
+        "of forward and of backward, are counted operations scaled to the totals of the ASC-WFBP testbed."
     )
     return Table(frame, _display(frame), caption + unsteady(frame))
 
