@@ -219,7 +219,12 @@ wildcard_constraints:
 def schemes_of(training):
     """Schemes of a launch, in the order of config/schemes.yaml."""
     picked = schemes.pick(
-        SCHEMES, training.schemes, CONFIG, training.ranks, SETTINGS.device
+        SCHEMES,
+        training.schemes,
+        CONFIG,
+        training.ranks,
+        SETTINGS.device,
+        training.at_once,
     )
     return [scheme.name for scheme in picked]
 

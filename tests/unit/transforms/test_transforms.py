@@ -249,9 +249,10 @@ def test_statistics_travel_after_the_last_forward_on_the_lane_of_the_first_messa
     assert operations["forward0"].writes == operations["forward"].writes == operations["statistics"].writes == whole
 
 
-def test_of_layers_the_last_changes_the_statistics():
+def test_the_first_and_the_last_layer_change_the_statistics():
     operations = named(statistics.broadcast(tiny.sharded(2), 6))
     assert [name for name, op in operations.items() if Ref("statistics", 0, 6) in op.writes] == [
+        "forward:layer1",
         "forward:layer4",
         "statistics",
     ]

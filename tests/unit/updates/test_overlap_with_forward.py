@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
 from gradsync import schedules, updates
-from gradsync.check import check
+from gradsync.check import PlanError, check
 from gradsync.configuration import schemes
 from gradsync.costs import Linear, alpha_beta
+from gradsync.costs.fitted import fit
 from gradsync.engine.bounds import hard_bound_seconds
 from gradsync.engine.oracle import evaluate
 from gradsync.engine.simulate import simulate
 from gradsync.errors import InputError
 from gradsync.plan import Collective, Local, Need
-from gradsync.schedules import Message
+from gradsync.schedules import Message, pipelined
 from gradsync.transforms.step import Step
 from tiny_workloads import workload
 
@@ -119,6 +122,50 @@ def test_micro_batches_and_statistics_and_a_narrow_wire_go_with_a_sharded_update
     assert sum(isinstance(op, Local) and op.kernel == "cast" for op in plan.roles[0].flat) == 2 * len(SIZES)
 
 
+@pytest.mark.parametrize("update", HALVED)
+@pytest.mark.parametrize("accumulate", [1, 3])
+def test_statistics_are_sent_before_the_next_forward_changes_them(update, accumulate):
+    load = net().model_copy(update={"statistics": 6})
+    two_lanes = (Message(0, 1, "network0"), Message(2, 3, "network1"))
+    plan = updates.plan(update, "own", load, two_lanes, 3, step=Step(accumulate=accumulate))
+    check(plan)
+    (role,) = plan.roles
+    dropped = tuple(op for op in role.flat if op.name != "statistics")
+    without = tuple(
+        dataclasses.replace(op, after_previous=tuple(name for name in op.after_previous if name != "statistics"))
+        for op in role.flat
+    )
+    for body, problem in ((without, "race on statistics"), (with_no_wait(dropped), "drifted apart")):
+        with pytest.raises(PlanError, match=problem):
+            check(dataclasses.replace(plan, roles=(dataclasses.replace(role, body=body),)))
+
+
+def with_no_wait(body):
+    return tuple(
+        dataclasses.replace(op, after_previous=tuple(name for name in op.after_previous if name != "statistics"))
+        for op in body
+    )
+
+
+@pytest.mark.parametrize("update", HALVED)
+def test_a_gather_behind_a_message_that_is_not_there_is_refused(update):
+    messages = (Message(0, 1, gathered_after=2), Message(2, 3))
+    if update == "sharded":
+        with pytest.raises(InputError, match="a gather follows message 2: there are 2"):
+            updates.plan(update, "own", net(), messages, 2)
+
+
+def test_halves_of_a_measured_all_reduce_take_half_of_it():
+    sizes = np.geomspace(1e3, 1e7, 30)
+    cost = fit(sizes, np.where(sizes < 3e4, 1e-3 + 2e-9 * sizes, 4e-3 + 1e-9 * sizes))  # a switch of protocol
+    load = workload([4 * 10**6] * 4, [0.01, 0.02, 0.03, 0.04], dtype="float32", forward=0.05)
+    plan = schemes.plan(schemes.Scheme(name="pipelined"), load, cost, 3)
+    _, planned_period = pipelined.searched(pipelined.Halves(load, cost), 40_000)
+    network = alpha_beta.around(cost, 3)
+    assert simulate(plan, load, network).iteration_seconds(0) == pytest.approx(planned_period.seconds)
+    assert network.of("all_gather").seconds(4e6) == pytest.approx(cost.seconds(4e6) / 2)
+
+
 @pytest.mark.parametrize(
     ("update", "step", "text"),
     [
@@ -130,3 +177,25 @@ def test_micro_batches_and_statistics_and_a_narrow_wire_go_with_a_sharded_update
 def test_what_does_not_go_together_is_refused_by_name(update, step, text):
     with pytest.raises(InputError, match=text):
         updates.plan(update, "own", net(), schedules.grouped([1, 3]), 2, step=step)
+
+
+@pytest.mark.parametrize("update", HALVED)
+def test_a_single_message_is_refused_as_several_are(update):
+    with pytest.raises(InputError, match="clipping needs one local operation that applies all gradients"):
+        updates.plan(update, "own", net(), schedules.grouped([3]), 2, step=Step(clip_norm=1.0))
+
+
+def test_schemes_that_apply_gradients_part_by_part_are_left_out_of_steps_that_need_all_of_them():
+    known = schemes.discovered()
+    picked = {scheme.name for scheme in schemes.pick(known, "native", "here", 2, at_once=True)}
+    assert {"mgwfbp", "optimal"} <= picked
+    assert not {"dear", "pipelined"} & picked
+    with pytest.raises(InputError, match=r"here: scheme 'dear': .* part by part; .* take a scheme with update ssgd"):
+        schemes.pick(known, ["dear"], "here", 2, at_once=True)
+
+
+def test_collectives_without_halves_are_refused_when_a_scheme_is_read():
+    with pytest.raises(InputError, match="'binary_tree' has no reduce_scatter"):
+        schemes.Scheme(name="own", schedule="pipelined", collective="binary_tree").refuse_nonsense("here")
+    with pytest.raises(InputError, match="'halving_doubling' has no reduce_scatter on 3 ranks"):
+        schemes.Scheme(name="own", schedule="pipelined", collective="halving_doubling").refuse_ranks(3)

@@ -45,6 +45,9 @@ def _needs(plan: Plan, role: Role, needs: list[tuple[int, Need]], first: int, bu
     whole = {Ref(name, 0, plan.buffer[name].elements) for name in buffers["statistics"]}
     if changed != whole:
         fail(plan, "forward changes the statistics, all of them, and writes nothing else", role, (first,))
+    if any(set(op.writes) != whole for op in (needs[0][1], needs[-1][1])):
+        problem = "forward changes the statistics from its first need to its last, and both write them"
+        fail(plan, problem, role, (first,))
     for step, op in needs:
         wanted = Ref(parameter, *_place(plan, op.layer))
         if op.reads != (wanted,):

@@ -67,6 +67,8 @@ class Scheme(BaseModel):
                 topologies.parse(topology)
             collectives.refuse_links(self.collective, topology)
             updates.get(self.update)
+            if self.collective != NATIVE and not updates.at_once(self.update):
+                collectives.refuse(self.collective, (2,), collectives.REDUCE_SCATTER)
         except InputError as error:
             raise InputError(f"{where}, scheme {self.name!r}: {error}") from None
 
@@ -75,9 +77,20 @@ class Scheme(BaseModel):
         try:
             if ranks < 1:
                 raise InputError(f"{ranks} ranks: at least 1")
-            self.shape(ranks, ranks_a_node)
+            shape = self.shape(ranks, ranks_a_node)
+            if self.collective != NATIVE and not updates.at_once(self.update):
+                collectives.refuse(self.collective, shape, collectives.REDUCE_SCATTER)
         except InputError as error:
             raise InputError(f"scheme {self.name!r}: {error}") from None
+
+    def refuse_parts(self, at_once: bool) -> None:
+        """Raises InputError if a step needs all gradients `at_once`, and the update applies them part by part."""
+        if at_once and not updates.at_once(self.update):
+            able = ", ".join(name for name in updates.names() if updates.at_once(name))
+            raise InputError(
+                f"scheme {self.name!r}: update {self.update!r} applies gradients part by part; clipping and a loss "
+                f"scale (float16) need all of them at once: take a scheme with update {able}"
+            )
 
     def refuse_device(self, device: str) -> None:
         """Raises InputError for a device that does not execute the scheme's collective."""
@@ -148,8 +161,11 @@ def pick(
     where: str,
     ranks: int | None = None,
     device: str = "cpu",
+    at_once: bool = False,
 ) -> list[Scheme]:
     """The schemes of these names; None: all that can run on so many ranks and that device.
+
+    `at_once`: steps need all gradients at once (`Scheme.refuse_parts`).
 
     `native`: those of them that sum by the backend's own collective, so that their schedules are what differs.
 
@@ -165,6 +181,7 @@ def pick(
             if ranks is not None:
                 scheme.refuse_ranks(ranks)
             scheme.refuse_device(device)
+            scheme.refuse_parts(at_once)
         except InputError as error:
             if named is None:
                 continue

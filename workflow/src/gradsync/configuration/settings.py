@@ -105,6 +105,11 @@ class Training(_Closed):
     )
     checkpoint_seconds: float = _as_option("checkpoint_seconds")
 
+    @property
+    def at_once(self) -> bool:
+        """Whether its steps need all gradients at once."""
+        return self.clip_norm is not None or self.precision == "float16"
+
     @field_validator("profile_iterations")
     @classmethod
     def _timed(cls, count: int) -> int:
@@ -307,7 +312,7 @@ def parse(content: object, where: str) -> Settings:
         jobs.add(launch.job)
         if launch.paper not in shown:
             raise InputError(f"{place}.paper: {launch.paper!r} is not one of this configuration: {', '.join(shown)}")
-        picked = schemes.pick(known, launch.schemes, f"{place}.schemes", launch.ranks, settings.device)
+        picked = schemes.pick(known, launch.schemes, f"{place}.schemes", launch.ranks, settings.device, launch.at_once)
         chosen = [scheme.name for scheme in picked]
         for peer in peers.pick(stock, launch.peers, f"{place}.peers"):
             if peer.name in chosen:

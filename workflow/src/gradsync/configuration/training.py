@@ -66,6 +66,11 @@ class Steps:
         "broadcast", "batch-norm statistics: rank 0's for all, as DDP by default, or each rank its own"
     )
 
+    @property
+    def at_once(self) -> bool:
+        """Whether a step needs all gradients at once."""
+        return self.clip_norm is not None or self.precision == "float16"
+
     def refuse_steps(self) -> None:
         """Raises InputError for a rate, a number of micro-batches or a norm that makes no sense."""
         if not 0 <= self.lr < float("inf"):

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from math import log2
 
 from gradsync.costs import Linear, MessageCost, Network
+from gradsync.costs.half import halves
 from gradsync.errors import InputError
 
 
@@ -65,13 +66,14 @@ def network(n: int, alpha: float, beta: float, gamma: float = 0.0, all_reduce: s
 
 
 def around(cost: MessageCost, n: int) -> Network:
-    """Costs of every kind if only the all-reduce is known: the others as on a ring that would take its a and b.
+    """Costs of every kind if only the all-reduce is known.
 
-    If the cost is no line, a and b are its start-up and its slope at a message of 1 MiB.
+    Reduce-scatter and all-gather take half of it; the others are as on a ring that would take its a and b. If the cost
+    is no line, a and b are its start-up and its slope at a message of 1 MiB.
     """
     size = 1024.0 * 1024.0
     startup = cost.startup_seconds(size)
     slope = (cost.seconds(size) - startup) / size
     steps = max(2 * (n - 1), 1)
     others = network(n, startup / steps, slope * n / steps)
-    return Network({**others.costs, "all_reduce": cost})
+    return Network({**others.costs, **halves(cost), "all_reduce": cost})

@@ -72,7 +72,8 @@ def scheme_of(plan: Any) -> Any:
     from gradsync.plan import Collective
 
     operations = (op for role in plan.roles for op in role.flat)
-    algorithms = (op.algorithm for op in operations if isinstance(op, Collective) and op.kind == "all_reduce")
+    sums = ("all_reduce", "reduce_scatter")
+    algorithms = (op.algorithm for op in operations if isinstance(op, Collective) and op.kind in sums)
     topology = plan.provenance.get("topology", "")
     return Scheme(name=plan.name, collective=next(algorithms, collectives.NATIVE), topology=topology)
 
@@ -158,6 +159,7 @@ def _contended(options: Known, ranks: int, scheme: Any, costs: Costs) -> Costs:
     from gradsync.costs import Network
     from gradsync.costs.contention import Contended, largest_capacity
     from gradsync.costs.contention_points import Contention
+    from gradsync.costs.half import halves
     from gradsync.statistics import quiet
 
     alone = costs.all_reduce
@@ -175,7 +177,7 @@ def _contended(options: Known, ranks: int, scheme: Any, costs: Costs) -> Costs:
         notes += quiet.load_warnings(measured.provenance, f"contention {options.contention}")
     else:
         return costs
-    network = Network({**costs.network.costs, "all_reduce": cost})
+    network = Network({**costs.network.costs, **halves(cost), "all_reduce": cost})
     # a link that carries several such messages at full speed has as many times what one takes of it
     links = [link._replace(bytes_per_second=link.bytes_per_second * largest_capacity(cost)) for link in costs.links]
     return Costs(cost, network, costs.warnings + notes, links)
@@ -229,6 +231,7 @@ def _on_links(text: str, scheme: Any, ranks: int) -> Costs:
 
     The backend's own all-reduce is taken for a ring, which is what Gloo does.
     """
+    from gradsync import collectives
     from gradsync.collectives import NATIVE
     from gradsync.costs import Network, alpha_beta
     from gradsync.engine import bounds
@@ -238,16 +241,21 @@ def _on_links(text: str, scheme: Any, ranks: int) -> Costs:
     collective = "ring" if scheme.collective == NATIVE else scheme.collective
     topology = scheme.network(ranks)
     cost = flow_level.cost(collective, topology, speeds, ranks).line
+    in_halves = collectives.halves(collective, collectives.shape_on(collective, topology, ranks))
+    kinds = (collectives.REDUCE_SCATTER, collectives.ALL_GATHER) if in_halves else ()
+    halves = {kind: flow_level.cost(collective, topology, speeds, ranks, kind=kind).line for kind in kinds}
     slowest = min(speeds.bandwidth.values()) if isinstance(speeds.bandwidth, dict) else speeds.bandwidth
     others = alpha_beta.network(ranks, speeds.alpha, 1 / slowest)
-    return Costs(cost, Network({**others.costs, "all_reduce": cost}), [], bounds.cuts(topology, speeds, ranks))
+    network = Network({**others.costs, **halves, "all_reduce": cost})
+    return Costs(cost, network, [], bounds.cuts(topology, speeds, ranks))
 
 
 def _others(cost: Any, native: Any, ranks: int) -> Any:
-    """The network with that all-reduce, whose other messages take what they take beside the backend's own."""
+    """The network with that all-reduce and its halves; other messages take what they take beside the backend's own."""
     from gradsync.costs import Network, alpha_beta
+    from gradsync.costs.half import halves
 
-    return Network({**alpha_beta.around(native, ranks).costs, "all_reduce": cost})
+    return Network({**alpha_beta.around(native, ranks).costs, **halves(cost), "all_reduce": cost})
 
 
 def _pairs(text: str) -> dict[str, str] | None:

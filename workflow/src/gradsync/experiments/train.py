@@ -122,7 +122,9 @@ def _refuse(options: Options) -> None:
         raise InputError("give either --plan (files) or --schedule (names; measured and planned first), not both")
     if not (options.plans or options.schedules or options.peers):
         raise InputError("nothing to train: give --plan (files), --schedule (names) or --peer (names)")
-    schemes.pick(_schemes(options), list(options.schedules), "--schedule", options.ranks, options.device)
+    schemes.pick(
+        _schemes(options), list(options.schedules), "--schedule", options.ranks, options.device, options.at_once
+    )
     if options.peers:
         peers.pick(peers.load(options.peers_file), list(options.peers), "--peer")
 

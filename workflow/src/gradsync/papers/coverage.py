@@ -96,7 +96,8 @@ def has_interval(launch: Training | Emulation) -> bool:
 def scheme_names(launch: Training, settings: Settings) -> list[str]:
     """The names of the schemes that a launch trains with."""
     known = schemes.load(settings.schemes)
-    return [each.name for each in schemes.pick(known, launch.schemes, launch.job, launch.ranks, settings.device)]
+    where = (launch.job, launch.ranks, settings.device, launch.at_once)
+    return [each.name for each in schemes.pick(known, launch.schemes, *where)]
 
 
 def cores(ranks: int, settings: Settings) -> int:

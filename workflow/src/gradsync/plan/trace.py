@@ -122,14 +122,20 @@ class Trace:
         names = dict.fromkeys(span.lane for span in self.spans)
         return tuple(sorted(names, key=lambda name: name != COMPUTE))
 
+    @cached_property
+    def computing(self) -> tuple[str, ...]:
+        """`compute`, and lanes on which nothing is sent, as that of updates beside it."""
+        sending = {span.lane for span in self.spans if span.verb not in ("need", "ready", "local")}
+        return tuple(lane for lane in self.lanes if lane == COMPUTE or lane not in sending)
+
     def exposed_communication_seconds(self, rank: int = 0, window: tuple[float, float] | None = None) -> float:
         """Seconds in which a message is under way and nothing is computed (the paper's t_c^no).
 
         Per turn, as the mean over one period; with `window`, in all of it.
         """
         within, turns = self._within(rank, window)
-        compute = self.busy(rank, [COMPUTE], within)
-        communication = self.busy(rank, [lane for lane in self.lanes if lane != COMPUTE], within)
+        compute = self.busy(rank, self.computing, within)
+        communication = self.busy(rank, [lane for lane in self.lanes if lane not in self.computing], within)
         return (_length(communication) - _length(_intersect(communication, compute))) / turns
 
     def waiting_seconds(self, rank: int = 0, window: tuple[float, float] | None = None) -> float:
@@ -148,7 +154,7 @@ class Trace:
     def computation_seconds(self, rank: int = 0, window: tuple[float, float] | None = None) -> float:
         """Seconds in which something is computed, slowed by messages or not; per turn, or in all of `window`."""
         within, turns = self._within(rank, window)
-        return _length(self.busy(rank, [COMPUTE], within)) / turns
+        return _length(self.busy(rank, self.computing, within)) / turns
 
     def overlap_seconds(self, first: str, second: str, rank: int = 0) -> float:
         """Seconds per turn in which both lanes are busy."""

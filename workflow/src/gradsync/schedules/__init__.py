@@ -28,8 +28,8 @@ class Message(NamedTuple):
     """Layers first..last (indices in backward order) in one message; `after_backward` holds it until backward ends.
 
     It also waits for the messages whose numbers are in `after`, whatever their lanes. `part` = (index, pieces): only
-    that piece of the layers' range, if a message is split over lanes. Of an update that gathers what it has scattered,
-    the gather follows message number `gathered_after` on its lane; None: it follows all of them.
+    that piece of the layers' range, if a message is split over lanes. With update `sharded` its gather follows message
+    number `gathered_after` on its lane; None: it follows all of them.
     """
 
     first: int

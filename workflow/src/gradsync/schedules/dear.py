@@ -1,4 +1,4 @@
-"""DeAR's tensor fusion: tensors fill a buffer in forward order until the next one does not fit.
+"""DeAR's tensor fusion: tensors fill a buffer from the end of backward on until the next one does not fit.
 
 Source: Zhang et al., "DeAR: Accelerating Distributed Deep Learning with Fine-Grained All-Reduce Pipelining", ICDCS
 2023.

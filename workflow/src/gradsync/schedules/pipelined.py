@@ -7,7 +7,8 @@ backward finds the lane idle, and the period is
     backward with the scatters, and the gathers that fit between two of them
     + the gathers that are left, in forward order, with the forward that waits for them.
 
-Read from its end, forward is a backward: a layer is "ready" once all layers behind it have been computed, and gathers
+Forward is taken for the reverse of backward, and updates take nothing: where they do, simulations take longer than
+planned. Read from its end, forward is a backward: a layer is "ready" once all layers behind it have been computed, and gathers
 leave in backward order. So without gaps each half is the problem that `optimal.py` solves, for half the seconds of an
 all-reduce; its groupings for either half are where the search begins, besides constant buckets. From the best of them a
 local search joins and splits messages and moves borders. The result is no proven optimum; `Halves.bound_seconds` is
@@ -39,7 +40,7 @@ Lasts = tuple[int, ...]
 
 
 def schedule(workload: Workload, cost: MessageCost, *, effort: int = 40_000) -> tuple[Message, ...]:
-    """The messages of the shortest period found; `effort`: messages that the local search times, at most."""
+    """The messages of the shortest period found; `effort`: messages that the local search times, about."""
     if effort < 0:
         raise InputError(f"pipelined: effort={effort}: at least 0")
     lasts, shortest = searched(Halves(workload, cost), effort)

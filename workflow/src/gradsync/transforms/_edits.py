@@ -9,7 +9,7 @@ from typing import Any
 
 from gradsync.errors import InputError
 from gradsync.kernels import KERNELS
-from gradsync.plan import Buffer, Local, Plan, Ready, Repeat, Role, SharedAdd
+from gradsync.plan import COMPUTE, Buffer, Local, Plan, Ready, Repeat, Role, SharedAdd
 
 UPDATED = ("parameter", "centre")  # roles of buffers that gradients are applied to
 LARGEST_DENOMINATOR = 1 << 40
@@ -59,7 +59,8 @@ def the_update(plan: Plan, role: Role, body: Body, transform: str) -> Local | No
     if not updates:
         return None
     update = updates[0]
-    if len(updates) > 1 or not isinstance(update, Local) or update.reads[0][1:] != (0, plan.elements, False):
+    whole = isinstance(update, Local) and update.reads[0][1:] == (0, plan.elements, False)
+    if len(updates) > 1 or not isinstance(update, Local) or not whole or update.lane != COMPUTE:
         raise InputError(
             f"plan {plan.name!r}: {transform} needs one local operation that applies all gradients; role {role.name!r} "
             f"has: {', '.join(op.name for op in updates)}"

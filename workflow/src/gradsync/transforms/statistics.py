@@ -41,15 +41,16 @@ def broadcast(plan: Plan, elements: int) -> Plan:
     )
 
     def edited(role: Role, body: Body) -> Iterator[Any]:
-        changing = list(_last_of_each_forward(body)) if computes(body) else []
+        passes = list(_ends_of_each_forward(body)) if computes(body) else []
+        changing = {op.name for ends in passes for op in ends}
         for op in body:
-            if any(op is each for each in changing):
-                waits = (*op.after_previous, BUFFER) if op is changing[0] else op.after_previous
-                yield dataclasses.replace(op, writes=(*op.writes, *whole), after_previous=waits)
-                if op is changing[-1]:
-                    yield dataclasses.replace(message, after=(op.name,))
-            else:
+            if op.name not in changing:
                 yield op
+                continue
+            waits = (*op.after_previous, BUFFER) if op is passes[0][0] else op.after_previous
+            yield dataclasses.replace(op, writes=(*op.writes, *whole), after_previous=waits)
+            if op is passes[-1][1]:
+                yield dataclasses.replace(message, after=(op.name,))
 
     return with_bodies(plan, edited)
 
@@ -59,12 +60,12 @@ def _bodies(role: Role) -> Iterator[Body]:
     yield from (op.body for op in operations(role.body) if hasattr(op, "body"))
 
 
-def _last_of_each_forward(body: Body) -> Iterator[Need]:
-    """The last need before the gradients of each pass: the whole forward is over once it has run."""
-    last: Need | None = None
+def _ends_of_each_forward(body: Body) -> Iterator[tuple[Need, Need]]:
+    """The first need of each pass, from which on forward changes them, and the last, whose end is that of forward."""
+    needs: list[Need] = []
     for op in body:
         if isinstance(op, Need):
-            last = op
-        elif last is not None and op.verb == "ready":
-            yield last
-            last = None
+            needs.append(op)
+        elif needs and op.verb == "ready":
+            yield needs[0], needs[-1]
+            needs = []

@@ -3,6 +3,7 @@
 An update is one file of this folder with
 
     plan(name, workload, messages, ranks, *, algorithm, shape, lr, momentum) -> Plan
+    AT_ONCE     optional, True: it sums by all-reduces, and applies all gradients at once
 
 which plans the plain step: what a step may have besides (`transforms/step.py`), a narrow wire for instance, is added to
 the plan of any update. Discovery finds the file; its name is the update's name.
@@ -32,6 +33,12 @@ def get(name: str) -> Callable[..., Plan]:
     """What plans the plain step of the update of that name; raises InputError that lists the known ones."""
     refuse_unknown("update", name, names())
     return importlib.import_module(f"{__name__}.{name}").plan
+
+
+def at_once(name: str) -> bool:
+    """Whether an update sums by all-reduces and applies all gradients at once, as clipping and a loss scale need it."""
+    get(name)
+    return bool(getattr(importlib.import_module(f"{__name__}.{name}"), "AT_ONCE", False))
 
 
 def plan(

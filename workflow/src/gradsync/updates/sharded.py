@@ -4,6 +4,9 @@ Each rank sums up its own piece of every message, updates that piece of the para
 (ZeRO-1: Rajbhandari et al., SC 2020), and all gather the parameters. Forward of a layer begins once its parameters are
 there, so that messages overlap with backward and with the next forward. Both halves together send what an all-reduce
 sends.
+
+A piece is updated once its gradients are summed, also while backward goes on in other layers: no model may use a
+parameter in backward after its gradient is ready (as `x @ w.detach()` beside `x @ w` does).
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from gradsync.collectives import ALL_GATHER, NATIVE, POSTCONDITION, REDUCE_SCATTER
+from gradsync.errors import InputError
 from gradsync.plan import Buffer, Collective, Local, Plan, Ref, Role
 from gradsync.plan.workload import Workload
 from gradsync.schedules import Message
@@ -32,8 +36,10 @@ def plan(
     """One role for all ranks: forward by layer, backward with its reduce-scatters, then updates and all-gathers.
 
     The gathers of a lane follow its reduce-scatters, those first that forward needs first, unless the schedule puts one
-    between two of them.
+    between two of them. Raises InputError for a gather that follows a message which is not there.
     """
+    if misplaced := [m.gathered_after for m in messages if not -1 < (m.gathered_after or 0) < len(messages)]:
+        raise InputError(f"plan {name!r}: a gather follows message {misplaced[0]}: there are {len(messages)}")
     tensors = laid_out(workload)
     elements = tensors[-1].stop
     kept = ("parameter", "momentum") if momentum else ("parameter",)

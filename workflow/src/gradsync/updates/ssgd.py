@@ -11,6 +11,8 @@ from gradsync.plan.workload import Workload
 from gradsync.schedules import Message
 from gradsync.updates._passes import backward, forward, laid_out, last_messages
 
+AT_ONCE = True
+
 
 def plan(
     name: str,

@@ -10,11 +10,11 @@ from matplotlib import pyplot as plt
 from gradsync.configuration.settings import Settings
 from gradsync.drawing.style import Drawn
 from gradsync.papers.ascwfbp.testbed import MODELS
-from gradsync.papers.dear.overlap import BACKWARD_ALONE, BEYOND, NETWORKS
+from gradsync.papers.dear.overlap import BACKWARD_ALONE, BESIDE, NETWORKS
 from gradsync.papers.labels import labels
 from gradsync.papers.table import file, read
 
-SHOWN = (*BACKWARD_ALONE[1:], *BEYOND)  # WFBP is off the scale
+SHOWN = (*BACKWARD_ALONE[1:], *BESIDE)  # WFBP is off the scale
 
 
 def overlap(settings: Settings, results: Path) -> Drawn:
