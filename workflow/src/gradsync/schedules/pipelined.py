@@ -1,18 +1,20 @@
 """Reduce-scatters behind backward, all-gathers behind the next forward and in gaps of backward: the shortest period.
 
 Messages are those of `updates/sharded.py`: each is scattered once its gradients are ready, and gathered on the same
-lane. All gathers of a turn have ended when its next forward has, so every
-backward finds the lane idle, and the period is
+lane. All gathers of a turn have ended when its next forward has, so every backward finds the lane idle, and the period
+is
 
     backward with the scatters, and the gathers that fit between two of them
     + the gathers that are left, in forward order, with the forward that waits for them.
 
-Forward is taken for the reverse of backward, and updates take nothing: where they do, simulations take longer than
-planned. Read from its end, forward is a backward: a layer is "ready" once all layers behind it have been computed, and gathers
+Read from its end, forward is a backward: a layer is "ready" once all layers behind it have been computed, and gathers
 leave in backward order. So without gaps each half is the problem that `optimal.py` solves, for half the seconds of an
 all-reduce; its groupings for either half are where the search begins, besides constant buckets. From the best of them a
 local search joins and splits messages and moves borders. The result is no proven optimum; `Halves.bound_seconds` is
 what no messages can undercut.
+
+Forward is taken for the reverse of backward, and updates take nothing: where they do, simulations take longer than
+planned.
 """
 
 from __future__ import annotations
