@@ -35,8 +35,9 @@ BESIDE = ("optimal", "dear", "pipelined")  # the exact optimum of merged all-red
 NETWORKS = {"10gbe": "10 Gbit/s Ethernet", "100gbib": "100 Gbit/s InfiniBand"}
 BITS = 8
 COLUMNS = [
-    *("rung", "network", "model", "workers", "scheme", "assumption", "iteration_seconds", "computation_seconds"),
-    *("exposed_communication_seconds", "over_best", "over_slowest", "messages", "bytes_sent_per_rank", *BOUNDS, "note"),
+    *("rung", "network", "model", "nodes", "workers", "scheme", "assumption", "iteration_seconds"),
+    *("computation_seconds", "exposed_communication_seconds", "over_best", "over_slowest", "messages"),
+    *("bytes_sent_per_rank", *BOUNDS, "note"),
 ]
 
 
@@ -66,21 +67,18 @@ def overlap(settings: Settings, results: Path) -> Table:
 
 def _rows(settings: Settings, results: Path) -> Iterator[dict[str, Any]]:
     file = Testbed(settings.of_paper("dear").testbed)
-    workers = int(file.positive("workers", "value"))
+    workers, per_node = (int(file.positive(key, "value")) for key in ("workers", "gpus_per_node"))
     known = schemes.load(settings.schemes)
     contenders = [known[name] for name in (*BACKWARD_ALONE, *BESIDE)]
     for model in ascwfbp.MODELS:
         workload = ascwfbp.workload(model, settings, results)
         for network in NETWORKS:
+            base: dict[str, Any] = {"rung": "simulated", "network": network, "model": model}
+            base |= {"nodes": workers // per_node, "workers": workers}
             for point in _band(file, network, workers):
                 for scheme in contenders:
-                    base = {"rung": "simulated", "network": network, "model": model, "workers": workers}
-                    yield {
-                        **base,
-                        "scheme": scheme.name,
-                        "assumption": point.label,
-                        **_timed(scheme, workload, point, workers),
-                    }
+                    row = {**base, "scheme": scheme.name, "assumption": point.label}
+                    yield row | _timed(scheme, workload, point, workers)
 
 
 def _band(file: Testbed, network: str, workers: int) -> Iterator[Point]:
