@@ -10,7 +10,22 @@ from gradsync.configuration.schemes import Scheme, plan
 from gradsync.costs import Linear
 from gradsync.costs.contention import Contended
 from gradsync.errors import InputError
-from gradsync.plan import Buffer, Local, Need, Operation, Plan, Recv, RecvAny, Ref, Repeat, Reply, Role, Send, Tensor
+from gradsync.plan import (
+    WORLD,
+    Buffer,
+    Local,
+    Need,
+    Operation,
+    Plan,
+    Recv,
+    RecvAny,
+    Ref,
+    Repeat,
+    Reply,
+    Role,
+    Send,
+    Tensor,
+)
 from gradsync.plan.workload import Workload
 from gradsync.rounds.lowering import lowered
 from tiny_plans import (
@@ -21,8 +36,10 @@ from tiny_plans import (
     in_groups,
     repeated,
     sharded,
+    sharded_on_axes,
     sparse,
     split_norms,
+    summed_on_axes,
     synchronous,
     two_lanes,
     two_level,
@@ -160,7 +177,7 @@ def sparse_by_layer(ranks: int, k: int = 2) -> Plan:
                 encode,
                 name=f"encode{i}",
                 reads=(place["gradient"],),
-                writes=(*(ref._replace(mine=True) for ref in refs.values()), place["residual"]),
+                writes=(*(ref._replace(mine=(WORLD,)) for ref in refs.values()), place["residual"]),
             ),
         ]
         for gather in gathers:
@@ -232,6 +249,8 @@ def bases() -> dict[str, Callable[[], Plan]]:
         "uneven roles 3 native": lambda: uneven_roles(3, "native"),
         "in groups": lambda: in_groups(2, 2),
         "two levels": two_level,
+        "summed on axes": lambda: summed_on_axes(2, 2),
+        "sharded on axes": lambda: sharded_on_axes(2, 2),
         "repeated": lambda: repeated(2, 2),
         "sparse 2": lambda: sparse(2),
         "sparse 3": lambda: sparse(3),

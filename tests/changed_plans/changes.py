@@ -33,6 +33,7 @@ CHANGES: dict[str, Change] = {
     "kind": fields.kind,
     "algorithm": setting(Collective, algorithm=fields.algorithm),
     "levels": setting(Collective, shape=fields.shape),
+    "axis": setting(Collective, over=fields.axis),
     "group": setting(Collective, ranks=fields.group),
     "root": setting(Collective, root=fields.rank),
     "tag": setting(Send, Recv, RecvAny, Reply, tag=fields.number),

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from changed_plans.bodies import body_of, with_body
-from gradsync.plan import Plan, Ref, Role
+from gradsync.plan import WORLD, Plan, Ref, Role
 
 Change = Callable[[Plan, random.Random], Plan]
 LANES = ("network", "lane0", "lane1", "serve", "compute", "other", "network2")
@@ -51,4 +51,4 @@ def some_ref(plan: Plan, chance: random.Random) -> Ref:
     if chance.random() < 0.5:
         return Ref(buffer.name, 0, buffer.elements)
     start = chance.randint(0, buffer.elements)
-    return Ref(buffer.name, start, chance.randint(start, buffer.elements), chance.random() < 0.1)
+    return Ref(buffer.name, start, chance.randint(start, buffer.elements), (WORLD,) if chance.random() < 0.1 else ())

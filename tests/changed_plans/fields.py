@@ -53,7 +53,7 @@ def refs_of(key: str) -> Callable[[random.Random, Any, Plan], Any]:
                 (
                     ref._replace(start=ref.start + chance.choice((-2, -1, 1, 2))),
                     ref._replace(stop=ref.stop + chance.choice((-2, -1, 1, 2))),
-                    ref._replace(mine=not ref.mine),
+                    ref._replace(mine=pieces(plan, chance)),
                     ref._replace(buffer=chance.choice(plan.buffers).name),
                     ref._replace(start=ref.start + 1, stop=ref.stop + 1),
                     some_ref(plan, chance),
@@ -112,6 +112,14 @@ def kind(plan: Plan, chance: random.Random) -> Plan:
 
 def algorithm(chance: random.Random, op: Any, plan: Plan) -> str:
     return chance.choice(("native", *collectives.names(), "nonsense"))
+
+
+def axis(chance: random.Random, op: Any, plan: Plan) -> str:
+    return chance.choice((*plan.mesh.strides, "nonsense"))
+
+
+def pieces(plan: Plan, chance: random.Random) -> tuple[str, ...]:
+    return tuple(chance.choices([*plan.mesh.strides], k=chance.randint(0, 2)))
 
 
 def shape(chance: random.Random, op: Any, plan: Plan) -> tuple[int, ...]:

@@ -129,7 +129,8 @@ def _simulated(plan: Plan) -> str:
     names = [tensor.name for tensor in plan.tensors]
     ones = [1.0] * len(sizes)
     load = workload(sizes, ones, forward=1.0, update=0.1, forwards=ones, dtype="float64", names=names)
-    simulate(plan, load, Network({kind: Linear(0.5, 0.25) for kind in COSTS}), turns=3)
+    kinds = [*COSTS, *(f"{kind}@{axis}" for kind in COSTS for axis in plan.mesh.places)]
+    simulate(plan, load, Network({kind: Linear(0.5, 0.25) for kind in kinds}), turns=3)
     return ""
 
 

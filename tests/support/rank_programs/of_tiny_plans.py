@@ -46,6 +46,10 @@ def tiny_cases(ranks: int) -> dict[str, Plan]:
     }
     if ranks % 2 == 0:
         cases["in groups"] = tiny.in_groups(2, ranks // 2)
+        cases["summed on axes"] = tiny.summed_on_axes(2, ranks // 2)
+        cases["sharded on axes"] = tiny.sharded_on_axes(2, ranks // 2)
+        cases["summed on axes, by rings"] = with_rings(tiny.summed_on_axes(2, ranks // 2))
+        cases["summed on axes, by rings spelled out"] = lowered(cases["summed on axes, by rings"])
     for algorithm in collectives.names():
         try:
             plan = tiny.synchronous(ranks, algorithm=algorithm, shape=tiny.levels(algorithm, ranks))
@@ -54,6 +58,13 @@ def tiny_cases(ranks: int) -> dict[str, Plan]:
         except InputError:
             continue
     return cases
+
+
+def with_rings(plan: Plan) -> Plan:
+    """The plan with rings in the place of the backend's own collectives."""
+    (role,) = plan.roles
+    body = tuple(dataclasses.replace(op, algorithm="ring") if op.verb == "collective" else op for op in role.body)
+    return dataclasses.replace(plan, roles=(dataclasses.replace(role, body=body),))
 
 
 def pull_of(case: str) -> Any:

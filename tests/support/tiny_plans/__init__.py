@@ -10,6 +10,7 @@ from gradsync.plan import Plan
 from gradsync.rounds.lowering import lowered
 from gradsync.schedules import Message
 from tiny_plans.collective import in_groups, levels, repeated, synchronous, two_lanes, two_level, uneven_roles
+from tiny_plans.on_axes import sharded_on_axes, summed_on_axes
 from tiny_plans.parts import LR, RHO, SIZES, fixed_pull, layout, passes, place, pull, start
 from tiny_plans.references import easgd_reference, lars_reference, server_reference, synchronous_reference
 from tiny_plans.servers import async_server, easgd_round_robin, hogwild
@@ -36,9 +37,11 @@ __all__ = [
     "repeated",
     "server_reference",
     "sharded",
+    "sharded_on_axes",
     "sparse",
     "split_norms",
     "start",
+    "summed_on_axes",
     "synchronous",
     "synchronous_reference",
     "two_lanes",
@@ -64,4 +67,6 @@ def every_kind() -> dict[str, Plan]:
         "easgd_round_robin": easgd_round_robin(3),
         "split_norms": split_norms(3),
         "sharded": sharded(3),
+        "summed_on_axes": summed_on_axes(2, 3),
+        "sharded_on_axes": sharded_on_axes(2, 2),
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gradsync.plan import Buffer, Collective, Local, Need, Plan, Ref, Role
+from gradsync.plan import WORLD, Buffer, Collective, Local, Need, Plan, Ref, Role
 from tiny_plans.parts import DECAY, LR, NETWORK, SIZES, TRUST, layout, passes, place, plan_of
 
 
@@ -19,7 +19,7 @@ def sparse(ranks: int, sizes: Sequence[int] = SIZES, k: int = 3) -> Plan:
             name="encode",
             kernel="encode_topk",
             reads=(gradient,),
-            writes=(values._replace(mine=True), indices._replace(mine=True), residual),
+            writes=(values._replace(mine=(WORLD,)), indices._replace(mine=(WORLD,)), residual),
         ),
         *(
             Collective(
@@ -68,8 +68,8 @@ def split_norms(ranks: int, elements: int = 3) -> Plan:
             name="norms",
             kernel="norm",
             after=("sum",),
-            reads=(parameter._replace(mine=True), gradient._replace(mine=True)),
-            writes=(norms._replace(mine=True),),
+            reads=(parameter._replace(mine=(WORLD,)), gradient._replace(mine=(WORLD,))),
+            writes=(norms._replace(mine=(WORLD,)),),
             requires="sum",
         ),
         Collective(
@@ -132,8 +132,8 @@ def sharded(ranks: int, sizes: Sequence[int] = SIZES) -> Plan:
                 kernel="sgd",
                 arguments={"lr": LR, "scale": 1.0 / ranks},
                 after=(f"scatter:{tensor.name}",),
-                reads=(place("gradient", tensor)._replace(mine=True),),
-                writes=(parameter._replace(mine=True),),
+                reads=(place("gradient", tensor)._replace(mine=(WORLD,)),),
+                writes=(parameter._replace(mine=(WORLD,)),),
                 requires="shard",
             ),
             Collective(

@@ -178,7 +178,7 @@ def test_a_rank_whose_gradient_reaches_no_update_is_found_beside_one_whose_does(
 
 
 def test_names_of_tensors_in_a_range():
-    run = Run(PLAN, (0, 1), 3)
+    run = Run(PLAN, 3)
     assert run.tensors(0, 5) == "'layer4'"
     assert run.tensors(4, 6) == "'layer4' to 'layer3'"
     assert run.tensors(0, 13) == "'layer4' to 'layer1'"
@@ -186,7 +186,7 @@ def test_names_of_tensors_in_a_range():
 
 
 def test_a_token_is_of_one_rank_and_one_pass_alone():
-    run = Run(tiny.synchronous(3), (0, 1, 2), 3)
+    run = Run(tiny.synchronous(3), 3)
     tokens = {(rank, number): run.token(rank, number) for rank in range(3) for number in range(3)}
     for (rank, number), token in tokens.items():
         assert run.owners(token) == {rank: [number]}

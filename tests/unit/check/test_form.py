@@ -47,7 +47,7 @@ FAULTS = {
         r"a range has at least one",
     ),
     "a send of a piece": (
-        changed(SWEEP, setting("push", reads=(Ref("parameter", 0, 13, True),)), role=1),
+        changed(SWEEP, setting("push", reads=(Ref("parameter", 0, 13, ("world",)),)), role=1),
         r"'push': a send names whole ranges",
     ),
     "a copy to a range that overlaps": (
@@ -148,12 +148,12 @@ FAULTS = {
         r"'message0' is for ranks \(0, 1\): its root",
     ),
     "collective of pieces": (
-        changed(SPARSE, setting("gather_values", reads=(Ref("values", 0, 6, True),))),
-        r"'gather_values': a collective reads and writes whole ranges",
+        changed(SPARSE, setting("gather_values", reads=(Ref("values", 0, 6, ("world",)),))),
+        r"'gather_values' is over 'world', and its ranks have other pieces of values",
     ),
     "collective of unequal ranges": (
         changed(SPARSE, setting("gather_values", reads=(Ref("values", 0, 4),))),
-        r"whole ranges of equal lengths",
+        r"reads and writes ranges of equal lengths and types",
     ),
     "two roles for a rank": (
         dataclasses.replace(SERVER, roles=(*SERVER.roles, dataclasses.replace(SERVER.roles[1], name="more"))),

@@ -22,7 +22,7 @@ def decoding_a_piece() -> Plan:
     """Of one element rank 0 has none, and clears what it writes."""
 
     def edit(body):
-        one = (Ref("values", 0, 1, True), Ref("indices", 0, 1, True))
+        one = (Ref("values", 0, 1, ("world",)), Ref("indices", 0, 1, ("world",)))
         again = Local(name="again", kernel="decode_sum", after=("decode",), reads=one, writes=(GRADIENT,))
         body.insert(index_of(body, "update"), again)
         setting("update", after=("again",))(body)

@@ -10,7 +10,7 @@ import pytest
 import tiny_plans as tiny
 from changed_plans import bases, families
 from gradsync.check import check
-from gradsync.plan import Buffer, Collective, Local, Plan, Ref, Role, SharedAdd
+from gradsync.plan import WORLD, Buffer, Collective, Local, Plan, Ref, Role, SharedAdd
 from gradsync.rounds.lowering import lowered
 from odd_plans import long_and_sparse, many_collectives, many_groups, repeated, scaled
 from plan_edits import changed, index_of, setting, with_buffers, without
@@ -94,7 +94,7 @@ def sparse_then_summed() -> Plan:
     def edit(body):
         for name in refs:
             without(f"gather_{name}")(body)
-        mine = tuple(ref._replace(mine=True) for ref in refs.values())
+        mine = tuple(ref._replace(mine=(WORLD,)) for ref in refs.values())
         setting("decode", after=("encode",), reads=mine, postcondition=None)(body)
         ring = Collective(
             name="ring", lane="network", algorithm="ring", after=("decode",), reads=(GRADIENT,), writes=(GRADIENT,)

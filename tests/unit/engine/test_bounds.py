@@ -206,12 +206,12 @@ def test_no_plan_of_any_kind_is_simulated_below_its_bounds(data):
     alpha, beta = data.draw(st.sampled_from([0.0, 0.5])), data.draw(st.sampled_from([0.0, 0.01, 0.05, 0.4]))
     each = {rank: load.model_copy(update={"forward_seconds": 2.0 + rank}) for rank in range(plan.ranks)}
     for times in (load, each):
-        trace = simulate(plan, times, alpha_beta.network(plan.ranks, alpha, beta))
+        trace = simulate(plan, times, alpha_beta.network(plan.ranks, alpha, beta, axes=plan.mesh.places))
         if trace.steady:
             seconds = trace.iteration_seconds(plan.pace)
             for bound in (
                 hard_bound_seconds(plan, times, *([Links(1 / beta)] if beta else [])),
-                model_bound_seconds(plan, times, alpha_beta.network(plan.ranks, alpha, beta)),
+                model_bound_seconds(plan, times, alpha_beta.network(plan.ranks, alpha, beta, axes=plan.mesh.places)),
             ):
                 assert bound <= seconds * (1 + 1e-9)
 

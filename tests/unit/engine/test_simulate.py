@@ -138,14 +138,22 @@ def test_the_bound_is_reached_where_a_link_is_all_there_is():
     assert iteration("wfbp", load, cost) < model_bound_seconds(planned("wfbp", doubled, cost), doubled, network)
 
 
-@pytest.mark.parametrize("name", ["synchronous", "two_lanes", "repeated", "sparse", "split_norms", "sharded"])
+SYMMETRIC = ["synchronous", "two_lanes", "repeated", "sparse", "split_norms", "sharded"]
+
+
+def on_axes(*axes: str) -> tuple[str, ...]:
+    return tuple(f"{kind}@{axis}" for kind in ("all_reduce", "all_gather", "reduce_scatter") for axis in axes)
+
+
+@pytest.mark.parametrize("name", [*SYMMETRIC, "summed_on_axes", "sharded_on_axes"])
 def test_rank_0_alone_stands_for_all_ranks_of_a_symmetric_plan(name):
     plan = tiny.every_kind()[name]
     sizes = [8 * (tensor.stop - tensor.start) for tensor in plan.tensors]
     backward = [float(i + 1) for i in range(len(sizes))]
     names = [tensor.name for tensor in plan.tensors]
     load = workload(sizes, backward, forward=2.0, forwards=backward, update=1.0, dtype="float64", names=names)
-    network = Network({kind: Linear(3.0, 0.125) for kind in ("all_reduce", "all_gather", "reduce_scatter")})
+    kinds = ("all_reduce", "all_gather", "reduce_scatter", *on_axes("node", "local"))
+    network = Network({kind: Linear(3.0, 0.125) for kind in kinds})
     short = simulate(plan, load, network, turns=4)
     whole = simulate(plan, {rank: load.model_copy() for rank in range(plan.ranks)}, network, turns=4)
     assert short.ranks == (0,)
@@ -311,7 +319,7 @@ def test_factors_of_one_change_nothing(name):
     backward = [float(i + 1) for i in range(len(sizes))]
     names = [tensor.name for tensor in plan.tensors]
     load = workload(sizes, backward, forward=2.0, forwards=backward, update=1.0, dtype="float64", names=names)
-    kinds = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "send")
+    kinds = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "send", *on_axes("node", "local"))
     network = Network({kind: Linear(3.0, 0.125) for kind in kinds})
     each = {rank: load.model_copy(update={"forward_seconds": 2.0 + 0.3 * rank}) for rank in range(plan.ranks)}
     plain = simulate(plan, each, network, turns=3)

@@ -47,7 +47,7 @@ def load_of(plan, *, update=0.0):
 
 
 def network_of(plan):
-    return alpha_beta.network(plan.ranks, ALPHA, BETA)
+    return alpha_beta.network(plan.ranks, ALPHA, BETA, axes=plan.mesh.places)
 
 
 def fastest_seconds_per_byte(trace: Trace) -> float:
@@ -152,7 +152,7 @@ def test_a_collective_that_waits_for_the_previous_turn_still_does_when_lowered()
         writes=(Ref("gradient", 0, 2),),
     )
     for rank in range(8):  # 2 elements on 8 ranks: most ranks have nothing to do in the first rounds
-        first = lower(op, rank, 8, 1)[0]
+        first = lower(op, rank, tuple(range(8)), 1)[0]
         assert "ready" in first.after
         assert first.after_previous == ("update",)
 
@@ -164,9 +164,11 @@ def test_what_cannot_be_lowered_is_refused_by_name():
         Collective(name="part", ranks=(0, 1), algorithm="ring", reads=(ref,), writes=(ref,)),
     ):
         with pytest.raises(InputError, match="'part'"):
-            lower(op, 0, 4, 1)
+            lower(op, 0, (0, 1, 2, 3), 1)
     with pytest.raises(InputError, match="'bml' needs levels of one size, not 3 x 2"):
-        lower(Collective(name="part", algorithm="bml", shape=(3, 2), reads=(ref,), writes=(ref,)), 0, 6, 1)
+        lower(
+            Collective(name="part", algorithm="bml", shape=(3, 2), reads=(ref,), writes=(ref,)), 0, tuple(range(6)), 1
+        )
 
 
 def test_sparse_messages_and_residuals_keep_the_whole_gradient():

@@ -85,7 +85,9 @@ def test_every_order_of_events_ends_and_sums(algorithm):
         for elements, longest, slots in ((1, 1, 1), (37, 4, 2), (37, 100, 2), (40, 3, 1), (90, 7, 3)):
             op = message(algorithm, ranks, elements)
             data = np.random.default_rng((ranks, elements)).integers(-9, 9, (ranks, elements + 5)).astype(float)
-            at_work = started([list(exchanges(op, rank, ranks)) for rank in range(ranks)], data, longest, slots)
+            at_work = started(
+                [list(exchanges(op, rank, tuple(range(ranks)))) for rank in range(ranks)], data, longest, slots
+            )
             assert run(at_work, chance) == []
             for rank, before in zip(at_work, data, strict=True):
                 assert (rank.data[3:-2] == data[:, 3:-2].sum(0)).all(), (ranks, elements, longest, rank.number)
@@ -173,7 +175,7 @@ def test_rounds_by_chance_give_what_they_give_in_step():
 
 def test_receives_are_posted_before_they_are_needed_and_slots_are_few():
     op = message("ring", 4, 4000)
-    todo, scratch = actions(list(exchanges(op, 1, 4)), 250, 2)
+    todo, scratch = actions(list(exchanges(op, 1, (0, 1, 2, 3))), 250, 2)
     assert scratch == 2 * 256  # two slots of 250 elements, from the beginning of a cache line
     kinds = [action.kind for action in todo]
     assert kinds[:2] == ["receive"] * 2
@@ -190,7 +192,7 @@ def test_receives_are_posted_before_they_are_needed_and_slots_are_few():
 def test_a_round_to_several_peers_has_left_a_rail_before_the_next_begins_there(algorithm, longest):
     """Else data of the next round would share the link with what peers still wait for, and all would fall behind."""
     op = message(algorithm, 9, 9000)
-    rounds = list(exchanges(op, 4, 9))
+    rounds = list(exchanges(op, 4, tuple(range(9))))
     assert any(len({part.peer for part in each.sends}) > 1 for each in rounds)
     todo, _ = actions(rounds, longest)
     round_of = {
@@ -209,7 +211,7 @@ def test_a_round_to_several_peers_has_left_a_rail_before_the_next_begins_there(a
 
 
 def test_a_ring_sends_on_what_has_come_while_the_rest_is_on_its_way():
-    todo, _ = actions(list(exchanges(message("ring", 4, 4000), 1, 4)), 100, 2)
+    todo, _ = actions(list(exchanges(message("ring", 4, 4000), 1, (0, 1, 2, 3))), 100, 2)
     sent = [number for number, action in enumerate(todo) if action.kind == "send"]
     added = [number for number, action in enumerate(todo) if action.kind == "add"]
     assert sent[10] < added[1]  # the first chunk of the second round, before the second one of the first is added
@@ -217,7 +219,7 @@ def test_a_ring_sends_on_what_has_come_while_the_rest_is_on_its_way():
 
 def test_at_each_moment_receives_are_posted_before_sends():
     """The notice of a posted receive goes to the peer over the connection that data would fill."""
-    todo, _ = actions(list(exchanges(message("ps_p2p", 4, 4000), 1, 4)), 1000)
+    todo, _ = actions(list(exchanges(message("ps_p2p", 4, 4000), 1, (0, 1, 2, 3))), 1000)
     kinds = [action.kind for action in todo]
     first = kinds.index("send")
     assert kinds[:first] == ["receive"] * 3

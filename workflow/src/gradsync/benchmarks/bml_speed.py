@@ -189,7 +189,7 @@ def message_seconds(algorithm: str, shape: tuple[int, ...], sizes: Sequence[int]
     for tag, buffer in enumerate(buffers):
         ref = (Ref("gradient", 0, len(buffer)),)
         op = Collective(name="message", lane=LANE, algorithm=algorithm, shape=shape, reads=ref, writes=ref)
-        senders.append(Transfers(op, rank, ranks, buffer, groups, tag=tag, scratch=scratch))
+        senders.append(Transfers(op, rank, tuple(range(ranks)), buffer, groups, tag=tag, scratch=scratch))
 
     def block(number: int) -> list[float]:
         buffer = buffers[number]

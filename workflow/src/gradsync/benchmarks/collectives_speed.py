@@ -107,7 +107,7 @@ def _ring(kind: Any, rank: int, ranks: int, buffer: torch.Tensor, groups: Groups
     ref = (Ref("gradient", 0, len(buffer)),)
     how = {"kind": kind, "postcondition": POSTCONDITION[kind], "algorithm": "ring"}
     op = Collective(name=kind, lane=LANE, reads=ref, writes=ref, **how)
-    return Transfers(op, rank, ranks, buffer, groups, tag=KINDS.index(kind)).run
+    return Transfers(op, rank, tuple(range(ranks)), buffer, groups, tag=KINDS.index(kind)).run
 
 
 def _one_after_the_other(first: Callable[[], Any], second: Callable[[], Any]) -> Callable[[], Any]:

@@ -158,22 +158,26 @@ def _shown(signature: list[tuple[int, str]]) -> str:
 
 def _collectives(plan: Plan) -> None:
     """All that take part in a collective have it on one lane, of one kind and algorithm, over ranges alike."""
-    first: dict[tuple[str, tuple[int, ...]], tuple[Role, int]] = {}
+    first: dict[tuple[str, str, tuple[int, ...]], tuple[Role, int]] = {}
     for role in plan.roles:
         for step, op in enumerate(role.flat):
             if not isinstance(op, Collective):
                 continue
-            other, at = first.setdefault((op.name, op.ranks), (role, step))
+            other, at = first.setdefault((op.name, op.over, op.ranks), (role, step))
             one: Collective = other.flat[at]
             signatures = [
-                (each.lane, each.kind, each.algorithm, each.shape, each.root, _signature(plan, each.reads))
+                (each.lane, each.kind, each.algorithm, each.shape, each.root, _signature(plan, each.reads), _cut(each))
                 for each in (one, op)
             ]
             if signatures[0] != signatures[1]:
-                names = ("lane", "kind", "algorithm", "levels", "root", "ranges")
+                names = ("lane", "kind", "algorithm", "levels", "root", "ranges", "pieces")
                 differ = ", ".join(n for n, a, b in zip(names, *signatures, strict=True) if a != b)
                 problem = f"collective {op.name!r} has other {differ} in role {role.name!r} than in role {other.name!r}"
                 raise PlanError(plan, problem, {(other.ranks[0], at): "!", (role.ranks[0], step): "!"})
+
+
+def _cut(op: Collective) -> list[tuple[str, ...]]:
+    return [ref.mine for ref in (*op.reads, *op.writes)]
 
 
 def _gated(plan: Plan, role: Role) -> None:

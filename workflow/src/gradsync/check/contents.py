@@ -86,13 +86,13 @@ class Seen(NamedTuple):
 
 
 class Run:
-    """The contents of all buffers of `ranks`, which may be fewer than the plan's if all do the same.
+    """The contents of all buffers of all ranks.
 
     `follow` takes one event after another; `finish.py` looks at what is left at the end.
     """
 
-    def __init__(self, plan: Plan, ranks: Sequence[int], turns: int):
-        self.plan, self.ranks, self.turns = plan, tuple(ranks), turns
+    def __init__(self, plan: Plan, turns: int):
+        self.plan, self.ranks, self.turns = plan, range(plan.ranks), turns
         self.elements = plan.elements
         shared = {buffer.name: self._cover(buffer) for buffer in plan.buffers if buffer.shared}
         self.covers = {
@@ -133,7 +133,7 @@ class Run:
 
     def bounds(self, ref: Ref, rank: int) -> tuple[int, int]:
         """The bounds of what a rank takes of a range."""
-        return piece(ref.start, ref.stop, rank, self.plan.ranks) if ref.mine else (ref.start, ref.stop)
+        return self.plan.mesh.bounds(ref, rank)
 
     def get(self, ref: Ref, rank: int, op: Any, part: tuple[int, int] | None = None) -> Parts:
         """What is read, of the whole range or of `part` of it; raises if nothing has been written."""
@@ -337,14 +337,17 @@ class Run:
     _recv_any = _recv
 
     def _collective(self, op: Collective, event: Event) -> None:
-        key = (op.name, event.turn, op.ranks)
+        everyone = self.plan.group(op, event.rank)
+        key = (op.name, event.turn, everyone)
         if key in self.done:
             return
         self.done.add(key)
-        everyone = op.ranks or (tuple(range(self.plan.ranks)) if len(self.ranks) == self.plan.ranks else self.ranks)
         ops = {rank: self.op[self.plan.role_of[rank].name][op.name] for rank in everyone}
         for i in range(len(op.writes)):
-            length = op.writes[i].stop - op.writes[i].start
+            first, last = self.bounds(op.writes[i], event.rank)
+            length = last - first
+            if not length:
+                continue
             pieces = [piece(0, length, place, len(everyone)) for place in range(len(everyone))]
 
             def read(rank: int, part: tuple[int, int] | None = None, i: int = i) -> Parts:
@@ -356,19 +359,19 @@ class Run:
                     parts = read(rank, (start, stop)) if stop > start else []
                     whole += [Part(part.start + start, part.stop + start, part.content.moved(-start)) for part in parts]
             elif op.kind == "broadcast":
-                whole = read(op.root)
+                whole = read(self.plan.root(op, event.rank))
             else:
                 whole = self.sum([read(rank) for rank in everyone], event.rank, ops[event.rank], op.reads[i])
             taken: dict[Ref, Sequence[Part]] = {}  # once for all ranks that write the same
             for rank, (start, stop) in zip(everyone, pieces, strict=True):
                 ref = ops[rank].writes[i]
                 if ref not in taken:
-                    taken[ref] = self._taken(ref, ref.start, whole, rank, ops[rank])
+                    taken[ref] = self._taken(ref, self.bounds(ref, rank)[0], whole, rank, ops[rank])
                 held = taken[ref]
                 if op.kind == "reduce_scatter":
                     outside = [Part(a, b, UNSET) for a, b in ((0, start), (stop, length)) if b > a]
                     held = sorted([*cut(held, start, stop), *outside])
-                self.covers[rank][ref.buffer].write(ref.start, held)
+                self.covers[rank][ref.buffer].write(self.bounds(ref, rank)[0], held)
 
     # Shared memory
 

@@ -15,6 +15,7 @@ from gradsync.plan import (
     COMPUTE,
     DTYPE_BYTES,
     KEYED,
+    WORLD,
     Collective,
     Local,
     Plan,
@@ -43,6 +44,10 @@ def refuse_form(plan: Plan) -> None:
     """Raises PlanError for the first thing that is not as a plan must be."""
     if plan.ranks < 1:
         fail(plan, f"it has {plan.ranks} ranks: at least 1")
+    try:
+        plan.mesh.refuse()
+    except InputError as error:
+        fail(plan, str(error))
     _ranks(plan)
     _buffers(plan)
     _tensors(plan)
@@ -71,7 +76,7 @@ def refuse_form(plan: Plan) -> None:
         (op.channel, getattr(op, "rail", 0)) for role in plan.roles for op in role.flat if hasattr(op, "channel")
     }
     for role in plan.roles:
-        groups = {(op.lane, op.ranks) for op in role.flat if isinstance(op, Collective)}
+        groups = {(op.lane, op.over, op.ranks) for op in role.flat if isinstance(op, Collective)}
         if (count := len(channels) + len(groups)) > MOST_GROUPS:
             problem = f"role {role.name!r} is in {count} groups of ranks, by channel and rail or by lane"
             fail(plan, f"{problem}: at most {MOST_GROUPS}")
@@ -173,6 +178,13 @@ def _range(plan: Plan, op: Any, ref: Ref) -> None:
             f"{op.name!r} uses {ref.buffer}[{ref.start}:{ref.stop}], the buffer has {buffer.elements} elements: a "
             "range has at least one of them"
         )
+    for axis in ref.mine:
+        plan.mesh.refuse_axis(axis)
+    if len(set(ref.mine)) < len(ref.mine) or (plan.axes and WORLD in ref.mine):
+        raise InputError(
+            f"{op.name!r} takes a piece of {ref.buffer}[{ref.start}:{ref.stop}] over {', '.join(ref.mine)}: name each "
+            f"axis once, and in a plan with axes of its own not {WORLD!r}, whose pieces may be others"
+        )
 
 
 def _kept(plan: Plan, op: Any) -> None:
@@ -218,7 +230,8 @@ def _peers(plan: Plan, role: Role, op: Any) -> None:
             if not peers or len(set(peers)) < len(peers):
                 raise InputError(f"{op.name!r} receives from {peers}: name each source once, at least one")
         case "collective":
-            peers = (*op.ranks, op.root)
+            plan.mesh.refuse_axis(op.over)
+            peers = (*op.ranks, *((op.root,) if op.over == WORLD else ()))
     for peer in peers:
         if not 0 <= peer < plan.ranks:
             raise InputError(f"{op.name!r} names rank {peer}, the plan has {plan.ranks}")
@@ -261,12 +274,30 @@ def _collective(plan: Plan, role: Role, op: Collective) -> None:
         raise InputError(
             f"{op.name!r}: the postcondition of {op.kind} is {POSTCONDITION[op.kind]!r}, not {op.postcondition!r}"
         )
+    _over_axis(plan, op)
     members = {*role.ranks, *((op.root,) if op.kind == "broadcast" else ())}
     if op.ranks and not members <= set(op.ranks):
         raise InputError(f"{op.name!r} is for ranks {op.ranks}: its root and the ranks of its role must be among them")
     if list(op.ranks) != sorted(set(op.ranks)):
         raise InputError(f"{op.name!r} is for ranks {op.ranks}: name each once, in rising order")
-    if not op.writes or any(ref.mine for ref in (*op.reads, *op.writes)):
-        raise InputError(f"{op.name!r}: a collective reads and writes whole ranges of equal lengths, at least one")
-    _same(plan, op, "reads and writes whole ranges of equal lengths and types")
-    lowering.refuse(op, plan.ranks)
+    if not op.writes:
+        raise InputError(f"{op.name!r}: a collective reads and writes at least one range")
+    _same(plan, op, "reads and writes ranges of equal lengths and types")
+    lowering.refuse(op, plan.group_size(op))
+
+
+def _over_axis(plan: Plan, op: Collective) -> None:
+    """All of a group have the same piece of what they sum or gather, and cut it further along their axis alone."""
+    if op.over != WORLD and (op.ranks or not 0 <= op.root < plan.mesh.size(op.over)):
+        raise InputError(f"{op.name!r} is over axis {op.over!r}: it names no ranks, and a root that is a place on it")
+    if op.kind in ("reduce_scatter", "all_gather") and plan.axes and op.over == WORLD and not op.ranks:
+        raise InputError(
+            f"{op.name!r} cuts a range over {WORLD!r}, and the plan has axes of its own, whose pieces may be others: "
+            "cut it over one axis after the other"
+        )
+    for ref in (*op.reads, *op.writes):
+        if ref.mine and (op.over == WORLD or op.over in ref.mine):
+            raise InputError(
+                f"{op.name!r} is over {op.over!r}, and its ranks have other pieces of {ref.buffer}: they exchange one "
+                "range, or one piece over other axes"
+            )

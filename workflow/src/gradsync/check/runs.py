@@ -8,10 +8,11 @@ from typing import Any
 
 from gradsync.check.channels import served
 from gradsync.check.contents import ContentError, Run
+from gradsync.check.few_ranks import on_few_ranks
 from gradsync.check.finish import refuse_unfinished
 from gradsync.check.grid import PlanError, fail
 from gradsync.engine.progress import Clock, Cost, Event, Progress
-from gradsync.plan import Collective, Plan, RecvAny, Reply, Send, SharedAdd
+from gradsync.plan import Plan, RecvAny, Reply, Send, SharedAdd
 
 TURNS = 3  # the first, one after it, and one of which all that lies before is as in any later one
 ORDERS = 3  # in which messages come to who takes them from anybody
@@ -32,42 +33,24 @@ class _Chance(Clock):
 
 def refuse_runs(plan: Plan) -> None:
     """Raises PlanError if a run of `TURNS` turns doesn't come to its end, or to the values that it should."""
-    ranks = _standing_for_all(plan)
-    _follow(plan, _run(plan, Progress(plan, TURNS, Clock(), ranks[:1] if plan.symmetric else None)), ranks)
+    few = on_few_ranks(plan)
+    _follow(plan, few, _run(plan, Progress(plan, TURNS, Clock(), (0,) if plan.symmetric else None)))
     if any(isinstance(op, Send | Reply) for role in plan.roles for op in role.flat):
         # a plan that ends if messages wait in between can still hang if sends wait for their receives
         _run(plan, Progress(plan, TURNS, Clock(), rendezvous=True), " (a send is finished only when it is received)")
     if any(isinstance(op, RecvAny | SharedAdd) for role in plan.roles for op in role.flat):
         for seed in range(ORDERS):
             events = _run(plan, Progress(plan, TURNS, _Chance(seed), rendezvous=bool(seed % 2)))
-            _follow(plan, events, ranks)
+            _follow(plan, plan, events)
 
 
-def _standing_for_all(plan: Plan) -> tuple[int, ...]:
-    """The ranks whose contents are followed: a few, if all do the same to the same elements."""
-    everyone = tuple(range(plan.ranks))
-    if not plan.symmetric:
-        return everyone
-    roots = set()
-    for op in plan.roles[0].flat:
-        if any(ref.mine for ref in (*op.reads, *op.writes)):
-            return everyone
-        if isinstance(op, Collective) and op.kind not in ("all_reduce", "broadcast"):
-            return everyone
-        if isinstance(op, Collective) and op.kind == "broadcast":
-            roots.add(op.root)
-    return tuple(sorted({0, plan.ranks - 1, *roots}))
-
-
-def _follow(plan: Plan, events: Sequence[Event], ranks: tuple[int, ...]) -> None:
-    run = Run(plan, ranks, TURNS)
+def _follow(plan: Plan, few: Plan, events: Sequence[Event]) -> None:
+    """Follow the contents of `few`, which stands for `plan`, through events of all ranks, or of one for all."""
+    run = Run(few, TURNS)
     try:
         for event in events:
-            if plan.symmetric:
-                for rank in ranks:
-                    run.follow(event._replace(rank=rank))
-            else:
-                run.follow(event)
+            for rank in range(few.ranks) if plan.symmetric else (event.rank,):
+                run.follow(event._replace(rank=rank))
         refuse_unfinished(run)
     except ContentError as error:
         raise PlanError(plan, error.problem, {(error.rank, error.step): "!"}) from None

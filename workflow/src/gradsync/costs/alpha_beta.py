@@ -11,7 +11,7 @@ of the next smaller power of two (`rounds/flow_level.py` counts them).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from math import log2
 
 from gradsync.costs import Linear, MessageCost, Network
@@ -47,22 +47,37 @@ ALGORITHMS: dict[str, Callable[..., Linear]] = {
 }
 
 
-def network(n: int, alpha: float, beta: float, gamma: float = 0.0, all_reduce: str = "ring") -> Network:
-    """Costs of every kind of message between `n` ranks; the other collectives as rings, the broadcast as a tree."""
+def network(
+    n: int,
+    alpha: float,
+    beta: float,
+    gamma: float = 0.0,
+    all_reduce: str = "ring",
+    axes: Mapping[str, int] | None = None,
+) -> Network:
+    """Costs of every kind of message between `n` ranks; the other collectives as rings, the broadcast as a tree.
+
+    `axes`: name -> places of a mesh's axes, whose groups have the same between so many ranks (`all_reduce@node`).
+    """
     if n < 1:
         raise InputError(f"{n} ranks: at least 1")
     if all_reduce not in ALGORITHMS:
         raise InputError(f"all-reduce algorithm {all_reduce!r}: known are {', '.join(ALGORITHMS)}")
+    costs = _between(n, alpha, beta, gamma, all_reduce)
+    for axis, places in (axes or {}).items():
+        of_groups = _between(places, alpha, beta, gamma, all_reduce)
+        costs |= {f"{kind}@{axis}": cost for kind, cost in of_groups.items()}
+    return Network({**costs, "send": Linear(alpha, beta, "point to point")})
+
+
+def _between(n: int, alpha: float, beta: float, gamma: float, all_reduce: str) -> dict[str, MessageCost]:
     half = Linear((n - 1) * alpha, (n - 1) / n * beta, f"ring of {n}")
-    return Network(
-        {
-            "all_reduce": ALGORITHMS[all_reduce](n, alpha, beta, gamma),
-            "reduce_scatter": Linear(half.a, half.b + (n - 1) / n * gamma, half.source),
-            "all_gather": half,
-            "broadcast": Linear(alpha * log2(n), beta * log2(n), f"binary tree of {n}"),
-            "send": Linear(alpha, beta, "point to point"),
-        }
-    )
+    return {
+        "all_reduce": ALGORITHMS[all_reduce](n, alpha, beta, gamma),
+        "reduce_scatter": Linear(half.a, half.b + (n - 1) / n * gamma, half.source),
+        "all_gather": half,
+        "broadcast": Linear(alpha * log2(n), beta * log2(n), f"binary tree of {n}"),
+    }
 
 
 def around(cost: MessageCost, n: int) -> Network:

@@ -29,9 +29,10 @@ from gradsync import collectives
 from gradsync.collectives import NATIVE, Shape
 from gradsync.costs import Network
 from gradsync.costs.contention import largest_capacity
+from gradsync.engine.clocks import priced_as
 from gradsync.engine.needs import Need, in_step, needs
 from gradsync.errors import RunError
-from gradsync.plan import DTYPE_BYTES, Collective, Plan, Recv, Send
+from gradsync.plan import DTYPE_BYTES, WORLD, Collective, Group, Plan, Recv, Send
 from gradsync.plan.workload import Workload
 from gradsync.rounds.lowering import lowered, shape_of
 from gradsync.topologies import NO_LINK, Speeds, Topology
@@ -151,7 +152,7 @@ def _demand(plan: Plan, need_of: Mapping[int, Need], ranks_per_node: int) -> Dem
 def _representatives(plan: Plan, need_of: Mapping[int, Need]) -> list[int]:
     """The ranks in step; the first of them if all do the same."""
     ranks = in_step(plan)
-    native = all(op.algorithm == NATIVE for op in plan.roles[0].flat if isinstance(op, Collective))
+    native = all(op.algorithm == NATIVE and op.over == WORLD for op in plan.roles[0].flat if isinstance(op, Collective))
     return ranks[:1] if plan.symmetric and native and len(set(need_of.values())) == 1 else ranks
 
 
@@ -182,26 +183,32 @@ class _Bytes:
             nodes = ranks // self.ranks_per_node
             size = self.plan.bytes_of(op.reads if isinstance(op, Send) else op.writes)
             np.add.at(way, nodes[nodes != peer // self.ranks_per_node], size)
-        elif isinstance(op, Collective) and min(op.ranks, default=0) in ranks:
-            self._collective(op)
+        elif isinstance(op, Collective):
+            counted = set(ranks.tolist())
+            for group in self.plan.groups(op):
+                if group[0] in counted:
+                    self._collective(op, group)
 
-    def _collective(self, op: Collective) -> None:
+    def _collective(self, op: Collective, group: Group) -> None:
         if op.algorithm == NATIVE:
-            nodes, size = self._nodes(op.ranks), self.plan.bytes_of(op.writes)
+            nodes, size = self._nodes(group), self.plan.bytes_of(op.writes)
             self.between[nodes] += SENT[op.kind] * (len(nodes) - 1) * size
             if op.kind == "broadcast":
-                self.into[[node for node in nodes if node != op.root // self.ranks_per_node]] += size
+                root = self.plan.root(op, group[0]) // self.ranks_per_node
+                self.into[[node for node in nodes if node != root]] += size
             return
-        pieces, out, into = _pieces(op.algorithm, shape_of(op, self.plan.ranks), op.root, op.kind, self.ranks_per_node)
+        pieces, out, into = _pieces(
+            op.algorithm, shape_of(op, len(group)), op.root, op.kind, group, self.ranks_per_node
+        )
         for ref in op.writes:  # of pieces that are not all equally long, the shortest counts
-            size = (ref.stop - ref.start) // pieces * DTYPE_BYTES[self.plan.buffer[ref.buffer].dtype]
+            elements = (ref.stop - ref.start) // self.plan.mesh.pieces(ref) // pieces
+            size = elements * DTYPE_BYTES[self.plan.buffer[ref.buffer].dtype]
             self.out[: len(out)] += size * out
             self.into[: len(into)] += size * into
 
     def _nodes(self, group: tuple[int, ...]) -> tuple[int, ...]:
         if group not in self.nodes_of:
-            ranks = group or range(self.plan.ranks)
-            self.nodes_of[group] = tuple(sorted({rank // self.ranks_per_node for rank in ranks}))
+            self.nodes_of[group] = tuple(sorted({rank // self.ranks_per_node for rank in group}))
         return self.nodes_of[group]
 
     def leaving(self) -> float:
@@ -217,12 +224,13 @@ class _Bytes:
 
 @lru_cache(maxsize=256)
 def _pieces(
-    algorithm: str, shape: Shape, root: int, kind: str, ranks_per_node: int
+    algorithm: str, shape: Shape, root: int, kind: str, group: Group, ranks_per_node: int
 ) -> tuple[int, np.ndarray, np.ndarray]:
-    """Pieces of a message, and how many leave and enter each node.  # both (nodes,)"""
-    out, into = np.zeros((2, -(-int(np.prod(shape)) // ranks_per_node)))
+    """Pieces of a message of a group, and how many leave and enter each node.  # both (nodes,)"""
+    node = np.array(group) // ranks_per_node
+    out, into = np.zeros((2, int(node.max()) + 1))
     for step in collectives.rounds(algorithm, shape, root, kind):
-        source, to = step.source // ranks_per_node, step.destination // ranks_per_node
+        source, to = node[step.source], node[step.destination]
         between = source != to
         for carried, nodes in ((out, source), (into, to)):
             carried += np.bincount(nodes[between], step.pieces[between], minlength=len(carried))
@@ -330,7 +338,7 @@ class _Ways:
 
     def add(self, op: Any, ranks: np.ndarray, parts: np.ndarray) -> None:
         """An operation that takes these parts of the ways of `ranks`."""
-        kind = op.kind if isinstance(op, Collective) else "send"
+        kind = priced_as(op)
         size = self.plan.bytes_of(op.reads if isinstance(op, Send) else op.writes)
         self.sizes[kind][ranks] += size
         self.parts[kind][ranks] += size * parts
@@ -353,7 +361,9 @@ def _taken(plan: Plan, ranks: np.ndarray, op: Any) -> Iterator[tuple[str, np.nda
     elif isinstance(op, Collective):
         parts = np.ones((2, plan.ranks))
         if op.algorithm != NATIVE:
-            phases = collectives.phases(op.algorithm, shape_of(op, plan.ranks), op.root, op.kind)
-            parts = sum((share * each for share, each in phases), np.zeros((2, plan.ranks)))
+            size = plan.group_size(op)
+            phases = collectives.phases(op.algorithm, shape_of(op, size), op.root, op.kind)
+            places = [plan.mesh.place(rank, op.over) for rank in range(plan.ranks)]
+            parts = sum((share * each for share, each in phases), np.zeros((2, size)))[:, places]
         for way, each in zip(("out", "in"), parts, strict=True):
             yield way, each[ranks]

@@ -17,7 +17,7 @@ from gradsync.engine.contention import Side
 from gradsync.engine.progress import Clock, Cost, Factors
 from gradsync.errors import InputError
 from gradsync.kernels import KERNELS, Form
-from gradsync.plan import Collective, Local, Need, Plan, Ready
+from gradsync.plan import WORLD, Collective, Local, Need, Plan, Ready
 from gradsync.plan.workload import Workload
 from gradsync.topologies import NO_LINK, Speeds, Topology
 
@@ -106,7 +106,7 @@ class NetworkClock(Clock):
         return cost
 
     def _cost(self, operation: Any) -> Cost:
-        model = self.network.of(operation.kind if isinstance(operation, Collective) else "send")
+        model = self.network.of(priced_as(operation))
         size = self._bytes(operation)
         startup = model.startup_seconds(size)
         host = min(host_seconds(model), startup)
@@ -114,14 +114,20 @@ class NetworkClock(Clock):
         return Cost(startup - host, model.seconds(size) - startup, 1.0, host)
 
     def around(self, operation: Collective, ranks: Sequence[int]) -> Sequence[tuple[float, Mapping[Hashable, float]]]:
-        """The ways out and in of its ranks; of all ranks, phase by phase, if they don't do the same."""
+        """The ways out and in of its ranks along its axis; phase by phase of all of them, if they don't do the same."""
+        # other axes than that of all ranks have links of their own
+        axis = () if operation.over == WORLD else (operation.over,)
+        alike: list[tuple[float, Mapping[Hashable, float]]] = [
+            (1.0, {(side, rank, *axis): 1.0 for rank in ranks for side in ("out", "in")})
+        ]
         if operation.algorithm == NATIVE:
-            return super().around(operation, ranks)
-        shape = operation.shape or (self.plan.ranks,)
+            return alike
+        group = self.plan.group(operation, ranks[0])
+        shape = operation.shape or (len(group),)
         phases = collectives.phases(operation.algorithm, shape, operation.root, operation.kind)
         if all((parts == 1.0).all() for _, parts in phases):  # then it may be simulated on one of them
-            return super().around(operation, ranks)
-        ways = [(side, rank) for side in ("out", "in") for rank in range(self.plan.ranks)]
+            return alike
+        ways = [(side, rank, *axis) for side in ("out", "in") for rank in group]
         return [
             (share, {way: part for way, part in zip(ways, parts.ravel().tolist(), strict=True) if part})
             for share, parts in phases
@@ -147,6 +153,13 @@ class NetworkClock(Clock):
 
     def _bytes(self, operation: Any) -> int:
         return self.plan.bytes_of(operation.writes if isinstance(operation, Collective) else operation.reads)
+
+
+def priced_as(operation: Any) -> str:
+    """The key of a message's cost in a network: `send`, the kind of a collective, `all_reduce@node` over an axis."""
+    if not isinstance(operation, Collective):
+        return "send"
+    return operation.kind if operation.over == WORLD else f"{operation.kind}@{operation.over}"
 
 
 class LinksClock(NetworkClock):
@@ -190,6 +203,6 @@ class LinksClock(NetworkClock):
         if not isinstance(operation, Collective):
             return Cost(self.alpha, self._bytes(operation))
         cost = super()._cost(operation)
-        ((_, links),) = self.around(operation, operation.ranks or range(self.plan.ranks))
+        ((_, links),) = self.around(operation, self.plan.group(operation, 0))
         alone = min((self.bandwidth[link] / times for link, times in links.items()), default=1.0) / self.capacity
         return cost._replace(transfer=cost.transfer * alone, limit=alone)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from gradsync.costs import Network
 from gradsync.engine.clocks import UPDATES, NetworkClock
-from gradsync.plan import COMPUTE, Collective, Local, Plan, Ready, Recv, Role
+from gradsync.plan import COMPUTE, WORLD, Collective, Local, Plan, Ready, Recv, Role
 from gradsync.plan import Need as Forward
 from gradsync.plan.role_graph import RoleGraph
 from gradsync.plan.workload import Workload
@@ -49,7 +49,8 @@ def needs(plan: Plan, workload: Workload | Mapping[int, Workload]) -> dict[int, 
 
 def in_step(plan: Plan) -> list[int]:
     """The ranks that take a turn for each iteration: those that wait for the rank of its pace, and it for them."""
-    if len(plan.roles) == 1 and any(isinstance(op, Collective) and not op.ranks for op in plan.roles[0].flat):
+    collectives = [op for op in plan.roles[0].flat if isinstance(op, Collective)]
+    if len(plan.roles) == 1 and any(op.over == WORLD and not op.ranks for op in collectives):
         return list(range(plan.ranks))
     before: dict[int, set[int]] = defaultdict(set)
     after: dict[int, set[int]] = defaultdict(set)
@@ -59,7 +60,7 @@ def in_step(plan: Plan) -> list[int]:
                 before[rank].add(op.source)
                 after[op.source].add(rank)
             elif isinstance(op, Collective):
-                group = op.ranks or range(plan.ranks)
+                group = plan.group(op, rank)
                 before[rank].update(group)
                 after[rank].update(group)
 

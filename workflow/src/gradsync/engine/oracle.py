@@ -53,8 +53,8 @@ def evaluate(
     for event in outcome.events:
         rank, turn = event.rank, event.turn
         op = plan.role_of[rank].flat[event.step]
-        views = [_view(values[rank], ref, rank, plan.ranks) for ref in op.reads]
-        targets = [_view(values[rank], ref, rank, plan.ranks) for ref in op.writes]
+        views = [_view(plan, values[rank], ref, rank) for ref in op.reads]
+        targets = [_view(plan, values[rank], ref, rank) for ref in op.writes]
         match op.verb:
             case "ready":
                 role, ref = plan.role_of[rank], op.writes[0]
@@ -66,11 +66,11 @@ def evaluate(
             case "local":
                 KERNELS[op.kernel].compute(views, targets, **op.arguments)
             case "collective":
-                key = (op.name, turn, op.ranks)
+                group = plan.group(op, rank)
+                key = (op.name, turn, group)
                 if key not in collectives_done:
                     collectives_done.add(key)
-                    group = op.ranks or tuple(range(plan.ranks))
-                    _collective({member: named[plan.role_of[member].name][op.name] for member in group}, values)
+                    _collective(plan, {member: named[plan.role_of[member].name][op.name] for member in group}, values)
             case "send":
                 sent[rank, op.to, op.channel, op.rail, op.tag].append([view.copy() for view in views])
             case "reply":
@@ -128,18 +128,18 @@ def array_type(dtype: str) -> np.dtype[Any]:
     return np.dtype(getattr(ml_dtypes, dtype, dtype))
 
 
-def _view(buffers: dict[str, np.ndarray], ref: Ref, rank: int, ranks: int) -> np.ndarray:
-    start, stop = piece(ref.start, ref.stop, rank, ranks) if ref.mine else (ref.start, ref.stop)
+def _view(plan: Plan, buffers: dict[str, np.ndarray], ref: Ref, rank: int) -> np.ndarray:
+    start, stop = plan.mesh.bounds(ref, rank)
     return buffers[ref.buffer][start:stop]
 
 
-def _collective(ops: Mapping[int, Collective], values: list[dict[str, np.ndarray]]) -> None:
+def _collective(plan: Plan, ops: Mapping[int, Collective], values: list[dict[str, np.ndarray]]) -> None:
     """`ops`: the operation as each rank of the group has it, in order; buffers may differ."""
     (op, *_), group = ops.values(), list(ops)
     for number in range(len(op.writes)):
         sources, targets = ([getattr(ops[rank], side)[number] for rank in group] for side in ("reads", "writes"))
-        inputs = [values[rank][ref.buffer][ref.start : ref.stop] for rank, ref in zip(group, sources, strict=True)]
-        outputs = [values[rank][ref.buffer][ref.start : ref.stop] for rank, ref in zip(group, targets, strict=True)]
+        inputs = [_view(plan, values[rank], ref, rank) for rank, ref in zip(group, sources, strict=True)]
+        outputs = [_view(plan, values[rank], ref, rank) for rank, ref in zip(group, targets, strict=True)]
         pieces = [piece(0, len(inputs[0]), i, len(group)) for i in range(len(group))]
         match op.kind:
             case "all_reduce":
@@ -155,7 +155,7 @@ def _collective(ops: Mapping[int, Collective], values: list[dict[str, np.ndarray
                 for output in outputs:
                     output[:] = whole
             case "broadcast":
-                root = inputs[group.index(op.root)].copy()
+                root = inputs[group.index(plan.root(op, group[0]))].copy()
                 for output in outputs:
                     output[:] = root
 

@@ -17,7 +17,7 @@ from math import inf
 from typing import Any, NamedTuple
 
 from gradsync.engine.contention import ContentionLoop, Side, Use
-from gradsync.plan import Collective, Plan, RecvAny, Reply, SharedAdd
+from gradsync.plan import Collective, Group, Plan, RecvAny, Reply, SharedAdd
 from gradsync.plan.role_graph import RoleGraph
 
 Line = tuple[str, int, int]  # channel, rail and tag: what a send and its receive have in common
@@ -128,7 +128,8 @@ class Progress(ContentionLoop):
         self.started: dict[tuple[int, int, int], float] = {}
         self.events: list[Event] = []
         self.nested = 0
-        self.arrived: dict[tuple[str, int, tuple[int, ...]], list[tuple[int, int]]] = defaultdict(list)
+        self.arrived: dict[tuple[str, int, Group], list[tuple[int, int]]] = defaultdict(list)
+        self.members: dict[tuple[Group, str, int], Group] = {}  # of the groups that ranks have collectives in
         # (source, to, *line) -> the operations (rank, turn, index) that sent what is there
         self.inbox: dict[tuple[int, int, str, int, int], deque[tuple[int, int, int]]] = defaultdict(deque)
         self.inbox_order: dict[tuple[int, Line], deque[int]] = defaultdict(deque)  # (to, line) -> sources by arrival
@@ -279,10 +280,10 @@ class Progress(ContentionLoop):
         self._work(rank, self.clock.local(rank, holder), now, done)
 
     def _arrive(self, op: Collective, rank: int, turn: int, index: int, now: float) -> None:
-        key = (op.name, turn, op.ranks)
+        group = self._group(op, rank)
+        key = (op.name, turn, group)
         members = self.arrived[key]
         members.append((rank, index))
-        group = op.ranks or self.ranks
         if len(members) < len(group):
             return
         del self.arrived[key]
@@ -291,12 +292,19 @@ class Progress(ContentionLoop):
             for member, its_index in members:
                 self._finish(member, turn, its_index, time)
 
-        way = op.ranks, op.algorithm, op.shape, op.root, op.kind
+        way = group, op.over, op.algorithm, op.shape, op.root, op.kind
         phases = self.groups.get(way)
         if phases is None:
             around = self.clock.around(op, group)
             phases = self.groups[way] = [Phase(share, self._uses(parts)) for share, parts in around]
         self._transfer(op, group, phases, 0.0, now, done)
+
+    def _group(self, op: Collective, rank: int) -> Group:
+        """The ranks that have a collective together, of those that are run."""
+        key = op.ranks, op.over, rank
+        if key not in self.members:
+            self.members[key] = tuple(each for each in self.plan.group(op, rank) if each in self.graph)
+        return self.members[key]
 
     def _send(self, op: Any, rank: int, to: int, turn: int, index: int, now: float) -> None:
         line = _line(op)

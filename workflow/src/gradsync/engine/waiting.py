@@ -64,10 +64,10 @@ def _collectives(plan: Plan, ranks: Sequence[Stamps], begun: list[np.ndarray]) -
     for rank, role in plan.role_of.items():
         for i, op in enumerate(role.flat):
             if isinstance(op, Collective):
-                members[op.name, op.ranks].append((rank, i, op))
+                members[op.name, plan.group(op, rank)].append((rank, i, op))
     for group in members.values():
         turns = min(len(ranks[rank].start) for rank, _, _ in group)
-        sources = [(rank, i) for rank, i, op in group if op.kind != "broadcast" or rank == op.root]
+        sources = [(rank, i) for rank, i, op in group if op.kind != "broadcast" or rank == plan.root(op, rank)]
         begin = np.max([ranks[rank].start[:turns, i] for rank, i in sources], axis=0)  # NaN if one has not come
         for rank, i, _ in group:
             begun[rank][:turns, i] = begin

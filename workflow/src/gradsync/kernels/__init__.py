@@ -7,6 +7,7 @@ A kernel is one file of this folder with
     follow(track)                          what its results hold, given what its operands hold (`plan/content.py`)
     moved(form) -> float                   bytes that it reads and writes in memory
     KEEPS                                  roles of buffers that kernels which name them, and nothing else, may write
+    COUNTS                                 optional, True: what it writes has a place for each of its operands
 
 `compute` is written with operators that NumPy and PyTorch share if that is possible, so that the oracle (NumPy, n
 ranks in one process) and the executor (PyTorch, `runtime/kernels.py`) mean the same by a name. Discovery finds the
@@ -24,7 +25,7 @@ from typing import Any, NamedTuple, NoReturn, Protocol
 
 from gradsync.errors import InputError
 from gradsync.names import modules_in
-from gradsync.plan import BYTES, DTYPE_BYTES, Local, Plan, Ref, piece
+from gradsync.plan import BYTES, DTYPE_BYTES, Local, Plan, Ref
 from gradsync.plan.content import Content, Part, Parts, Sum
 
 Array = Any
@@ -78,7 +79,7 @@ class Form:
 
     def _operand(self, ref: Ref) -> Operand:
         buffer = self.plan.buffer[ref.buffer]
-        return Operand(ref, buffer.role, buffer.dtype, self.plan.ranks if ref.mine else 1)
+        return Operand(ref, buffer.role, buffer.dtype, self.plan.mesh.pieces(ref))
 
     def fail(self, problem: str) -> NoReturn:
         """Raises InputError that names operation and kernel."""
@@ -112,35 +113,32 @@ class Form:
 
     def long(self, operand: Operand, elements: int) -> None:
         """Raises InputError unless the range has just so many elements on every rank."""
-        ranks, (_, start, stop, mine) = self.plan.ranks, operand.ref
-        bounds = [piece(start, stop, rank, ranks) for rank in range(ranks)] if mine else [(start, stop)]
-        if any(high - low != elements for low, high in bounds):
+        if any(high - low != elements for low, high in self._bounds(operand.ref)):
             self.fail(f"needs {elements} element(s): {self._described([operand])}")
 
     def shorter(self, operand: Operand, other: Operand) -> None:
         """Raises InputError unless it has an element, and no more than the other, on every rank."""
-        ranks = self.plan.ranks
-        for rank in range(ranks):
-            few, many = (
-                high - low
-                for low, high in (
-                    piece(ref.start, ref.stop, rank, ranks) if ref.mine else ref[1:3]
-                    for ref in (operand.ref, other.ref)
-                )
-            )
-            if not 0 < few <= many:
-                self.fail(f"needs one to {many} elements on rank {rank}: {self._described([operand])}")
+        for rank, (few, many) in enumerate(zip(self._bounds(operand.ref), self._bounds(other.ref), strict=True)):
+            if not 0 < few[1] - few[0] <= (most := many[1] - many[0]):
+                self.fail(f"needs one to {most} elements on rank {rank}: {self._described([operand])}")
+
+    def _bounds(self, ref: Ref) -> list[tuple[int, int]]:
+        """What each rank takes of a range."""
+        return [self.plan.mesh.bounds(ref, rank) for rank in range(self.plan.ranks)]
 
     def _described(self, operands: Sequence[Operand]) -> str:
         return ", ".join(
-            f"{each.ref.buffer}[{each.ref.start}:{each.ref.stop}]{' of mine' * each.ref.mine} ({each.dtype})"
-            for each in operands
+            f"{each.ref.buffer}[{each.ref.start}:{each.ref.stop}]{_mine(each.ref)} ({each.dtype})" for each in operands
         )
 
     def argument(self, name: str) -> float:
         """The value of an argument, or its default."""
         default = arguments(self.op.kernel)[name].default
         return float(self.op.arguments.get(name, default))
+
+
+def _mine(ref: Ref) -> str:
+    return f" of mine over {', '.join(ref.mine)}" if ref.mine else ""
 
 
 class Message(NamedTuple):
@@ -214,6 +212,7 @@ class Kernel:
         self.follow: Callable[[Track], None] = module.follow
         self.moved: Callable[[Form], float] = module.moved
         self.keeps: tuple[str, ...] = getattr(module, "KEEPS", ())  # roles of buffers that it alone may write
+        self.counts = bool(getattr(module, "COUNTS", False))
         self._refuse: Callable[[Form], None] = module.refuse
 
     @cached_property

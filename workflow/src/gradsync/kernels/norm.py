@@ -6,6 +6,8 @@ from gradsync.kernels import FLOATS, Array, Form, Track
 from gradsync.plan import DTYPE_BYTES
 from gradsync.plan.content import NORM, Content, Part, Parts, together
 
+COUNTS = True
+
 
 def compute(reads: list[Array], writes: list[Array]) -> None:
     """writes[0][i] = norm of reads[i], summed in the type of writes."""

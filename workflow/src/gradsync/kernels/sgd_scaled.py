@@ -42,7 +42,7 @@ def refuse(form: Form) -> None:
     """As SGD; and the scaler. All of the gradient, since every rank must skip the same steps."""
     _update.refuse(form, extra=1)
     form.long(form.writes[-1], SCALER_ELEMENTS)
-    everything = (0, form.plan.elements, False)
+    everything = (0, form.plan.elements, ())
     if form.writes[-1].role != "scaler" or form.reads[0].ref[1:] != everything:
         form.fail("updates all parameters at once, and a scaler")
 

@@ -12,12 +12,26 @@ one layer on two ranks:
     Collective(name="message0", lane="network", after=("ready:fc",), reads=(Ref("gradient", 0, 4),), writes=..)
     Local(name="update", kernel="sgd", after=("message0",), reads=(Ref("gradient", 0, 4),), writes=..)
 
-`buffers.py` holds what operations work on, `operations.py` their vocabulary, `repeats.py` spells out what a turn does
-several times, `loop.py` has roles and plans with their JSON: read it for the meaning of lanes, waits and channels.
+`buffers.py` holds what operations work on, `mesh.py` how ranks lie on axes, `operations.py` the vocabulary,
+`repeats.py` spells out what a turn does several times, `loop.py` has roles and plans with their JSON: read it for the
+meaning of lanes, waits and channels.
 """
 
-from gradsync.plan.buffers import BYTES, CLOSED, DTYPE_BYTES, KEYED, PASSING, Buffer, BufferRole, Ref, Tensor, piece
+from gradsync.plan.buffers import (
+    BYTES,
+    CLOSED,
+    DTYPE_BYTES,
+    KEYED,
+    PASSING,
+    WORLD,
+    Buffer,
+    BufferRole,
+    Ref,
+    Tensor,
+    piece,
+)
 from gradsync.plan.loop import VERSION, Plan, Role
+from gradsync.plan.mesh import Axis, Group, Mesh
 from gradsync.plan.operations import (
     CHANNEL,
     COMPUTE,
@@ -45,11 +59,15 @@ __all__ = [
     "KEYED",
     "PASSING",
     "VERSION",
+    "WORLD",
+    "Axis",
     "Buffer",
     "BufferRole",
     "Collective",
+    "Group",
     "Kind",
     "Local",
+    "Mesh",
     "Need",
     "Operation",
     "Plan",

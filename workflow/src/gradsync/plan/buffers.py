@@ -20,16 +20,17 @@ BufferRole = Literal[
     "gradient", "parameter", "momentum", "residual", "centre", "statistics", "scaler", "scratch", "state"
 ]
 KEYED = ("gradient", "parameter", "momentum", "residual", "centre")  # roles of buffers that are keyed by parameters
+WORLD = "world"  # the axis of all ranks
 PASSING = ("gradient", "scratch")  # roles of buffers that are written before they are read in every turn
 
 
 class Ref(NamedTuple):
-    """Elements [start, stop) of a buffer; with `mine` only the executing rank's piece of that range (see `piece`)."""
+    """Elements [start, stop) of a buffer; with `mine` only the executing rank's piece over these axes (`mesh.py`)."""
 
     buffer: str
     start: int
     stop: int
-    mine: bool = False
+    mine: tuple[str, ...] = ()
 
 
 def piece(start: int, stop: int, index: int, pieces: int) -> tuple[int, int]:

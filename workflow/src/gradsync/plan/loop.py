@@ -23,10 +23,11 @@ from gradsync.errors import InputError
 from gradsync.files import reading
 from gradsync.files.problems import first_problem
 from gradsync.plan import repeats
-from gradsync.plan.buffers import BYTES, CLOSED, DTYPE_BYTES, KEYED, Buffer, Ref, Tensor
+from gradsync.plan.buffers import BYTES, CLOSED, DTYPE_BYTES, KEYED, WORLD, Buffer, Ref, Tensor
+from gradsync.plan.mesh import Axis, Group, Mesh
 from gradsync.plan.operations import Collective, Local, Need, Operation, Ready
 
-VERSION = 2
+VERSION = 3
 
 
 @dataclass(frozen=True)
@@ -83,6 +84,7 @@ class Plan:
     tensors: tuple[Tensor, ...]
     buffers: tuple[Buffer, ...]
     roles: tuple[Role, ...]
+    axes: tuple[Axis, ...] = ()
     provenance: dict[str, str] = dataclasses.field(default_factory=dict)
     version: int = VERSION
 
@@ -90,6 +92,27 @@ class Plan:
     def role_of(self) -> dict[int, Role]:
         """Rank -> its role."""
         return {rank: role for role in self.roles for rank in role.ranks}
+
+    @cached_property
+    def mesh(self) -> Mesh:
+        """Where the ranks lie on the axes."""
+        return Mesh(self.ranks, self.axes)
+
+    def group(self, op: Collective, rank: int) -> Group:
+        """The ranks with which a rank has a collective, in order."""
+        return op.ranks or self.mesh.group(rank, op.over)
+
+    def group_size(self, op: Collective) -> int:
+        """The ranks of a group of a collective."""
+        return len(op.ranks) or self.mesh.size(op.over)
+
+    def groups(self, op: Collective) -> list[Group]:
+        """All groups that have a collective."""
+        return [op.ranks] if op.ranks else list(self.mesh.groups(op.over))
+
+    def root(self, op: Collective, rank: int) -> int:
+        """The root of a collective that a rank has, as a rank."""
+        return op.root if op.over == WORLD else self.group(op, rank)[op.root]
 
     @cached_property
     def buffer(self) -> dict[str, Buffer]:
@@ -122,7 +145,7 @@ class Plan:
 
     @cached_property
     def symmetric(self) -> bool:
-        """True if the plan has one role, whose collectives are of all ranks: every rank does the same."""
+        """True if the plan has one role, whose collectives are over axes: every rank does the same."""
         return len(self.roles) == 1 and all(
             isinstance(op, Need | Ready | Local) or (isinstance(op, Collective) and not op.ranks)
             for op in self.roles[0].flat
@@ -141,7 +164,7 @@ class Plan:
             if any(ref.mine for ref in (*op.reads, *op.writes)):
                 return True
             if isinstance(op, Collective):
-                return op.kind not in ("all_reduce", "broadcast")
+                return op.over != WORLD or op.kind not in ("all_reduce", "broadcast")
             return isinstance(op, Local) and op.requires is None and any(ref.buffer in kept for ref in op.writes)
 
         return () if not self.symmetric or any(map(differs, self.roles[0].flat)) else kept
@@ -154,8 +177,10 @@ class Plan:
         return min(role.ranks[0] for role in (working or turning or self.roles))
 
     def bytes_of(self, refs: tuple[Ref, ...]) -> int:
-        """Bytes of the whole ranges (a piece is counted as its range)."""
-        return sum((ref.stop - ref.start) * DTYPE_BYTES[self.buffer[ref.buffer].dtype] for ref in refs)
+        """Bytes that a rank takes of the ranges; of pieces, their mean."""
+        return sum(
+            (ref.stop - ref.start) * DTYPE_BYTES[self.buffer[ref.buffer].dtype] // self.mesh.pieces(ref) for ref in refs
+        )
 
     def communications(self, role: Role | None = None) -> list[Any]:
         """The operations of a role (default: the first) that move data between ranks, in launch order."""

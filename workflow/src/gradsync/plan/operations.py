@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from gradsync.plan.buffers import CLOSED, Ref
+from gradsync.plan.buffers import CLOSED, WORLD, Ref
 
 COMPUTE = "compute"  # the lane of forward, backward and update; every other lane communicates
 CHANNEL = "network"  # of transfers that name no other
@@ -96,17 +96,19 @@ Kind = Literal["all_reduce", "reduce_scatter", "all_gather", "broadcast"]
 
 @dataclass(frozen=True, kw_only=True)
 class Collective(_Base):
-    """A collective of `ranks` (empty: all); stays one operation until lowered for a rank, lazily.
+    """A collective of the groups of an axis (`over`), or of `ranks` alone; one operation until lowered for a rank.
 
-    `postcondition` is what holds of `writes` afterwards: `sum` (every rank has the sum over ranks), `shard` (each
+    `postcondition` is what holds of `writes` afterwards: `sum` (every rank has the sum over its group), `shard` (each
     rank has the sum in its own piece), `gather` (every rank has every rank's piece), `copy` (the root's values).
-    `shape` is how an algorithm that works level by level sees the ranks: sizes of the levels, nearest first (empty: all
-    ranks alike). `root` is the source of a broadcast, and the server of an algorithm that has one.
+    `shape` is how an algorithm that works level by level sees the group: sizes of the levels, nearest first (empty: all
+    ranks alike). `root` is the source of a broadcast, and the server of an algorithm that has one: a rank, or if the
+    collective is over an axis other than `world`, a place on it.
     """
 
     verb: Literal["collective"] = "collective"
     kind: Kind = "all_reduce"
     algorithm: str = "native"
+    over: str = WORLD
     ranks: tuple[int, ...] = ()
     shape: tuple[int, ...] = ()
     root: int = 0

@@ -18,7 +18,7 @@ import numpy as np
 from gradsync import collectives
 from gradsync.collectives import ALL_GATHER, ALL_REDUCE, KINDS, NATIVE, REDUCE_SCATTER, Shape
 from gradsync.errors import InputError
-from gradsync.plan import Buffer, Collective, Local, Plan, Recv, Ref, Repeat, Role, Send, piece
+from gradsync.plan import Buffer, Collective, Group, Local, Plan, Recv, Ref, Repeat, Role, Send, piece
 
 
 class Part(NamedTuple):
@@ -64,16 +64,15 @@ def rails(algorithm: str, shape: Shape, root: int, kind: str = ALL_REDUCE) -> in
 
 
 def shape_of(op: Collective, ranks: int) -> Shape:
-    """The levels that `op` works on."""
+    """The levels that `op` works on, of a group of so many ranks."""
     return op.shape or (ranks,)
 
 
 def refuse(op: Collective, ranks: int) -> None:
-    """Raises InputError for an algorithm that does not exist, or that can't carry `op` between so many ranks."""
-    n = len(op.ranks) or ranks
-    if op.shape and (min(op.shape) < 1 or prod(op.shape) != n):
+    """Raises InputError for an algorithm that does not exist, or that can't carry `op` in groups of so many ranks."""
+    if op.shape and (min(op.shape) < 1 or prod(op.shape) != ranks):
         levels = " x ".join(map(str, op.shape))
-        raise InputError(f"{op.name!r} is for {n} ranks, not for levels of {levels}")
+        raise InputError(f"{op.name!r} is for {ranks} ranks, not for levels of {levels}")
     if op.algorithm == NATIVE:
         return
     _refuse_other(op)
@@ -81,7 +80,7 @@ def refuse(op: Collective, ranks: int) -> None:
 
 
 def lowerable(op: Collective) -> bool:
-    """Whether rounds can carry a collective: of one range, in place, over all ranks."""
+    """Whether rounds can carry a collective: of one range, in place, over an axis."""
     return op.kind in KINDS and not op.ranks and len(op.writes) == 1 and op.reads == op.writes
 
 
@@ -89,7 +88,7 @@ def _refuse_other(op: Collective) -> None:
     if not lowerable(op):
         raise InputError(
             f"collective {op.name!r}: {op.algorithm!r} is made of rounds, and only an all-reduce, a reduce-scatter or "
-            "an all-gather of one range, in place, over all ranks can be"
+            "an all-gather of one range, in place, over an axis can be"
         )
 
 
@@ -123,14 +122,15 @@ class Exchange(NamedTuple):
     adds: bool
 
 
-def exchanges(op: Collective, rank: int, ranks: int) -> Iterator[Exchange]:
-    """The rounds of a collective as `rank` sees them, in elements of the buffer that `op` writes.
+def exchanges(op: Collective, rank: int, group: Group, bounds: tuple[int, int] | None = None) -> Iterator[Exchange]:
+    """The rounds of a collective as `rank` of a group sees them, in elements of the buffer that `op` writes.
 
+    `bounds`: the elements [start, stop) that the group exchanges, None: the whole range.
     Raises InputError if `op` is none of those that `refuse` lets pass.
     """
     _refuse_other(op)
-    shape = shape_of(op, ranks)
-    _, start, stop, _ = op.writes[0]
+    shape = shape_of(op, len(group))
+    start, stop = bounds or op.writes[0][1:3]
     pieces = collectives.get(op.algorithm).pieces(shape)
 
     def ranges(parts: tuple[Part, ...]) -> tuple[Range, ...]:
@@ -139,15 +139,17 @@ def exchanges(op: Collective, rank: int, ranks: int) -> Iterator[Exchange]:
             low, _ = piece(start, stop, part.first, pieces)
             _, high = piece(start, stop, part.first + part.pieces - 1, pieces)
             if high > low:
-                elements.append(Range(part.peer, low, high, part.rail))
+                elements.append(Range(group[part.peer], low, high, part.rail))
         return tuple(elements)
 
-    for step in steps(op.algorithm, shape, op.root, op.kind, rank):
+    for step in steps(op.algorithm, shape, op.root, op.kind, group.index(rank)):
         yield Exchange(ranges(step.sends), ranges(step.receives), step.adds)
 
 
-def lower(op: Collective, rank: int, ranks: int, tag: int) -> list[Any]:
+def lower(op: Collective, rank: int, group: Group, tag: int, bounds: tuple[int, int] | None = None) -> list[Any]:
     """The sends, receives and local operations of `rank` in a collective, in order; the last has the name of `op`.
+
+    `bounds` as of `exchanges`.
 
     Raises InputError if `op` is none of those that `refuse` lets pass.
     """
@@ -162,7 +164,7 @@ def lower(op: Collective, rank: int, ranks: int, tag: int) -> list[Any]:
         after, earlier = (*more, *earlier), ()
         return {"after": after} if ops else {"after": op.after + after, "after_previous": op.after_previous}
 
-    for number, step in enumerate(exchanges(op, rank, ranks)):
+    for number, step in enumerate(exchanges(op, rank, group, bounds)):
         earlier += tuple(send.name for send in sends)
         sends = []
         for to, low, high, rail in step.sends:
@@ -204,11 +206,17 @@ def lower(op: Collective, rank: int, ranks: int, tag: int) -> list[Any]:
             after=(*op.after, *earlier, *(send.name for send in sends)),
             after_previous=op.after_previous,
             kernel="join",
-            writes=(op.writes[0]._replace(mine=op.kind == REDUCE_SCATTER),),
+            writes=(_left(op),),
             postcondition=None if op.kind == ALL_GATHER else "sum",
         )
     )
     return ops
+
+
+def _left(op: Collective) -> Ref:
+    """What a rank has of the result."""
+    (ref,) = op.writes
+    return ref._replace(mine=(*ref.mine, op.over)) if op.kind == REDUCE_SCATTER else ref
 
 
 def lowered(plan: Plan) -> Plan:
@@ -217,12 +225,16 @@ def lowered(plan: Plan) -> Plan:
     unused = 1 + max((getattr(op, "tag", 0) for op in whole), default=0)
     described = {op.name: op for op in whole if isinstance(op, Collective) and op.algorithm != NATIVE}
     tags = {name: tag for tag, name in enumerate(sorted(described), start=unused)}
-    extra = [scratch(op, plan.ranks, plan.buffer[op.writes[0].buffer].dtype) for op in described.values()]
+    extra = [scratch(op, plan.group_size(op), plan.buffer[op.writes[0].buffer].dtype) for op in described.values()]
     roles = []
     for rank in range(plan.ranks):
         role, body = plan.role_of[rank], []
         for op in role.flat:
-            body += lower(op, rank, plan.ranks, tags[op.name]) if op.name in described else [op]
+            if op.name in described:
+                bounds = plan.mesh.bounds(op.writes[0], rank)
+                body += lower(op, rank, plan.group(op, rank), tags[op.name], bounds)
+            else:
+                body.append(op)
         if role.until_stopped:
             body = [Repeat(name=role.body[0].name, body=tuple(body))]
         roles.append(Role(f"{role.name} {rank}", (rank,), tuple(body)))

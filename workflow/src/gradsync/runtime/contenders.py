@@ -251,8 +251,8 @@ def silent(plan: Plan) -> Plan:
         dataclasses.replace(
             op,
             lane=COMPUTE,
-            reads=tuple(ref._replace(mine=False) for ref in op.reads),
-            writes=tuple(ref._replace(mine=False) for ref in op.writes),
+            reads=tuple(ref._replace(mine=()) for ref in op.reads),
+            writes=tuple(ref._replace(mine=()) for ref in op.writes),
         )
         for op in operations
         if op.lane != COMPUTE and any(plan.buffer[ref.buffer].role == "parameter" for ref in op.writes)

@@ -25,7 +25,7 @@ from gradsync.collectives import ALL_GATHER, NATIVE, REDUCE_SCATTER
 from gradsync.engine.oracle import refuse_bytes
 from gradsync.errors import RunError
 from gradsync.lifetimes import leftovers
-from gradsync.plan import COMPUTE, PASSING, Buffer, Collective, Need, Plan, Ready, Ref, Reply, Send, piece
+from gradsync.plan import COMPUTE, PASSING, Buffer, Collective, Need, Plan, Ready, Ref, Reply, Send
 from gradsync.plan.trace import Span, Trace
 from gradsync.rounds.lowering import lowerable
 from gradsync.runtime import native
@@ -107,7 +107,10 @@ class Executor:
         }
         size = {name: tensor.dtype.itemsize for name, tensor in self.buffers.items()}
         self.bytes = {
-            op.name: sum((ref.stop - ref.start) * size[ref.buffer] for ref in op.writes or op.reads) for op in body
+            op.name: sum(
+                (ref.stop - ref.start) * size[ref.buffer] // plan.mesh.pieces(ref) for ref in op.writes or op.reads
+            )
+            for op in body
         }
         self.transfers = self._transfers()
         self.condition = threading.Condition()
@@ -131,7 +134,8 @@ class Executor:
         made_of_rounds = (self.in_rounds(op) for op in self.body if isinstance(op, Collective))
         return {
             op.name: Transfers(
-                *(op, self.rank, self.plan.ranks, self.buffers[op.writes[0].buffer], self.groups),
+                *(op, self.rank, self.plan.group(op, self.rank), self.buffers[op.writes[0].buffer], self.groups),
+                bounds=self.plan.mesh.bounds(op.writes[0], self.rank),
                 tag=tags[op.name],
                 scratch=scratch,
             )
@@ -151,7 +155,7 @@ class Executor:
         return dataclasses.replace(op, algorithm=RING, shape=()) if halves else None
 
     def _view(self, ref: Ref) -> torch.Tensor:
-        start, stop = piece(ref.start, ref.stop, self.rank, self.plan.ranks) if ref.mine else (ref.start, ref.stop)
+        start, stop = self.plan.mesh.bounds(ref, self.rank)
         return self.buffers[ref.buffer][start:stop]
 
     def _allocate(self, buffer: Buffer, kind: torch.dtype, pool: Pool | None) -> torch.Tensor:
@@ -336,8 +340,8 @@ class Executor:
                 if op.name in self.transfers:
                     self.transfers[op.name].run()
                 else:
-                    ranks = op.ranks or self.everyone
-                    native.run(op, reads, writes, ranks, self.rank, self.groups.of(op.lane, ranks))
+                    ranks, root = self.plan.group(op, self.rank), self.plan.root(op, self.rank)
+                    native.run(op, reads, writes, ranks, self.rank, self.groups.of(op.lane, ranks), root)
             case "local":
                 EXECUTED[op.kernel](reads, writes, **op.arguments)
             case "send" | "reply":

@@ -193,7 +193,8 @@ class Groups:
         wanted = set()
         for op in (op for role in plan.roles for op in role.flat):
             if isinstance(op, Collective):
-                wanted |= {(op.lane, op.ranks or everyone, rail) for rail in range(_rails(op, plan.ranks))}
+                rails_of = range(_rails(op, plan.group_size(op)))
+                wanted |= {(op.lane, group, rail) for group in plan.groups(op) for rail in rails_of}
             elif isinstance(op, Send | Recv | RecvAny | Reply):
                 wanted.add((op.channel, everyone, getattr(op, "rail", 0)))
         for lane, ranks, rail in sorted(wanted):

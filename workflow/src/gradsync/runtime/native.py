@@ -15,8 +15,12 @@ def run(
     ranks: tuple[int, ...],
     rank: int,
     group: dist.ProcessGroup,
+    root: int,
 ) -> None:
-    """Run `op` on `rank`, one of the `ranks` of `group`: from `reads` into `writes`, which may be the same memory."""
+    """Run `op` on `rank`, one of the `ranks` of `group`: from `reads` into `writes`, which may be the same memory.
+
+    `root`: the rank whose values a broadcast sends.
+    """
     for source, target in zip(reads, writes, strict=True):
         if op.kind in ("all_reduce", "broadcast"):
             if target.data_ptr() != source.data_ptr():
@@ -24,7 +28,7 @@ def run(
             if op.kind == "all_reduce":
                 dist.all_reduce(target, group=group)
             else:
-                dist.broadcast(target, op.root, group=group)
+                dist.broadcast(target, root, group=group)
         else:
             _exchange_pieces(op.kind, source, target, len(ranks), ranks.index(rank), group)
 

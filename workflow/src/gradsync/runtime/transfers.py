@@ -26,7 +26,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 
 from gradsync.errors import RunError
-from gradsync.plan import Collective, piece
+from gradsync.plan import Collective, Group, piece
 from gradsync.rounds.lowering import Exchange, Range, exchanges
 from gradsync.runtime.group import Groups
 
@@ -280,32 +280,35 @@ _POST, _WAIT, _COMBINE = range(3)
 class Transfers:
     """One message of a plan, ready to be sent as often as wanted; `run` is one collective of `buffer` in place.
 
-    `buffer`: the whole buffer that `op` reads and writes. `tag`: no other operation of the lane has it. The groups of
-    the lane must be there (`Groups.prepare`).
+    `buffer`: the whole buffer that `op` reads and writes; the ranks of `group` exchange its elements `bounds` (None:
+    the range of `op`). `tag`: no other operation of the lane has it. The groups of the lane must be there
+    (`Groups.prepare`).
     """
 
     def __init__(
         self,
         op: Collective,
         rank: int,
-        ranks: int,
+        group: Group,
         buffer: torch.Tensor,
         groups: Groups,
         *,
+        bounds: tuple[int, int] | None = None,
         tag: int = 0,
         scratch: Scratch | None = None,
     ):
-        moves, elements = actions(list(exchanges(op, rank, ranks)), max(1, CHUNK_BYTES // buffer.dtype.itemsize))
+        moves, elements = actions(
+            list(exchanges(op, rank, group, bounds)), max(1, CHUNK_BYTES // buffer.dtype.itemsize)
+        )
         memory = (scratch or Scratch()).of(op.lane, buffer, elements)
-        everyone = tuple(range(ranks))
         self.transfers = sum(action.kind in ("send", "receive") for action in moves)
         self.actions: list[tuple[int, int, Callable[..., Any] | None, Any, int]] = []
         for kind, number, (peer, low, high, rail), slot in moves:
             part = buffer[low:high] if slot is None or kind in ("add", "copy") else memory[slot : slot + high - low]
             match kind:
                 case "send" | "receive":
-                    group, place = groups.between(op.lane, everyone, rail, rank, peer)
-                    post = group.send if kind == "send" else group.recv
+                    connected, place = groups.between(op.lane, group, rail, rank, peer)
+                    post = connected.send if kind == "send" else connected.recv
                     self.actions.append((_POST, number, partial(post, [part], place, tag), None, peer))
                 case "wait":
                     self.actions.append((_WAIT, number, None, None, peer))

@@ -59,7 +59,7 @@ def the_update(plan: Plan, role: Role, body: Body, transform: str) -> Local | No
     if not updates:
         return None
     update = updates[0]
-    whole = isinstance(update, Local) and update.reads[0][1:] == (0, plan.elements, False)
+    whole = isinstance(update, Local) and update.reads[0][1:] == (0, plan.elements, ())
     if len(updates) > 1 or not isinstance(update, Local) or not whole or update.lane != COMPUTE:
         raise InputError(
             f"plan {plan.name!r}: {transform} needs one local operation that applies all gradients; role {role.name!r} "

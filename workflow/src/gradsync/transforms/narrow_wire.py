@@ -39,7 +39,7 @@ def narrow(plan: Plan, wire: str) -> Plan:
         raise InputError(f"plan {plan.name!r}: {TRANSFORM} needs gradients of a known type, not bytes")
     plan = with_buffer(plan, Buffer(BUFFER, gradient.elements, wire), TRANSFORM)
     messages = {role.name: _messages(plan, role, gradient.name) for role in plan.roles}
-    sizes = {len(op.ranks) or plan.ranks for ops in messages.values() for op in ops.values()}
+    sizes = {plan.group_size(op) for ops in messages.values() for op in ops.values()}
     if len(sizes) != 1:
         raise InputError(
             f"plan {plan.name!r}: {TRANSFORM} needs sums of gradients over one number of ranks; "
@@ -91,7 +91,8 @@ def _narrowed(message: Collective, members: int) -> Iterator[Any]:
     """
     gradient = message.writes[0]
     wire = Ref(BUFFER, *gradient[1:])
-    mine = message.kind == "reduce_scatter"  # of the sum a rank has its own piece alone
+    # of a sum that is scattered a rank has its own piece alone
+    mine = (*gradient.mine, message.over) if message.kind == "reduce_scatter" else gradient.mine
     yield Local(
         name=_named("narrow", message.name),
         lane=message.lane,

@@ -16,7 +16,7 @@ from typing import Any
 
 from gradsync.collectives import ALL_GATHER, NATIVE, POSTCONDITION, REDUCE_SCATTER
 from gradsync.errors import InputError
-from gradsync.plan import Buffer, Collective, Local, Plan, Ref, Role
+from gradsync.plan import WORLD, Buffer, Collective, Local, Plan, Ref, Role
 from gradsync.plan.workload import Workload
 from gradsync.schedules import Message
 from gradsync.updates._passes import UPDATE_LANE, backward, bounds, forward_by_layer, laid_out, needed_first
@@ -53,8 +53,8 @@ def plan(
             after=(f"message{number}",),
             kernel="sgd",
             arguments={"lr": lr, "momentum": momentum, "scale": 1.0 / ranks},
-            reads=(Ref("gradient", start, stop, True),),
-            writes=tuple(Ref(buffer, start, stop, True) for buffer in kept),
+            reads=(Ref("gradient", start, stop, (WORLD,)),),
+            writes=tuple(Ref(buffer, start, stop, (WORLD,)) for buffer in kept),
             requires="shard",
         )
         yield Collective(

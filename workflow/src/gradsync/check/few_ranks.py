@@ -1,0 +1,54 @@
+"""The same plan on fewer ranks: what is wrong with it on many is wrong there too, and is found sooner.
+
+If all ranks do the same and the plan names them by axes alone, nothing in it depends on how many places an axis has:
+pieces, groups and sums are relative. So two or three places stand for all of them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from math import prod
+from typing import Any
+
+from gradsync.collectives import NATIVE
+from gradsync.kernels import KERNELS
+from gradsync.plan import WORLD, Axis, Collective, Local, Plan
+
+MOST_PLACES = 3  # of the outermost axis: the first, the last, and one between them
+FEW_PLACES = 2  # of the others, and of all if no rank has a piece of its own
+
+
+def on_few_ranks(plan: Plan) -> Plan:
+    """The plan on as few ranks as can stand for all; itself if it must be followed on all of its ranks."""
+    if not plan.symmetric:
+        return plan
+    body = plan.roles[0].flat
+    cut = any(map(_is_cut, body))
+    if cut and any(map(_counts, body)):
+        return plan
+    axes = tuple(
+        Axis(axis.name, min(axis.size, MOST_PLACES if cut and not number else FEW_PLACES))
+        for number, axis in enumerate(plan.axes or (Axis(WORLD, plan.ranks),))
+    )
+    ranks = prod(axis.size for axis in axes)
+    sizes = {WORLD: ranks, **{axis.name: axis.size for axis in axes}}
+    if any(isinstance(op, Collective) and op.root >= sizes[op.over] for op in body):
+        return plan
+    role = dataclasses.replace(plan.roles[0], ranks=tuple(range(ranks)), body=tuple(map(_as_native, body)))
+    return dataclasses.replace(plan, ranks=ranks, roles=(role,), axes=axes if plan.axes else ())
+
+
+def _is_cut(op: Any) -> bool:
+    """Whether ranks have pieces of their own of what the operation touches."""
+    pieces = isinstance(op, Collective) and op.kind in ("reduce_scatter", "all_gather")
+    return pieces or any(ref.mine for ref in (*op.reads, *op.writes))
+
+
+def _counts(op: Any) -> bool:
+    """Whether what a rank writes into its piece has one place for each operand, however long the piece is."""
+    return isinstance(op, Local) and KERNELS[op.kernel].counts and any(ref.mine for ref in (*op.reads, *op.writes))
+
+
+def _as_native(op: Any) -> Any:
+    """What a collective does, whatever rounds carry it between how many ranks."""
+    return dataclasses.replace(op, algorithm=NATIVE, shape=()) if isinstance(op, Collective) else op
