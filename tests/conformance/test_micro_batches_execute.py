@@ -1,4 +1,4 @@
-"""Steps of several micro-batches, clipped and not, on real ranks: as the oracle, as plain torch, as stock DDP."""
+"""Steps of several micro-batches, clipped and not, on real ranks: as the oracle, as plain torch, as peers."""
 
 import functools
 
@@ -9,11 +9,12 @@ import real_models as real
 import small_model
 from gradsync.engine.oracle import evaluate
 from gradsync.runtime.compute import oracle_gradient
+from gradsync.runtime.peers import KINDS
 from rank_programs import MICRO_BATCHES
 
 RANKS = 2
 EQUAL = 1e-9
-HOW = ("wfbp", "mgwfbp", "single", "ring", "queued", "ddp")
+HOW = ("wfbp", "mgwfbp", "single", "ring", "queued", *KINDS)
 
 
 @functools.cache
@@ -42,7 +43,8 @@ def test_executed_equals_the_oracle(on_ranks, number):
     ends = evaluate(plan, small_model.TURNS, gradient, {"parameter": small_model.first(plan)})
     for rank, result in enumerate(on_ranks("micro_batches", RANKS)):
         np.testing.assert_allclose(result["mgwfbp", number], ends[rank]["parameter"], rtol=0, atol=EQUAL)
-        assert len(result["losses", number]) == small_model.TURNS
+        for kind in KINDS:
+            assert len(result["losses of " + kind, number]) == small_model.TURNS
 
 
 def test_the_cases_are_told_apart():

@@ -14,6 +14,7 @@ import torch
 import real_models as real
 from gradsync import schedules
 from gradsync.check import check
+from gradsync.runtime.peers import KINDS
 
 pytestmark = pytest.mark.deep
 ENOUGH = {"float64": 1e-9, "float32": 1e-6}
@@ -62,16 +63,30 @@ def test_stock_ddp_with_an_exported_plan_trains_alike_in_the_plans_buckets(on_ra
         assert result[name, "ddp", "buckets"] == wanted
 
 
+@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize("peer", ["zero", "fsdp2", "fsdp2_kept"])
+@pytest.mark.parametrize("name", real.NAMES)
+def test_other_peers_train_alike(on_ranks, name, peer, ranks):
+    wanted = reference(name, ranks, "float64")
+    same = {key: value for key, value in wanted.items() if ":" not in key}
+    first, *_ = results = on_ranks("real_models", ranks)
+    for result in results:
+        parameters = {key: value for key, value in result[name, peer, "float64"].items() if ":" not in key}
+        assert farthest(parameters, same) < ENOUGH["float64"]
+    assert farthest(first[name, peer, "float64"], wanted) < ENOUGH["float64"]  # statistics too: rank 0's own
+
+
 @pytest.mark.parametrize("schedule", real.AT_ONCE)
 @pytest.mark.parametrize("name", real.QUARTERS)
-def test_a_quarter_of_a_large_model_equals_oracle_plain_torch_and_stock_ddp(on_ranks, name, schedule):
+def test_a_quarter_of_a_large_model_equals_oracle_plain_torch_and_peers(on_ranks, name, schedule):
     first, *others = on_ranks("quarter_models", real.QUARTER_RANKS)
     wanted = first[name, schedule]
     assert max(wanted["oracle"], wanted["reference"]) < ENOUGH["float64"]
     assert bool(wanted["statistics"]) == (name == "densenet201_quarter")
     for result in (first, *others):
         distances = result[name, schedule]
-        assert distances["ddp"] < ENOUGH["float64"] < 1e-3 < distances["start"]
+        farthest_peer = max(distances[peer] for peer in KINDS)
+        assert farthest_peer < ENOUGH["float64"] < 1e-3 < distances["start"]
         assert distances["statistics"].keys() == wanted["statistics"].keys()
         assert all(np.array_equal(value, wanted["statistics"][key]) for key, value in distances["statistics"].items())
 

@@ -96,6 +96,8 @@ def test_messages_are_timed_in_teams_and_between_all(on_ranks, ranks):
 def test_every_gradient_travels_once_and_in_order(name):
     plan = small_model.plan(name, 2)
     ranges = [(ref.start, ref.stop) for op in plan.communications() for ref in op.writes]
+    if name == "priority":  # in an order of its own: tests/unit/schedules/test_priority.py
+        ranges.sort()
     assert all(stop == start for (_, stop), (start, _) in pairwise(ranges))
     assert (ranges[0][0], ranges[-1][1]) == (0, plan.tensors[-1].stop)
     assert all(start < stop for start, stop in ranges)

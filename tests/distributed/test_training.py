@@ -25,6 +25,7 @@ SIZES = {"dense2.bias": 10, "dense2.weight": 10240, "dense1.bias": 1024, "dense1
 SIZES |= {"conv2.bias": 64, "conv2.weight": 51200, "conv1.bias": 32, "conv1.weight": 800}
 COMMAND = [sys.executable, "-m", "gradsync", "train"]
 ITERATIONS, BLOCK = 12, 3
+PEERS = ("ddp", "zero", "fsdp2")
 
 
 def plan_file(folder: Path, name: str, ranks: int = 2, lr: float = 0.02, **how: Any) -> str:
@@ -80,7 +81,7 @@ def gone(pid: int) -> bool:
 @pytest.mark.parametrize("steps", [{}, {"accumulate": 2, "clip_norm": 0.5}], ids=["steps", "micro_batches"])
 def test_a_killed_run_names_the_rank_ends_the_others_and_goes_on_to_the_same_parameters(tmp_path, steps):
     plans = [part for name in ("wfbp", "mgwfbp") for part in ("--plan", plan_file(tmp_path, name, **steps))]
-    peers = ["--peer", "ddp", "--peer", "ddp_powersgd"]
+    peers = [part for name in ("ddp", "ddp_powersgd", "zero", "fsdp2") for part in ("--peer", name)]
     options = [part for key, value in steps.items() for part in (f"--{key.replace('_', '-')}", str(value))]
     arguments = [*plans, *peers, *options, "--iterations", str(ITERATIONS), "--block", str(BLOCK), "--seed", "3", "4"]
     arguments += ["--conformance", "1", "--checkpoint-seconds", "0"]
@@ -192,13 +193,15 @@ def test_narrow_messages_and_mixed_precision(tmp_path):
         plan_file(tmp_path, "brain", schedule="mgwfbp", wire="bfloat16", loss_scaling=True),
     ]
     arguments = [part for path in plans for part in ("--plan", path)]
-    arguments += ["--peer", "ddp", "--precision", "float16", "--iterations", "12", "--no-references"]
+    arguments += [part for name in PEERS for part in ("--peer", name)]
+    arguments += ["--precision", "float16", "--iterations", "12", "--no-references"]
     trained(tmp_path / "run", *arguments)
-    results = {name: result(tmp_path / "run", name) for name in ("wide", "half", "brain", "ddp")}
+    results = {name: result(tmp_path / "run", name) for name in ("wide", "half", "brain", *PEERS)}
     for name in ("wide", "half", "brain"):
         assert results[name]["conformance"]["oracle_difference"] < 1e-9  # in float64: the plan itself
         assert results[name]["conformance"]["loss_scale"] >= 1
-    assert results["ddp"]["conformance"]["difference_to_first"] < 1e-6  # torch's own loss scaling does the same
+    for name in PEERS:  # torch's own loss scaling does the same
+        assert results[name]["conformance"]["difference_to_first"] < 1e-6
     # what is lost on the way is small, and there
     assert 0 < results["half"]["conformance"]["difference_to_first"] < 0.05
     assert 0 < results["brain"]["conformance"]["difference_to_first"] < 0.1
@@ -209,17 +212,19 @@ def test_narrow_messages_and_mixed_precision(tmp_path):
 # what rounding grows to in so many steps: 2e-7 and 6e-5 were seen, and 2e-3 for PowerSGD, which does something else
 @pytest.mark.deep
 @pytest.mark.parametrize(("precision", "enough"), [("float32", 1e-6), ("float16", 3e-4)])
-def test_micro_batches_and_clipping_are_those_of_stock_ddp(tmp_path, precision, enough):
+def test_micro_batches_and_clipping_are_those_of_peers(tmp_path, precision, enough):
     how = {"accumulate": 4, "clip_norm": 0.5, "loss_scaling": precision == "float16"}
     arguments = [part for name in ("wfbp", "mgwfbp") for part in ("--plan", plan_file(tmp_path, name, **how))]
-    arguments += ["--accumulate", "4", "--clip-norm", "0.5", "--peer", "ddp", "--peer", "ddp_powersgd", "--batch", "2"]
+    arguments += ["--accumulate", "4", "--clip-norm", "0.5", "--batch", "2"]
+    arguments += [part for name in (*PEERS, "ddp_powersgd") for part in ("--peer", name)]
     arguments += ["--no-references", "--precision", precision, "--iterations", "8", "--conformance", "1"]
     trained(tmp_path / "run", *arguments)
-    results = {name: result(tmp_path / "run", name) for name in ("wfbp", "mgwfbp", "ddp", "ddp_powersgd")}
+    results = {name: result(tmp_path / "run", name) for name in ("wfbp", "mgwfbp", *PEERS, "ddp_powersgd")}
     for name in ("wfbp", "mgwfbp"):
         assert results[name]["conformance"]["oracle_difference"] < 1e-9
         assert (results[name]["settings"]["accumulate"], results[name]["settings"]["clip_norm"]) == (4, 0.5)
-    assert results["ddp"]["conformance"]["difference_to_first"] < enough
+    for name in PEERS:
+        assert results[name]["conformance"]["difference_to_first"] < enough
     assert results["ddp_powersgd"]["conformance"]["difference_to_first"] > 3 * enough
     rows = (tmp_path / "run" / "wfbp" / "metrics.csv").read_text().splitlines()
     assert len(rows) == 1 + 8
@@ -231,5 +236,12 @@ def test_micro_batches_and_clipping_are_those_of_stock_ddp(tmp_path, precision, 
 def test_accuracy_is_looked_at_without_the_other_ranks(tmp_path):
     """Batch normalisation: DDP's own forward pass would wait for them."""
     arguments = ["--model", "resnet18", "--size", "8", "--batch", "120", "--epochs", "1", "--block", "5"]
-    trained(tmp_path / "run", *arguments, "--peer", "ddp")
-    assert 0 <= result(tmp_path / "run", "ddp")["summary"]["accuracy"] <= 1
+    trained(tmp_path / "run", *arguments, *(part for name in PEERS for part in ("--peer", name)))
+    runs = [result(tmp_path / "run", name) for name in PEERS]
+    first = runs[0]["summary"]["accuracy"]
+    for run in runs:
+        assert 0 <= run["summary"]["accuracy"] <= 1
+        assert run["summary"]["accuracy"] == pytest.approx(first, abs=0.05)
+    whole, zero, fsdp2 = (run["settings"]["held_bytes"] for run in runs)
+    assert zero == pytest.approx(0.75 * whole, rel=0.05)  # of parameters and momentum, half of the momentum
+    assert fsdp2 == pytest.approx(0.5 * whole, rel=0.05)

@@ -122,6 +122,11 @@ def reference(name: str, ranks: int, turns: int, dtype: torch.dtype) -> dict[str
 
 def trained(model: nn.Module) -> dict[str, np.ndarray]:
     """Parameters and statistics by name."""
-    values = {key: parameter.detach() for key, parameter in model.named_parameters()}
-    values |= {f"statistics:{key}": value for key, value in model.named_buffers() if value.is_floating_point()}
-    return {key: value.numpy().copy() for key, value in values.items()}
+    values = {key: parameter.detach().numpy().copy() for key, parameter in model.named_parameters()}
+    return values | statistics_of(model)
+
+
+def statistics_of(model: nn.Module) -> dict[str, np.ndarray]:
+    """Statistics by name."""
+    buffers = ((key, value) for key, value in model.named_buffers() if value.is_floating_point())
+    return {f"statistics:{key}": value.numpy().copy() for key, value in buffers}

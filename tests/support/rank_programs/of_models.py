@@ -13,9 +13,11 @@ from gradsync.configuration.peers import Peer
 from gradsync.engine.oracle import evaluate
 from gradsync.plan import Plan
 from gradsync.runtime.compute import ModelCompute, bind, bind_statistics, oracle_gradient
-from gradsync.runtime.ddp import StockDDP
 from gradsync.runtime.execute import Executor
 from gradsync.runtime.group import Groups
+from gradsync.runtime.peers import KINDS, make
+
+OTHERS = [Peer(name=kind, kind=kind) for kind in KINDS if kind != "ddp"]
 
 
 def real_models(rank: int, ranks: int) -> dict[tuple[str, str, str], Any]:
@@ -29,9 +31,11 @@ def real_models(rank: int, ranks: int) -> dict[tuple[str, str, str], Any]:
                 kind = str(dtype).removeprefix("torch.")
                 trained[name, schedule, kind] = train_real(plan, name, rank, groups, dtype, turns)
         plan = real.plan("mgwfbp", name, ranks, "float64")
-        trained[name, "ddp", "float64"], trained[name, "ddp", "buckets"] = _train_ddp(
-            Peer(name="exported", plan="mgwfbp"), name, rank, real.TURNS, {"mgwfbp": plan}
-        )
+        exported = Peer(name="exported", plan="mgwfbp")
+        trained[name, "ddp", "float64"], details = _train_peer(exported, name, rank, real.TURNS, {"mgwfbp": plan})
+        trained[name, "ddp", "buckets"] = details["bucket_bytes"]
+        for peer in (*OTHERS, Peer(name="fsdp2_kept", kind="fsdp2", reshard_after_forward=False)):
+            trained[name, peer.name, "float64"] = _train_peer(peer, name, rank, real.TURNS)[0]
     groups.close()
     return trained
 
@@ -39,15 +43,16 @@ def real_models(rank: int, ranks: int) -> dict[tuple[str, str, str], Any]:
 def quarter_models(rank: int, ranks: int) -> dict[tuple[str, str], dict[str, Any]]:
     """(model, schedule) -> how far what it has trained is from others: parameters are too large to be brought back.
 
-    `start`, `ddp`: from those it began with, and from stock DDP's; on rank 0 also `reference` and `oracle`: with its
-    statistics from plain torch on the ranks' shards in turn, and from the oracle. `statistics` of batch normalisation.
+    `start` and names of peers: from those it began with, and from theirs; on rank 0 also `reference` and `oracle`: with
+    its statistics from plain torch on the ranks' shards in turn, and from the oracle. `statistics` of batch
+    normalisation.
     """
     groups = Groups()
     distances: dict[tuple[str, str], dict[str, Any]] = {}
     turns = real.QUARTER_TURNS
     for name in real.QUARTERS:
         start = real.trained(real.build(name))
-        others = {"ddp": _train_ddp(Peer(name="ddp"), name, rank, turns)[0]}
+        others = {peer.name: _train_peer(peer, name, rank, turns)[0] for peer in (Peer(name="ddp"), *OTHERS)}
         if rank == 0:
             others["reference"] = real.reference(name, ranks, turns, torch.float64)
         for schedule in real.AT_ONCE:
@@ -79,18 +84,20 @@ def _evaluated(plan: Plan, name: str, start: dict[str, np.ndarray]) -> dict[str,
     return {tensor.name: flat[tensor.start : tensor.stop].reshape(start[tensor.name].shape) for tensor in plan.tensors}
 
 
-def _train_ddp(
+def _train_peer(
     peer: Peer, name: str, rank: int, turns: int, plans: dict[str, Plan] | None = None
-) -> tuple[dict[str, np.ndarray], list[int]]:
-    """Parameters and statistics after training with stock DDP, and its buckets."""
+) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """Parameters and statistics after training with a peer, and its details."""
     model = real.build(name)
-    ddp = StockDDP(
+    shapes = {key: parameter.shape for key, parameter in model.named_parameters()}
+    contender = make(
         *(peer, real.forward(model, rank, name), lambda turn: real.sample(name, rank, turn), plans or {}),
         lr=real.LR,
         momentum=real.MOMENTUM,
     )
-    ddp.run(turns)
-    return real.trained(model), ddp.buckets()
+    contender.run(turns)
+    ended = {key: value.reshape(shapes[key]).numpy().copy() for key, value in contender.parameters().items()}
+    return ended | real.statistics_of(model), contender.details()
 
 
 def train_real(

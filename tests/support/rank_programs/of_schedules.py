@@ -17,11 +17,12 @@ from gradsync.configuration.peers import Peer
 from gradsync.errors import RunError
 from gradsync.plan import Plan
 from gradsync.runtime.compute import ModelCompute, bind
-from gradsync.runtime.ddp import StockDDP
 from gradsync.runtime.devices import pick
 from gradsync.runtime.enqueue import prepare
 from gradsync.runtime.execute import Executor
 from gradsync.runtime.group import Groups
+from gradsync.runtime.peers import KINDS, make
+from gradsync.runtime.peers.ddp import StockDDP
 from gradsync.runtime.timing import all_reduce_seconds
 from queued_device import QueuedProcessor
 from rank_programs.of_models import train_real
@@ -97,20 +98,18 @@ def micro_batches(rank: int, ranks: int) -> dict[tuple[str, int], Any]:
             parameters[name, number] = train(small_model.plan(name, ranks, **case), rank, groups)
         parameters["ring", number] = train(small_model.plan("mgwfbp", ranks, "ring", **case), rank, groups)
         parameters["queued", number] = train(small_model.plan("mgwfbp", ranks, **case), rank, queued)
-        model = small_model.build()
-        forward = small_model.forward(model, rank)
-        peer = StockDDP(
-            *(Peer(name="ddp"), forward, lambda turn: small_model.sample(rank, turn), {}, groups),
-            lr=small_model.LR,
-            momentum=small_model.MOMENTUM,
-            **case,
-        )
-        peer.run(small_model.TURNS)
-        plan = small_model.plan("wfbp", ranks)
-        parameters["ddp", number] = (
-            torch.cat([peer.parameters()[tensor.name] for tensor in plan.tensors]).numpy().copy()
-        )
-        parameters["losses", number] = list(peer.losses)
+        for kind in KINDS:
+            forward = small_model.forward(small_model.build(), rank)
+            contender = make(
+                *(Peer(name=kind, kind=kind), forward, lambda turn: small_model.sample(rank, turn), {}, groups),
+                lr=small_model.LR,
+                momentum=small_model.MOMENTUM,
+                **case,
+            )
+            contender.run(small_model.TURNS)
+            ended, plan = contender.parameters(), small_model.plan("wfbp", ranks)
+            parameters[kind, number] = torch.cat([ended[tensor.name] for tensor in plan.tensors]).numpy().copy()
+            parameters["losses of " + kind, number] = list(contender.losses)
     case = {"accumulate": 3, "clip_norm": 0.5}  # batch normalisation: its statistics are sent once a step
     plan = real.plan("mgwfbp", "resnet8", ranks, **case)
     parameters["resnet8", 0] = train_real(plan, "resnet8", rank, groups, torch.float64, real.TURNS)

@@ -38,6 +38,18 @@ def test_the_projects_peers():
     assert known["ddp_best"].bucket_mib == "best"
     assert known["ddp_mgwfbp"].plan == "mgwfbp"
     assert {peer.hook for peer in known.values()} == {"", "fp16", "powersgd"}
+    assert {peer.kind for peer in known.values()} == {"ddp", "zero", "fsdp2"}
+    assert known["fsdp2_kept"].settings() == {"kind": "fsdp2", "reshard_after_forward": False}
+    assert known["ddp_fp16"].settings()["hook"] == "fp16"
+
+
+def test_only_fsdp2_needs_blocks_to_gather():
+    for peer in peers.load(ROOT / "config" / "peers.yaml").values():
+        if peer.kind == "fsdp2":
+            with pytest.raises(InputError, match=f"peer '{peer.name}': fsdp2 gathers a model block by block"):
+                peer.refuse_replay()
+        else:
+            peer.refuse_replay()
 
 
 def test_an_entry_without_keys_is_ddp_as_it_comes(tmp_path):
@@ -66,6 +78,10 @@ def test_an_entry_without_keys_is_ddp_as_it_comes(tmp_path):
         ("ddp", "needs keys and values"),
         ("[1]", "needs keys and values"),
         ("{name: other}", "leave out the key name"),
+        ("{kind: horovod}", "kind: must be 'ddp', 'zero' or 'fsdp2'"),
+        ("{kind: zero, hook: fp16}", "kind zero has no key hook; it has: none"),
+        ("{kind: fsdp2, bucket_mib: 4}", "kind fsdp2 has no key bucket_mib; it has: reshard_after_forward"),
+        ("{reshard_after_forward: false}", "kind ddp has no key reshard_after_forward; it has: bucket_mib"),
     ],
 )
 def test_a_peer_that_makes_no_sense_is_named(tmp_path, entry, wanted):

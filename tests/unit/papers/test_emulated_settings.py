@@ -62,6 +62,7 @@ def test_rates_that_make_no_sense_are_refused(rate, flow, message):
         ({**GOOGLENET, "schemes": ["bml"], "ranks": 9}, "bml sends over bcube:3,2, the testbed is switch:9"),
         ({**GOOGLENET, "schemes": ["nosuch"]}, "scheme 'nosuch' does not exist"),
         ({**GOOGLENET, "peers": ["ddp_mgwfbp"], "schemes": ["wfbp"]}, "ddp_mgwfbp needs the scheme 'mgwfbp'"),
+        ({**GOOGLENET, "peers": ["fsdp2"]}, r"emulated.0.peers: peer 'fsdp2': fsdp2 gathers a model block by block"),
         ({**GOOGLENET, "paper": "nosuch"}, "'nosuch' is not one of this configuration"),
         ({**GOOGLENET, "iterations": 1}, "emulated.0.iterations"),
     ],

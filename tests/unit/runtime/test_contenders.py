@@ -54,13 +54,14 @@ def test_without_messages_only_computation_is_left_and_waits_for_nothing_else(sc
     assert (quiet.tensors, quiet.buffers, quiet.ranks) == (plan.tensors, plan.buffers, plan.ranks)
 
 
-@pytest.mark.parametrize("update", ["sharded", "decoupled"])
+@pytest.mark.parametrize("update", ["sharded", "decoupled", "by_message"])
 def test_without_messages_updates_beside_computation_are_whole_and_come_last(update):
     scheme = schemes.Scheme(name="wfbp", update=update)
     quiet = silent(schemes.plan(scheme, LOAD, Linear(4.0, 0.002), 2, lr=LR, momentum=0.9))
     check(quiet)
     body = quiet.roles[0].flat
-    assert [op.name for op in body[-3:]] == ["update2", "update1", "update0"]
+    numbers = (0, 1, 2) if update == "by_message" else (2, 1, 0)  # as forward needs them
+    assert [op.name for op in body[-3:]] == [f"update{number}" for number in numbers]
     assert {op.lane for op in body} == {COMPUTE}
     assert not any(ref.mine for op in body for ref in (*op.reads, *op.writes))
     assert {name for op in body for name in (*op.after, *op.after_previous)} <= {op.name for op in body}

@@ -24,7 +24,7 @@ def plan(momentum, ranks=2):
     return ssgd.plan("wfbp", workload, chosen, ranks, lr=0.1, momentum=momentum)
 
 
-def need(plans, peers=0, references=False, conformance=0, width=4):
+def need(plans, peers=0.0, references=False, conformance=0, width=4):
     return memory.needed(ELEMENTS, plans, peers, references=references, conformance=conformance, width=width)
 
 
@@ -43,7 +43,14 @@ def test_plans_share_gradients_and_stock_ddp_shares_nothing():
     assert (
         need([plan(0.9)] * 3, references=True).plans == (4 * 2 + 1) * size
     )  # and the contender that doesn't communicate
-    assert need([], peers=2).stock == 2 * memory.STOCK * size
+    assert need([], peers=2 * memory.of_peer("ddp", 2)).stock == 2 * memory.STOCK * size
+
+
+def test_peers_that_shard_hold_less_the_more_ranks_there_are():
+    for ranks in (1, 2, 64):
+        assert memory.of_peer("ddp", ranks) >= memory.of_peer("zero", ranks) >= memory.of_peer("fsdp2", ranks)
+    assert memory.of_peer("zero", 4) == 3.25
+    assert memory.of_peer("fsdp2", 4) == 1.75
 
 
 def test_the_oracle_comes_before_the_others_and_on_rank_0():

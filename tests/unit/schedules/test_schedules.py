@@ -141,9 +141,11 @@ def test_the_order_of_schedules_on_a_line(load, cost):
 
 @given(load=workloads(), cost=costs)
 @settings(max_examples=60)
-def test_every_schedule_sends_every_layer_once_in_order(load, cost):
+def test_every_schedule_sends_every_layer_once(load, cost):
     for name in schedules.names():
         messages = schedules.messages(name, load, cost, {})
+        if name == "priority":  # in an order of its own: its tests
+            messages = sorted(messages, key=lambda message: (message.first, message.part))
         # of a message that is split, the first piece stands for all, which follow one another
         layers = [i for message in messages if not message.part[0] for i in range(message.first, message.last + 1)]
         assert layers == list(range(len(load.layers)))

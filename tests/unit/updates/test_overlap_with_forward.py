@@ -1,4 +1,4 @@
-"""Plans whose all-reduces are halves: what they compute, wait for and send, and when their forward may go."""
+"""Plans that overlap with the next forward: what they compute, wait for and send, and when their forward may go."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ SIZES = [400, 2000, 1200, 404]  # bytes
 ELEMENTS = sum(SIZES) // 4
 LR, MOMENTUM, TURNS = 0.1, 0.9, 20
 HALVED = ("sharded", "decoupled")
+OVERLAPPED = (*HALVED, "by_message")
 
 
 def net():
@@ -48,7 +49,7 @@ def trained(plan):
 
 @pytest.mark.parametrize("ranks", [1, 2, 3, 5])
 @pytest.mark.parametrize("momentum", [0.0, MOMENTUM])
-@pytest.mark.parametrize("update", HALVED)
+@pytest.mark.parametrize("update", OVERLAPPED)
 @pytest.mark.parametrize("schedule", schedules.names())
 def test_twenty_steps_are_those_of_an_all_reduce(schedule, update, momentum, ranks):
     plan, whole = (planned(schedule, each, ranks, momentum) for each in (update, "ssgd"))
@@ -66,7 +67,7 @@ def test_a_rank_keeps_the_momentum_of_its_own_pieces_alone():
         np.testing.assert_allclose(end["momentum"][own], whole["momentum"][own], rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("update", HALVED)
+@pytest.mark.parametrize("update", OVERLAPPED)
 def test_forward_of_a_layer_waits_for_its_own_parameters_and_no_others(update):
     (role,) = planned("wfbp", update).roles
     needs = [op for op in role.flat if isinstance(op, Need)]
@@ -97,7 +98,7 @@ def test_a_gather_lies_where_the_schedule_puts_it():
     assert on_lane == ["message0", "message1", "gather0", "message2", "gather2", "gather1"]
 
 
-@pytest.mark.parametrize("update", HALVED)
+@pytest.mark.parametrize("update", OVERLAPPED)
 @pytest.mark.parametrize("schedule", schedules.names())
 def test_no_period_is_below_its_bound(schedule, update):
     plan = planned(schedule, update)
@@ -110,12 +111,13 @@ def test_both_halves_send_what_an_all_reduce_sends():
         factor = {"all_reduce": 2, "reduce_scatter": 1, "all_gather": 1}
         return sum(factor[op.kind] * plan.bytes_of(op.writes) for op in plan.communications())
 
-    assert {sent(planned(update=update)) for update in (*HALVED, "ssgd")} == {2 * sum(SIZES)}
+    assert {sent(planned(update=update)) for update in (*OVERLAPPED, "ssgd")} == {2 * sum(SIZES)}
 
 
-def test_micro_batches_and_statistics_and_a_narrow_wire_go_with_a_sharded_update():
+@pytest.mark.parametrize("update", ["sharded", "by_message"])
+def test_micro_batches_and_statistics_and_a_narrow_wire_go_with_it(update):
     load = net().model_copy(update={"statistics": 6})
-    scheme = schemes.Scheme(name="wfbp", update="sharded", wire="float16")
+    scheme = schemes.Scheme(name="wfbp", update=update, wire="float16")
     plan = schemes.plan(scheme, load, COST, 3, lr=LR, momentum=MOMENTUM, accumulate=3)
     check(plan)
     assert plan.passes == 3
@@ -169,6 +171,7 @@ def test_halves_of_a_measured_all_reduce_take_half_of_it():
     [
         ("sharded", Step(clip_norm=1.0), "clipping needs one local operation that applies all gradients"),
         ("decoupled", Step(clip_norm=1.0), "clipping needs one local operation that applies all gradients"),
+        ("by_message", Step(clip_norm=1.0), "clipping needs one local operation that applies all gradients"),
         ("decoupled", Step(wire="float16"), "'gather0' is no sum of one range of gradients"),
     ],
 )
@@ -177,7 +180,7 @@ def test_what_does_not_go_together_is_refused_by_name(update, step, text):
         updates.plan(update, "own", net(), schedules.grouped([1, 3]), 2, step=step)
 
 
-@pytest.mark.parametrize("update", HALVED)
+@pytest.mark.parametrize("update", OVERLAPPED)
 def test_a_single_message_is_refused_as_several_are(update):
     with pytest.raises(InputError, match="clipping needs one local operation that applies all gradients"):
         updates.plan(update, "own", net(), schedules.grouped([3]), 2, step=Step(clip_norm=1.0))
@@ -187,7 +190,7 @@ def test_schemes_that_apply_gradients_part_by_part_are_left_out_of_steps_that_ne
     known = schemes.discovered()
     picked = {scheme.name for scheme in schemes.pick(known, "native", "here", 2, at_once=True)}
     assert {"mgwfbp", "optimal"} <= picked
-    assert not {"dear", "pipelined"} & picked
+    assert not {"dear", "pipelined", "priority"} & picked
     with pytest.raises(InputError, match=r"here: scheme 'dear': .* part by part; .* take a scheme with update ssgd"):
         schemes.pick(known, ["dear"], "here", 2, at_once=True)
 
@@ -197,3 +200,21 @@ def test_collectives_without_halves_are_refused_when_a_scheme_is_read():
         schemes.Scheme(name="own", schedule="pipelined", collective="binary_tree").refuse_nonsense("here")
     with pytest.raises(InputError, match="'halving_doubling' has no reduce_scatter on 3 ranks"):
         schemes.Scheme(name="own", schedule="pipelined", collective="halving_doubling").refuse_ranks(3)
+
+
+def test_every_collective_sums_messages_that_are_updated_one_by_one():
+    for collective in ("binary_tree", "halving_doubling", "ps_central"):
+        scheme = schemes.Scheme(name="own", schedule="priority", collective=collective)
+        assert scheme.update == "by_message"
+        scheme.refuse_nonsense("here")
+        scheme.refuse_ranks(3)
+
+
+def test_each_message_is_followed_by_the_update_of_its_own_range():
+    plan = planned("priority", "by_message")
+    body = plan.roles[0].flat
+    messages = [op for op in body if isinstance(op, Collective)]
+    for number, message in enumerate(messages):
+        update = body[body.index(message) + 1]
+        assert (update.name, update.after) == (f"update{number}", (message.name,))
+        assert {ref[1:] for ref in (*update.reads, *update.writes)} == {message.writes[0][1:]}

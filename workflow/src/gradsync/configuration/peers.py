@@ -1,9 +1,9 @@
-"""Stock PyTorch DDP as a peer of the schemes: its variants by name, and a plan's messages as DDP's buckets."""
+"""Peers of the schemes: torch's own ways to train in parallel, by name, and a plan's messages as DDP's buckets."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -17,8 +17,17 @@ from gradsync.plan import DTYPE_BYTES, Collective, Plan
 MIB = 1024 * 1024
 
 
+Kind = Literal["ddp", "zero", "fsdp2"]
+# the keys of each kind
+KEYS: dict[Kind, tuple[str, ...]] = {
+    "ddp": ("bucket_mib", "gradient_as_bucket_view", "hook", "plan"),
+    "zero": (),
+    "fsdp2": ("reshard_after_forward",),
+}
+
+
 class Peer(BaseModel):
-    """One way to use `torch.nn.parallel.DistributedDataParallel`; the defaults are DDP's own.
+    """One way to use `DistributedDataParallel`, `ZeroRedundancyOptimizer` or `fully_shard`; defaults are torch's own.
 
     `bucket_mib` "best" is the fastest size of a sweep, found in iterations of their own. `plan` gives the buckets of
     the scheme of that name.
@@ -27,14 +36,28 @@ class Peer(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
     name: str
     label: str = ""
+    kind: Kind = "ddp"
     bucket_mib: float | Literal["best"] | None = Field(default=None, description="null: DDP's default, 25")
     gradient_as_bucket_view: bool = False
     hook: Literal["", "fp16", "bf16", "powersgd"] = ""
     plan: str = ""
+    reshard_after_forward: bool = Field(default=True, description="false: parameters are kept until backward")
 
     def model_post_init(self, context: object) -> None:
         """The label's default."""
         object.__setattr__(self, "label", self.label or self.name)
+
+    def settings(self) -> dict[str, Any]:
+        """Its kind, and the keys that this kind has."""
+        return {"kind": self.kind, **{key: getattr(self, key) for key in KEYS[self.kind]}}
+
+    def refuse_replay(self) -> None:
+        """Raises InputError if it can't train a model whose computation is replayed."""
+        if self.kind == "fsdp2":
+            raise InputError(
+                f"peer {self.name!r}: fsdp2 gathers a model block by block, and a replayed model has no blocks: "
+                "leave it out, or train the model itself"
+            )
 
 
 def load(path: str | Path) -> dict[str, Peer]:
@@ -53,6 +76,9 @@ def load(path: str | Path) -> dict[str, Peer]:
             peer = Peer.model_validate({"name": name, **(entry or {})})
         except ValidationError as error:
             raise InputError(f"{path}, peer {name!r}: {first_problem(error, Peer)}") from None
+        if others := peer.model_fields_set - {"name", "label", "kind", *KEYS[peer.kind]}:
+            has = ", ".join(KEYS[peer.kind]) or "none"
+            raise InputError(f"{path}, peer {name!r}: kind {peer.kind} has no key {min(others)}; it has: {has}")
         if isinstance(peer.bucket_mib, float) and not 0 < peer.bucket_mib < float("inf"):
             raise InputError(f"{path}, peer {name!r}: bucket_mib {peer.bucket_mib}: must be positive and finite")
         if peer.plan and peer.bucket_mib is not None:

@@ -67,7 +67,7 @@ class Scheme(BaseModel):
                 topologies.parse(topology)
             collectives.refuse_links(self.collective, topology)
             updates.get(self.update)
-            if self.collective != NATIVE and not updates.at_once(self.update):
+            if self.collective != NATIVE and updates.halved(self.update):
                 collectives.refuse(self.collective, (2,), collectives.REDUCE_SCATTER)
         except InputError as error:
             raise InputError(f"{where}, scheme {self.name!r}: {error}") from None
@@ -78,7 +78,7 @@ class Scheme(BaseModel):
             if ranks < 1:
                 raise InputError(f"{ranks} ranks: at least 1")
             shape = self.shape(ranks, ranks_a_node)
-            if self.collective != NATIVE and not updates.at_once(self.update):
+            if self.collective != NATIVE and updates.halved(self.update):
                 collectives.refuse(self.collective, shape, collectives.REDUCE_SCATTER)
         except InputError as error:
             raise InputError(f"scheme {self.name!r}: {error}") from None

@@ -97,7 +97,7 @@ class Training(_Closed):
     schemes: list[str] | Literal["native"] | None = Field(
         default=None, description="null: all that can run on so many ranks; native: by the backend's own collective"
     )
-    peers: list[str] | None = Field(default=[], description="variants of stock DDP; null: all")
+    peers: list[str] | None = Field(default=[], description="of config/peers.yaml; null: all")
     references: bool = _as_option("references")
     conformance: int = _as_option("conformance")
     profile_iterations: Count = Field(
@@ -143,7 +143,7 @@ class Emulation(_Closed):
     )
     dilation: float = Field(gt=0, allow_inf_nan=False, description="how many times slower than the paper's testbed")
     schemes: list[str] = Field(min_length=1)
-    peers: list[str] = Field(default=[], description="variants of stock DDP")
+    peers: list[str] = Field(default=[], description="of config/peers.yaml")
     iterations: Count = Field(default=12, ge=2)
     block: Count = Field(
         default=2,
@@ -406,5 +406,9 @@ def _refuse_emulation(
         if needed != network:
             raise InputError(f"{place}.schemes: {scheme.name} sends over {needed}, the testbed is {network}")
     for peer in peers.pick(stock, launch.peers, f"{place}.peers"):
+        try:
+            peer.refuse_replay()
+        except InputError as error:
+            raise InputError(f"{place}.peers: {error}") from None
         if peer.plan and peer.plan not in launch.schemes:
             raise InputError(f"{place}.peers: {peer.name} needs the scheme {peer.plan!r}, which is not in the launch")

@@ -50,7 +50,7 @@ class Options(OnTestbed, Training):
         None, "file of named schemes for --schedule, as config/schemes.yaml", metavar="FILE", needs="schedules"
     )
     peers: tuple[str, ...] = option(
-        (), "train a variant of stock DDP, too (may be repeated)", flag="--peer", repeated=True, metavar="NAME"
+        (), "train one of torch's own ways, too (may be repeated)", flag="--peer", repeated=True, metavar="NAME"
     )
     peers_file: str = option("config/peers.yaml", "what --peer names", flag="--peers", metavar="FILE")
     output: Path = option(meaning="folder of the results", metavar="FOLDER")
@@ -97,8 +97,8 @@ def _folder_of_plans(output: Path) -> Iterator[Path]:
 
 
 def _refuse(options: Options) -> None:
-    from gradsync.configuration import peers, schemes
-    from gradsync.runtime import data, devices
+    from gradsync.configuration import schemes
+    from gradsync.runtime import data, devices, replay
     from gradsync.runtime.launch import elsewhere, room_for
 
     room_for(options.ranks, "--ranks")
@@ -125,8 +125,9 @@ def _refuse(options: Options) -> None:
     schemes.pick(
         _schemes(options), list(options.schedules), "--schedule", options.ranks, options.device, options.at_once
     )
-    if options.peers:
-        peers.pick(peers.load(options.peers_file), list(options.peers), "--peer")
+    for peer in _peers(options):
+        if replay.is_replay(options.model):
+            peer.refuse_replay()
 
 
 def _refuse_turns(options: Options) -> None:

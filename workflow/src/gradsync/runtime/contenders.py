@@ -1,4 +1,4 @@
-"""What trains in turn in one launch: plans, and the references to compare them with (stock DDP is in `ddp.py`).
+"""What trains in turn in one launch: plans, and the references to compare them with (peers are in `peers/`).
 
 Contenders have the same model, seed and samples, and are timed alike: an iteration is the period between the ends of
 two turns, sampling included; the first turn of a block is not timed.
@@ -70,7 +70,7 @@ class Contender(ABC):
     """One way to train a model of its own."""
 
     name: str
-    model: torch.nn.Module  # for evaluation: calling it is no collective, while calling DDP's wrapper is
+    model: torch.nn.Module
     forward: Forward
     losses: list[float]
     turn: int
@@ -81,7 +81,11 @@ class Contender(ABC):
 
     @abstractmethod
     def parameters(self) -> dict[str, torch.Tensor]:
-        """Parameters by name."""
+        """Parameters by name, each flattened. Collective."""
+
+    def whole(self) -> torch.nn.Module:
+        """On rank 0 a model with these parameters that it can call alone. Collective."""
+        return self.model
 
     @abstractmethod
     def state(self) -> tuple[dict[str, Any], dict[str, Any]]:

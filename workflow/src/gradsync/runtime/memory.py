@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import psutil
 
+from gradsync.configuration.peers import Kind
 from gradsync.errors import InputError
 from gradsync.plan import DTYPE_BYTES, PASSING, Plan
 from gradsync.runtime.devices import Device
@@ -18,11 +19,19 @@ from gradsync.runtime.hosts import gathered_by_node
 
 # In multiples of the parameters: what stock DDP holds (parameters, gradients, its buckets, momentum), and what the
 # oracle holds besides the ranks' own buffers (its model's, two of gradients, those of the plan's ranks).
-STOCK, ORACLE = 4, 4
+STOCK, ORACLE = 4.0, 4
+
+
+def of_peer(kind: Kind, ranks: int) -> float:
+    """What a peer holds on a rank, in multiples of the parameters.
+
+    With FSDP2 that is a part of parameters, gradients and momentum, and whole parameters: gathered, or to evaluate.
+    """
+    return {"ddp": STOCK, "zero": STOCK - 1 + 1 / ranks, "fsdp2": 3 / ranks + 1}[kind]
 
 
 class Need(NamedTuple):
-    """Bytes that a rank's plans and its stock DDP hold, and that comparing plans with the oracle takes.
+    """Bytes that a rank's plans and its peers hold, and that comparing plans with the oracle takes.
 
     `against` is for every rank, `oracle` for rank 0 on top. Both are freed before the others are made.
     """
@@ -38,14 +47,15 @@ class Need(NamedTuple):
 
 
 def needed(
-    parameters: int, plans: Sequence[Plan], peers: int, *, references: bool, conformance: int, width: int
+    parameters: int, plans: Sequence[Plan], peers: float, *, references: bool, conformance: int, width: int
 ) -> Need:
     """What a launch holds that trains a model of so many parameters; `width`: bytes of a number for the oracle.
 
-    `conformance` is the number of steps for which every plan is compared with the oracle. On a rank, the plans of a
-    launch share buffers that hold nothing from turn to turn.
+    `peers`: what all of them hold, in multiples of the parameters (`of_peer`). `conformance` is the number of steps for
+    which every plan is compared with the oracle. On a rank, the plans of a launch share buffers that hold nothing from
+    turn to turn.
     """
-    stock = 4.0 * STOCK * parameters * peers
+    stock = 4.0 * parameters * peers
     if not plans:
         return Need(0.0, stock)
     kept = [_bytes(plan, scratch=False) for plan in plans]
@@ -88,7 +98,7 @@ def refuse(model: str, need: Need, rank: int, device: Device) -> None:
     raise InputError(
         f"model {model!r} needs about {wanted / 1e9:.1f} GB of memory besides what its layers compute, "
         f"{free / 1e9:.1f} GB are free{where}. A rank holds {need.plans / 1e9:.1f} GB for "
-        f"its plans (parameters, gradients, momentum) and {need.stock / 1e9:.1f} GB for stock DDP; before, "
+        f"its plans (parameters, gradients, momentum) and {need.stock / 1e9:.1f} GB for its peers; before, "
         f"{need.against / 1e9:.1f} GB while plans are held against the oracle, which takes {need.oracle / 1e9:.1f} GB: "
         "take fewer plans, peers or ranks, --conformance 0, or a smaller model"
     )

@@ -1,4 +1,4 @@
-"""Train a model under several plans and stock DDP in turn, in one launch, so that they can be compared.
+"""Train a model under several plans and peers in turn, in one launch, so that they can be compared.
 
 Each contender has a model, parameters and momentum of its own, all from the same seed and on the same samples.
 Contenders take turns in blocks of iterations, A B C .. C B A, so that a slow moment of the machine falls on all of
@@ -28,11 +28,11 @@ from gradsync.runtime import checkpoint, data, devices, memory, models, replay
 from gradsync.runtime.checkpoint import Checkpoints
 from gradsync.runtime.conformance import Held, exactness
 from gradsync.runtime.contenders import Contender, NoCommunication, OneRank, Planned, Record, gathered
-from gradsync.runtime.ddp import StockDDP
 from gradsync.runtime.execute import Pool
 from gradsync.runtime.group import Groups
 from gradsync.runtime.hosts import machines, misplaced, nodes
 from gradsync.runtime.other_work import OtherWork
+from gradsync.runtime.peers.stock import Stock
 from gradsync.runtime.train_contenders import Contenders
 from gradsync.runtime.train_results import Results, recorded
 from gradsync.statistics import quiet
@@ -171,7 +171,7 @@ class _Launch:
         need = memory.needed(
             parameters,
             self.plans,
-            len(self.peers),
+            sum(memory.of_peer(peer.kind, self.ranks) for peer in self.peers),
             references=self.options.references,
             conformance=0 if self.progress.conformance else self.options.conformance,
             width=exactness(first).itemsize,
@@ -233,8 +233,9 @@ class _Launch:
         """Record the accuracy of what trains, on rank 0; the other ranks wait for it."""
         if isinstance(contender, NoCommunication | OneRank) or loaded.test is None:
             return
+        model = contender.whole()
         if self.rank == 0:
-            accuracy = data.accuracy(contender.model, loaded.test, spec=self.spec)
+            accuracy = data.accuracy(model, loaded.test, spec=self.spec)
             self.progress.records[contender.name].accuracy.append((seed, turn, accuracy))
         dist.barrier()  # the others wait here, where they may, and not in their next message
 
@@ -267,10 +268,11 @@ class _Launch:
                 if name := contender.plan.holding("scaler"):
                     scaler = contender.executor.buffers[name]
                     conformance |= {"loss_scale": float(scaler[0]), "skipped_steps": int(scaler[2])}
-            elif isinstance(contender, StockDDP):
+            elif isinstance(contender, Stock):
                 self.results.details[contender.name] = {
-                    **contender.peer.model_dump(exclude={"name", "label"}),
-                    "bucket_bytes": contender.buckets(),
+                    **contender.peer.settings(),
+                    **contender.details(),
+                    "held_bytes": contender.held_bytes(),
                 }
         for contender in contenders:
             contender.close()

@@ -1,4 +1,4 @@
-"""The contenders of a launch, made anew for each seed: plans, stock DDP, and the references beside them."""
+"""The contenders of a launch, made anew for each seed: plans, peers, and the references beside them."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from gradsync.plan import Local, Plan
 from gradsync.runtime import data, replay
 from gradsync.runtime.compute import Forward, Loss
 from gradsync.runtime.contenders import Contender, NoCommunication, OneRank, Planned, silent
-from gradsync.runtime.ddp import StockDDP, best_bucket_mib
 from gradsync.runtime.devices import Device
 from gradsync.runtime.execute import Pool
 from gradsync.runtime.group import Groups
+from gradsync.runtime.peers import make
+from gradsync.runtime.peers.ddp import StockDDP, best_bucket_mib
 
 
 @dataclass
@@ -47,7 +48,7 @@ class Contenders:
         by_name = {plan.name: plan for plan in self.plans}
         for peer in self.peers:
             sized = self._sized(peer, first, feed, seed)
-            yield StockDDP(sized, forward(), feed, by_name, self.groups, **self.steps())
+            yield make(sized, forward(), feed, by_name, self.groups, **self.steps())
         if self.options.references and self.plans:
             reference = by_name.get(self.options.reference, self.plans[0])
             alone = NoCommunication(silent(reference), forward(), feed, self.groups, self.pool)
@@ -76,10 +77,10 @@ class Contenders:
             return peer
         if self.bucket_mib is None:
 
-            def make(model: torch.nn.Module, size: float) -> StockDDP:
+            def bucketed(model: torch.nn.Module, size: float) -> StockDDP:
                 candidate = peer.model_copy(update={"bucket_mib": size})
                 return StockDDP(candidate, self._forward(model, seed), feed, {}, self.groups, **self.steps())
 
-            self.bucket_mib = best_bucket_mib(first, make, steady=replay.is_replay(self.options.model))
+            self.bucket_mib = best_bucket_mib(first, bucketed, steady=replay.is_replay(self.options.model))
             self.say(f"{peer.name}: buckets of {self.bucket_mib:g} MiB are the fastest")
         return peer.model_copy(update={"bucket_mib": self.bucket_mib})

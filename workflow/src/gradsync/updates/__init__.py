@@ -3,7 +3,8 @@
 An update is one file of this folder with
 
     plan(name, workload, messages, ranks, *, algorithm, shape, lr, momentum) -> Plan
-    AT_ONCE     optional, True: it sums by all-reduces, and applies all gradients at once
+    AT_ONCE     optional, True: it applies all gradients at once
+    HALVED      optional, True: its messages are reduce-scatters and all-gathers
 
 which plans the plain step: what a step may have besides (`transforms/step.py`), a narrow wire for instance, is added to
 the plan of any update. Discovery finds the file; its name is the update's name.
@@ -36,9 +37,18 @@ def get(name: str) -> Callable[..., Plan]:
 
 
 def at_once(name: str) -> bool:
-    """Whether an update sums by all-reduces and applies all gradients at once, as clipping and a loss scale need it."""
+    """Whether an update applies all gradients at once, as clipping and a loss scale need it."""
+    return _declares(name, "AT_ONCE")
+
+
+def halved(name: str) -> bool:
+    """Whether an update's messages are reduce-scatters and all-gathers, which not every collective has."""
+    return _declares(name, "HALVED")
+
+
+def _declares(name: str, what: str) -> bool:
     get(name)
-    return bool(getattr(importlib.import_module(f"{__name__}.{name}"), "AT_ONCE", False))
+    return bool(getattr(importlib.import_module(f"{__name__}.{name}"), what, False))
 
 
 def plan(

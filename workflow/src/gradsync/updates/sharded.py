@@ -21,6 +21,8 @@ from gradsync.plan.workload import Workload
 from gradsync.schedules import Message
 from gradsync.updates._passes import UPDATE_LANE, backward, bounds, forward_by_layer, laid_out, needed_first
 
+HALVED = True
+
 
 def plan(
     name: str,
