@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gradsync import collectives
-from gradsync.costs import Linear, alpha_beta
+from gradsync.costs import Linear, Network, alpha_beta
 from gradsync.errors import InputError
 from gradsync.rounds import flow_level
 from gradsync.topologies import Speeds
@@ -100,3 +100,20 @@ def test_the_other_costs_around_a_measured_all_reduce():
 def test_costs_that_are_no_costs_are_refused(a, b):
     with pytest.raises(InputError, match="finite and not negative"):
         Linear(a, b)
+
+
+def test_groups_of_an_axis_are_rings_of_the_same_steps():
+    """A ring of 2 takes 2 of the 14 steps of a ring of 8; each carries a half of the message instead of an eighth."""
+    whole = alpha_beta.network(8, ALPHA, BETA)
+    known = alpha_beta.with_axes(whole, 8, {"node": 2, "local": 4})
+    pair = alpha_beta.network(2, ALPHA, BETA)
+    for kind in ("all_reduce", "reduce_scatter", "all_gather"):
+        for size in (0, 1 << 20):
+            assert known.of(f"{kind}@node").seconds(size) == pytest.approx(pair.of(kind).seconds(size))
+    assert known.of("all_reduce") == whole.of("all_reduce")
+    assert alpha_beta.with_axes(whole, 8, {}) is whole
+
+
+def test_groups_need_a_known_all_reduce():
+    with pytest.raises(InputError, match="no cost for 'all_reduce'"):
+        alpha_beta.with_axes(Network({}), 8, {"node": 2, "local": 4})

@@ -86,9 +86,24 @@ def around(cost: MessageCost, n: int) -> Network:
     Reduce-scatter and all-gather take half of it; the others are as on a ring that would take its a and b. If the cost
     is no line, a and b are its start-up and its slope at a message of 1 MiB.
     """
+    others = network(n, *_step(cost, n))
+    return Network({**others.costs, **halves(cost), "all_reduce": cost})
+
+
+def with_axes(known: Network, n: int, axes: Mapping[str, int]) -> Network:
+    """The network with costs of groups too: rings, each step as long as one of a ring of all `n` ranks.
+
+    `axes`: name -> places. Costs of groups that are known stay. Raises InputError if no all-reduce is known.
+    """
+    if not axes:
+        return known
+    return Network({**network(n, *_step(known.of("all_reduce"), n), axes=axes).costs, **known.costs})
+
+
+def _step(cost: MessageCost, n: int) -> tuple[float, float]:
+    """Seconds, and seconds per byte, of a step of the ring that an all-reduce between `n` ranks would be."""
     size = 1024.0 * 1024.0
     startup = cost.startup_seconds(size)
     slope = (cost.seconds(size) - startup) / size
     steps = max(2 * (n - 1), 1)
-    others = network(n, startup / steps, slope * n / steps)
-    return Network({**others.costs, **halves(cost), "all_reduce": cost})
+    return startup / steps, slope * n / steps

@@ -45,6 +45,7 @@ def simulate(options: Options) -> dict[str, Any]:
     from gradsync.check import check
     from gradsync.collectives import NATIVE
     from gradsync.costs import Network
+    from gradsync.costs.alpha_beta import with_axes
     from gradsync.engine import simulate as engine
     from gradsync.files import reading
     from gradsync.files.results import write_whole
@@ -57,6 +58,14 @@ def simulate(options: Options) -> dict[str, Any]:
     if options.point_to_point:
         send = cost_of(options.point_to_point, "--point-to-point")
         known = known._replace(network=Network({**known.network.costs, "send": send}))
+    if plan.axes:
+        known = known._replace(
+            network=with_axes(known.network, plan.ranks, plan.mesh.places),
+            warnings=[
+                *known.warnings,
+                f"messages over {', '.join(plan.mesh.places)} are timed as rings on the same links",
+            ],
+        )
     if options.turns is not None and options.turns < LEAST_TURNS:
         raise InputError(f"--turns {options.turns}: a period needs at least {LEAST_TURNS}")
     check(plan)
