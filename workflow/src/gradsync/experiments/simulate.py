@@ -59,13 +59,10 @@ def simulate(options: Options) -> dict[str, Any]:
         send = cost_of(options.point_to_point, "--point-to-point")
         known = known._replace(network=Network({**known.network.costs, "send": send}))
     if plan.axes:
-        known = known._replace(
-            network=with_axes(known.network, plan.ranks, plan.mesh.places),
-            warnings=[
-                *known.warnings,
-                f"messages over {', '.join(plan.mesh.places)} are timed as rings on the same links",
-            ],
-        )
+        places = plan.mesh.places
+        note = f"messages over {', '.join(places)} are timed as rings on the same links"
+        network = with_axes(known.network, plan.ranks, places)
+        known = known._replace(network=network, warnings=[*known.warnings, note])
     if options.turns is not None and options.turns < LEAST_TURNS:
         raise InputError(f"--turns {options.turns}: a period needs at least {LEAST_TURNS}")
     check(plan)
