@@ -229,7 +229,7 @@ def write_impossible(config: Settings, results: Path) -> None:
         (folder / "status.json").write_text(json.dumps({"possible": False, "reason": WHY}))
 
 
-@pytest.mark.parametrize("name", ["emulated", "overlap", "simultaneous"])
+@pytest.mark.parametrize("name", ["emulated", "simultaneous"])
 def test_coverage_is_what_the_tables_take_from_emulated_launches(checkout, tmp_path, name):
     config = checkout[f"config/{name}.yaml"]
     write_impossible(config, tmp_path)

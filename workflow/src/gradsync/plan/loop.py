@@ -84,9 +84,9 @@ class Plan:
     tensors: tuple[Tensor, ...]
     buffers: tuple[Buffer, ...]
     roles: tuple[Role, ...]
-    axes: tuple[Axis, ...] = ()
     provenance: dict[str, str] = dataclasses.field(default_factory=dict)
     version: int = VERSION
+    axes: tuple[Axis, ...] = ()
 
     @cached_property
     def role_of(self) -> dict[int, Role]:
