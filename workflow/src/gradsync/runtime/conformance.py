@@ -22,6 +22,7 @@ import torch.distributed as dist
 
 from gradsync.engine import oracle
 from gradsync.errors import RunError
+from gradsync.learning_rates import UNCHANGED, LearningRate
 from gradsync.plan import KEYED, PASSING, Buffer, Plan
 from gradsync.runtime import data
 from gradsync.runtime.compute import (
@@ -87,9 +88,10 @@ class Held:
         rank: int,
         groups: Groups,
         turns: int,
+        rate: LearningRate = UNCHANGED,
     ):
         self.loaded, self.loss, self.seed, self.rank, self.groups = loaded, loss, seed, rank, groups
-        self.turns = turns
+        self.turns, self.rate = turns, rate
         self.dtype = exactness(first)
         self.name = str(self.dtype).removeprefix("torch.")
         self.first, self.pool = first, Pool()
@@ -109,7 +111,7 @@ class Held:
 
         Raises RunError that names rank, buffer and tensor if something is beyond its tolerance.
         """
-        executor = prepare(plan, self.rank, self.groups, dtype=self.dtype, pool=self.pool)
+        executor = prepare(plan, self.rank, self.groups, dtype=self.dtype, pool=self.pool, rate=self.rate)
         buffers = executor.buffers
         names = {role: plan.holding(role) or "" for role in ("parameter", "statistics", "scaler")}
         model = self.copy()
@@ -226,12 +228,8 @@ class _Mirror:
 
     def evaluated(self, plan: Plan, before: list[Buffers], first: int, turns: int) -> list[Buffers]:
         """Buffers of every rank after `turns` from step `first` on; the very same object for ranks that are alike."""
-        gradient, passes = self._gradient(plan), plan.passes
-
-        def numbered(peer: int, number: int, values: np.ndarray) -> np.ndarray:
-            return gradient(peer, number + first * passes, values)
-
-        ends = oracle.evaluate(plan, turns, numbered, before, dtype=self.held.name)
+        gradient, held = self._gradient(plan), self.held
+        ends = oracle.evaluate(plan, turns, gradient, before, dtype=held.name, first=first, rate=held.rate)
         part = plan.holding("statistics")
         if part is not None:
             flat = torch.cat([buffer.reshape(-1) for buffer in statistics(self.model)]).cpu().numpy()
