@@ -66,7 +66,7 @@ def test_a_factor_is_from_0_to_1_and_falls_once_warm(schedule, warmup, iteration
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("cosin", "schedule 'cosin' does not exist; did you mean cosine"),
+        ("cosin", "learning-rate schedule 'cosin' does not exist; did you mean cosine"),
         ("linear:3", "linear takes no numbers"),
         ("step", "give step:EVERY or step:EVERY,FACTOR"),
         ("step:0", "at least 1 iteration"),

@@ -66,7 +66,7 @@ UNCHANGED = LearningRate()
 def parse(text: str, where: str = "--lr-schedule") -> tuple[str, int, float]:
     """(name, iterations between two steps, their factor); raises InputError that says `where` and what there is."""
     name, colon, numbers = text.partition(":")
-    refuse_unknown("schedule", name, NAMES, where)
+    refuse_unknown("learning-rate schedule", name, NAMES, where)
     if name != "step":
         if colon:
             raise InputError(f"{where} {shown(text)}: {name} takes no numbers; step:EVERY[,FACTOR] does")

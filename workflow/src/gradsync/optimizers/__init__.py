@@ -45,6 +45,11 @@ class Optimizer:
     torch: tuple[str, Mapping[str, Any]]
     kept: tuple[Kept, ...] = ()
 
+    @property
+    def eps(self) -> float | None:
+        """What gradients that are divided by their own size can't fall below; None: steps shrink with gradients."""
+        return self.arguments.get("eps")
+
 
 def names() -> list[str]:
     """Names of all optimizers, sorted."""

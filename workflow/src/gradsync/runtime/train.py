@@ -176,7 +176,7 @@ class _Launch:
             sum(memory.of_peer(peer.kind, self.ranks, kept) for peer in self.peers),
             references=self.options.references,
             conformance=0 if self.progress.conformance else self.options.conformance,
-            width=exactness(first).itemsize,
+            width=exactness(first, self.plans).itemsize,
         )
         memory.refuse(self.options.model, need, self.rank, self.device)
         copies = (1 + kept) * (len(self.plans) + len(self.peers))
@@ -185,7 +185,9 @@ class _Launch:
     def _hold_against_oracle(self, first: torch.nn.Module, loaded: data.Data, seed: int) -> None:
         hurried = replay.without_waiting(first)
         turns = self.options.conformance
-        held = Held(loaded, hurried, self.spec.loss, seed, self.rank, self.groups, turns, self.contenders.rate)
+        held = Held(
+            loaded, hurried, self.spec.loss, seed, self.rank, self.groups, turns, self.plans, self.contenders.rate
+        )
         for number, plan in enumerate(self.plans, 1):
             self._say(f"conformance {number}/{len(self.plans)}: {plan.name}")
             self.progress.conformance[plan.name] = held.against_oracle(plan)
