@@ -227,6 +227,15 @@ def test_a_lost_bias_does_not_pass_for_rounding(on_ranks, dtype):
 
 
 @pytest.mark.deep
+def test_what_divides_gradients_is_held_in_float64_and_its_moments_too(on_ranks):
+    verdicts = on_ranks("held_against_the_oracle", 2)[0]
+    assert verdicts["adam", ""]["oracle_dtype"] == "float64"
+    assert verdicts["adam", ""]["oracle_difference"] < 1e-9
+    for fault in ("parameter", "second_moment"):
+        assert f"'fc.bias' of '{fault}' on rank 1 differs from the oracle's by" in verdicts["adam", fault]
+
+
+@pytest.mark.deep
 def test_a_late_rank_is_waited_for_at_meetings_and_not_in_messages(on_ranks):
     """Messages have a limit of a second, and rank 1 is three seconds late for a message and for a meeting."""
     (waited, message), (_, other) = on_ranks("limits", 2)

@@ -32,9 +32,10 @@ def plan_file(folder: Path, name: str, ranks: int = 2, lr: float = 0.02, **how: 
     """A plan of LeNet-5."""
     layers = tuple(Layer(name=key, bytes=4 * size, backward_seconds=1e-3) for key, size in SIZES.items())
     workload = Workload(name="lenet5", forward_seconds=1e-3, layers=layers)
-    steps = {key: how.pop(key) for key in ("loss_scaling", "accumulate", "clip_norm") if key in how}
+    steps = {key: how.pop(key) for key in ("loss_scaling", "accumulate", "clip_norm", "optimizer") if key in how}
+    rates = {"lr": lr} if "optimizer" in steps else {"lr": lr, "momentum": 0.9}
     scheme = schemes.Scheme(name=name, **how)
-    plan = schemes.plan(scheme, workload, Linear(1e-3, 1e-9), ranks, lr=lr, momentum=0.9, **steps)
+    plan = schemes.plan(scheme, workload, Linear(1e-3, 1e-9), ranks, **rates, **steps)
     path = folder / f"{name}.json"
     path.write_text(plan.to_json())
     return str(path)
@@ -78,11 +79,15 @@ def gone(pid: int) -> bool:
 
 
 @pytest.mark.deep
-@pytest.mark.parametrize("steps", [{}, {"accumulate": 2, "clip_norm": 0.5}], ids=["steps", "micro_batches"])
-def test_a_killed_run_names_the_rank_ends_the_others_and_goes_on_to_the_same_parameters(tmp_path, steps):
+@pytest.mark.parametrize(
+    ("steps", "rate"),
+    [({}, {}), ({"accumulate": 2, "clip_norm": 0.5}, {}), ({"optimizer": "adam"}, {"lr_schedule": "cosine"})],
+    ids=["steps", "micro_batches", "adam"],
+)
+def test_a_killed_run_names_the_rank_ends_the_others_and_goes_on_to_the_same_parameters(tmp_path, steps, rate):
     plans = [part for name in ("wfbp", "mgwfbp") for part in ("--plan", plan_file(tmp_path, name, **steps))]
     peers = [part for name in ("ddp", "ddp_powersgd", "zero", "fsdp2") for part in ("--peer", name)]
-    options = [part for key, value in steps.items() for part in (f"--{key.replace('_', '-')}", str(value))]
+    options = [part for key, value in (steps | rate).items() for part in (f"--{key.replace('_', '-')}", str(value))]
     arguments = [*plans, *peers, *options, "--iterations", str(ITERATIONS), "--block", str(BLOCK), "--seed", "3", "4"]
     arguments += ["--conformance", "1", "--checkpoint-seconds", "0"]
     whole, killed = tmp_path / "whole", tmp_path / "killed"

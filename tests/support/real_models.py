@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from gradsync import schedules, updates
+from gradsync import optimizers, schedules, updates
 from gradsync.costs import Linear, MessageCost
 from gradsync.costs.contention import Contended
 from gradsync.plan import Plan
@@ -25,6 +25,7 @@ from gradsync.transforms.step import Step
 NAMES = ("lenet5", "resnet8")
 TURNS = 20
 LR, MOMENTUM = 0.01, 0.9
+OPTIMIZER = optimizers.get("sgd", lr=LR, momentum=MOMENTUM)
 BATCH = {"lenet5": 1, "resnet8": 4}  # the large convolutions of LeNet-5 take most of the time
 SHAPES = {"lenet5": (1, 28, 28), "resnet8": (3, 16, 16)}
 QUARTERS = {"densenet201_quarter": ("synthetic", 32), "bert_base_quarter": ("text", 16)}  # data, pixels or tokens
@@ -101,7 +102,7 @@ def options(schedule: str, name: str) -> dict[str, Any]:
 def plan(schedule: str, name: str, ranks: int, dtype: str = "float32", cost: MessageCost = COST, **step: Any) -> Plan:
     workload = load(name, dtype)
     chosen = schedules.messages(schedule, workload, cost, options(schedule, name))
-    return updates.plan("ssgd", schedule, workload, chosen, ranks, lr=LR, momentum=MOMENTUM, step=Step(**step))
+    return updates.plan("ssgd", schedule, workload, chosen, ranks, optimizer=OPTIMIZER, step=Step(**step))
 
 
 def reference(name: str, ranks: int, turns: int, dtype: torch.dtype) -> dict[str, np.ndarray]:

@@ -9,10 +9,12 @@ import numpy as np
 import torch
 from torch import nn
 
-from gradsync import schedules, updates
+from gradsync import optimizers, schedules, updates
 from gradsync.collectives import NATIVE
 from gradsync.configuration import schemes
 from gradsync.costs import Linear
+from gradsync.learning_rates import UNCHANGED, LearningRate
+from gradsync.optimizers import Optimizer
 from gradsync.plan import Plan
 from gradsync.plan.workload import Workload
 from gradsync.runtime.compute import Forward
@@ -21,6 +23,7 @@ from tiny_workloads import workload
 
 TURNS = 20
 LR, MOMENTUM = 0.1, 0.9
+OPTIMIZER = optimizers.get("sgd", lr=LR, momentum=MOMENTUM)
 BATCH, INPUTS, CLASSES = 6, 7, 4
 COST = Linear(8.0, 0.02)  # seconds, seconds a byte: chosen so that the schedules group these layers differently
 BACKWARD = [7.0, 4.0, 5.0, 1.0, 12.0, 2.0, 9.0, 3.0]
@@ -63,10 +66,18 @@ def options(schedule: str) -> dict[str, Any]:
     return {key: small for key in schedules.options(schedule) if key.endswith("_bytes")}
 
 
-def plan(schedule: str, ranks: int, algorithm: str = NATIVE, **step: Any) -> Plan:
+def plan(
+    schedule: str,
+    ranks: int,
+    algorithm: str = NATIVE,
+    *,
+    update: str = "ssgd",
+    optimizer: Optimizer = OPTIMIZER,
+    **step: Any,
+) -> Plan:
     chosen = schedules.messages(schedule, load(), COST, options(schedule))
-    settings = {"algorithm": algorithm, "lr": LR, "momentum": MOMENTUM}
-    return updates.plan("ssgd", schedule, load(), chosen, ranks, **settings, step=Step(**step))
+    settings: dict[str, Any] = {"algorithm": algorithm, "optimizer": optimizer}
+    return updates.plan(update, schedule, load(), chosen, ranks, **settings, step=Step(**step))
 
 
 def composed() -> dict[str, schemes.Scheme]:
@@ -102,23 +113,32 @@ def first(plan: Plan) -> np.ndarray:
 
 
 def reference(
-    ranks: int, *, whole_batch: bool = False, accumulate: int = 1, clip: float | None = None
+    ranks: int,
+    *,
+    whole_batch: bool = False,
+    accumulate: int = 1,
+    clip: float | None = None,
+    optimizer: Optimizer = OPTIMIZER,
+    rate: LearningRate = UNCHANGED,
 ) -> dict[str, np.ndarray]:
-    """Plain torch: gradients of the shards in turn, averaged (or of all samples at once), then SGD with momentum.
+    """Plain torch: gradients of the shards in turn, averaged (or of all samples at once), then torch's optimizer.
 
     With `accumulate` a turn has so many shards of each rank.
     """
     model = build()
-    optimizer = torch.optim.SGD(model.parameters(), lr=LR, momentum=MOMENTUM)
+    kind, arguments = optimizer.torch
+    stepped = getattr(torch.optim, kind)(model.parameters(), **arguments)
+    scheduler = torch.optim.lr_scheduler.LambdaLR(stepped, rate)
     for turn in range(TURNS):
         numbers = range(turn * accumulate, (turn + 1) * accumulate)
         shards = [sample(rank, number) for rank in range(ranks) for number in numbers]
         if whole_batch:
             shards = [(torch.cat([x for x, _ in shards]), torch.cat([y for _, y in shards]))]
-        optimizer.zero_grad()
+        stepped.zero_grad()
         for x, y in shards:
             (nn.functional.cross_entropy(model(x), y) / len(shards)).backward()
         if clip is not None:
             nn.utils.clip_grad_norm_(model.parameters(), clip)
-        optimizer.step()
+        stepped.step()
+        scheduler.step()
     return {name: parameter.detach().numpy() for name, parameter in model.named_parameters()}

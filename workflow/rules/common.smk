@@ -225,6 +225,7 @@ def schemes_of(training):
         training.ranks,
         SETTINGS.device,
         training.at_once,
+        training.optimizer,
     )
     return [scheme.name for scheme in picked]
 

@@ -8,6 +8,7 @@ from rank_programs.of_collectives import MESSAGES, all_collectives, both_halves,
 from rank_programs.of_conformance import held_against_the_oracle
 from rank_programs.of_failures import LATE, killed_in_a_collective, killed_in_a_ring, killed_worker, limits, straggling
 from rank_programs.of_models import quarter_models, real_models
+from rank_programs.of_optimizers import OPTIMIZED, optimized
 from rank_programs.of_schedules import (
     COMPOSED_RANKS,
     MICRO_BATCHES,
@@ -23,7 +24,7 @@ from rank_programs.of_tiny_plans import HAMMER_TURNS, TINY_TURNS, all_tiny_plans
 PROGRAMS = (
     *(all_schedules, queued_schedules, gpu_schedules, micro_batches, real_models, quarter_models, all_tiny_plans),
     *(all_collectives, both_halves, ring_benchmark, cluster_teams, resumed, held_against_the_oracle, straggling),
-    *(killed_worker, killed_in_a_ring, killed_in_a_collective, limits),
+    *(killed_worker, killed_in_a_ring, killed_in_a_collective, limits, optimized),
 )
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "LATE",
     "MESSAGES",
     "MICRO_BATCHES",
+    "OPTIMIZED",
     "PROGRAMS",
     "RESUMED_TURNS",
     "TINY_TURNS",

@@ -25,17 +25,23 @@ def held_against_the_oracle(rank: int, ranks: int) -> dict[str, Any]:
     layers = [(name, parameter.numel()) for name, parameter in model.named_parameters()][::-1]
     load = workload([4 * n for _, n in layers], [1e-3] * len(layers), names=[name for name, _ in layers])
     load = load.model_copy(update={"statistics": sum(buffer.numel() for buffer in statistics(model))})
-    plan = schemes.plan(schemes.Scheme(name="mgwfbp"), load, real.COST, ranks, lr=0.05, momentum=0.9)
-    kept = conformance.prepare
-    for largest in (conformance.LARGEST_IN_FLOAT64, 0):
-        conformance.LARGEST_IN_FLOAT64 = largest
-        for fault in ("", "parameter", "momentum", "statistics", "other rank's"):
-            held = conformance.Held(loaded, model, models.get("resnet18").loss, 0, rank, groups, 3)
+    scheme = schemes.Scheme(name="mgwfbp")
+    sgd = schemes.plan(scheme, load, real.COST, ranks, lr=0.05, momentum=0.9)
+    adam = schemes.plan(scheme, load, real.COST, ranks, optimizer="adam")
+    kept, faults = conformance.prepare, ("", "parameter", "momentum", "statistics", "other rank's")
+    largest = conformance.LARGEST_IN_FLOAT64
+    for case, plan, conformance.LARGEST_IN_FLOAT64, tried in (
+        ("float64", sgd, largest, faults),
+        ("float32", sgd, 0, faults),
+        ("adam", adam, 0, ("", "parameter", "second_moment")),
+    ):
+        for fault in tried:
+            held = conformance.Held(loaded, model, models.get("resnet18").loss, 0, rank, groups, 3, [plan])
             conformance.prepare = partial(_losing, fault, kept)
             try:
-                verdicts[held.name, fault] = held.against_oracle(plan)
+                verdicts[case, fault] = held.against_oracle(plan)
             except RunError as error:
-                verdicts[held.name, fault] = str(error)
+                verdicts[case, fault] = str(error)
     conformance.prepare = kept
     groups.close()
     return verdicts

@@ -92,8 +92,7 @@ def _train_peer(
     shapes = {key: parameter.shape for key, parameter in model.named_parameters()}
     contender = make(
         *(peer, real.forward(model, rank, name), lambda turn: real.sample(name, rank, turn), plans or {}),
-        lr=real.LR,
-        momentum=real.MOMENTUM,
+        optimizer=real.OPTIMIZER,
     )
     contender.run(turns)
     ended = {key: value.reshape(shapes[key]).numpy().copy() for key, value in contender.parameters().items()}

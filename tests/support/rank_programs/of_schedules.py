@@ -102,8 +102,7 @@ def micro_batches(rank: int, ranks: int) -> dict[tuple[str, int], Any]:
             forward = small_model.forward(small_model.build(), rank)
             contender = make(
                 *(Peer(name=kind, kind=kind), forward, lambda turn: small_model.sample(rank, turn), {}, groups),
-                lr=small_model.LR,
-                momentum=small_model.MOMENTUM,
+                optimizer=small_model.OPTIMIZER,
                 **case,
             )
             contender.run(small_model.TURNS)
@@ -117,8 +116,7 @@ def micro_batches(rank: int, ranks: int) -> dict[tuple[str, int], Any]:
     peer = StockDDP(
         *(Peer(name="ddp"), real.forward(network, rank), lambda number: real.sample("resnet8", rank, number)),
         *({}, groups),
-        lr=real.LR,
-        momentum=real.MOMENTUM,
+        optimizer=real.OPTIMIZER,
         **case,
     )
     syncs, sync = [], peer.ddp._sync_buffers

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from gradsync import collectives, topologies
+from gradsync import collectives, optimizers, topologies
 from gradsync.collectives import NATIVE
 from gradsync.errors import InputError
 from gradsync.plan import Buffer, Collective, Local, Operation, Plan, Ref, Repeat, Role
@@ -25,7 +25,8 @@ def synchronous(
     """Plain synchronous SGD, with one message per layer unless `messages` are given."""
     load = workload([8 * size for size in sizes], [1.0] * len(sizes), dtype="float64")
     chosen = tuple(messages) or tuple(Message(i, i) for i in range(len(sizes)))
-    return ssgd.plan("synchronous", load, chosen, ranks, algorithm=algorithm, shape=shape, lr=LR)
+    sgd = optimizers.get("sgd", lr=LR)
+    return ssgd.plan("synchronous", load, chosen, ranks, algorithm=algorithm, shape=shape, optimizer=sgd)
 
 
 def levels(algorithm: str, ranks: int) -> tuple[int, ...]:

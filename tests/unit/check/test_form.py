@@ -109,7 +109,7 @@ FAULTS = {
             with_buffers(PLAN, Buffer("momentum", 13, "float64", role="momentum")),
             appended(Local(name="forget", kernel="fill", after=("update",), writes=(Ref("momentum", 0, 13),))),
         ),
-        r"'forget' writes 'momentum', a buffer of role momentum: only sgd, sgd_scaled do",
+        r"'forget' writes 'momentum', a buffer of role momentum: only adam, adamw, sgd, sgd_scaled do",
     ),
     "momentum that ranks share": (
         with_buffers(PLAN, Buffer("momentum", 13, "float64", shared=True, role="momentum")),
@@ -166,7 +166,10 @@ FAULTS = {
         changed(SWEEP, setting("push", to=9), role=1),
         r"'push' names rank 9",
     ),
-    "unknown kernel": (changed(PLAN, setting("update", kernel="adagrad")), r"unknown kernel 'adagrad' \(known: add"),
+    "unknown kernel": (
+        changed(PLAN, setting("update", kernel="adagrad")),
+        r"unknown kernel 'adagrad' \(known: adam",
+    ),
     "unknown buffer": (changed(PLAN, setting("update", writes=(Ref("weights", 0, 1),))), r"uses buffer 'weights'"),
     "out of bounds": (
         changed(PLAN, setting("update", reads=(Ref("gradient", 0, 14),))),

@@ -56,6 +56,33 @@ def sgd() -> list[Case]:
     ]
 
 
+def of_moments(of_torch: type[torch.optim.Optimizer], **decay: float) -> list[Case]:
+    """Later steps of torch's optimizer, which goes on from moments that it is given; the fourth, and the first."""
+    gradient, parameter = drawn(N), drawn(N, seed=1)
+    first, second = drawn(N, seed=2), drawn(N, seed=3) ** 2
+    rates = {"lr": 0.3, "beta1": 0.8, "beta2": 0.95, "eps": 1e-3, **decay}
+    cases: list[Case] = []
+    for turn in (0, 3):
+        weights = torch.nn.Parameter(torch.from_numpy(parameter.copy()))
+        optimizer = of_torch([weights], lr=0.3, betas=(0.8, 0.95), eps=1e-3, **decay)  # type: ignore[call-arg]
+        kept = {"exp_avg": torch.from_numpy(first.copy()), "exp_avg_sq": torch.from_numpy(second.copy())}
+        optimizer.state[weights].update(step=torch.tensor(float(turn)), **kept)
+        weights.grad = torch.from_numpy(gradient * 0.25)
+        optimizer.step()
+        after = [weights.detach().numpy(), *(each.numpy() for each in kept.values())]
+        cases.append(([gradient], [parameter, first, second], {**rates, "scale": 0.25, "turn": turn}, after))
+    return cases
+
+
+def adam() -> list[Case]:
+    return [*of_moments(torch.optim.Adam), *of_moments(torch.optim.Adam, weight_decay=0.1)]
+
+
+def adamw() -> list[Case]:
+    decoupled = of_moments(torch.optim.AdamW, weight_decay=0.1)
+    return [*of_moments(torch.optim.AdamW, weight_decay=0.0), *decoupled]
+
+
 def sgd_scaled() -> list[Case]:
     gradient, parameter, velocity = drawn(N), drawn(N, seed=1), drawn(N, seed=2)
     rates = {"lr": 0.3, "momentum": 0.9, "scale": 0.5, "growth_interval": 2.0}
@@ -162,7 +189,7 @@ def elastic_centre() -> list[Case]:
 REFERENCES: dict[str, Callable[[], list[Case]]] = {
     reference.__name__: reference
     for reference in (
-        *(sgd, sgd_scaled, cast, add, copy, fill, join, encode_topk, decode_sum, norm, lars),
+        *(sgd, sgd_scaled, adam, adamw, cast, add, copy, fill, join, encode_topk, decode_sum, norm, lars),
         *(elastic_worker, elastic_centre),
     )
 }

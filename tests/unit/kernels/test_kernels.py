@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from gradsync.kernels import KERNELS
+from gradsync.runtime import adam
 from gradsync.runtime.kernels import EXECUTED, NORM_ELEMENTS, sgd, sgd_clipped_unread, sgd_scaled, sgd_scaled_unread
 
 ELEMENTS = 37
@@ -31,7 +32,7 @@ def both(name, reads, writes, executed=None, **arguments):
 def test_every_kernel_of_the_vocabulary_can_be_executed():
     assert EXECUTED.keys() == KERNELS.keys()
     assert {name for name in EXECUTED if EXECUTED[name] is not KERNELS[name].compute} == {
-        *("sgd", "sgd_scaled", "cast", "norm", "encode_topk", "decode_sum")
+        *("sgd", "sgd_scaled", "adam", "adamw", "cast", "norm", "encode_topk", "decode_sum")
     }
 
 
@@ -77,6 +78,35 @@ def test_clipping_is_torchs(clip, momentum, kernel):
         optimizer.step()
         np.testing.assert_allclose(writes[0], expected.detach().numpy(), rtol=1e-12)
     assert {0.5: all(clipped), 1.9: 0 < sum(clipped) < 4, 100.0: not any(clipped)}[clip]
+
+
+@pytest.mark.parametrize("kernel", [sgd, sgd_clipped_unread, sgd_scaled, sgd_scaled_unread])
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_weight_decay_is_torchs_of_what_clipping_leaves(momentum, kernel):
+    loss_scale = 8.0 if "scaled" in kernel.__name__ else 1.0
+    expected = torch.nn.Parameter(torch.from_numpy(random(99, "float64")))
+    optimizer = torch.optim.SGD([expected], lr=0.1, momentum=momentum, weight_decay=0.2)
+    writes = [random(99, "float64"), np.zeros(ELEMENTS)][: 2 if momentum else 1]
+    writes += [np.array([loss_scale, 0, 0])] if loss_scale > 1 else []
+    rates = {"lr": 0.1, "momentum": momentum, "weight_decay": 0.2, "scale": SCALE, "clip": 0.5}
+    for turn in range(4):
+        gradient = random(turn, "float64") * loss_scale
+        reads = [gradient, np.array([np.linalg.norm(gradient)])]
+        writes, executed = both("sgd_scaled" if loss_scale > 1 else "sgd", reads, writes, kernel, **rates)
+        expected.grad = torch.from_numpy(gradient * SCALE / loss_scale)
+        torch.nn.utils.clip_grad_norm_([expected], 0.5)
+        optimizer.step()
+        np.testing.assert_allclose(writes[0], expected.detach().numpy(), rtol=1e-12)
+        np.testing.assert_allclose(executed[0], expected.detach().numpy(), rtol=1e-12)
+
+
+@pytest.mark.parametrize("clip", [0.5, 100.0])
+def test_a_gradient_is_clipped_unread_as_it_is_read(clip):
+    """For Adam, of GPUs and of processors."""
+    gradient = torch.from_numpy(random(0, "float64"))
+    reads = [gradient, gradient.norm().reshape(1)]
+    whole, factor = adam.scaled(reads, SCALE, clip)
+    torch.testing.assert_close(adam.scaled_unread(reads, SCALE, clip), whole * factor, rtol=1e-14, atol=0)
 
 
 @pytest.mark.parametrize("kernel", [sgd_scaled, sgd_scaled_unread])

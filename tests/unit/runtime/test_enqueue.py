@@ -47,7 +47,7 @@ def trained(executor: Executor) -> ModelCompute:
 def planned(schedule: str, **step: Any) -> Plan:
     load = real.load("resnet8")
     chosen = schedules.messages(schedule, load, real.COST, real.options(schedule, "resnet8"))
-    return updates.plan("ssgd", schedule, load, chosen, 1, lr=real.LR, momentum=real.MOMENTUM, step=Step(**step))
+    return updates.plan("ssgd", schedule, load, chosen, 1, optimizer=real.OPTIMIZER, step=Step(**step))
 
 
 PLANS = {

@@ -6,7 +6,7 @@ import psutil
 import pytest
 
 import tiny_workloads as tiny
-from gradsync import schedules
+from gradsync import optimizers, schedules
 from gradsync.costs import Linear
 from gradsync.errors import InputError
 from gradsync.runtime import memory
@@ -18,10 +18,11 @@ from gradsync.updates import ssgd
 ELEMENTS = 1000
 
 
-def plan(momentum, ranks=2):
+def plan(momentum, ranks=2, name="sgd"):
     workload = tiny.workload([4 * 400, 4 * 600], [1.0, 1.0])
     chosen = schedules.messages("wfbp", workload, Linear(1.0, 1.0), {})
-    return ssgd.plan("wfbp", workload, chosen, ranks, lr=0.1, momentum=momentum)
+    optimizer = optimizers.get(name, lr=0.1, **({"momentum": momentum} if name == "sgd" else {}))
+    return ssgd.plan("wfbp", workload, chosen, ranks, optimizer=optimizer)
 
 
 def need(plans, peers=0.0, references=False, conformance=0, width=4):
@@ -43,7 +44,7 @@ def test_plans_share_gradients_and_stock_ddp_shares_nothing():
     assert (
         need([plan(0.9)] * 3, references=True).plans == (4 * 2 + 1) * size
     )  # and the contender that doesn't communicate
-    assert need([], peers=2 * memory.of_peer("ddp", 2)).stock == 2 * memory.STOCK * size
+    assert need([], peers=2 * memory.of_peer("ddp", 2)).stock == 2 * (memory.STOCK + 1) * size
 
 
 def test_peers_that_shard_hold_less_the_more_ranks_there_are():
@@ -51,6 +52,13 @@ def test_peers_that_shard_hold_less_the_more_ranks_there_are():
         assert memory.of_peer("ddp", ranks) >= memory.of_peer("zero", ranks) >= memory.of_peer("fsdp2", ranks)
     assert memory.of_peer("zero", 4) == 3.25
     assert memory.of_peer("fsdp2", 4) == 1.75
+
+
+def test_two_moments_of_each_parameter_are_counted():
+    size = 4 * ELEMENTS
+    assert need([plan(0.9, name="adam")]).plans == 4 * size  # parameters, both moments, gradients
+    assert [memory.of_peer(kind, 4, kept=2) for kind in ("ddp", "zero", "fsdp2")] == [5, 3.5, 2]
+    assert [memory.of_peer(kind, 4, kept=0) for kind in ("ddp", "zero", "fsdp2")] == [3, 3, 1.5]
 
 
 def test_the_oracle_comes_before_the_others_and_on_rank_0():

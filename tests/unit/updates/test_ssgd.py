@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gradsync import schedules, updates
+from gradsync import optimizers, schedules, updates
 from gradsync.check import PlanError, check
 from gradsync.configuration import schemes
 from gradsync.costs import Linear
@@ -238,8 +238,9 @@ def test_a_plan_unless_told_otherwise_is_plain_sgd_that_follows_the_statistics_o
 
 def test_the_update_itself_plans_the_plain_step():
     messages = tuple(schedules.Message(i, i) for i in range(4))
-    plain = ssgd.plan("plain", net(statistics=6), messages, 2, momentum=0.9)
-    assert plain == updates.plan("ssgd", "plain", net(), messages, 2, momentum=0.9)
+    sgd = optimizers.get("sgd", momentum=0.9)
+    plain = ssgd.plan("plain", net(statistics=6), messages, 2, optimizer=sgd)
+    assert plain == updates.plan("ssgd", "plain", net(), messages, 2, optimizer=sgd)
     assert set(plain.buffer) == {"gradient", "parameter", "momentum"}
 
 

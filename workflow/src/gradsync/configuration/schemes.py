@@ -1,4 +1,4 @@
-"""A scheme is a composition of parts: schedule, collective, topology, update. This module names, refuses, plans them.
+"""A scheme is a composition of parts, such as schedule, collective, update. This module names, refuses, plans them.
 
 Each file in `schedules/` and in `collectives/` is a scheme of its own name, with the other parts at their defaults.
 """
@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from gradsync import collectives, schedules, topologies, updates
+from gradsync import collectives, optimizers, schedules, topologies, updates
 from gradsync import names as names_of
 from gradsync.collectives import NATIVE
 from gradsync.costs import Linear, MessageCost
@@ -37,6 +37,7 @@ class Scheme(BaseModel):
     collective: str = ""  # empty: the one of the scheme's name, else the backend's own
     topology: str = ""  # bcube, or with its numbers bcube:3,2; empty: the one that the collective is made for
     update: str = ""  # empty: the one that the schedule is made for
+    optimizer: str = ""  # empty: whichever the launch has
     wire: Literal["", "float32", "float16", "bfloat16"] = ""  # the type that gradients travel in; empty: their own
     label: str = ""
     paper: str = ""
@@ -67,6 +68,8 @@ class Scheme(BaseModel):
                 topologies.parse(topology)
             collectives.refuse_links(self.collective, topology)
             updates.get(self.update)
+            if self.optimizer:
+                optimizers.get(self.optimizer)
             if self.collective != NATIVE and updates.halved(self.update):
                 collectives.refuse(self.collective, (2,), collectives.REDUCE_SCATTER)
         except InputError as error:
@@ -90,6 +93,14 @@ class Scheme(BaseModel):
             raise InputError(
                 f"scheme {self.name!r}: update {self.update!r} applies gradients part by part; clipping and a loss "
                 f"scale (float16) need all of them at once: take a scheme with update {able}"
+            )
+
+    def refuse_optimizer(self, name: str) -> None:
+        """Raises InputError for an optimizer that is another one than the scheme's own, if it has one."""
+        if self.optimizer not in ("", name):
+            raise InputError(
+                f"scheme {self.name!r} is one of optimizer {self.optimizer!r}, and gradients are applied by {name!r}: "
+                f"choose optimizer {self.optimizer}, or a scheme without one of its own"
             )
 
     def refuse_device(self, device: str) -> None:
@@ -162,10 +173,11 @@ def pick(
     ranks: int | None = None,
     device: str = "cpu",
     at_once: bool = False,
+    optimizer: str = "",
 ) -> list[Scheme]:
     """The schemes of these names; None: all that can run on so many ranks and that device.
 
-    `at_once`: steps need all gradients at once (`Scheme.refuse_parts`).
+    `at_once`: steps need all gradients at once (`Scheme.refuse_parts`); `optimizer`: that of all steps, if it is known.
 
     `native`: those of them that sum by the backend's own collective, so that their schedules are what differs.
 
@@ -182,6 +194,8 @@ def pick(
                 scheme.refuse_ranks(ranks)
             scheme.refuse_device(device)
             scheme.refuse_parts(at_once)
+            if optimizer:
+                scheme.refuse_optimizer(optimizer)
         except InputError as error:
             if named is None:
                 continue
@@ -196,23 +210,25 @@ def plan(
     cost: MessageCost,
     ranks: int,
     *,
-    lr: float = 0.01,
-    momentum: float = 0.0,
+    optimizer: str = "sgd",
     loss_scaling: bool = False,
     statistics: bool = True,
     accumulate: int = 1,
     clip_norm: float | None = None,
     ranks_a_node: int | None = None,
+    **settings: float,
 ) -> Plan:
     """Plan a scheme for a workload; `cost` is that of the scheme's all-reduce between `ranks` ranks.
 
     `loss_scaling` guards float16 computation, `statistics` broadcasts rank 0's batch-norm statistics. A step has
     `accumulate` micro-batches, each a forward and a backward of the workload; the mean gradient is clipped to
-    `clip_norm`. `ranks_a_node` are on a node together, if that is known.
+    `clip_norm`, and applied by `optimizer` with these `settings`. `ranks_a_node` are on a node together, if that is
+    known.
 
-    Raises InputError for an option or a number of ranks that the scheme's parts refuse.
+    Raises InputError for an option, a setting or a number of ranks that the scheme's parts refuse.
     """
     scheme.refuse_ranks(ranks, ranks_a_node)
+    scheme.refuse_optimizer(optimizer)
     messages = schedules.messages(scheme.schedule, _on_the_wire(workload, scheme.wire), cost, scheme.options)
     planned = updates.plan(
         scheme.update,
@@ -222,8 +238,7 @@ def plan(
         ranks,
         algorithm=scheme.collective,
         shape=() if scheme.collective == NATIVE else scheme.shape(ranks, ranks_a_node),
-        lr=lr,
-        momentum=momentum,
+        optimizer=optimizers.get(optimizer, **settings),
         step=Step(
             wire=scheme.wire,
             loss_scaling=loss_scaling,

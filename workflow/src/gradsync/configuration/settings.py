@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SerializeAsAny, ValidationError, field_validator
 
-from gradsync import limits, names, topologies
+from gradsync import learning_rates, limits, names, optimizers, topologies
 from gradsync.configuration import peers, schemes, training
 from gradsync.configuration.options import options_of, taken
 from gradsync.configuration.training import Precision, Statistics
@@ -89,8 +89,15 @@ class Training(_Closed):
     epochs: int = _as_option("epochs")
     iterations: int = _as_option("iterations")
     block: int = _as_option("block")
+    optimizer: str = _as_option("optimizer")
     lr: float = _as_option("lr", gt=0)
     momentum: float = _as_option("momentum", ge=0, lt=1)
+    weight_decay: float = _as_option("weight_decay", ge=0)
+    beta1: float = _as_option("beta1", ge=0, lt=1)
+    beta2: float = _as_option("beta2", ge=0, lt=1)
+    eps: float = _as_option("eps", ge=training.LEAST_EPS)
+    lr_schedule: str = _as_option("lr_schedule")
+    warmup_iterations: int = _as_option("warmup_iterations")
     precision: Precision = _as_option("precision")
     statistics: Statistics = _as_option("statistics")
     seeds: list[Seed] = _as_option("seeds", min_length=1)
@@ -312,7 +319,8 @@ def parse(content: object, where: str) -> Settings:
         jobs.add(launch.job)
         if launch.paper not in shown:
             raise InputError(f"{place}.paper: {launch.paper!r} is not one of this configuration: {', '.join(shown)}")
-        picked = schemes.pick(known, launch.schemes, f"{place}.schemes", launch.ranks, settings.device, launch.at_once)
+        steps = launch.ranks, settings.device, launch.at_once, launch.optimizer
+        picked = schemes.pick(known, launch.schemes, f"{place}.schemes", *steps)
         chosen = [scheme.name for scheme in picked]
         for peer in peers.pick(stock, launch.peers, f"{place}.peers"):
             if peer.name in chosen:
@@ -372,6 +380,9 @@ def _refuse_names(settings: Settings, where: str) -> None:
     for i, launch in enumerate(settings.training):
         names.refuse_unknown("model", launch.model, names.MODELS, f"{place}: training.{i}.model")
         names.refuse_unknown("data set", launch.data, names.DATA, f"{place}: training.{i}.data")
+        names.refuse_unknown("optimizer", launch.optimizer, optimizers.names(), f"{place}: training.{i}.optimizer")
+        launch.options(settings.device).refuse_precision(f"{place}: training.{i}.precision")
+        learning_rates.parse(launch.lr_schedule, f"{place}: training.{i}.lr_schedule")
     for i, emulation in enumerate(settings.emulated):
         names.refuse_unknown("model", emulation.model, names.MODELS, f"{place}: emulated.{i}.model")
     for model in settings.profiles:

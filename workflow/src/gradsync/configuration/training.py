@@ -8,10 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from gradsync import learning_rates, names, optimizers
 from gradsync.configuration.options import option
 from gradsync.errors import InputError
+from gradsync.kernels import KERNELS, RANGES
+from gradsync.learning_rates import LearningRate
 from gradsync.limits import MOST_ACCUMULATED, MOST_COUNT, MOST_LENGTH, MOST_SEED
 
+LEAST_EPS = RANGES["eps"][0]
 Device = Literal["cpu", "cuda"]
 Precision = Literal["float32", "bfloat16", "float16"]
 Statistics = Literal["broadcast", "local"]
@@ -49,8 +53,13 @@ class OnDevice:
 class Steps:
     """What a step does with the gradients; all contenders of a launch do the same."""
 
+    optimizer: str = option("sgd", "what applies gradients: sgd, adam or adamw", metavar="NAME")
     lr: float = option(0.02, "learning rate (a plan has its own; peers take it)")
-    momentum: float = option(0.9, "momentum (a plan has its own; peers take it)")
+    momentum: float = option(0.9, "momentum of sgd (a plan has its own; peers take it)")
+    weight_decay: float = option(0.0, "decay of the parameters, as torch.optim has it for the optimizer")
+    beta1: float = option(0.9, "of adam and adamw, what is kept of the mean of gradients")
+    beta2: float = option(0.999, "of adam and adamw, what is kept of the mean of their squares")
+    eps: float = option(1e-8, "of adam and adamw, what keeps a small gradient from dividing")
     accumulate: int = option(
         1,
         "micro-batches per iteration: only the gradients of the last one's backward are sent",
@@ -72,15 +81,33 @@ class Steps:
         return self.clip_norm is not None or self.precision == "float16"
 
     def refuse_steps(self) -> None:
-        """Raises InputError for a rate, a number of micro-batches or a norm that makes no sense."""
+        """Raises InputError for an optimizer, a rate, a number of micro-batches or a norm that makes no sense."""
+        names.refuse_unknown("optimizer", self.optimizer, optimizers.names(), "--optimizer")
+        self.refuse_precision("--precision")
         if not 0 <= self.lr < float("inf"):
             raise InputError(f"--lr {self.lr}: must be finite and not negative")
         if not 0 <= self.momentum < 1:
             raise InputError(f"--momentum {self.momentum}: must be at least 0 and less than 1, or nothing ever settles")
+        for key in ("beta1", "beta2"):
+            if not 0 <= getattr(self, key) < 1:
+                raise InputError(f"--{key} {getattr(self, key)}: must be at least 0 and less than 1")
+        if not 0 <= self.weight_decay < float("inf"):
+            raise InputError(f"--weight-decay {self.weight_decay}: must be finite and not negative")
+        if not LEAST_EPS <= self.eps < float("inf"):
+            raise InputError(f"--eps {self.eps}: must be finite and at least {LEAST_EPS:g}")
         if self.accumulate < 1:
             raise InputError(f"--accumulate {self.accumulate}: a step has at least 1 micro-batch")
         if self.clip_norm is not None and not 0 < self.clip_norm < float("inf"):
             raise InputError(f"--clip-norm {self.clip_norm}: must be positive and finite; leave it out to clip nothing")
+
+    def refuse_precision(self, where: str) -> None:
+        """Raises InputError, which says `where`, for a loss scale that the optimizer's kernel can't take out."""
+        able = [name for name in optimizers.names() if f"{name}{optimizers.SCALED}" in KERNELS]
+        if self.precision == "float16" and self.optimizer not in able:
+            raise InputError(
+                f"{where}: float16 needs a loss scale, and optimizer {self.optimizer!r} can't take it out of the "
+                f"gradients: take precision float32 or bfloat16, or optimizer {' or '.join(able)}"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,6 +124,14 @@ class Training(Steps, OnDevice, Compute):
     )
     epochs: int = option(2, "passes over the data", metavar="N", least=1, most=MOST_COUNT, configured=6)
     iterations: int = option(0, "stop after so many; 0: whole epochs", metavar="N", least=0, most=MOST_COUNT)
+    lr_schedule: str = option(
+        learning_rates.CONSTANT,
+        "what the learning rate is multiplied by: constant, linear or cosine (down to 0), or step:EVERY[,FACTOR]",
+        metavar="NAME",
+    )
+    warmup_iterations: int = option(
+        0, "first iterations, in which the learning rate rises in equal steps", metavar="N", least=0, most=MOST_COUNT
+    )
     block: int = option(6, "iterations before the next contender has its turn", metavar="N", least=2, most=MOST_COUNT)
     seeds: tuple[int, ...] = option(
         (0,), "one training of every contender for each", flag="--seed", metavar="N", least=0, most=MOST_SEED
@@ -108,3 +143,20 @@ class Training(Steps, OnDevice, Compute):
     )
     checkpoint_seconds: float = option(120.0, "seconds between checkpoints", metavar="S", least=0)
     paper: str = option("", "the paper whose tables and figures show the launch", metavar="KEY", configured="mgwfbp")
+
+    def turns(self, an_epoch: int) -> int:
+        """The iterations of a training, of whose samples `an_epoch` iterations take all."""
+        whole = an_epoch * self.epochs
+        return min(whole, self.iterations) if self.iterations else whole
+
+    def learning_rate(self, an_epoch: int) -> LearningRate:
+        """The learning-rate schedule of a training, of whose samples `an_epoch` iterations take all."""
+        return LearningRate(self.lr_schedule, self.warmup_iterations, self.turns(an_epoch))
+
+    def refuse_rate(self, an_epoch: int) -> None:
+        """Raises InputError for a schedule that does not exist, and for warm-up that does not end."""
+        learning_rates.parse(self.lr_schedule)
+        if self.warmup_iterations and self.warmup_iterations >= (turns := self.turns(an_epoch)):
+            raise InputError(
+                f"--warmup-iterations {self.warmup_iterations}: a training has {turns} iterations: fewer of them"
+            )

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gradsync import collectives
+from gradsync import collectives, optimizers
 from gradsync.collectives import NATIVE
 from gradsync.costs import Network
 from gradsync.costs.contention import capacity, host_seconds
@@ -21,7 +21,8 @@ from gradsync.plan import WORLD, Collective, Local, Need, Plan, Ready
 from gradsync.plan.workload import Workload
 from gradsync.topologies import NO_LINK, Speeds, Topology
 
-UPDATES = ("sgd", "sgd_scaled")  # kernels that take the workload's update_seconds together
+OF_SGD = ("sgd", f"sgd{optimizers.SCALED}")  # kernels that take the workload's update_seconds, which are of SGD
+UPDATES = (*OF_SGD, *(name for name in optimizers.names() if name not in OF_SGD))
 SHARED = {"shared_read": "copy", "shared_add": "add"}  # what moves as many bytes
 
 
@@ -61,6 +62,9 @@ class NetworkClock(Clock):
     def local(self, rank: int, operation: Any) -> float:
         """Forward, backward, norm and update seconds of the workload; other kernels by the bytes that they move.
 
+        An update of another kernel than SGD takes the seconds a byte that were measured of that kernel, if the workload
+        has them; else the update seconds, times the bytes that it moves for each of SGD's.
+
         Raises InputError if the workload doesn't say what that takes.
         """
         workload, forward, backward = self.tables[rank]
@@ -80,9 +84,10 @@ class NetworkClock(Clock):
     def _kernel(self, workload: Workload, operation: Any) -> float:
         form = Form(self.plan, operation)
         kernel = operation.kernel if isinstance(operation, Local) else SHARED[operation.verb]
-        if kernel in UPDATES:
-            updated = sum(operand.elements / operand.pieces for operand in form.writes if operand.role == "parameter")
-            return workload.update_seconds * updated / self.plan.tensors[-1].stop
+        if kernel in OF_SGD or (kernel in UPDATES and kernel not in workload.kernels):
+            parameters = [operand for operand in form.writes if operand.role == "parameter"]
+            updated = sum(operand.elements / operand.pieces for operand in parameters) / self.plan.tensors[-1].stop
+            return workload.update_seconds * updated * self._of_sgd(kernel, form)
         if kernel == "norm":
             elements = sum(operand.elements / operand.pieces for operand in form.reads)
             return workload.norm_seconds * elements / self.plan.tensors[-1].stop
@@ -96,6 +101,13 @@ class NetworkClock(Clock):
                 f'"kernels": {{"{kernel}": SECONDS_PER_BYTE}}'
             )
         return workload.kernels.get(kernel, 0.0) * moved
+
+    @staticmethod
+    def _of_sgd(kernel: str, form: Form) -> float:
+        """How many bytes an update moves for each that SGD with momentum would, which is measured."""
+        if kernel in OF_SGD:  # whatever it has besides
+            return 1.0
+        return KERNELS[kernel].moved(form) / (form.reads[0].bytes + 2 * 2 * form.writes[0].bytes)
 
     def message(self, operation: Any) -> Cost:
         """The network's cost of this kind of message, split at its start-up."""

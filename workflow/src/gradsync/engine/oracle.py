@@ -16,6 +16,7 @@ import numpy as np
 from gradsync.engine.progress import Clock, Progress
 from gradsync.errors import InputError, RunError
 from gradsync.kernels import KERNELS
+from gradsync.learning_rates import UNCHANGED, Rate
 from gradsync.plan import BYTES, KEYED, Collective, Plan, Ref, piece
 
 Gradient = Callable[[int, int, np.ndarray], np.ndarray]
@@ -33,11 +34,14 @@ def evaluate(
     *,
     arrivals: Mapping[tuple[int, int, str], int] | None = None,
     dtype: str | None = None,
+    first: int = 0,
+    rate: Rate = UNCHANGED,
 ) -> list[dict[str, np.ndarray]]:
-    """Buffers of every rank after `turns` turns.
+    """Buffers of every rank after `turns` turns, of which the first has number `first`.
 
     `initial` gives the first values of buffers by name (copied for each rank; the others begin at zero), for all ranks
-    or for each. `dtype` replaces the floating-point type of all buffers. Raises RunError if the plan is stuck.
+    or for each. `dtype` replaces the floating-point type of all buffers. `rate` multiplies learning rates. Passes are
+    counted from `first` on, too. Raises RunError if the plan is stuck.
     """
     refuse_bytes(plan)
     parameter = plan.holding("parameter") or ""
@@ -51,7 +55,7 @@ def evaluate(
     collectives_done: set[tuple[str, int, tuple[int, ...]]] = set()
     named = {role.name: {op.name: op for op in role.flat} for role in plan.roles}
     for event in outcome.events:
-        rank, turn = event.rank, event.turn
+        rank, turn = event.rank, event.turn + first
         op = plan.role_of[rank].flat[event.step]
         views = [_view(plan, values[rank], ref, rank) for ref in op.reads]
         targets = [_view(plan, values[rank], ref, rank) for ref in op.writes]
@@ -64,7 +68,8 @@ def evaluate(
                 of_tensor = last_pass[rank][1][ref.start : ref.stop]
                 targets[0][:] = targets[0] + of_tensor if op.adds else of_tensor
             case "local":
-                KERNELS[op.kernel].compute(views, targets, **op.arguments)
+                kernel = KERNELS[op.kernel]
+                kernel.compute(views, targets, **kernel.at(op.arguments, turn, rate(turn)))
             case "collective":
                 group = plan.group(op, rank)
                 key = (op.name, turn, group)

@@ -24,7 +24,7 @@ class Options(Steps, Known):
     """Options of `gradsync plan`."""
 
     lr: float = option(0.01, "learning rate of the planned update")
-    momentum: float = option(0.0, "momentum of the planned update")
+    momentum: float = option(0.0, "momentum of the planned update (of sgd)")
     schedule: str = option(meaning="a schedule, or a scheme of --schemes", metavar="NAME")
     schemes: str | None = option(None, "file of named schemes, as config/schemes.yaml", metavar="FILE")
     collective: str | None = option(None, "that sums the gradients", metavar="NAME", unset="the scheme's")
@@ -48,6 +48,7 @@ def plan(options: Options) -> dict[str, Any]:
 
     Raises InputError for a scheme, options or costs that don't go together.
     """
+    from gradsync import optimizers
     from gradsync.check import check
     from gradsync.configuration import schemes
     from gradsync.files.results import write_whole
@@ -67,12 +68,12 @@ def plan(options: Options) -> dict[str, Any]:
         workload,
         known.all_reduce,
         options.ranks,
-        lr=options.lr,
-        momentum=options.momentum,
+        optimizer=options.optimizer,
         loss_scaling=options.precision == "float16",
         statistics=options.statistics == "broadcast",
         accumulate=options.accumulate,
         clip_norm=options.clip_norm,
+        **{key: getattr(options, key) for key in optimizers.settings(options.optimizer)},
     )
     check(plan)
     prediction = _prediction(plan, workload, known, interference)

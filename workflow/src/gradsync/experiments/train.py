@@ -106,7 +106,7 @@ def _refuse(options: Options) -> None:
         devices.refuse(options.device, options.ranks)
     options.refuse_steps()
     _refuse_turns(options)
-    data.load(
+    loaded = data.load(
         options.data,
         model=options.model,
         size=options.size,
@@ -116,6 +116,7 @@ def _refuse(options: Options) -> None:
         folder=options.data_folder,
         accumulate=options.accumulate,
     )
+    options.refuse_rate(loaded.batches.turns_an_epoch // options.accumulate)
     if described(options, [options.ranks], options.device) and options.schedules:
         raise InputError("--testbed: give --plan (files): what was measured on this machine is no cost of a testbed")
     if options.plans and options.schedules:
@@ -123,7 +124,13 @@ def _refuse(options: Options) -> None:
     if not (options.plans or options.schedules or options.peers):
         raise InputError("nothing to train: give --plan (files), --schedule (names) or --peer (names)")
     schemes.pick(
-        _schemes(options), list(options.schedules), "--schedule", options.ranks, options.device, options.at_once
+        _schemes(options),
+        list(options.schedules),
+        "--schedule",
+        options.ranks,
+        options.device,
+        options.at_once,
+        options.optimizer,
     )
     for peer in _peers(options):
         if replay.is_replay(options.model):
@@ -184,14 +191,27 @@ def _peers(options: Options) -> list[Peer]:
 
 
 def _refuse_other_steps(plan: Plan, path: Path, options: Options) -> None:
-    """All contenders take the same samples per step and clip alike, and the results say so."""
+    """All contenders take the same samples per step, clip and apply gradients alike, and the results say so."""
+    from gradsync import optimizers
+    from gradsync.plan import Local
+
     if plan.passes != options.accumulate:
         raise InputError(
             f"plan {path} has {plan.passes} micro-batch(es) a step, --accumulate is {options.accumulate}: "
             f"give --accumulate {plan.passes}, or plan again"
         )
-    operations = plan.roles[0].flat
-    norms = {op.arguments.get("clip") for op in operations if getattr(op, "kernel", "").startswith("sgd")}
+    operations, planned_with = plan.roles[0].flat, optimizers.of(plan)
+    if planned_with is not None and planned_with.name != options.optimizer:
+        raise InputError(
+            f"plan {path} applies gradients by {planned_with.name}, --optimizer is {options.optimizer}: "
+            f"give --optimizer {planned_with.name}, or plan again"
+        )
+    if not options.learning_rate(1).constant and (serving := [role.name for role in plan.roles if role.until_stopped]):
+        raise InputError(
+            f"plan {path}: role {serving[0]!r} serves others and has no iterations of its own, by which --lr-schedule "
+            "or --warmup-iterations could change its rate: leave them out"
+        )
+    norms = {op.arguments.get("clip") for op in operations if isinstance(op, Local)}
     norm = next(iter(norms - {None}), None)
     if norm != options.clip_norm:
         planned = f"clips at norm {norm:g}" if norm else "clips nothing"

@@ -9,6 +9,7 @@ A kernel is one file of this folder with
     KEEPS                                  roles of buffers that kernels which name them, and nothing else, may write
     COUNTS                                 optional, True: what it writes has a place for each of its operands
 
+A `compute` with a keyword argument `turn` is told how many turns of its loop went before; no plan carries it.
 `compute` is written with operators that NumPy and PyTorch share if that is possible, so that the oracle (NumPy, n
 ranks in one process) and the executor (PyTorch, `runtime/kernels.py`) mean the same by a name. Discovery finds the
 file; its name is the kernel's name.
@@ -18,7 +19,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from math import inf, isfinite, prod
 from typing import Any, NamedTuple, NoReturn, Protocol
@@ -33,6 +34,7 @@ Array = Any
 FLOATS = ("float64", "float32", "float16", "bfloat16")
 INTEGERS = ("int64", "int32")
 FACTORS = ("lr", "scale", "rho")  # arguments that are multiplied with one another
+TURN = "turn"  # the argument that a reader of a plan fills in
 SMALLEST_SCALE = 1e-18  # what is scaled by less, or by 0, is lost
 # What an argument of any kernel may be: from the least to below the most
 RANGES = {
@@ -42,6 +44,10 @@ RANGES = {
     "growth_interval": (1.0, inf),
     "trust": (0.0, inf),
     "decay": (0.0, inf),
+    "weight_decay": (0.0, inf),
+    "beta1": (0.0, 1.0),
+    "beta2": (0.0, 1.0),
+    "eps": (1e-30, inf),
     "rho": (0.0, inf),
 }
 
@@ -217,9 +223,20 @@ class Kernel:
 
     @cached_property
     def arguments(self) -> dict[str, inspect.Parameter]:
-        """Its named arguments."""
+        """Its named arguments, as a plan has them."""
+        return {name: each for name, each in self._named.items() if name != TURN}
+
+    @cached_property
+    def _named(self) -> dict[str, inspect.Parameter]:
         parameters = inspect.signature(self.compute).parameters.values()
         return {each.name: each for each in parameters if each.kind is inspect.Parameter.KEYWORD_ONLY}
+
+    def at(self, arguments: Mapping[str, float], turn: int, rate: float = 1.0) -> dict[str, Any]:
+        """The arguments with which it runs in a turn: the plan's, its learning rate times `rate`."""
+        values: dict[str, Any] = dict(arguments)
+        if rate != 1.0 and "lr" in values:
+            values["lr"] *= rate
+        return {**values, TURN: turn} if TURN in self._named else values
 
     def refuse(self, form: Form) -> None:
         """Raises InputError for arguments that it does not have or that make no sense, and for wrong operands."""

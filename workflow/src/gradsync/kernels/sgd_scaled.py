@@ -15,6 +15,7 @@ def compute(
     *,
     lr: float,
     momentum: float = 0.0,
+    weight_decay: float = 0.0,
     scale: float = 1.0,
     clip: float = 0.0,
     growth_interval: float = 2000.0,
@@ -26,8 +27,8 @@ def compute(
     """
     gradient, scaler = reads[0], writes[-1]
     if float(abs(gradient).max()) < float("inf"):  # false for NaN
-        rates = {"lr": lr, "momentum": momentum, "scale": scale / float(scaler[0]), "clip": clip}
-        sgd.compute(reads, writes[:-1], **rates)
+        rates = {"lr": lr, "momentum": momentum, "weight_decay": weight_decay}
+        sgd.compute(reads, writes[:-1], **rates, scale=scale / float(scaler[0]), clip=clip)
         scaler[1] += 1
         if scaler[1] >= growth_interval:
             scaler[0] *= 2
@@ -40,7 +41,7 @@ def compute(
 
 def refuse(form: Form) -> None:
     """As SGD; and the scaler. All of the gradient, since every rank must skip the same steps."""
-    _update.refuse(form, extra=1)
+    _update.refuse(form, moments=int(bool(form.argument("momentum"))), extra=1)
     form.long(form.writes[-1], SCALER_ELEMENTS)
     everything = (0, form.plan.elements, ())
     if form.writes[-1].role != "scaler" or form.reads[0].ref[1:] != everything:
@@ -54,7 +55,7 @@ def follow(track: Track) -> None:
     if scaler.kind != SCALER:
         track.fail(f"needs the scaler and finds {scaler.kind}")
     version = track.version("scaler", scaler.key, tuple(track.read(0)))
-    _update.follow(track, scaler)
+    _update.follow(track, scaler, moments=int(bool(track.op.arguments.get("momentum"))))
     track.put(number, [Part(0, SCALER_ELEMENTS, scaler._replace(key=version))])
 
 

@@ -20,7 +20,10 @@ MOST_ELEMENTS = 1 << 21  # 8 MB of float32: beyond a core's own caches
 ELEMENTS_PER_SENT = 100  # of so many elements a sparse message has one
 WARM_UP, REPEATS = 1, 5
 # name of the kernel -> (reads, writes, arguments); a range is its buffer, all of it
+MOMENTS = (("gradient",), ("parameter", "first_moment", "second_moment"), {"lr": 1e-3, "scale": 0.5})
 TRIALS: dict[str, tuple[tuple[str, ...], tuple[str, ...], dict[str, float]]] = {
+    "adam": MOMENTS,
+    "adamw": MOMENTS,
     "add": (("gradient",), ("parameter",), {}),
     "cast": (("gradient",), ("wire",), {"scale": 0.5}),
     "copy": (("gradient",), ("parameter",), {}),
@@ -37,6 +40,7 @@ def trial(name: str, elements: int) -> tuple[Plan, Local]:
     """A plan that holds the buffers of a trial of a kernel, and the trial itself."""
     few = max(1, elements // ELEMENTS_PER_SENT)
     keyed = [Buffer(key, elements, role=key) for key in ("gradient", "parameter", "centre", "residual")]
+    keyed += [Buffer(key, elements, role="momentum") for key in MOMENTS[1][1:]]
     more = [Buffer("wire", elements, "float16"), Buffer("values", few), Buffer("indices", few, "int64")]
     plan = Plan("trial", 1, (Tensor("all", 0, elements),), (*keyed, *more, Buffer("norms", 2)), ())
     reads, writes, arguments = TRIALS[name]
@@ -60,7 +64,7 @@ def seconds_per_byte(elements: int, device: Device = PROCESSOR) -> dict[str, flo
         for _ in range(WARM_UP + REPEATS):
             dist.barrier()
             start = device.mark()
-            EXECUTED[name](*operands, **op.arguments)
+            EXECUTED[name](*operands, **KERNELS[name].at(op.arguments, 0))
             marks.append((start, device.mark()))
         settle(device)
         mine = torch.tensor([device.seconds(*pair) for pair in marks[WARM_UP:]], dtype=torch.float64)

@@ -5,14 +5,15 @@ All ranks, and everything that lasts from turn to turn, are compared tensor by t
 a small part of a model, but differs by all of its own change.
 
 Large models run in float32, step by step from equal state: from the order of sums alone, float32 over several steps
-drifts by a third if there is batch normalisation.
+drifts by a third if there is batch normalisation. What divides gradients by their own size, as Adam does, runs in
+float64 whatever the model: it makes whole steps of the rounding of gradients that are 0, as those of BERT's key biases.
 """
 
 from __future__ import annotations
 
 import copy
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -20,8 +21,10 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
+from gradsync import optimizers
 from gradsync.engine import oracle
 from gradsync.errors import RunError
+from gradsync.learning_rates import UNCHANGED, LearningRate
 from gradsync.plan import KEYED, PASSING, Buffer, Plan
 from gradsync.runtime import data
 from gradsync.runtime.compute import (
@@ -48,7 +51,7 @@ class Tolerance(NamedTuple):
     """How far a tensor may be off: a share of its own change, plus one of the largest change of a tensor in its buffer.
 
     Sums differ in order, and forward and backward in what follows from that. The second share is for tensors whose
-    change is rounding alone, as that of a bias before batch normalisation.
+    change is rounding alone, as that of a bias before batch normalisation, which an optimizer may divide by its `eps`.
     """
 
     own: float
@@ -56,6 +59,15 @@ class Tolerance(NamedTuple):
 
 
 TOLERANCE = {torch.float64: Tolerance(1e-7, 1e-12), torch.float32: Tolerance(2e-3, 2e-6)}
+MOST_DIVIDED = 1e-4  # of the largest change, whatever `eps` is: what is lost shows
+
+
+def tolerance(plan: Plan, dtype: torch.dtype) -> Tolerance:
+    """What is allowed for a plan that runs in a type."""
+    allowed, optimizer = TOLERANCE[dtype], optimizers.of(plan)
+    if optimizer is None or optimizer.eps is None:
+        return allowed
+    return allowed._replace(any=max(allowed.any, min(MOST_DIVIDED, torch.finfo(dtype).eps / optimizer.eps)))
 
 
 @dataclass(frozen=True)
@@ -69,10 +81,11 @@ class Difference:
     of_allowed: float
 
 
-def exactness(model: torch.nn.Module) -> torch.dtype:
-    """The type in which the model's plans are held against the oracle."""
+def exactness(model: torch.nn.Module, plans: Sequence[Plan]) -> torch.dtype:
+    """The type in which the plans of a model are held against the oracle."""
     parameters = sum(parameter.numel() for parameter in model.parameters())
-    return torch.float64 if parameters <= LARGEST_IN_FLOAT64 else torch.float32
+    divided = any(optimizer.eps is not None for optimizer in map(optimizers.of, plans) if optimizer is not None)
+    return torch.float64 if parameters <= LARGEST_IN_FLOAT64 or divided else torch.float32
 
 
 class Held:
@@ -87,10 +100,12 @@ class Held:
         rank: int,
         groups: Groups,
         turns: int,
+        plans: Sequence[Plan],
+        rate: LearningRate = UNCHANGED,
     ):
         self.loaded, self.loss, self.seed, self.rank, self.groups = loaded, loss, seed, rank, groups
-        self.turns = turns
-        self.dtype = exactness(first)
+        self.turns, self.rate = turns, rate
+        self.dtype = exactness(first, plans)
         self.name = str(self.dtype).removeprefix("torch.")
         self.first, self.pool = first, Pool()
         self.device = groups.device
@@ -109,7 +124,7 @@ class Held:
 
         Raises RunError that names rank, buffer and tensor if something is beyond its tolerance.
         """
-        executor = prepare(plan, self.rank, self.groups, dtype=self.dtype, pool=self.pool)
+        executor = prepare(plan, self.rank, self.groups, dtype=self.dtype, pool=self.pool, rate=self.rate)
         buffers = executor.buffers
         names = {role: plan.holding(role) or "" for role in ("parameter", "statistics", "scaler")}
         model = self.copy()
@@ -193,7 +208,7 @@ class Held:
         after: list[Buffers],
     ) -> Iterator[Difference]:
         """The differences of every tensor of a rank."""
-        tolerance = TOLERANCE[self.dtype]
+        allowed_of = tolerance(plan, self.dtype)
         for buffer in kept:
             tensors = [(buffer.name, 0, buffer.elements)]
             if buffer.role in KEYED:
@@ -203,7 +218,7 @@ class Held:
             most = float(moved.max()) or float(np.abs(reference).max()) or 1.0
             for name, start, stop in tensors:
                 largest = float(off[start:stop].max())
-                allowed = tolerance.own * float(moved[start:stop].max()) + tolerance.any * most
+                allowed = allowed_of.own * float(moved[start:stop].max()) + allowed_of.any * most
                 shown = largest if self.dtype == torch.float64 else largest / most
                 yield Difference(rank, buffer.name, name, shown, largest / allowed if largest == largest else np.inf)
 
@@ -226,12 +241,8 @@ class _Mirror:
 
     def evaluated(self, plan: Plan, before: list[Buffers], first: int, turns: int) -> list[Buffers]:
         """Buffers of every rank after `turns` from step `first` on; the very same object for ranks that are alike."""
-        gradient, passes = self._gradient(plan), plan.passes
-
-        def numbered(peer: int, number: int, values: np.ndarray) -> np.ndarray:
-            return gradient(peer, number + first * passes, values)
-
-        ends = oracle.evaluate(plan, turns, numbered, before, dtype=self.held.name)
+        gradient, held = self._gradient(plan), self.held
+        ends = oracle.evaluate(plan, turns, gradient, before, dtype=held.name, first=first, rate=held.rate)
         part = plan.holding("statistics")
         if part is not None:
             flat = torch.cat([buffer.reshape(-1) for buffer in statistics(self.model)]).cpu().numpy()

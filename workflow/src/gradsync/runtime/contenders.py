@@ -17,6 +17,7 @@ import torch
 import torch.distributed as dist
 
 from gradsync.engine.waiting import stamps, waited, with_waits
+from gradsync.learning_rates import UNCHANGED, LearningRate
 from gradsync.plan import COMPUTE, PASSING, Collective, Local, Plan
 from gradsync.plan.trace import Span, Trace
 from gradsync.runtime.alignment import offsets
@@ -102,9 +103,17 @@ class Contender(ABC):
 class Planned(Contender):
     """A plan, executed."""
 
-    def __init__(self, plan: Plan, forward: Forward, sample: Sample, groups: Groups, pool: Pool):
+    def __init__(
+        self,
+        plan: Plan,
+        forward: Forward,
+        sample: Sample,
+        groups: Groups,
+        pool: Pool,
+        rate: LearningRate = UNCHANGED,
+    ):
         self.name, self.plan, self.forward, self.model = plan.name, plan, forward, forward.model
-        self.executor = prepare(plan, forward.rank, groups, pool=pool)
+        self.executor = prepare(plan, forward.rank, groups, pool=pool, rate=rate)
         buffers = self.executor.buffers
         self.flat = buffers[plan.holding("parameter") or ""]
         self.statistics, scaler = (buffers.get(plan.holding(role) or "") for role in ("statistics", "scaler"))

@@ -24,6 +24,8 @@ from gradsync.check.channels import served
 from gradsync.collectives import ALL_GATHER, NATIVE, REDUCE_SCATTER
 from gradsync.engine.oracle import refuse_bytes
 from gradsync.errors import RunError
+from gradsync.kernels import KERNELS
+from gradsync.learning_rates import UNCHANGED, Rate
 from gradsync.lifetimes import leftovers
 from gradsync.plan import COMPUTE, PASSING, Buffer, Collective, Need, Plan, Ready, Ref, Reply, Send
 from gradsync.plan.trace import Span, Trace
@@ -63,7 +65,8 @@ class Executor:
     """Runs a plan's role of `rank`; `buffers` (name -> flat tensor) are allocated as the plan says, zeroed.
 
     Collective over all ranks of the plan. `dtype` replaces the floating-point type of all buffers. Executors with one
-    `pool` share the buffers that hold nothing from turn to turn, and must run in turn.
+    `pool` share the buffers that hold nothing from turn to turn, and must run in turn. `rate` multiplies learning
+    rates, which a plan has without their schedule.
 
     Raises InputError for a plan of bytes of an unknown type.
     """
@@ -79,10 +82,12 @@ class Executor:
         *,
         dtype: torch.dtype | None = None,
         pool: Pool | None = None,
+        rate: Rate = UNCHANGED,
     ):
         refuse_bytes(plan)
         agree(plan, rank)
         self.plan, self.rank, self.groups, self.device = plan, rank, groups, groups.device
+        self.rate = rate
         groups.prepare(plan)
         self.role = plan.role_of[rank]
         self.everyone = tuple(range(plan.ranks))
@@ -343,7 +348,8 @@ class Executor:
                     ranks, root = self.plan.group(op, self.rank), self.plan.root(op, self.rank)
                     native.run(op, reads, writes, ranks, self.rank, self.groups.of(op.lane, ranks), root)
             case "local":
-                EXECUTED[op.kernel](reads, writes, **op.arguments)
+                arguments = KERNELS[op.kernel].at(op.arguments, turn, self.rate(turn))
+                EXECUTED[op.kernel](reads, writes, **arguments)
             case "send" | "reply":
                 if len(self.pending[op.name]) >= MOST_PENDING:
                     self._finish_posted(op.name, turn - MOST_PENDING // 2)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import torch
 
 from gradsync.kernels import KERNELS
-from gradsync.kernels.sgd import NORM_FLOOR
+from gradsync.runtime.adam import adam, adamw, shrunk
 
 NORM_ELEMENTS = 1 << 20  # summed at once: over 60 million, torch's float32 norm on a processor is 0.5 % off
 
@@ -22,33 +22,50 @@ def sgd(
     *,
     lr: float,
     momentum: float = 0.0,
+    weight_decay: float = 0.0,
     scale: float = 1.0,
     clip: float = 0.0,
 ) -> None:
     """v <- mu v + scale g; w <- w - lr v."""
-    gradient = reads[0]
+    gradient, parameter = reads[0], writes[0]
     if clip and gradient.device.type != "cpu":
-        return sgd_clipped_unread(reads, writes, lr=lr, momentum=momentum, scale=scale, clip=clip)
+        rates = {"lr": lr, "momentum": momentum, "weight_decay": weight_decay}
+        return sgd_clipped_unread(reads, writes, **rates, scale=scale, clip=clip)
     if clip:
-        scale *= float(_shrunk(reads[1][0], scale, clip))
+        scale *= float(shrunk(reads[1][0], scale, clip))
     if momentum:
-        writes[1].mul_(momentum).add_(gradient, alpha=scale)
-        writes[0].add_(writes[1], alpha=-lr)
+        _with_decay(writes[1].mul_(momentum).add_(gradient, alpha=scale), parameter, weight_decay)
+        parameter.add_(writes[1], alpha=-lr)
     else:
-        writes[0].add_(gradient, alpha=-lr * scale)
+        _decayed(parameter, lr * weight_decay).add_(gradient, alpha=-lr * scale)
+
+
+def _with_decay(velocity: torch.Tensor, parameter: torch.Tensor, weight_decay: float) -> torch.Tensor:
+    return velocity.add_(parameter, alpha=weight_decay) if weight_decay else velocity
+
+
+def _decayed(parameter: torch.Tensor, share: float) -> torch.Tensor:
+    return parameter.mul_(1 - share) if share else parameter
 
 
 def sgd_clipped_unread(
-    reads: list[torch.Tensor], writes: list[torch.Tensor], *, lr: float, momentum: float, scale: float, clip: float
+    reads: list[torch.Tensor],
+    writes: list[torch.Tensor],
+    *,
+    lr: float,
+    momentum: float,
+    weight_decay: float = 0.0,
+    scale: float,
+    clip: float,
 ) -> None:
     """`sgd` with `clip`, without a look at the norm, for which the host would have to wait for the device."""
     gradient, parameter = reads[0], writes[0]
-    factor = scale * _shrunk(reads[1][0], scale, clip)
+    factor = scale * shrunk(reads[1][0], scale, clip)
     if momentum:
-        writes[1].mul_(momentum).addcmul_(gradient, factor)
+        _with_decay(writes[1].mul_(momentum).addcmul_(gradient, factor), parameter, weight_decay)
         parameter.add_(writes[1], alpha=-lr)
     else:
-        parameter.addcmul_(gradient, factor, value=-lr)
+        _decayed(parameter, lr * weight_decay).addcmul_(gradient, factor, value=-lr)
 
 
 def sgd_scaled(
@@ -57,17 +74,18 @@ def sgd_scaled(
     *,
     lr: float,
     momentum: float = 0.0,
+    weight_decay: float = 0.0,
     scale: float = 1.0,
     clip: float = 0.0,
     growth_interval: float = 2000.0,
 ) -> None:
     """As its namesake. Short of overflow a sum is finite exactly if all of it is, and it needs no temporary."""
     gradient, scaler = reads[0], writes[-1]
+    rates = {"lr": lr, "momentum": momentum, "weight_decay": weight_decay}
     if gradient.device.type != "cpu":
-        rates = {"lr": lr, "momentum": momentum, "scale": scale, "clip": clip}
-        sgd_scaled_unread(reads, writes, **rates, growth_interval=growth_interval)
+        sgd_scaled_unread(reads, writes, **rates, scale=scale, clip=clip, growth_interval=growth_interval)
     elif bool(torch.isfinite(gradient.sum(dtype=torch.float64))):
-        sgd(reads, writes[:-1], lr=lr, momentum=momentum, scale=scale / float(scaler[0]), clip=clip)
+        sgd(reads, writes[:-1], **rates, scale=scale / float(scaler[0]), clip=clip)
         scaler[1] += 1
         if scaler[1] >= growth_interval:
             scaler[0] *= 2
@@ -84,6 +102,7 @@ def sgd_scaled_unread(
     *,
     lr: float,
     momentum: float = 0.0,
+    weight_decay: float = 0.0,
     scale: float = 1.0,
     clip: float = 0.0,
     growth_interval: float = 2000.0,
@@ -96,8 +115,11 @@ def sgd_scaled_unread(
     finite = torch.isfinite(gradient.sum(dtype=torch.float64))
     factor = scale / scaler[0]
     if clip:
-        factor = torch.where(finite, factor * _shrunk(reads[1][0], factor, clip), 1.0)
+        factor = torch.where(finite, factor * shrunk(reads[1][0], factor, clip), 1.0)
     step = torch.where(finite, gradient, 0.0).mul_(factor)
+    if weight_decay:
+        decay = torch.full((), weight_decay, dtype=gradient.dtype, device=gradient.device)
+        step.addcmul_(parameter, torch.where(finite, decay, 0.0))
     if momentum:
         # a step that is skipped leaves the velocity as it is, and the parameter
         velocity = writes[1]
@@ -111,11 +133,6 @@ def sgd_scaled_unread(
     scaler[0] *= torch.where(grown, 2.0, torch.where(finite, 1.0, 0.5))
     scaler[1] = torch.where(finite & ~grown, good, 0.0)
     scaler[2] += ~finite
-
-
-def _shrunk(norm: torch.Tensor, scale: torch.Tensor | float, clip: float) -> torch.Tensor:
-    """The factor that shortens a gradient whose scaled norm is longer than `clip` to that length."""
-    return (clip / (norm * scale + NORM_FLOOR)).clamp(max=1.0)
 
 
 def norm(reads: list[torch.Tensor], writes: list[torch.Tensor]) -> None:
@@ -150,5 +167,5 @@ def decode_sum(reads: list[torch.Tensor], writes: list[torch.Tensor]) -> None:
 
 
 EXECUTED: dict[str, Callable[..., None]] = {name: kernel.compute for name, kernel in KERNELS.items()} | {
-    kernel.__name__: kernel for kernel in (sgd, sgd_scaled, cast, norm, encode_topk, decode_sum)
+    kernel.__name__: kernel for kernel in (sgd, sgd_scaled, adam, adamw, cast, norm, encode_topk, decode_sum)
 }

@@ -17,17 +17,18 @@ from gradsync.plan import DTYPE_BYTES, PASSING, Plan
 from gradsync.runtime.devices import Device
 from gradsync.runtime.hosts import gathered_by_node
 
-# In multiples of the parameters: what stock DDP holds (parameters, gradients, its buckets, momentum), and what the
-# oracle holds besides the ranks' own buffers (its model's, two of gradients, those of the plan's ranks).
-STOCK, ORACLE = 4.0, 4
+# In multiples of the parameters: what stock DDP holds besides what the optimizer keeps (parameters, gradients, its
+# buckets), and what the oracle holds besides the ranks' own buffers (its model's, two of gradients, those of the plan's
+# ranks).
+STOCK, ORACLE = 3.0, 4
 
 
-def of_peer(kind: Kind, ranks: int) -> float:
-    """What a peer holds on a rank, in multiples of the parameters.
+def of_peer(kind: Kind, ranks: int, kept: int = 1) -> float:
+    """What a peer holds on a rank, in multiples of the parameters; its optimizer keeps so many numbers of each.
 
-    With FSDP2 that is a part of parameters, gradients and momentum, and whole parameters: gathered, or to evaluate.
+    With FSDP2 that is a part of parameters, gradients and what is kept, and whole parameters: gathered, or to evaluate.
     """
-    return {"ddp": STOCK, "zero": STOCK - 1 + 1 / ranks, "fsdp2": 3 / ranks + 1}[kind]
+    return {"ddp": STOCK + kept, "zero": STOCK + kept / ranks, "fsdp2": (2 + kept) / ranks + 1}[kind]
 
 
 class Need(NamedTuple):

@@ -152,6 +152,7 @@ class _Launch:
     def _train_seed(self, seed: int, states: States | None) -> None:
         """Train every contender with one seed."""
         loaded = self._data(seed)
+        self.contenders.rate = self.options.learning_rate(loaded.batches.turns_an_epoch // self.options.accumulate)
         with data.Feed(loaded, self.rank, device=self.device) as feed:
             first = models.build(self.options.model, seed)
             self._refuse_memory(first)
@@ -168,28 +169,32 @@ class _Launch:
     def _refuse_memory(self, first: torch.nn.Module) -> None:
         """Raises InputError if the launch needs more memory than there is; says so if checkpoints do not fit."""
         parameters = sum(parameter.numel() for parameter in first.parameters())
+        kept = len(self.contenders.optimizer.kept)
         need = memory.needed(
             parameters,
             self.plans,
-            sum(memory.of_peer(peer.kind, self.ranks) for peer in self.peers),
+            sum(memory.of_peer(peer.kind, self.ranks, kept) for peer in self.peers),
             references=self.options.references,
             conformance=0 if self.progress.conformance else self.options.conformance,
-            width=exactness(first).itemsize,
+            width=exactness(first, self.plans).itemsize,
         )
         memory.refuse(self.options.model, need, self.rank, self.device)
-        copies = (2 if self.contenders.steps()["momentum"] else 1) * (len(self.plans) + len(self.peers))
+        copies = (1 + kept) * (len(self.plans) + len(self.peers))
         self._say(checkpoint.room(self.checkpoints.folder, parameters, copies))
 
     def _hold_against_oracle(self, first: torch.nn.Module, loaded: data.Data, seed: int) -> None:
         hurried = replay.without_waiting(first)
-        held = Held(loaded, hurried, self.spec.loss, seed, self.rank, self.groups, self.options.conformance)
+        turns = self.options.conformance
+        held = Held(
+            loaded, hurried, self.spec.loss, seed, self.rank, self.groups, turns, self.plans, self.contenders.rate
+        )
         for number, plan in enumerate(self.plans, 1):
             self._say(f"conformance {number}/{len(self.plans)}: {plan.name}")
             self.progress.conformance[plan.name] = held.against_oracle(plan)
 
     def _train_blocks(self, contenders: list[Contender], loaded: data.Data, seed: int) -> None:
         options, an_epoch = self.options, loaded.batches.turns_an_epoch // self.options.accumulate
-        total = min(an_epoch * options.epochs, options.iterations or sys.maxsize)
+        total = options.turns(an_epoch)
         begun, start = self.progress.done, time.monotonic()
         reported = 0.0
         while total - self.progress.done >= 2:  # of one turn alone nothing could be timed

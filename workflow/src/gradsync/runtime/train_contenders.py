@@ -9,9 +9,12 @@ from typing import Any
 
 import torch
 
+from gradsync import optimizers
 from gradsync.configuration.peers import Peer
 from gradsync.configuration.training import Training
-from gradsync.plan import Local, Plan
+from gradsync.learning_rates import UNCHANGED, LearningRate
+from gradsync.optimizers import Optimizer
+from gradsync.plan import Plan
 from gradsync.runtime import data, replay
 from gradsync.runtime.compute import Forward, Loss
 from gradsync.runtime.contenders import Contender, NoCommunication, OneRank, Planned, silent
@@ -36,6 +39,7 @@ class Contenders:
     pool: Pool
     say: Callable[[str], None]
     bucket_mib: float | None = None
+    rate: LearningRate = UNCHANGED
 
     def of_seed(self, first: torch.nn.Module, feed: data.Feed, seed: int) -> Iterator[Contender]:
         """One after the other, each with a copy of the model `first`."""
@@ -44,28 +48,31 @@ class Contenders:
             return self._forward(copy.deepcopy(first), seed)
 
         for plan in self.plans:
-            yield Planned(plan, forward(), feed, self.groups, self.pool)
+            yield Planned(plan, forward(), feed, self.groups, self.pool, self.rate)
         by_name = {plan.name: plan for plan in self.plans}
         for peer in self.peers:
             sized = self._sized(peer, first, feed, seed)
             yield make(sized, forward(), feed, by_name, self.groups, **self.steps())
         if self.options.references and self.plans:
             reference = by_name.get(self.options.reference, self.plans[0])
-            alone = NoCommunication(silent(reference), forward(), feed, self.groups, self.pool)
+            alone = NoCommunication(silent(reference), forward(), feed, self.groups, self.pool, self.rate)
             yield alone
             yield OneRank(alone)
 
     def _forward(self, model: torch.nn.Module, seed: int) -> Forward:
         return Forward(model.to(self.device.torch_device), self.loss, self.rank, seed, self.options.precision)
 
+    @property
+    def optimizer(self) -> Optimizer:
+        """What peers apply gradients with: that of the first plan, if there is one; else that of the options."""
+        planned = optimizers.of(self.plans[0]) if self.plans else None
+        return planned or optimizers.taken(self.options.optimizer, self.options)
+
     def steps(self) -> dict[str, Any]:
-        """What a step of a peer does: the rates of the first plan, if there is one; else those of the options."""
-        rates = {"lr": self.options.lr, "momentum": self.options.momentum}
-        for op in self.plans[0].roles[0].flat if self.plans else ():
-            if isinstance(op, Local) and "lr" in op.arguments:
-                rates = {key: op.arguments[key] for key in rates}
+        """What a step of a peer does."""
         return {
-            **rates,
+            "optimizer": self.optimizer,
+            "rate": self.rate,
             "statistics": self.options.statistics == "broadcast",
             "accumulate": self.options.accumulate,
             "clip_norm": self.options.clip_norm,

@@ -2,7 +2,7 @@
 
 An update is one file of this folder with
 
-    plan(name, workload, messages, ranks, *, algorithm, shape, lr, momentum) -> Plan
+    plan(name, workload, messages, ranks, *, algorithm, shape, optimizer) -> Plan
     AT_ONCE     optional, True: it applies all gradients at once
     HALVED      optional, True: its messages are reduce-scatters and all-gathers
 

@@ -12,10 +12,12 @@ from __future__ import annotations
 from typing import Any
 
 from gradsync.collectives import NATIVE
-from gradsync.plan import Buffer, Collective, Local, Plan, Ref, Role
+from gradsync.optimizers import Optimizer
+from gradsync.plan import Collective, Plan
 from gradsync.plan.workload import Workload
 from gradsync.schedules import Message
 from gradsync.updates._passes import UPDATE_LANE, backward, bounds, forward_by_layer, laid_out
+from gradsync.updates._steps import SGD, applied, of_workers
 
 
 def plan(
@@ -26,36 +28,23 @@ def plan(
     *,
     algorithm: str = NATIVE,
     shape: tuple[int, ...] = (),
-    lr: float = 0.01,
-    momentum: float = 0.0,
+    optimizer: Optimizer = SGD,
 ) -> Plan:
     """One role for all ranks: forward by layer, backward with its messages, each with its update."""
     tensors = laid_out(workload)
-    elements = tensors[-1].stop
-    kept = ("parameter", "momentum") if momentum else ("parameter",)
     updated = {f"update{number}": bounds(message, tensors) for number, message in enumerate(messages)}
     body: list[Any] = [*forward_by_layer(workload, tensors, updated)]
-    updates = iter(updated.items())
+    updates = iter(updated)
     for op in backward(tensors, messages, ranks, algorithm, shape):
         body.append(op)
         if isinstance(op, Collective):
-            update, span = next(updates)
+            (gradient,) = op.writes
             body.append(
-                Local(
-                    name=update,
-                    lane=UPDATE_LANE,
-                    after=(op.name,),
-                    kernel="sgd",
-                    arguments={"lr": lr, "momentum": momentum, "scale": 1.0 / ranks},
-                    reads=op.writes,
-                    writes=tuple(Ref(buffer, *span) for buffer in kept),
+                applied(
+                    *(optimizer, next(updates), gradient, ranks),
                     requires="sum",
+                    after=(op.name,),
+                    lane=UPDATE_LANE,
                 )
             )
-    return Plan(
-        name=name,
-        ranks=ranks,
-        tensors=tensors,
-        buffers=tuple(Buffer(buffer, elements, workload.unit, role=buffer) for buffer in ("gradient", *kept)),
-        roles=(Role("worker", tuple(range(ranks)), tuple(body)),),
-    )
+    return of_workers(name, workload, tensors, ranks, optimizer, body)

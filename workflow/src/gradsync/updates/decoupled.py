@@ -13,10 +13,12 @@ from __future__ import annotations
 from typing import Any
 
 from gradsync.collectives import ALL_GATHER, NATIVE, POSTCONDITION, REDUCE_SCATTER
-from gradsync.plan import Buffer, Collective, Local, Plan, Ref, Role
+from gradsync.optimizers import Optimizer
+from gradsync.plan import Collective, Plan, Ref
 from gradsync.plan.workload import Workload
 from gradsync.schedules import Message
 from gradsync.updates._passes import UPDATE_LANE, backward, bounds, forward_by_layer, laid_out, needed_first
+from gradsync.updates._steps import SGD, applied, of_workers
 
 HALVED = True
 
@@ -29,16 +31,13 @@ def plan(
     *,
     algorithm: str = NATIVE,
     shape: tuple[int, ...] = (),
-    lr: float = 0.01,
-    momentum: float = 0.0,
+    optimizer: Optimizer = SGD,
 ) -> Plan:
     """One role for all ranks: forward by layer, backward with its reduce-scatters, then all-gathers and updates."""
     tensors = laid_out(workload)
-    elements = tensors[-1].stop
-    kept = ("parameter", "momentum") if momentum else ("parameter",)
     ends: list[Any] = []
     for number in needed_first(workload, messages):
-        gradient = (Ref("gradient", *bounds(messages[number], tensors)),)
+        gradient = Ref("gradient", *bounds(messages[number], tensors))
         ends.append(
             Collective(
                 name=f"gather{number}",
@@ -48,20 +47,16 @@ def plan(
                 postcondition=POSTCONDITION[ALL_GATHER],
                 algorithm=algorithm,
                 shape=shape,
-                reads=gradient,
-                writes=gradient,
+                reads=(gradient,),
+                writes=(gradient,),
             )
         )
         ends.append(
-            Local(
-                name=f"update{number}",
-                lane=UPDATE_LANE,
-                after=(f"gather{number}",),
-                kernel="sgd",
-                arguments={"lr": lr, "momentum": momentum, "scale": 1.0 / ranks},
-                reads=gradient,
-                writes=tuple(Ref(buffer, *gradient[0][1:]) for buffer in kept),
+            applied(
+                *(optimizer, f"update{number}", gradient, ranks),
                 requires="sum",
+                after=(f"gather{number}",),
+                lane=UPDATE_LANE,
             )
         )
     updated = {f"update{number}": bounds(message, tensors) for number, message in enumerate(messages)}
@@ -70,10 +65,4 @@ def plan(
         *backward(tensors, messages, ranks, algorithm, shape, REDUCE_SCATTER),
         *ends,
     )
-    return Plan(
-        name=name,
-        ranks=ranks,
-        tensors=tensors,
-        buffers=tuple(Buffer(buffer, elements, workload.unit, role=buffer) for buffer in ("gradient", *kept)),
-        roles=(Role("worker", tuple(range(ranks)), body),),
-    )
+    return of_workers(name, workload, tensors, ranks, optimizer, body)

@@ -16,10 +16,12 @@ from typing import Any
 
 from gradsync.collectives import ALL_GATHER, NATIVE, POSTCONDITION, REDUCE_SCATTER
 from gradsync.errors import InputError
-from gradsync.plan import WORLD, Buffer, Collective, Local, Plan, Ref, Role
+from gradsync.optimizers import Optimizer
+from gradsync.plan import WORLD, Collective, Plan, Ref
 from gradsync.plan.workload import Workload
 from gradsync.schedules import Message
 from gradsync.updates._passes import UPDATE_LANE, backward, bounds, forward_by_layer, laid_out, needed_first
+from gradsync.updates._steps import SGD, applied, of_workers
 
 HALVED = True
 
@@ -32,8 +34,7 @@ def plan(
     *,
     algorithm: str = NATIVE,
     shape: tuple[int, ...] = (),
-    lr: float = 0.01,
-    momentum: float = 0.0,
+    optimizer: Optimizer = SGD,
 ) -> Plan:
     """One role for all ranks: forward by layer, backward with its reduce-scatters, then updates and all-gathers.
 
@@ -43,21 +44,15 @@ def plan(
     if misplaced := [m.gathered_after for m in messages if not -1 < (m.gathered_after or 0) < len(messages)]:
         raise InputError(f"plan {name!r}: a gather follows message {misplaced[0]}: there are {len(messages)}")
     tensors = laid_out(workload)
-    elements = tensors[-1].stop
-    kept = ("parameter", "momentum") if momentum else ("parameter",)
 
     def gathered(number: int) -> Iterator[Any]:
         """What follows the reduce-scatter of a message: the update of this rank's piece, and the gather of all."""
         start, stop = bounds(messages[number], tensors)
-        yield Local(
-            name=f"update{number}",
-            lane=UPDATE_LANE,
-            after=(f"message{number}",),
-            kernel="sgd",
-            arguments={"lr": lr, "momentum": momentum, "scale": 1.0 / ranks},
-            reads=(Ref("gradient", start, stop, (WORLD,)),),
-            writes=tuple(Ref(buffer, start, stop, (WORLD,)) for buffer in kept),
+        yield applied(
+            *(optimizer, f"update{number}", Ref("gradient", start, stop, (WORLD,)), ranks),
             requires="shard",
+            after=(f"message{number}",),
+            lane=UPDATE_LANE,
         )
         yield Collective(
             name=f"gather{number}",
@@ -84,10 +79,4 @@ def plan(
     for number in needed_first(workload, messages):
         if messages[number].gathered_after is None:
             body += gathered(number)
-    return Plan(
-        name=name,
-        ranks=ranks,
-        tensors=tensors,
-        buffers=tuple(Buffer(buffer, elements, workload.unit, role=buffer) for buffer in ("gradient", *kept)),
-        roles=(Role("worker", tuple(range(ranks)), tuple(body)),),
-    )
+    return of_workers(name, workload, tensors, ranks, optimizer, body)

@@ -6,10 +6,12 @@ Differs from the paper's Algorithm 2: the sum is divided by N (Eq. 2 has it, lin
 from __future__ import annotations
 
 from gradsync.collectives import NATIVE
-from gradsync.plan import Buffer, Local, Plan, Ref, Role
+from gradsync.optimizers import Optimizer
+from gradsync.plan import Plan, Ref
 from gradsync.plan.workload import Workload
 from gradsync.schedules import Message
 from gradsync.updates._passes import backward, forward, laid_out, last_messages
+from gradsync.updates._steps import SGD, applied, of_workers
 
 AT_ONCE = True
 
@@ -22,27 +24,14 @@ def plan(
     *,
     algorithm: str = NATIVE,
     shape: tuple[int, ...] = (),
-    lr: float = 0.01,
-    momentum: float = 0.0,
+    optimizer: Optimizer = SGD,
 ) -> Plan:
     """One role for all ranks: forward, backward with its messages, update once all are through."""
     tensors = laid_out(workload)
     elements = tensors[-1].stop
-    kept = ("parameter", "momentum") if momentum else ("parameter",)
     sums = list(backward(tensors, messages, ranks, algorithm, shape))
-    update = Local(
-        name="update",
-        after=last_messages(sums),
-        kernel="sgd",
-        arguments={"lr": lr, "momentum": momentum, "scale": 1.0 / ranks},
-        reads=(Ref("gradient", 0, elements),),
-        writes=tuple(Ref(buffer, 0, elements) for buffer in kept),
-        requires="sum",
+    update = applied(
+        optimizer, "update", Ref("gradient", 0, elements), ranks, requires="sum", after=last_messages(sums)
     )
-    return Plan(
-        name=name,
-        ranks=ranks,
-        tensors=tensors,
-        buffers=tuple(Buffer(buffer, elements, workload.unit, role=buffer) for buffer in ("gradient", *kept)),
-        roles=(Role("worker", tuple(range(ranks)), (forward(elements, ("update",)), *sums, update)),),
-    )
+    body = (forward(elements, ("update",)), *sums, update)
+    return of_workers(name, workload, tensors, ranks, optimizer, body)

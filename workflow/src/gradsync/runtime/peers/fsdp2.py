@@ -75,22 +75,21 @@ class FullyShard(Stock):
         return {"unit_bytes": self.unit_bytes}
 
     def _kept(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Each rank has its parts of parameters and momentum."""
-        momentum = {
-            name: local(self.optimizer.state[parameter]["momentum_buffer"])
-            for name, parameter in self.model.named_parameters()
-            if self.optimizer.state[parameter].get("momentum_buffer") is not None
+        """Each rank has its parts of parameters, and of what the optimizer keeps of them."""
+        named = dict(self.model.named_parameters())
+        states = {
+            name: {key: local(value) for key, value in self.optimizer.state[parameter].items() if value is not None}
+            for name, parameter in named.items()
         }
-        parameters = {name: local(parameter.detach()) for name, parameter in self.model.named_parameters()}
-        return {}, {"parameters": parameters, "momentum": momentum}
+        return {}, {"parameters": {name: local(each.detach()) for name, each in named.items()}, "optimizer": states}
 
     def _restore(self, alike: dict[str, Any], own: dict[str, Any]) -> None:
         for name, parameter in self.model.named_parameters():
             local(parameter.detach()).copy_(own["parameters"][name])
-            if name in own["momentum"]:
-                momentum = torch.zeros_like(parameter)
-                local(momentum).copy_(own["momentum"][name])
-                self.optimizer.state[parameter]["momentum_buffer"] = momentum
+            for key, value in own["optimizer"][name].items():
+                kept = torch.zeros_like(parameter) if value.dim() else value.clone()  # how many steps: on all ranks
+                local(kept).copy_(value)
+                self.optimizer.state[parameter][key] = kept
 
 
 @contextmanager

@@ -8,8 +8,11 @@ from typing import Any
 
 import torch
 from torch.distributed.tensor import DTensor
+from torch.optim.lr_scheduler import LambdaLR
 
 from gradsync.configuration.peers import Peer
+from gradsync.learning_rates import UNCHANGED, LearningRate
+from gradsync.optimizers import Optimizer
 from gradsync.plan import Plan
 from gradsync.runtime.compute import FIRST_LOSS_SCALE, Forward, Sample
 from gradsync.runtime.contenders import Contender
@@ -21,7 +24,7 @@ class Stock(Contender):
     """A peer on the device of `groups`; `plans` are those of the launch, by name. Collective.
 
     A turn has `accumulate` micro-batches; gradients are clipped to `clip_norm` (None: they are not). With `statistics`
-    those of batch normalisation are rank 0's for all ranks.
+    those of batch normalisation are rank 0's for all ranks. The optimizer is torch's own, `rate` multiplies its rate.
     """
 
     wrapped: torch.nn.Module  # what trains: calling it is a collective
@@ -34,8 +37,8 @@ class Stock(Contender):
         plans: dict[str, Plan],
         groups: Groups | None = None,
         *,
-        lr: float,
-        momentum: float,
+        optimizer: Optimizer,
+        rate: LearningRate = UNCHANGED,
         statistics: bool = True,
         accumulate: int = 1,
         clip_norm: float | None = None,
@@ -47,7 +50,9 @@ class Stock(Contender):
         self.device, self.group = groups.device, groups.stock()
         self.wrapped = self._wrapped(plans)
         self.forward = Forward(self.wrapped, forward.loss, forward.rank, forward.seed, forward.precision)
-        self.optimizer = self._optimizer(lr, momentum)
+        name, arguments = optimizer.torch
+        self.optimizer = self._optimizer(getattr(torch.optim, name), dict(arguments))
+        self.rate, self.rates = rate, self._scheduled(rate, 0)
         self.scaler = torch.amp.GradScaler(
             self.device.kind, init_scale=FIRST_LOSS_SCALE, enabled=forward.precision == "float16"
         )
@@ -64,8 +69,12 @@ class Stock(Contender):
     def _wrapped(self, plans: dict[str, Plan]) -> torch.nn.Module:
         """`model` as torch trains it on all ranks."""
 
-    def _optimizer(self, lr: float, momentum: float) -> torch.optim.Optimizer:
-        return torch.optim.SGD(self.wrapped.parameters(), lr=lr, momentum=momentum)
+    def _optimizer(self, kind: type[torch.optim.Optimizer], arguments: dict[str, Any]) -> torch.optim.Optimizer:
+        return kind(self.wrapped.parameters(), **arguments)
+
+    def _scheduled(self, rate: LearningRate, turn: int) -> LambdaLR | None:
+        """torch's scheduler of this rate, before that turn."""
+        return None if rate.constant else LambdaLR(self.optimizer, rate, last_epoch=turn - 1)
 
     @abstractmethod
     def _unsent(self) -> AbstractContextManager[object]:
@@ -90,6 +99,8 @@ class Stock(Contender):
                 torch.nn.utils.clip_grad_norm_(self.wrapped.parameters(), self.clip_norm)
             self.scaler.step(self.optimizer)
             self.scaler.update()
+            if self.rates is not None:
+                self.rates.step()
             ends.append(self.device.mark())
         settle(self.device)
         self._losses.read()
@@ -111,7 +122,7 @@ class Stock(Contender):
         """What results tell of its messages, once it has trained."""
 
     def held_bytes(self) -> int:
-        """Parameters and momentum that this rank keeps from turn to turn."""
+        """Parameters, and what the optimizer holds of them, that this rank keeps from turn to turn."""
         momentum = (value for state in self._states().values() for value in state.values())
         return sum(_bytes(each) for each in (*self.wrapped.parameters(), *momentum) if isinstance(each, torch.Tensor))
 
@@ -140,6 +151,7 @@ class Stock(Contender):
                 buffer.copy_(own["buffers"][name])
         self.losses.clear()
         self.turn = alike["turn"]
+        self.rates = self._scheduled(self.rate, self.turn)
         self.scaler.load_state_dict(alike["scaler"])
 
     def _rehearse(self) -> None:

@@ -17,15 +17,11 @@ from gradsync.runtime.peers.ddp import StockDDP
 
 
 class Zero(StockDDP):
-    """DDP as it comes, with `ZeroRedundancyOptimizer` around SGD."""
+    """DDP as it comes, with `ZeroRedundancyOptimizer` around the optimizer."""
 
-    def _optimizer(self, lr: float, momentum: float) -> torch.optim.Optimizer:
+    def _optimizer(self, kind: type[torch.optim.Optimizer], arguments: dict[str, Any]) -> torch.optim.Optimizer:
         return ZeroRedundancyOptimizer(
-            self.wrapped.parameters(),
-            optimizer_class=torch.optim.SGD,
-            process_group=self.group,
-            lr=lr,
-            momentum=momentum,
+            self.wrapped.parameters(), optimizer_class=kind, process_group=self.group, **arguments
         )
 
     def _of_this_rank(self) -> torch.optim.Optimizer:

@@ -1,0 +1,89 @@
+"""Every optimizer under learning-rate schedules: plans of every update and peers, broken off and resumed."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+import small_model
+from gradsync import optimizers, updates
+from gradsync.configuration.peers import Peer
+from gradsync.learning_rates import LearningRate
+from gradsync.optimizers import Optimizer
+from gradsync.runtime.compute import Forward
+from gradsync.runtime.contenders import Contender, Planned
+from gradsync.runtime.execute import Pool
+from gradsync.runtime.group import Groups
+from gradsync.runtime.peers import KINDS, make
+from queued_device import QueuedProcessor
+
+BROKEN_OFF = 9  # turns
+
+
+class Case(NamedTuple):
+    """An optimizer and the schedule of its rate."""
+
+    optimizer: Optimizer
+    rate: LearningRate
+
+
+OPTIMIZED = {
+    **{name: Case(optimizers.get(name, lr=0.05), LearningRate()) for name in optimizers.names()},
+    "decaying sgd": Case(
+        optimizers.get("sgd", lr=0.1, momentum=0.9, weight_decay=0.01), LearningRate("cosine", 3, small_model.TURNS)
+    ),
+    "decaying adam": Case(optimizers.get("adam", lr=0.05, weight_decay=0.01), LearningRate("step:5,0.5", 4)),
+    "decaying adamw": Case(optimizers.get("adamw", lr=0.05, weight_decay=0.1), LearningRate("linear", 0, 30)),
+}
+
+
+def optimized(rank: int, ranks: int) -> dict[tuple[str, str], np.ndarray]:
+    """(case, update or peer) -> parameters after all turns, half of them by another contender that was restored."""
+    groups, queued = Groups(), Groups(QueuedProcessor())
+    ended: dict[tuple[str, str], np.ndarray] = {}
+
+    def forward() -> Forward:
+        return small_model.forward(small_model.build(), rank)
+
+    def sample(turn: int) -> tuple[torch.Tensor, torch.Tensor]:
+        return small_model.sample(rank, turn)
+
+    def planned(case: str, update: str, on: Groups) -> Contender:
+        plan = small_model.plan("mgwfbp", ranks, update=update, optimizer=OPTIMIZED[case].optimizer)
+        return Planned(plan, forward(), sample, on, Pool(), OPTIMIZED[case].rate)
+
+    def peer(case: str, kind: str) -> Contender:
+        chosen = Peer.model_validate({"name": kind, "kind": kind})
+        return make(chosen, forward(), sample, {}, groups, **OPTIMIZED[case]._asdict())
+
+    for case in OPTIMIZED:
+        for update in updates.names():
+            ended[case, update] = _resumed(partial(planned, case, update, groups))
+        ended[case, "queued"] = _resumed(partial(planned, case, "ssgd", queued))
+        for kind in KINDS:
+            ended[case, kind] = _resumed(partial(peer, case, kind))
+    groups.close()
+    queued.close()
+    return ended
+
+
+def _resumed(contender: Callable[[], Contender]) -> np.ndarray:
+    broken = contender()
+    broken.run(BROKEN_OFF)
+    alike, own = copy.deepcopy(broken.state())
+    broken.close()
+    checkpoint = [alike]
+    dist.broadcast_object_list(checkpoint, 0)  # as a checkpoint: rank 0's for all
+    again = contender()
+    again.restore(checkpoint[0], own)
+    again.run(small_model.TURNS - BROKEN_OFF)
+    parameters = again.parameters()
+    again.close()
+    tensors = small_model.plan("wfbp", 1).tensors
+    return torch.cat([parameters[tensor.name].reshape(-1) for tensor in tensors]).numpy().copy()
