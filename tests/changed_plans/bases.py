@@ -58,7 +58,7 @@ def _load(**more: object) -> Workload:
 
 def scheme(name: str, ranks: int, load: Workload | None = None, wire: str = "", **how: object) -> Plan:
     """A scheme's plan for a few layers."""
-    how = {"lr": 0.125, "momentum": 0.5} | how
+    how = {"lr": 0.125, **({} if "optimizer" in how else {"momentum": 0.5})} | how
     return plan(Scheme(name=name, wire=wire), load or _load(), COST, ranks, **how)  # type: ignore[arg-type]
 
 
@@ -276,6 +276,8 @@ def bases() -> dict[str, Callable[[], Plan]]:
         "mgwfbp narrow": lambda: scheme("mgwfbp", 2, None, "float32"),
         "mgwfbp scaled": lambda: scheme("mgwfbp", 2, None, "float32", loss_scaling=True, momentum=0.0),
         "kway": lambda: scheme("kway", 2),
+        "adam": lambda: scheme("mgwfbp", 2, optimizer="adam", weight_decay=0.1),
+        "adamw by pieces": lambda: scheme("pipelined", 2, optimizer="adamw"),
         "striped": lambda: scheme("striped", 3, momentum=0.0),
         "ascwfbp": lambda: scheme("ascwfbp", 2),
         **families(),

@@ -124,6 +124,7 @@ LOADERS = {
 }
 PLANNED = ["plan", "--workload=net", "--schedule=single", "--ranks=4", "--nodes=2", "--output=plan.json"]
 EACH = 1  # how many hostile values there are per position of a file
+MOST = 400  # positions of a file: papers state thousands of texts, alike for the reader
 
 
 @pytest.mark.parametrize("file", LOADERS)
@@ -140,7 +141,7 @@ def test_every_position_of_every_file_is_refused_in_one_line_or_stays_text(monke
     chance = random.Random(file)
     texts = [place for place in positions(content) if isinstance(at(content, place), str)]
     assert texts
-    for place in texts:
+    for place in chance.sample(texts, min(MOST, len(texts))):
         holder, kept = at(content, place[:-1]), at(content, place)
         for value in chance.sample(HOSTILE, EACH):
             holder[place[-1]] = value
