@@ -19,6 +19,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+import psutil
+
 from gradsync.errors import InputError, RunError
 from gradsync.lifetimes import lifeline
 from gradsync.runtime import fabric, links
@@ -59,7 +61,7 @@ def room_for(ranks: int, where: str) -> None:
         raise InputError(f"{where}: {ranks} ranks: at least 1")
     if elsewhere():
         return
-    available = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    available = psutil.virtual_memory().available  # with what files fill that can be given up
     most = min(MOST_RANKS_A_CORE * cores(), max(1, int(available / MEMORY_A_RANK)))
     if ranks > most:
         raise InputError(
