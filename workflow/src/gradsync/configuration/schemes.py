@@ -123,6 +123,11 @@ class Scheme(BaseModel):
         return collectives.shape_on(self.collective, self.network(ranks, ranks_a_node), ranks)
 
     @property
+    def changes_training(self) -> str:
+        """What it changes in the parameters that come out; empty if only the order of sums."""
+        return f"gradients are rounded to {self.wire}" if self.wire not in ("", "float32") else ""
+
+    @property
     def lanes(self) -> int:
         """On how many lanes its messages travel."""
         return schedules.lanes(self.schedule, self.options)
