@@ -16,6 +16,7 @@ from gradsync.experiments.costs import Costs, Known, costs
 
 if TYPE_CHECKING:
     from gradsync.configuration.schemes import Scheme
+    from gradsync.costs.interference import Interference
     from gradsync.plan import Plan
     from gradsync.plan.trace import Trace
     from gradsync.plan.workload import Workload
@@ -62,6 +63,7 @@ class Candidate(NamedTuple):
     known: Costs
     plan: Plan
     trace: Trace
+    interference: Interference | None
 
     @property
     def seconds(self) -> float:
@@ -137,11 +139,18 @@ def _candidate(scheme: Scheme, options: Options) -> Candidate:
     scheme.refuse_optimizer(options.optimizer)
     if scheme.collective != NATIVE and options.allreduce and _a_line(options.allreduce):
         raise InputError(f"a line is the cost of one collective, whichever it is: to compare collectives, give {LINKS}")
-    workload, known = costs(options, options.ranks, scheme)
+    try:
+        workload, known = costs(options, options.ranks, scheme)
+    except InputError:
+        if scheme.collective == NATIVE:
+            raise
+        raise InputError(
+            f"these collectives were not measured: gradsync measure allreduce --collective NAME does; or give {LINKS}"
+        ) from None
     plan = predict.planned(scheme, workload, known, options.ranks, options)
     interference = predict.interference_of(options, options.ranks)
     trace = simulate(plan, workload, known.network, interference=interference)
-    return Candidate(scheme, workload, known, plan, trace)
+    return Candidate(scheme, workload, known, plan, trace, interference)
 
 
 def _notes(candidate: Candidate) -> list[str]:
@@ -194,7 +203,8 @@ def _on(candidate: Candidate, startup: float, transfer: float, computation: floa
     from gradsync.engine.simulate import simulate
 
     network = scaled(candidate.known.network, startup, transfer)
-    trace = simulate(candidate.plan, _computing(candidate.workload, computation), network)
+    workload = _computing(candidate.workload, computation)
+    trace = simulate(candidate.plan, workload, network, interference=candidate.interference)
     return trace.iteration_seconds(candidate.plan.pace)
 
 
