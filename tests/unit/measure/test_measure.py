@@ -70,9 +70,7 @@ def test_a_pass_hands_over_the_gradients_of_the_models_own_loss(crossed):
     samples = again.samples
     chosen = np.random.default_rng(5).permutation(len(samples.labels))[:BATCH]
     used = [parameter for name, parameter in again.parameters.items() if "unused" not in name]
-    expected = iter(
-        torch.autograd.grad(doubled(again.model(samples.images[chosen]), samples.labels[chosen]), used)
-    )
+    expected = iter(torch.autograd.grad(doubled(again.model(samples.images[chosen]), samples.labels[chosen]), used))
     parts = [
         torch.zeros(parameter.numel()) if "unused" in name else next(expected).reshape(-1)
         for name, parameter in again.parameters.items()
