@@ -13,6 +13,7 @@ from gradsync.commands import (
     collective,
     count,
     draw,
+    elastic,
     emulate,
     estimate,
     export,
@@ -30,7 +31,7 @@ from gradsync.commands import (
 )
 
 COMMANDS = (
-    *(advise, plan, check, simulate, collective, draw, train, export, measure, image, cluster, slurm, testbed),
+    *(advise, plan, check, simulate, collective, draw, train, elastic, export, measure, image, cluster, slurm, testbed),
     *(estimate, external, count, emulate, table, figure, claims, track, benchmark),
 )
 """In the order of `gradsync --help`; the name of each is that of its module."""

@@ -112,8 +112,8 @@ class Steps:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Training(Steps, OnDevice, Compute):
-    """All of it: what ranks are told, and what their results record."""
+class Course:
+    """What is trained on, and for how long."""
 
     data: str = option(
         "digits",
@@ -125,6 +125,17 @@ class Training(Steps, OnDevice, Compute):
     )
     epochs: int = option(2, "passes over the data", metavar="N", least=1, most=MOST_COUNT, configured=6)
     iterations: int = option(0, "stop after so many; 0: whole epochs", metavar="N", least=0, most=MOST_COUNT)
+
+    def turns(self, an_epoch: int) -> int:
+        """The iterations of a training, of whose samples `an_epoch` iterations take all."""
+        whole = an_epoch * self.epochs
+        return min(whole, self.iterations) if self.iterations else whole
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training(Course, Steps, OnDevice, Compute):
+    """All of it: what ranks are told, and what their results record."""
+
     lr_schedule: str = option(
         learning_rates.CONSTANT,
         "what the learning rate is multiplied by: constant, linear or cosine (down to 0), or step:EVERY[,FACTOR]",
@@ -144,11 +155,6 @@ class Training(Steps, OnDevice, Compute):
     )
     checkpoint_seconds: float = option(120.0, "seconds between checkpoints", metavar="S", least=0)
     paper: str = option("", "the paper whose tables and figures show the launch", metavar="KEY", configured="mgwfbp")
-
-    def turns(self, an_epoch: int) -> int:
-        """The iterations of a training, of whose samples `an_epoch` iterations take all."""
-        whole = an_epoch * self.epochs
-        return min(whole, self.iterations) if self.iterations else whole
 
     def learning_rate(self, an_epoch: int) -> LearningRate:
         """The learning-rate schedule of a training, of whose samples `an_epoch` iterations take all."""

@@ -8,7 +8,7 @@ the pass, counted over all turns: with one micro-batch per turn it is the turn.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 
@@ -50,6 +50,16 @@ def bind(model: nn.Module, plan: Plan, flat: torch.Tensor) -> None:
             )
         place.copy_(parameter.detach().reshape(-1))
         parameter.data = place.view(parameter.shape)
+
+
+def begin_centre(plan: Plan, buffers: Mapping[str, torch.Tensor]) -> None:
+    """Set centres, and parameters that all ranks share, to the rank's parameters: a training begins with all equal."""
+    parameter = buffers[plan.holding("parameter") or ""]
+    for buffer in plan.buffers:
+        if (buffer.role == "centre" or (buffer.shared and buffer.role == "parameter")) and (
+            buffer.elements == len(parameter)
+        ):
+            buffers[buffer.name].copy_(parameter)
 
 
 def statistics(model: nn.Module) -> list[torch.Tensor]:

@@ -5,7 +5,8 @@ All ranks, and everything that lasts from turn to turn, are compared tensor by t
 a small part of a model, but differs by all of its own change.
 
 Large models run in float32, step by step from equal state: from the order of sums alone, float32 over several steps
-drifts by a third if there is batch normalisation. What divides gradients by their own size, as Adam does, runs in
+drifts by a third if there is batch normalisation. Receives from anybody are replayed in the order in which messages
+came. What divides gradients by their own size, as Adam does, runs in
 float64 whatever the model: it makes whole steps of the rounding of gradients that are 0, as those of BERT's key biases.
 """
 
@@ -25,13 +26,15 @@ from gradsync import optimizers
 from gradsync.engine import oracle
 from gradsync.errors import RunError
 from gradsync.learning_rates import UNCHANGED, LearningRate
-from gradsync.plan import KEYED, PASSING, Buffer, Plan
+from gradsync.plan import KEYED, PASSING, Buffer, Plan, RecvAny
+from gradsync.plan.trace import Span
 from gradsync.runtime import data
 from gradsync.runtime.compute import (
     FIRST_LOSS_SCALE,
     Forward,
     Loss,
     ModelCompute,
+    begin_centre,
     bind,
     bind_statistics,
     oracle_gradient,
@@ -45,6 +48,8 @@ LARGEST_IN_FLOAT64 = 40_000_000  # parameters; above, float32 saves memory
 
 Gradient = Callable[[int, int, np.ndarray], np.ndarray]
 Buffers = dict[str, np.ndarray]
+Arrivals = dict[tuple[int, int, str], int]
+"""(rank, turn, receive-from-any) -> source."""
 
 
 class Tolerance(NamedTuple):
@@ -102,7 +107,10 @@ class Held:
         turns: int,
         plans: Sequence[Plan],
         rate: LearningRate = UNCHANGED,
+        places: Sequence[int] = (),
     ):
+        """`places`: the ranks that have samples, in order (empty: all of them)."""
+        self.place = {each: place for place, each in enumerate(places)}
         self.loaded, self.loss, self.seed, self.rank, self.groups = loaded, loss, seed, rank, groups
         self.turns, self.rate = turns, rate
         self.dtype = exactness(first, plans)
@@ -117,7 +125,7 @@ class Held:
 
     def shard(self, number: int, rank: int) -> data.Shard:
         """What a rank trains on in a pass."""
-        return data.shard(self.loaded, number, rank, self.dtype, self.device)
+        return data.shard(self.loaded, number, self.place.get(rank, rank), self.dtype, self.device)
 
     def against_oracle(self, plan: Plan) -> dict[str, Any]:
         """Steps, type, largest difference of a parameter (float32: as a share of the largest change), the worst tensor.
@@ -129,6 +137,7 @@ class Held:
         names = {role: plan.holding(role) or "" for role in ("parameter", "statistics", "scaler")}
         model = self.copy()
         bind(model, plan, buffers[names["parameter"]])
+        begin_centre(plan, buffers)
         if names["statistics"]:
             bind_statistics(model, buffers[names["statistics"]])
         compute = ModelCompute(
@@ -144,13 +153,17 @@ class Held:
             self.mirror.begin()
         steps = self.turns if self.dtype == torch.float64 else 1  # at a time
         before = self._states(plan, kept, buffers)
+        anybody = any(isinstance(op, RecvAny) for role in plan.roles for op in role.flat)
         differences: list[Difference] = []
         for first in range(0, self.turns, steps):
-            executor.run(steps, compute, record=False)
+            begun = executor.turn
+            executor.run(steps, compute, record=anybody)
             compute.settle()
+            arrivals = _arrivals(executor.spans, begun) if anybody else None
+            executor.spans.clear()
             after = self._states(plan, kept, buffers)
             if self.mirror is not None:
-                expected = self.mirror.evaluated(plan, before, first, steps)
+                expected = self.mirror.evaluated(plan, before, first, steps, arrivals)
                 for rank in range(plan.ranks):
                     if not rank or any(states[rank] is not states[0] for states in (before, after, expected)):
                         differences += self._differences(plan, kept, rank, before, expected, after)
@@ -223,6 +236,14 @@ class Held:
                 yield Difference(rank, buffer.name, name, shown, largest / allowed if largest == largest else np.inf)
 
 
+def _arrivals(spans: list[Span], begun: int) -> Arrivals:
+    """From whom all ranks received in the turns from `begun` on, which the oracle counts from 0. Collective."""
+    own = {(span.rank, span.turn - begun, span.operation): span.source for span in spans if span.verb == "recv_any"}
+    every: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(every, own)
+    return {where: source for arrivals in every for where, source in arrivals.items()}
+
+
 class _Mirror:
     """The model with which the oracle computes gradients: one on rank 0 that stands for every rank's in turn.
 
@@ -239,10 +260,14 @@ class _Mirror:
         """Go back to the first statistics: a plan is compared from its first step on."""
         self._set(self.initial)
 
-    def evaluated(self, plan: Plan, before: list[Buffers], first: int, turns: int) -> list[Buffers]:
+    def evaluated(
+        self, plan: Plan, before: list[Buffers], first: int, turns: int, arrivals: Arrivals | None = None
+    ) -> list[Buffers]:
         """Buffers of every rank after `turns` from step `first` on; the very same object for ranks that are alike."""
         gradient, held = self._gradient(plan), self.held
-        ends = oracle.evaluate(plan, turns, gradient, before, dtype=held.name, first=first, rate=held.rate)
+        ends = oracle.evaluate(
+            plan, turns, gradient, before, arrivals=arrivals, dtype=held.name, first=first, rate=held.rate
+        )
         part = plan.holding("statistics")
         if part is not None:
             flat = torch.cat([buffer.reshape(-1) for buffer in statistics(self.model)]).cpu().numpy()

@@ -1,0 +1,42 @@
+"""What is trained in a launch of one plan whose ranks may have different roles: options of `gradsync elastic`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gradsync.configuration.options import option
+from gradsync.configuration.training import Compute, Course, OnDevice
+from gradsync.errors import InputError
+from gradsync.limits import MOST_COUNT, MOST_SEED
+
+
+@dataclass(frozen=True, kw_only=True)
+class Elastic(Course, OnDevice, Compute):
+    """All of it: what ranks are told, and what their results record."""
+
+    segment: int = option(
+        16, "iterations of each worker between two tests, whose time does not count", metavar="N", least=1
+    )
+    seeds: tuple[int, ...] = option((0,), "one training for each", flag="--seed", metavar="N", least=0, most=MOST_SEED)
+    target_errors: tuple[float, ...] = option(
+        (), "test errors of which the time that they take is recorded", flag="--target-error", metavar="X"
+    )
+    conformance: int = option(
+        2, "iterations that the plan is held against the oracle; 0: none", metavar="N", least=0, most=MOST_COUNT
+    )
+    checkpoint_seconds: float = option(120.0, "seconds between checkpoints", metavar="S", least=0)
+    keep: bool = option(False, "keep the final parameters of each seed, too")
+    paper: str = option("", "the paper whose tables and figures show it", metavar="KEY", configured="easgd_knl")
+
+    def refuse(self) -> None:
+        """Raises InputError for numbers that make no sense."""
+        for key, least in (("batch", 1), ("epochs", 1), ("segment", 1), ("iterations", 0), ("conformance", 0)):
+            if getattr(self, key) < least:
+                raise InputError(f"--{key} {getattr(self, key)}: at least {least}")
+        if not self.checkpoint_seconds >= 0:
+            raise InputError(f"--checkpoint-seconds {self.checkpoint_seconds}: not negative")
+        if len(set(self.seeds)) < len(self.seeds):
+            raise InputError("--seed: a seed is given twice: its second training would be taken for the first")
+        for error in self.target_errors:
+            if not 0 <= error < 1:
+                raise InputError(f"--target-error {error}: a share of test samples, at least 0 and below 1")

@@ -1,0 +1,317 @@
+"""Train by one plan whose ranks may have different roles: masters, workers, memory that they share.
+
+Samples are dealt to the workers alone. A training runs in segments of iterations. Between two of them the ranks meet,
+and rank 0 tests the model that is trained (`engine/masters.py`); this time does not count. A worker goes on with what
+it had, so that a segment does not make anything fresh. An iteration is one gradient of each worker.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+from gradsync.configuration.elastic import Elastic
+from gradsync.engine import breakdown
+from gradsync.engine.masters import kept, workers
+from gradsync.engine.staleness import Arrivals
+from gradsync.errors import RunError
+from gradsync.plan import PASSING, Plan
+from gradsync.plan.trace import Span
+from gradsync.runtime import data, devices, memory, models
+from gradsync.runtime.alignment import offsets
+from gradsync.runtime.checkpoint import Checkpoints
+from gradsync.runtime.compute import Forward, ModelCompute, begin_centre, bind, bind_statistics
+from gradsync.runtime.conformance import Held, exactness
+from gradsync.runtime.elastic_results import Course, Results, recorded
+from gradsync.runtime.enqueue import prepare
+from gradsync.runtime.group import Groups
+from gradsync.runtime.hosts import machines
+from gradsync.runtime.lost_updates import Watching, unlocked
+from gradsync.runtime.other_work import OtherWork
+
+TRACED_TURNS = 3
+
+
+class _Report(NamedTuple):
+    """What a rank tells rank 0 of a segment, on rank 0's clock."""
+
+    start: float
+    end: float
+    losses: list[float]
+    spans: list[Span]
+    samples: list[tuple[float, float]]
+
+
+def train(
+    plan: Plan,
+    options: Elastic,
+    folder: Path,
+    rank: int,
+    ranks: int,
+    testbed: dict[str, Any] | None = None,
+) -> None:
+    """Run in every rank; rank 0 writes results below the folder. `testbed` describes the one that the ranks run on.
+
+    An interrupted run goes on from its last checkpoint. Raises RunError if the plan does not compute what the oracle
+    says, or a loss or the trained model is not finite.
+    """
+    _Launch(plan, options, folder, rank, ranks, testbed).run()
+
+
+class _Launch:
+    def __init__(
+        self, plan: Plan, options: Elastic, folder: Path, rank: int, ranks: int, testbed: dict[str, Any] | None
+    ):
+        self.plan, self.options, self.folder, self.rank, self.ranks = plan, options, folder, rank, ranks
+        self.workers, self.kept = workers(plan), kept(plan)
+        self.spec, self.device = models.get(options.model), devices.pick(options.device)
+        self.groups = Groups(self.device)
+        self.course = Course()
+        self.results = Results(plan, options, testbed, self.device, machines())
+        key = json.dumps([recorded(options, testbed), plan.digest, torch.__version__], sort_keys=True)
+        self.checkpoints = Checkpoints(
+            folder / "checkpoint", hashlib.sha256(key.encode()).hexdigest(), rank, options.checkpoint_seconds
+        )
+
+    def run(self) -> None:
+        other_work = OtherWork()
+        loaded, own = self.checkpoints.load(), None
+        if loaded is not None:
+            self.course, own = Course.restored(loaded[0]["course"]), loaded[1]
+            seed = self.options.seeds[self.course.seed]
+            self._say(f"going on from the checkpoint at iteration {self.course.turns} of seed {seed}")
+        for index in range(self.course.seed, len(self.options.seeds)):
+            if own is None:
+                self.course.begin(index)
+            self._train_seed(self.options.seeds[index], own)
+            own = None
+        self.groups.close()
+        self.results.machines |= other_work.share()
+        if self.rank == 0:
+            self.results.save(self.course, self.folder)
+        self.checkpoints.clear()
+
+    def _say(self, text: str) -> None:
+        if self.rank == 0:
+            print(text, file=sys.stderr, flush=True)
+
+    def _train_seed(self, seed: int, own: dict[str, Any] | None) -> None:
+        begun = time.perf_counter()
+        loaded = data.load(
+            self.options.data,
+            model=self.options.model,
+            size=self.options.size,
+            batch=self.options.batch,
+            ranks=len(self.workers),
+            seed=seed,
+            folder=self.options.data_folder,
+        )
+        read = time.perf_counter()
+        first = models.build(self.options.model, seed)
+        self._refuse_memory(first)
+        if self.options.conformance and not self.course.conformance:
+            self._hold_against_oracle(first, loaded, seed)
+        building = time.perf_counter()
+        place = self.workers.index(self.rank) if self.rank in self.workers else 0
+        with data.Feed(loaded, place, device=self.device) as feed:
+            side = _Side(self, first, feed, seed)
+            if own is not None:
+                side.restore(own)
+            dist.barrier()
+            if own is None:
+                self.course.begin_seed(read - begun, time.perf_counter() - building)
+            self._train_segments(side, loaded, first, seed)
+            side.compute.close()
+
+    def _refuse_memory(self, first: torch.nn.Module) -> None:
+        """Raises InputError if the launch needs more memory than there is."""
+        need = memory.needed(
+            sum(parameter.numel() for parameter in first.parameters()),
+            [self.plan],
+            0,
+            references=False,
+            conformance=0 if self.course.conformance else self.options.conformance,
+            width=exactness(first, [self.plan]).itemsize,
+        )
+        memory.refuse(self.options.model, need, self.rank, self.device)
+
+    def _hold_against_oracle(self, first: torch.nn.Module, loaded: data.Data, seed: int) -> None:
+        """The order of arrivals at masters is recorded and replayed; that of additions to memory can't be."""
+        if any(buffer.shared for buffer in self.plan.buffers):
+            self.course.conformance = {"oracle": "not asked: ranks share memory, where no order is recorded"}
+            return
+        self._say(f"conformance: {self.plan.name}")
+        turns = self.options.conformance
+        held = Held(
+            *(loaded, first, self.spec.loss, seed, self.rank, self.groups, turns, [self.plan]), places=self.workers
+        )
+        self.course.conformance = held.against_oracle(self.plan)
+
+    def _train_segments(self, side: _Side, loaded: data.Data, first: torch.nn.Module, seed: int) -> None:
+        total = self.options.turns(loaded.batches.turns_an_epoch)
+        arrivals = Arrivals(self.plan)
+        arrivals.updates.update(dict(self.course.updates))
+        arrivals.read.update({(place, source): at for place, source, at in self.course.read})
+        tested = copy.deepcopy(first).to(self.device.torch_device)
+        flat = torch.zeros(self.plan.elements, device=self.device.torch_device)
+        bind(tested, self.plan, flat)
+        begun = time.monotonic(), self.course.turns
+        while self.course.turns < total:
+            turns = min(self.options.segment, total - self.course.turns)
+            reports = side.run(turns)
+            lost = side.lost()
+            self._gather_trained(side, tested, flat)
+            self.course.turns += turns
+            if reports:  # on rank 0
+                if not torch.isfinite(flat).all():
+                    raise RunError(
+                        f"{self.plan.name!r}: {self.kept.buffer} of rank {self.kept.ranks[0]} is not finite after "
+                        f"iteration {self.course.turns} of seed {seed}: lower the learning rate"
+                    )
+                accuracy = data.accuracy(tested, loaded.test, spec=self.spec) if loaded.test is not None else None
+                self._record(reports, arrivals, seed, turns, accuracy, lost)
+                self.results.save_curve(self.course, self.folder)
+                self._say(self._progress(seed, total, begun))
+            dist.barrier()
+            if self.course.turns < total and self.checkpoints.due():
+                self.course.updates = list(arrivals.updates.items())
+                self.course.read = [(*key, at) for key, at in arrivals.read.items()]
+                self.checkpoints.save({"course": asdict(self.course)}, side.state())
+        if self.rank == 0:
+            self.course.finals[str(seed)] = hashlib.sha256(flat.cpu().numpy().tobytes()).hexdigest()
+            if self.options.keep:
+                self.results.save_parameters(self.folder, seed, flat.cpu().numpy())
+
+    def _record(
+        self,
+        reports: list[_Report],
+        arrivals: Arrivals,
+        seed: int,
+        turns: int,
+        accuracy: float | None,
+        lost: tuple[float, float] | None,
+    ) -> None:
+        """Take what the ranks tell of a segment, and the test after it, on rank 0."""
+        spans = [span for report in reports for span in report.spans]
+        seconds = max(report.end for report in reports) - min(report.start for report in reports)
+        loss = float(np.mean([np.mean(reports[rank].losses) for rank in self.workers]))
+        self.course.segment(seed, turns, seconds, loss, accuracy)
+        self.course.arrivals += [(seed, *arrival) for arrival in arrivals.take(spans)]
+        windows = {rank: (reports[rank].start, reports[rank].end) for rank in self.workers}
+        samples = {rank: reports[rank].samples for rank in self.workers}
+        self.course.add_parts(breakdown.seconds(self.plan, spans, windows, samples))
+        if lost is not None:
+            self.course.lost, self.course.added = self.course.lost + lost[0], self.course.added + lost[1]
+        since = min(
+            span.start
+            for span in spans
+            if span.rank in self.workers and span.turn >= self.course.turns - min(TRACED_TURNS, turns)
+        )
+        self.results.spans = [span for span in spans if span.start >= since]
+
+    def _progress(self, seed: int, total: int, begun: tuple[float, int]) -> str:
+        since, at = begun
+        left = (time.monotonic() - since) / (self.course.turns - at) * (total - self.course.turns)
+        _, _, seconds, _, loss, accuracy = self.course.points[-1]
+        tested = "" if accuracy is None else f", test error {1 - accuracy:.4f}"
+        return (
+            f"seed {seed}, iteration {self.course.turns}/{total}, {seconds:.1f} s trained, loss {loss:.4f}{tested}, "
+            f"{left:.0f} s left"
+        )
+
+    def _gather_trained(self, side: _Side, tested: torch.nn.Module, flat: torch.Tensor) -> None:
+        """Put the model that is trained into `flat`, and the mean statistics of the workers into `tested`. Collective.
+
+        All ranks get them.
+        """
+        value = side.executor.buffers[self.kept.buffer]
+        if self.plan.buffer[self.kept.buffer].shared:
+            flat.copy_(value)
+        else:
+            self._mean(flat, value, self.kept.ranks)
+        for target, source in zip(tested.buffers(), side.forward.model.buffers(), strict=True):
+            if target.is_floating_point():
+                self._mean(target, source, self.workers)
+
+    def _mean(self, target: torch.Tensor, value: torch.Tensor, holders: tuple[int, ...]) -> None:
+        target.zero_()
+        if self.rank in holders:
+            target.copy_(value).div_(len(holders))
+        dist.all_reduce(target)
+
+
+class _Side:
+    """One rank's side of a training: its model, its executor and, if it works, its samples."""
+
+    def __init__(self, launch: _Launch, first: torch.nn.Module, feed: data.Feed, seed: int):
+        plan, self.rank, self.feed = launch.plan, launch.rank, feed
+        self.plan, self.device = plan, launch.device
+        self.forward = Forward(
+            copy.deepcopy(first).to(self.device.torch_device), launch.spec.loss, self.rank, seed, "float32"
+        )
+        watched = unlocked(plan)
+        self.executor = Watching(plan, self.rank, launch.groups) if watched else prepare(plan, self.rank, launch.groups)
+        buffers = self.executor.buffers
+        bind(self.forward.model, plan, buffers[plan.holding("parameter") or ""])
+        begin_centre(plan, buffers)
+        if name := plan.holding("statistics"):
+            bind_statistics(self.forward.model, buffers[name])
+        self.samples: list[tuple[float, float]] = []
+        self.compute = ModelCompute(
+            self.forward, self._sample, name=plan.name, queued=self.device.queued, passes=plan.passes
+        )
+
+    def _sample(self, number: int) -> data.Shard:
+        start = time.perf_counter()
+        batch = self.feed(number)
+        self.samples.append((start, time.perf_counter()))
+        return batch
+
+    def run(self, turns: int) -> list[_Report]:
+        """Run a segment; on rank 0 the reports of all ranks, else none. Collective."""
+        executor = self.executor
+        executor.spans.clear()
+        self.samples.clear()
+        seen = len(self.compute.losses)
+        if isinstance(executor, Watching):
+            executor.begin()
+        dist.barrier()
+        start = time.perf_counter()
+        executor.run(turns, self.compute)
+        self.compute.settle()
+        end = time.perf_counter()
+        ahead = offsets()[self.rank].seconds
+        spans = [span._replace(start=span.start + ahead, end=span.end + ahead) for span in executor.spans]
+        samples = [(begun + ahead, over + ahead) for begun, over in self.samples]
+        report = _Report(start + ahead, end + ahead, self.compute.losses[seen:], spans, samples)
+        reports: list[Any] | None = [None] * self.plan.ranks if self.rank == 0 else None
+        dist.gather_object(report, reports)
+        return reports or []
+
+    def lost(self) -> tuple[float, float] | None:
+        """What additions without a lock lost in the segment, and all that they added; None with one. Collective."""
+        return self.executor.lost() if isinstance(self.executor, Watching) else None
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint holds of this rank."""
+        buffers = self.executor.buffers
+        kept_buffers = {b.name: buffers[b.name] for b in self.plan.buffers if b.role not in PASSING}
+        return {"turn": self.executor.turn, "buffers": kept_buffers, "model": list(self.forward.model.buffers())}
+
+    def restore(self, own: dict[str, Any]) -> None:
+        """Go on from a state."""
+        for name, value in own["buffers"].items():
+            self.executor.buffers[name].copy_(value)
+        for buffer, value in zip(self.forward.model.buffers(), own["model"], strict=True):
+            buffer.copy_(value)
+        self.executor.resume(own["turn"])
