@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -38,4 +39,58 @@ def synchronous(ranks: tuple[int, ...], turns: int) -> Ends:
         moved = centre + LR * RHO * np.sum([parameter - centre for parameter in parameters], axis=0)
         parameters = [w - LR * (g + RHO * (w - centre)) for w, g in zip(parameters, gradients, strict=True)]
         centre = moved
+    return centre, parameters
+
+
+def round_robin(workers: int, turns: int) -> Ends:
+    """Original EASGD: one worker after the other, ranks from 1 on."""
+    return served([rank for _ in range(turns) for rank in range(1, workers + 1)])
+
+
+def served(order: Sequence[int], momentum: float = 0.0) -> Ends:
+    """Elastic exchanges of the master with the ranks in `order`; parameters are those of the ranks, in order."""
+    centre = start(ELEMENTS)
+    parameters = {rank: start(ELEMENTS) for rank in sorted(set(order))}
+    velocities = {rank: np.zeros(ELEMENTS) for rank in parameters}
+    turns = dict.fromkeys(parameters, 0)
+    for rank in order:
+        w, c = parameters[rank], centre
+        velocities[rank] = momentum * velocities[rank] + pull(rank, turns[rank], w)
+        centre = c + LR * RHO * (w - c)
+        parameters[rank] = w - LR * (velocities[rank] + RHO * (w - c))
+        turns[rank] += 1
+    return centre, list(parameters.values())
+
+
+def server(order: Sequence[int], momentum: float = 0.0) -> np.ndarray:
+    """A server's parameters after gradients from the ranks in `order`, each of the parameters it got last."""
+    parameter, velocity = start(ELEMENTS), np.zeros(ELEMENTS)
+    held, turns = dict.fromkeys(order, parameter), dict.fromkeys(order, 0)
+    for rank in order:
+        velocity = momentum * velocity + pull(rank, turns[rank], held[rank])
+        held[rank] = parameter = parameter - LR * velocity
+        turns[rank] += 1
+    return parameter
+
+
+def hogwild(method: str, workers: int, turns: int) -> Ends:
+    """Workers that share memory, each in its turn, so that nothing of one happens within what another does.
+
+    At first each reads the centre. Then each in turn ends an iteration and reads the centre for its next one, unless
+    that was its last.
+    """
+    centre = start(ELEMENTS)
+    parameters = [start(ELEMENTS) for _ in range(workers)]
+    seen = [start(ELEMENTS) for _ in range(workers)]
+    for turn in range(turns):
+        for rank in range(workers):
+            gradient, w = pull(rank, turn, parameters[rank]), parameters[rank]
+            if method == "hogwild_sgd":
+                centre = centre - LR * gradient
+                parameters[rank] = centre if turn + 1 < turns else w
+                continue
+            parameters[rank] = w = w - LR * (gradient + RHO * (w - seen[rank]))
+            if turn + 1 < turns:
+                seen[rank] = centre
+                centre = centre + LR * RHO * (w - centre)
     return centre, parameters

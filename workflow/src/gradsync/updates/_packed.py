@@ -1,7 +1,7 @@
 """What methods that exchange whole parameters have in common: one packed message, a worker's passes, rates.
 
 Of the settings of a step they take the learning rate alone; momentum is an option of the methods that have it. All
-layers travel in one message (the packed layout of the EASGD and KNL paper, Section 5.2).
+layers travel in one message (the packed layout of the SC17 paper, Section 5.2).
 """
 
 from __future__ import annotations
@@ -101,3 +101,10 @@ def elastic(packed: Packed, rho: float) -> dict[str, float]:
             f"plan {packed.name!r}: a pull of lr x rho = {packed.lr:g} x {rho:g} does not settle: above 0 and below 1"
         )
     return {"lr": packed.lr, "rho": rho}
+
+
+def with_momentum(packed: Packed, rates: dict[str, float], momentum: float) -> tuple[dict[str, float], tuple[str, ...]]:
+    """Arguments of an update, and the buffers that it keeps; raises InputError unless 0 <= momentum < 1."""
+    if not 0 <= momentum < 1:
+        raise InputError(f"plan {packed.name!r}: a momentum of {momentum:g}: at least 0 and below 1")
+    return ({**rates, "momentum": momentum}, ("momentum",)) if momentum else (rates, ())

@@ -1,4 +1,4 @@
-"""Synchronous elastic averaging, of which the variants place the centre and overlap (EASGD and KNL paper, Section 5).
+"""Synchronous elastic averaging, of which the variants place the centre and overlap (SC17 paper, Section 5).
 
 In an iteration (1) every worker computes its gradient, (2) the master broadcasts the centre, (3) the sum of the
 workers' parameters is reduced to it, (4) workers update by Eq. 1, (5) the master by Eq. 2. Both elastic terms are of

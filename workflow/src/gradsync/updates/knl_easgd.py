@@ -1,4 +1,4 @@
-"""EASGD on a cluster of KNL nodes: the centre is the first node's (EASGD and KNL paper, Algorithm 4).
+"""EASGD on a cluster of KNL nodes: the centre is the first node's (SC17 paper, Algorithm 4).
 
 Each node holds its share of the data, so that nothing but parameters travels. The paper lists the exchange after
 forward and backward, and calls the algorithm Communication Efficient EASGD, as it calls Sync EASGD3: here it goes on

@@ -1,4 +1,4 @@
-"""Sync EASGD1: the centre is a host process's, the workers are GPUs (EASGD and KNL paper, Algorithm 2).
+"""Sync EASGD1: the centre is a host process's, the workers are GPUs (SC17 paper, Algorithm 2).
 
 The exchange follows backward and crosses the links between host and GPUs; `ranks` counts the host process, rank 0.
 """

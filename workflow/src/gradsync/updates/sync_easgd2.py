@@ -1,4 +1,4 @@
-"""Sync EASGD2: the centre is the first worker's (EASGD and KNL paper, Algorithm 3).
+"""Sync EASGD2: the centre is the first worker's (SC17 paper, Algorithm 3).
 
 No parameters cross the links to a host. The exchange follows backward.
 """

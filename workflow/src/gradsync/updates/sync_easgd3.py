@@ -1,4 +1,4 @@
-"""Sync EASGD3, Communication Efficient EASGD: Algorithm 3 of the EASGD and KNL paper, its exchange beside computation.
+"""Sync EASGD3, Communication Efficient EASGD: Algorithm 3 of the SC17 paper, its exchange beside computation.
 
 The centre and all parameters are known when an iteration begins: broadcast and reduce (lines 11 and 12) need nothing of
 forward and backward (lines 7 to 10).
