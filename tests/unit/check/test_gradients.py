@@ -155,7 +155,7 @@ FAULTS = {
     ),
     "a gather that gathers nothing": (
         changed(SHARDED, setting("gather:layer3", kind="reduce_scatter", postcondition="shard")),
-        r"'gather:layer3' puts sum of several in parameter\[5:6\], a buffer for parameter",
+        r"'gather:layer3' puts sum of parameters in parameter\[5:6\], a buffer for parameter",
     ),
     "both gathers of a sparse sum missing": (
         changed(changed(changed(SPARSE, without("gather_values")), without("gather_indices")), decoding_its_own),

@@ -7,13 +7,13 @@ import pytest
 
 import toy_collective
 from configurations import ROOT, parse, scheme_file
-from gradsync import collectives, schedules
+from gradsync import collectives, schedules, updates
 from gradsync.check import check
 from gradsync.configuration import schemes
 from gradsync.costs import Linear
 from gradsync.engine.oracle import evaluate
 from gradsync.errors import InputError
-from gradsync.plan import Plan
+from gradsync.plan import Collective, Plan
 from gradsync.rounds.lowering import lowered
 from tiny_workloads import workload
 
@@ -44,23 +44,24 @@ def test_every_scheme_of_the_project_can_be_planned(ranks):
         assert plan.provenance["schedule"] == scheme.schedule
         assert plan.provenance["topology"] == scheme.network(ranks).name
         shape = () if scheme.collective == "native" else scheme.shape(ranks)
-        assert {(op.algorithm, op.shape) for op in plan.communications()} == {(scheme.collective, shape)}
+        collective = [(op.algorithm, op.shape) for op in plan.communications() if isinstance(op, Collective)]
+        assert {*collective} == ({(scheme.collective, shape)} if scheme.averaged or collective else set())
 
 
 def test_entries_and_discovered_schedules_are_merged(tmp_path):
     known = schemes.load(
         scheme_file(tmp_path, "wfbp: {label: Wait-free}\nmine: {schedule: fixed_buckets, options: {bucket_bytes: 8}}\n")
     )
-    assert set(known) == {*schedules.names(), *collectives.names(), "mine"}
+    assert set(known) == {*schedules.names(), *collectives.names(), *updates.methods(), "mine"}
     assert list(known)[:2] == ["wfbp", "mine"]  # the file's order first
     assert known["wfbp"].label == "Wait-free"
     assert known["mine"].schedule == "fixed_buckets"
     assert known["optimal"] == schemes.Scheme(name="optimal", schedule="optimal", label="optimal")
 
 
-def test_without_entries_every_schedule_and_every_collective_is_a_scheme(tmp_path):
+def test_without_entries_every_schedule_collective_and_method_is_a_scheme(tmp_path):
     known = schemes.load(scheme_file(tmp_path, "# nothing\n"))
-    assert list(known) == [*schedules.names(), *collectives.names()]
+    assert list(known) == [*schedules.names(), *collectives.names(), *updates.methods()]
     assert known["bml"] == schemes.Scheme(name="bml", schedule="wfbp", collective="bml", label="bml")
 
 
@@ -132,13 +133,56 @@ def test_a_file_that_holds_no_schemes_is_refused(tmp_path, text, wanted):
 def test_picking_keeps_the_order_asked_for():
     known = schemes.load(ROOT / "config" / "schemes.yaml")
     assert [scheme.name for scheme in schemes.pick(known, ["wfbp", "naive"], "here")] == ["wfbp", "naive"]
-    assert schemes.pick(known, None, "here") == list(known.values())
+    assert schemes.pick(known, None, "here") == [scheme for scheme in known.values() if scheme.averaged]
     assert schemes.pick(known, [], "here") == []
     native = schemes.pick(known, "native", "here")
     assert {scheme.name for scheme in native} >= set(schedules.names())
     assert not {scheme.name for scheme in native} & set(collectives.names())
     with pytest.raises(InputError, match="here: scheme 'nosuch' does not exist; there are: naive, wfbp"):
         schemes.pick(known, ["nosuch"], "here")
+
+
+def test_a_method_of_its_own_is_no_contender_unless_asked_for():
+    known = schemes.discovered()
+    names = set(updates.methods())
+    assert names
+    for every in (None, "native"):
+        assert not {scheme.name for scheme in schemes.pick(known, every, "here")} & names
+    with pytest.raises(InputError, match=r"here: scheme 'sync_easgd3': .* no contender beside schemes that do"):
+        schemes.pick(known, ["sync_easgd3"], "here")
+    assert schemes.pick(known, ["sync_easgd3"], "here", methods=True) == [known["sync_easgd3"]]
+    with pytest.raises(InputError, match="which clipping and a loss scale"):
+        schemes.pick(known, ["sync_easgd3"], "here", at_once=True, methods=True)
+
+
+@pytest.mark.parametrize(
+    ("entry", "text"),
+    [
+        ("schedule: wfbp", "schedule 'wfbp' belongs to sums of gradients"),
+        ("collective: ring", "collective 'ring' belongs to sums of gradients"),
+        ("topology: bcube", "topology 'bcube' belongs to sums of gradients"),
+        ("wire: float16", "wire 'float16' belongs to sums of gradients"),
+        ("update_options: {tau: 2}", "update 'sync_easgd1' has no option 'tau'; it has: rho"),
+        ("update_options: {rho: fast}", "option rho needs a value like 0.5, not 'fast'"),
+    ],
+)
+def test_parts_that_a_method_can_not_have_are_refused_by_name(tmp_path, entry, text):
+    with pytest.raises(InputError, match=text):
+        schemes.load(scheme_file(tmp_path, f"sync_easgd1: {{{entry}}}\n"))
+
+
+def test_options_of_a_scheme_reach_its_update():
+    load = workload([400, 400], [1.0] * 2)
+    scheme = schemes.Scheme(name="softer", update="sync_easgd2", update_options={"rho": 0.25})
+    plan = schemes.plan(scheme, load, COST, 2, lr=0.5)
+    assert plan.role_of[0].flat[-1].arguments == {"lr": 0.5, "rho": 0.25, "terms": 2.0}
+
+
+def test_a_method_with_a_master_needs_a_worker_too():
+    scheme = schemes.discovered()["sync_easgd1"]
+    assert scheme.workers(4) == 3
+    with pytest.raises(InputError, match=r"scheme 'sync_easgd1': 1 rank.*rank 0 is the master: at least 2"):
+        schemes.plan(scheme, workload([4], [1.0]), COST, 1)
 
 
 def test_options_of_a_scheme_reach_the_schedule():

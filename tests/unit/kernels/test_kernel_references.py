@@ -176,21 +176,43 @@ def lars() -> list[Case]:
 
 def elastic_worker() -> list[Case]:
     gradient, centre, parameter = drawn(N), drawn(N, seed=1), drawn(N, seed=2)
+    rates = {"lr": 0.2, "rho": 0.7}
     expected = [w - 0.2 * (g + 0.7 * (w - c)) for g, c, w in zip(gradient, centre, parameter, strict=True)]
-    return [([gradient, centre], [parameter], {"lr": 0.2, "rho": 0.7}, [np.array(expected)])]
+    velocity = drawn(N, seed=3)
+    faster = [0.5 * v + g for v, g in zip(velocity, gradient, strict=True)]
+    moved = [w - 0.2 * (v + 0.7 * (w - c)) for v, c, w in zip(faster, centre, parameter, strict=True)]
+    return [
+        ([gradient, centre], [parameter], rates, [np.array(expected)]),
+        ([gradient, centre], [parameter, velocity], {**rates, "momentum": 0.5}, [np.array(moved), np.array(faster)]),
+    ]
 
 
 def elastic_centre() -> list[Case]:
     parameter, centre = drawn(N), drawn(N, seed=1)
     expected = [c + 0.2 * 0.7 * (w - c) for w, c in zip(parameter, centre, strict=True)]
-    return [([parameter], [centre], {"lr": 0.2, "rho": 0.7}, [np.array(expected)])]
+    summed = [c + 0.2 * 0.7 * (w - 3 * c) for w, c in zip(parameter, centre, strict=True)]
+    return [
+        ([parameter], [centre], {"lr": 0.2, "rho": 0.7}, [np.array(expected)]),
+        ([parameter], [centre], {"lr": 0.2, "rho": 0.7, "terms": 3.0}, [np.array(summed)]),
+    ]
+
+
+def elastic_difference() -> list[Case]:
+    parameter, centre = drawn(N), drawn(N, seed=1)
+    expected = [0.2 * 0.7 * (w - c) for w, c in zip(parameter, centre, strict=True)]
+    return [([parameter, centre], [np.zeros(N)], {"lr": 0.2, "rho": 0.7}, [np.array(expected)])]
+
+
+def sgd_difference() -> list[Case]:
+    gradient = drawn(N)
+    return [([gradient], [np.zeros(N)], {"lr": 0.2}, [np.array([-0.2 * g for g in gradient])])]
 
 
 REFERENCES: dict[str, Callable[[], list[Case]]] = {
     reference.__name__: reference
     for reference in (
         *(sgd, sgd_scaled, adam, adamw, cast, add, copy, fill, join, encode_topk, decode_sum, norm, lars),
-        *(elastic_worker, elastic_centre),
+        *(elastic_worker, elastic_centre, elastic_difference, sgd_difference),
     )
 }
 

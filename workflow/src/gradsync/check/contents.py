@@ -27,6 +27,7 @@ from gradsync.plan import Buffer, Collective, Need, Plan, Ready, Ref, SharedAdd,
 from gradsync.plan.content import (
     CENTRE,
     CONSTANT,
+    DIFFERENCE,
     GRADIENT,
     MIXED,
     MOMENTUM,
@@ -43,6 +44,8 @@ from gradsync.plan.content import (
     Parts,
     Sum,
     cut,
+    sum_of_parameters,
+    terms,
     together,
 )
 
@@ -194,8 +197,12 @@ class Run:
         self._held[version] = self._held.get(version, 0) | tokens
 
     def holds(self, content: Content) -> int:
-        """The gradients in a version of parameters or of a centre."""
-        return self._held.get(content.key, 0)
+        """The gradients in parameters, in a centre, or in a sum of them."""
+        held = 0
+        for versions in terms(content):
+            for version in versions:
+                held |= self._held.get(version, 0)
+        return held
 
     # Tokens
 
@@ -296,17 +303,18 @@ class Run:
         return total
 
     def _summed(self, contents: Sequence[Content], low: int, high: int, rank: int, op: Any, ref: Ref) -> Content:
-        terms = [content for content in contents if content.kind != CONSTANT or content.key != 0]
-        if len(terms) < 2:
-            return terms[0] if terms else contents[0]
-        if {content.kind for content in terms} != {GRADIENT}:
-            return Content(MIXED, self.version("sum", *sorted(terms, key=repr)), None)
-        tokens, weight, sparse, narrowed = terms[0].key
-        shift = terms[0].shift or 0
+        added = [content for content in contents if content.kind != CONSTANT or content.key != 0]
+        if len(added) < 2:
+            return added[0] if added else contents[0]
+        if {content.kind for content in added} != {GRADIENT}:
+            mixed = Content(MIXED, self.version("sum", *sorted(added, key=repr)), None)
+            return sum_of_parameters(added) or mixed
+        tokens, weight, sparse, narrowed = added[0].key
+        shift = added[0].shift or 0
         names = self.tensors(low + shift, high + shift)
-        for content in terms[1:]:
+        for content in added[1:]:
             other: Sum = content.key
-            if content.shift != terms[0].shift:
+            if content.shift != added[0].shift:
                 there = (low + (content.shift or 0), high + (content.shift or 0))
                 self.fail(f"{op.name!r} adds gradients of {self.tensors(*there)} to those of {names}", rank, op)
             if tokens & other.tokens:
@@ -371,6 +379,8 @@ class Run:
                 if op.kind == "reduce_scatter":
                     outside = [Part(a, b, UNSET) for a, b in ((0, start), (stop, length)) if b > a]
                     held = sorted([*cut(held, start, stop), *outside])
+                if op.kind == "reduce" and rank != self.plan.root(op, rank):
+                    held = [Part(0, length, UNSET)]
                 self.covers[rank][ref.buffer].write(self.bounds(ref, rank)[0], held)
 
     # Shared memory
@@ -380,9 +390,26 @@ class Run:
 
     def _shared_add(self, op: SharedAdd, event: Event) -> None:
         track = Track(self, op, event)
+        if any(part.content.kind == DIFFERENCE for part in track.read(0)):
+            return self._pulled(op, track)
         new = []
         for low, high, summed, (target,) in track.gradients(track.read(0), track.held(0)):
             version = self.version("shared add", op.scale, summed, target)
             track.applied(low, high, low + (target.shift or 0), summed, target, version)
             new.append(Part(low, high, target._replace(key=version)))
+        track.put(0, new)
+
+    def _pulled(self, op: SharedAdd, track: Track) -> None:
+        """The centre's half of an elastic exchange, with memory that all ranks share."""
+        new = []
+        for low, high, (difference, centre) in together([track.read(0), track.held(0)]):
+            kinds = difference.kind, centre.kind
+            if (*kinds, op.scale) != (DIFFERENCE, CENTRE, 1.0) or difference.shift != centre.shift:
+                track.fail(f"adds {kinds[0]} to {kinds[1]}: to a centre it adds elastic differences, as they are")
+            worker, seen = difference.key
+            origin = low + (centre.shift or 0)
+            track.exchanged("centre", origin, origin + high - low, (worker,), seen)
+            version = self.version("shared add", difference, centre)
+            track.follows(version, centre, Content(PARAMETER, worker))
+            new.append(Part(low, high, centre._replace(key=version)))
         track.put(0, new)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import reduce
 from operator import or_
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from gradsync.check.contents import ContentError, Place, Run
 from gradsync.plan import Ready
 from gradsync.plan.content import together
+
+Pair = tuple[int, int]  # versions of parameters and of a centre
+Exchanges = frozenset[tuple[Pair, Place, int]]  # which, where, how often
 
 
 def refuse_unfinished(run: Run) -> None:
@@ -21,9 +25,9 @@ def refuse_unfinished(run: Run) -> None:
             rank, step, name = run.encoded[min(lost)]
             raise ContentError(f"missing gradient: what {name!r} encodes reaches no decode", rank, step)
     for low, high, (ours, theirs) in together([run.pairs[side].read(0, run.elements) for side in run.pairs]):
-        workers, centres = dict(ours.key), dict(theirs.key)
-        if workers.keys() != centres.keys():
-            _one_sided(run, low, high, workers, centres)
+        workers, centres = (_tally(each.key) for each in (ours, theirs))
+        if workers != centres:
+            _one_sided(run, low, high, ours.key, theirs.key, (workers - centres) or (centres - workers))
 
 
 def _refuse_unused(run: Run, rank: int) -> None:
@@ -54,9 +58,17 @@ def _refuse_lost(run: Run, rank: int) -> None:
             )
 
 
-def _one_sided(run: Run, low: int, high: int, workers: dict[Any, Place], centres: dict[Any, Place]) -> NoReturn:
-    alone = [workers[pair] for pair in workers.keys() - centres.keys()]
-    rank, step, name = min(alone or [centres[pair] for pair in centres.keys() - workers.keys()])
+def _tally(exchanges: Exchanges) -> Counter[Pair]:
+    """How often a side has made each exchange, whichever ranks have."""
+    tally: Counter[Pair] = Counter()
+    for pair, _, times in exchanges:
+        tally[pair] += times
+    return tally
+
+
+def _one_sided(run: Run, low: int, high: int, workers: Exchanges, centres: Exchanges, alone: Counter[Pair]) -> NoReturn:
+    places = [[place for pair, place, _ in side if pair in alone] for side in (workers, centres)]
+    rank, step, name = min(places[0] or places[1])
     raise ContentError(
         f"{name!r} pulls {run.tensors(low, high)} with a pair of parameters and centre that the other side of the "
         "exchange never has: one of them changes in between, or the other side is missing",

@@ -275,7 +275,7 @@ def _collective(plan: Plan, role: Role, op: Collective) -> None:
             f"{op.name!r}: the postcondition of {op.kind} is {POSTCONDITION[op.kind]!r}, not {op.postcondition!r}"
         )
     _over_axis(plan, op)
-    members = {*role.ranks, *((op.root,) if op.kind == "broadcast" else ())}
+    members = {*role.ranks, *((op.root,) if op.kind in ("broadcast", "reduce") else ())}
     if op.ranks and not members <= set(op.ranks):
         raise InputError(f"{op.name!r} is for ranks {op.ranks}: its root and the ranks of its role must be among them")
     if list(op.ranks) != sorted(set(op.ranks)):

@@ -5,6 +5,7 @@ It holds the rules of updates: whose gradients, computed with which parameters, 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -22,7 +23,7 @@ class Track:
 
     def __init__(self, run: Run, op: Any, event: Event):
         self.run, self.op, self.event, self.rank = run, op, event, event.rank
-        self.elements = run.elements
+        self.elements, self.workers = run.elements, len(run.workers)
 
     def read(self, number: int) -> Parts:
         """What an operand holds."""
@@ -179,18 +180,19 @@ class Track:
             new.append(Part(low, high, Content("uses", known | {use})))
         self.run.uses.write(origin, new)
 
-    def exchanged(self, side: str, start: int, stop: int, worker: Content, centre: Content) -> None:
-        """Raises if this side has made the very exchange before."""
-        pair = worker.key, centre.key
+    def exchanged(self, side: str, start: int, stop: int, workers: Sequence[int], centre: int) -> None:
+        """Raises if this rank has made the very exchange before."""
         cover = self.run.pairs[side]
         place = self.rank, self.event.step, self.op.name
+        made = {((worker, centre), place, times) for worker, times in Counter(workers).items()}
+        pairs = {pair for pair, _, _ in made}
         parts = cover.read(start, stop)
         for _, _, content in parts:
-            if any(pair == known for known, _ in content.key):
+            if any(pair in pairs and before[0] == self.rank for pair, before, _ in content.key):
                 self.fail("makes an exchange of the same parameters and centre a second time")
         cover.write(
             start,
-            [part._replace(content=Content("pairs", part.content.key | {(pair, place)})) for part in parts],
+            [part._replace(content=Content("pairs", part.content.key | made)) for part in parts],
         )
 
     def refuse_incomplete(self) -> None:

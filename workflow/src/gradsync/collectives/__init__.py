@@ -37,7 +37,13 @@ ALL_REDUCE: Final = "all_reduce"
 REDUCE_SCATTER: Final = "reduce_scatter"
 ALL_GATHER: Final = "all_gather"
 KINDS = (ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER)  # of what rounds may do
-POSTCONDITION: dict[str, Any] = {ALL_REDUCE: "sum", REDUCE_SCATTER: "shard", ALL_GATHER: "gather", "broadcast": "copy"}
+POSTCONDITION: dict[str, Any] = {
+    ALL_REDUCE: "sum",
+    REDUCE_SCATTER: "shard",
+    ALL_GATHER: "gather",
+    "broadcast": "copy",
+    "reduce": "root_sum",
+}
 
 Shape = tuple[int, ...]
 

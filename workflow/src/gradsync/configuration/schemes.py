@@ -1,6 +1,7 @@
 """A scheme is a composition of parts, such as schedule, collective, update. This module names, refuses, plans them.
 
-Each file in `schedules/` and in `collectives/` is a scheme of its own name, with the other parts at their defaults.
+Each file in `schedules/` and in `collectives/` is a scheme of its own name, with the other parts at their defaults. So
+is each update that is a method of its own (`updates.methods`), as elastic averaging is.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from gradsync.topologies import Topology
 from gradsync.transforms.step import Step
 
 LAYER_BY_LAYER = "wfbp"  # the schedule of a collective's own scheme: each layer is split by itself, as with BML
+PACKED = "single"  # the schedule of a method that exchanges whole parameters
 TRIAL = tuple(Layer(name=name, bytes=4, backward_seconds=0.0) for name in ("second", "first"))
 
 
@@ -36,7 +38,8 @@ class Scheme(BaseModel):
     options: dict[str, Any] = Field(default_factory=dict)
     collective: str = ""  # empty: the one of the scheme's name, else the backend's own
     topology: str = ""  # bcube, or with its numbers bcube:3,2; empty: the one that the collective is made for
-    update: str = ""  # empty: the one that the schedule is made for
+    update: str = ""  # empty: the method of the scheme's name, else the one that the schedule is made for
+    update_options: dict[str, Any] = Field(default_factory=dict)
     optimizer: str = ""  # empty: whichever the launch has
     wire: Literal["", "float32", "float16", "bfloat16"] = ""  # the type that gradients travel in; empty: their own
     label: str = ""
@@ -45,15 +48,17 @@ class Scheme(BaseModel):
 
     def model_post_init(self, context: Any) -> None:
         """Defaults that depend on the name."""
-        described = self.name in collectives.names()
+        described, methods = self.name in collectives.names(), updates.methods()
         defaults = {
             "schedule": LAYER_BY_LAYER if described else self.name,
             "collective": self.name if described else NATIVE,
             "label": self.name,
             "update": "ssgd",
         }
+        if (self.update or self.name) in methods:
+            defaults |= {"schedule": PACKED, "update": self.name}
         schedule = self.schedule or defaults["schedule"]
-        if schedule in schedules.names():  # else it is refused by name
+        if schedule in schedules.names() and defaults["update"] not in methods:  # else it is refused by name
             defaults["update"] = schedules.update(schedule)
         for key, default in defaults.items():
             object.__setattr__(self, key, getattr(self, key) or default)
@@ -67,7 +72,8 @@ class Scheme(BaseModel):
             if ":" in topology:
                 topologies.parse(topology)
             collectives.refuse_links(self.collective, topology)
-            updates.get(self.update)
+            updates.refuse_options(self.update, self.update_options)
+            self.refuse_parts_of_sums()
             if self.optimizer:
                 optimizers.get(self.optimizer)
             if self.collective != NATIVE and updates.halved(self.update):
@@ -75,11 +81,39 @@ class Scheme(BaseModel):
         except InputError as error:
             raise InputError(f"{where}, scheme {self.name!r}: {error}") from None
 
+    def refuse_parts_of_sums(self) -> None:
+        """Raises InputError for a part that belongs to sums of gradients, if the update has none."""
+        if self.averaged:
+            return
+        given = {
+            "schedule": (self.schedule, PACKED),
+            "collective": (self.collective, NATIVE),
+            "wire": (self.wire, ""),
+            "topology": (self.topology, ""),
+        }
+        for part, (value, only) in given.items():
+            if value != only:
+                raise InputError(
+                    f"{part} {value!r} belongs to sums of gradients, and update {self.update!r} sends all parameters "
+                    f"packed: leave {part} out"
+                )
+
+    @property
+    def averaged(self) -> bool:
+        """Whether every iteration applies the mean gradient of all ranks, as synchronous SGD does."""
+        return updates.averaged(self.update)
+
+    def workers(self, ranks: int) -> int:
+        """How many of so many ranks compute gradients: all but the master, if the method has one."""
+        return ranks - updates.masters(self.update)
+
     def refuse_ranks(self, ranks: int, ranks_a_node: int | None = None) -> None:
         """Raises InputError for a number of ranks that the scheme's topology can't hold or its collective not serve."""
         try:
             if ranks < 1:
                 raise InputError(f"{ranks} ranks: at least 1")
+            if self.workers(ranks) < 1:
+                raise InputError(f"{ranks} rank(s), of which rank 0 is the master: at least 2")
             shape = self.shape(ranks, ranks_a_node)
             if self.collective != NATIVE and updates.halved(self.update):
                 collectives.refuse(self.collective, shape, collectives.REDUCE_SCATTER)
@@ -88,6 +122,11 @@ class Scheme(BaseModel):
 
     def refuse_parts(self, at_once: bool) -> None:
         """Raises InputError if a step needs all gradients `at_once`, and the update applies them part by part."""
+        if at_once and not self.averaged:
+            raise InputError(
+                f"scheme {self.name!r}: update {self.update!r} applies no mean gradient of all ranks, which clipping "
+                "and a loss scale (float16) belong to: leave them out"
+            )
         if at_once and not updates.at_once(self.update):
             able = ", ".join(name for name in updates.names() if updates.at_once(name))
             raise InputError(
@@ -145,10 +184,13 @@ class Scheme(BaseModel):
 
 
 def discovered() -> dict[str, Scheme]:
-    """A scheme for each schedule and each collective; raises InputError if one of both has a name twice."""
+    """A scheme for each schedule, each collective and each method; raises InputError if two of them have one name."""
+    names = (*schedules.names(), *collectives.names(), *updates.methods())
     if twice := sorted({*schedules.names()} & {*collectives.names(), NATIVE}):
         raise InputError(f"{twice[0]!r} is a schedule and a collective, a scheme can be one of them: rename its file")
-    return {name: Scheme(name=name) for name in (*schedules.names(), *collectives.names())}
+    if twice := sorted({*schedules.names(), *collectives.names(), NATIVE} & {*updates.methods()}):
+        raise InputError(f"{twice[0]!r} is an update and another part, a scheme can be one of them: rename its file")
+    return {name: Scheme(name=name) for name in names}
 
 
 def load(path: str | Path) -> dict[str, Scheme]:
@@ -179,22 +221,29 @@ def pick(
     device: str = "cpu",
     at_once: bool = False,
     optimizer: str = "",
+    methods: bool = False,
 ) -> list[Scheme]:
-    """The schemes of these names; None: all that can run on so many ranks and that device.
+    """The schemes of these names; None: all of the mean gradient that can run on so many ranks and that device.
 
     `at_once`: steps need all gradients at once (`Scheme.refuse_parts`); `optimizer`: that of all steps, if it is known.
 
     `native`: those of them that sum by the backend's own collective, so that their schedules are what differs.
+    `methods`: whether a name may be that of a method that applies no mean gradient (`Scheme.averaged`).
 
     Raises InputError for a name that does not exist or can't run there.
     """
-    every = [scheme for scheme in known.values() if names is None or scheme.collective == NATIVE]
+    every = [each for each in known.values() if each.averaged and (names is None or each.collective == NATIVE)]
     named = names if isinstance(names, list) else None
     for name in named or ():
         names_of.refuse_unknown("scheme", name, known, where)
     picked = []
     for scheme in every if named is None else map(known.__getitem__, named):
         try:
+            if not (scheme.averaged or methods):
+                raise InputError(
+                    f"scheme {scheme.name!r}: update {scheme.update!r} applies no mean gradient of all ranks: it is no "
+                    "contender beside schemes that do (gradsync plan and simulate take it)"
+                )
             if ranks is not None:
                 scheme.refuse_ranks(ranks)
             scheme.refuse_device(device)
@@ -234,6 +283,7 @@ def plan(
     """
     scheme.refuse_ranks(ranks, ranks_a_node)
     scheme.refuse_optimizer(optimizer)
+    updates.refuse_options(scheme.update, scheme.update_options)
     messages = schedules.messages(scheme.schedule, _on_the_wire(workload, scheme.wire), cost, scheme.options)
     planned = updates.plan(
         scheme.update,
@@ -244,6 +294,7 @@ def plan(
         algorithm=scheme.collective,
         shape=() if scheme.collective == NATIVE else scheme.shape(ranks, ranks_a_node),
         optimizer=optimizers.get(optimizer, **settings),
+        **scheme.update_options,
         step=Step(
             wire=scheme.wire,
             loss_scaling=loss_scaling,
@@ -254,6 +305,7 @@ def plan(
     )
     origin = {
         "scheme": scheme.name,
+        **({} if scheme.averaged else {"update": scheme.update}),
         "schedule": scheme.schedule,
         "collective": scheme.collective,
         "topology": scheme.network(ranks, ranks_a_node).name,

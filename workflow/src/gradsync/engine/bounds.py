@@ -12,8 +12,8 @@ than its length, whatever they overlap.
 
 Bytes: an all-reduce of M bytes between n nodes sends 2 (n - 1) M over all their links, whatever its algorithm, so that
 some node sends 2 (n - 1) / n M (Patarasuk and Yuan, JPDC 69(2), 2009, Section 3: if no switch adds); a reduce-scatter
-and an all-gather send half of it each; a broadcast sends M into each node but its own. Collectives that are described
-by rounds send what their rounds say.
+and an all-gather send half of it each; a broadcast sends M into each node but its own, and a reduce sends M out of
+each. Collectives that are described by rounds send what their rounds say.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Workloads = Workload | Mapping[int, Workload]
 ROUNDING = 1e-9  # of a bound
 MOST_RANKS = 1024  # whose routes to one another are looked at
 # how often the nodes but one send each byte of a message
-SENT = {"all_reduce": 2.0, "reduce_scatter": 1.0, "all_gather": 1.0, "broadcast": 1.0}
+SENT = {"all_reduce": 2.0, "reduce_scatter": 1.0, "all_gather": 1.0, "broadcast": 1.0, "reduce": 1.0}
 
 
 class Links(NamedTuple):
@@ -193,9 +193,10 @@ class _Bytes:
         if op.algorithm == NATIVE:
             nodes, size = self._nodes(group), self.plan.bytes_of(op.writes)
             self.between[nodes] += SENT[op.kind] * (len(nodes) - 1) * size
-            if op.kind == "broadcast":
+            if op.kind in ("broadcast", "reduce"):
                 root = self.plan.root(op, group[0]) // self.ranks_per_node
-                self.into[[node for node in nodes if node != root]] += size
+                way = self.into if op.kind == "broadcast" else self.out
+                way[[node for node in nodes if node != root]] += size
             return
         pieces, out, into = _pieces(
             op.algorithm, shape_of(op, len(group)), op.root, op.kind, group, self.ranks_per_node

@@ -22,7 +22,8 @@ from gradsync.plan.workload import Workload
 from gradsync.topologies import NO_LINK, Speeds, Topology
 
 OF_SGD = ("sgd", f"sgd{optimizers.SCALED}")  # kernels that take the workload's update_seconds, which are of SGD
-UPDATES = (*OF_SGD, *(name for name in optimizers.names() if name not in OF_SGD))
+ELASTIC = ("elastic_worker", "elastic_centre", "elastic_difference", "sgd_difference")
+UPDATES = (*OF_SGD, *(name for name in optimizers.names() if name not in OF_SGD), *ELASTIC)
 SHARED = {"shared_read": "copy", "shared_add": "add"}  # what moves as many bytes
 
 
@@ -85,8 +86,8 @@ class NetworkClock(Clock):
         form = Form(self.plan, operation)
         kernel = operation.kernel if isinstance(operation, Local) else SHARED[operation.verb]
         if kernel in OF_SGD or (kernel in UPDATES and kernel not in workload.kernels):
-            parameters = [operand for operand in form.writes if operand.role == "parameter"]
-            updated = sum(operand.elements / operand.pieces for operand in parameters) / self.plan.tensors[-1].stop
+            target = form.writes[0]
+            updated = target.elements / target.pieces / self.plan.tensors[-1].stop
             return workload.update_seconds * updated * self._of_sgd(kernel, form)
         if kernel == "norm":
             elements = sum(operand.elements / operand.pieces for operand in form.reads)

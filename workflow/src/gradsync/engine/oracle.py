@@ -159,6 +159,8 @@ def _collective(plan: Plan, ops: Mapping[int, Collective], values: list[dict[str
                 whole = np.concatenate([part[start:stop] for part, (start, stop) in zip(inputs, pieces, strict=True)])
                 for output in outputs:
                     output[:] = whole
+            case "reduce":
+                outputs[group.index(plan.root(op, group[0]))][:] = _sum(inputs)
             case "broadcast":
                 root = inputs[group.index(plan.root(op, group[0]))].copy()
                 for output in outputs:

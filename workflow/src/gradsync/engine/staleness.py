@@ -10,8 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from gradsync.engine.masters import kept
-from gradsync.plan import Plan, RecvAny, Reply
+from gradsync.plan import Plan, RecvAny
 from gradsync.plan.trace import Span
 
 MEMORY = -1  # the place of updates in shared memory; others are ranks
@@ -32,17 +31,9 @@ class Arrivals:
 
     def __init__(self, plan: Plan):
         self.takes: set[tuple[int, str]] = set()
-        self.early: set[int] = set()  # masters that reply with what they have before they update it
-        buffer = kept(plan).buffer
         for role in plan.roles:
             names = [op.name for op in role.flat if isinstance(op, RecvAny)]
             self.takes |= {(rank, name) for rank in role.ranks for name in names}
-            replies = [at for at, op in enumerate(role.flat) if isinstance(op, Reply)]
-            updates = [
-                at for at, op in enumerate(role.flat) if op.verb == "local" and buffer in {r.buffer for r in op.writes}
-            ]
-            if replies and updates and replies[0] < updates[0]:
-                self.early |= set(role.ranks)
         self.updates: dict[int, int] = defaultdict(int)  # by place
         self.read: dict[tuple[int, int], int] = {}  # (place, worker) -> updates when it last read
 
@@ -56,7 +47,7 @@ class Arrivals:
                 taken.append(self._update(MEMORY, span, span.rank))
             elif (span.rank, span.operation) in self.takes and span.source is not None:
                 taken.append(self._update(span.rank, span, span.source))
-                self.read[span.rank, span.source] = self.updates[span.rank] - (span.rank in self.early)
+                self.read[span.rank, span.source] = self.updates[span.rank]
         return taken
 
     def _update(self, place: int, span: Span, source: int) -> Arrival:

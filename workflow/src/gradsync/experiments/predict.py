@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,6 +41,13 @@ class Options(Steps, Known):
     schedule_options: tuple[str, ...] = option(
         (), "an option of the schedule (may be repeated)", flag="--option", repeated=True, metavar="KEY=VALUE"
     )
+    update_options: tuple[str, ...] = option(
+        (),
+        "an option of the update, as the moving rate rho of elastic averaging (may be repeated)",
+        flag="--update-option",
+        repeated=True,
+        metavar="KEY=VALUE",
+    )
     output: Path | None = option(None, "write the plan", metavar="PLAN.json")
     prediction: Path | None = option(None, "write what is printed with --json", metavar="FILE.json")
 
@@ -60,7 +68,7 @@ def plan(options: Options) -> dict[str, Any]:
     scheme = scheme.model_copy(update={"topology": scheme.network(options.ranks, options.ranks_a_node).name})
     workload, known = costs(options, options.ranks, scheme)
     interference = interference_of(options, options.ranks)
-    scheme = scheme.model_copy(update={"options": {**scheme.options, **_schedule_options(options)}})
+    scheme = scheme.model_copy(update={"options": {**scheme.options, **_values(options.schedule_options, "--option")}})
     plan = planned(scheme, workload, known, options.ranks, options)
     prediction = _prediction(plan, workload, known, interference)
     prediction["warnings"] = known.warnings + prediction["warnings"]
@@ -134,19 +142,28 @@ def _scheme(options: Options) -> Any:
     from gradsync.configuration import schemes
 
     if options.schemes:
-        (scheme,) = schemes.pick(schemes.load(options.schemes), [options.schedule], "--schedule")
+        (scheme,) = schemes.pick(schemes.load(options.schemes), [options.schedule], "--schedule", methods=True)
     else:
         scheme = schemes.Scheme(name=options.schedule)
     parts = {"collective": options.collective, "topology": options.topology}
-    return scheme.model_copy(update={key: part for key, part in parts.items() if part})
+    options_of_update = _values(options.update_options, "--update-option")
+    chosen = scheme.model_copy(
+        update={
+            **{key: part for key, part in parts.items() if part},
+            "update_options": {**scheme.update_options, **options_of_update},
+        }
+    )
+    chosen.refuse_parts_of_sums()
+    return chosen
 
 
-def _schedule_options(options: Options) -> dict[str, Any]:
+def _values(texts: Iterable[str], flag: str) -> dict[str, Any]:
+    """Key -> value of options that are given as KEY=VALUE."""
     values = {}
-    for text in options.schedule_options:
+    for text in texts:
         key, separator, value = text.partition("=")
         if not separator:
-            raise InputError(f"--option {text}: give KEY=VALUE")
+            raise InputError(f"{flag} {text}: give KEY=VALUE")
         values[key] = _value(value)
     return values
 

@@ -49,6 +49,9 @@ RANGES = {
     "beta2": (0.0, 1.0),
     "eps": (1e-30, inf),
     "rho": (0.0, inf),
+    "terms": (1.0, inf),
+    "outer_lr": (0.0, inf),
+    "outer_momentum": (0.0, 1.0),
 }
 
 
@@ -160,6 +163,7 @@ class Track(Protocol):
 
     op: Local
     elements: int  # of all tensors
+    workers: int  # ranks that compute gradients
 
     def read(self, number: int) -> Parts:
         """What an operand holds; raises if nothing has written it."""
@@ -204,8 +208,11 @@ class Track(Protocol):
     def received(self, number: int) -> None:
         """This operation decodes it."""
 
-    def exchanged(self, side: str, start: int, stop: int, worker: Content, centre: Content) -> None:
-        """An elastic exchange of these elements, as the side `worker` or `centre` saw it: what both were before."""
+    def exchanged(self, side: str, start: int, stop: int, workers: Sequence[int], centre: int) -> None:
+        """An elastic exchange of these elements, as the side `worker` or `centre` saw it.
+
+        `workers` and `centre`: the versions of parameters and of the centre before it.
+        """
 
 
 class Kernel:

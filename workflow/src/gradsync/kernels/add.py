@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gradsync.kernels import FLOATS, INTEGERS, Array, Form, Track
-from gradsync.plan.content import CONSTANT, GRADIENT, Content, Part
+from gradsync.plan.content import CONSTANT, DERIVED, GRADIENT, MIXED, Content, Part
 
 
 def compute(reads: list[Array], writes: list[Array], *, scale: float = 1.0) -> None:
@@ -31,7 +31,8 @@ def follow(track: Track) -> None:
             return content._replace(key=content.key.scaled(scale))
         if content.kind == CONSTANT:
             return content._replace(key=content.key * scale)
-        return content._replace(key=track.version("times", scale, content.key))
+        kind = MIXED if content.kind in DERIVED else content.kind
+        return content._replace(kind=kind, key=track.version("times", scale, content.key))
 
     added = [Part(part.start, part.stop, scaled(part.content)) for part in track.read(0)]
     track.put(0, track.sum([track.held(0), added]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gradsync.kernels import FLOATS, Array, Form, Track, whole_passes
 from gradsync.plan import DTYPE_BYTES
-from gradsync.plan.content import CONSTANT, GRADIENT, Content, Part
+from gradsync.plan.content import CONSTANT, DERIVED, GRADIENT, MIXED, Content, Part
 
 
 def compute(reads: list[Array], writes: list[Array], *, scale: float = 1.0) -> None:
@@ -36,7 +36,7 @@ def follow(track: Track) -> None:
             return content._replace(key=content.key * scale)
         version = track.version("cast", wide, narrow, scale, content.key)
         track.follows(version, content)
-        return content._replace(key=version)
+        return content._replace(kind=MIXED if content.kind in DERIVED else content.kind, key=version)
 
     track.put(0, [Part(part.start, part.stop, scaled(part.content)) for part in track.read(0)])
 

@@ -1,33 +1,48 @@
-"""The centre's half of an elastic exchange: c <- c + lr rho (w - c) (EASGD, SC17 paper Eq. 2)."""
+"""The centre's half of an elastic exchange: c <- c + lr rho sum (w - c) (EASGD, SC17 paper Eq. 2).
+
+Of one worker, as an asynchronous master pulls it, or of several at once, whose sum has come.
+"""
 
 from __future__ import annotations
 
 from gradsync.kernels import Array, Form, Track
-from gradsync.plan.content import CENTRE, PARAMETER, Part, Parts, together
+from gradsync.plan.content import CENTRE, Part, Parts, terms, together
 
 
-def compute(reads: list[Array], writes: list[Array], *, lr: float, rho: float) -> None:
-    """reads: one worker's parameter; writes: centre."""
-    writes[0] += (reads[0] - writes[0]) * (lr * rho)
+def compute(reads: list[Array], writes: list[Array], *, lr: float, rho: float, terms: float = 1.0) -> None:
+    """reads: one worker's parameter, or the sum of so many `terms`; writes: centre.
+
+    The centre may be a term, too, which pulls it by nothing.
+    """
+    centre = writes[0]
+    centre += (reads[0] - (centre if terms == 1 else centre * terms)) * (lr * rho)
 
 
 def refuse(form: Form) -> None:
-    """Equal ranges."""
+    """Equal ranges; a whole number of terms."""
     form.counts(1, 1)
     form.alike(*form.reads, *form.writes)
+    if not form.argument("terms").is_integer():
+        form.fail(f"needs a whole number of terms, not {form.argument('terms'):g}")
 
 
 def follow(track: Track) -> None:
     """A new version of the centre."""
     new: Parts = []
-    for low, high, (worker, centre) in together([track.read(0), track.held(0)]):
-        if (worker.kind, centre.kind) != (PARAMETER, CENTRE) or worker.shift != centre.shift:
-            track.fail(f"pulls the centre to parameters, element by element, and finds {worker.kind}")
+    for low, high, (summed, centre) in together([track.read(0), track.held(0)]):
+        workers, centres = terms(summed)
+        if not workers or centre.kind != CENTRE or summed.shift != centre.shift:
+            track.fail(f"pulls the centre to parameters, element by element, and finds {summed.kind}")
+        expected = track.op.arguments.get("terms", 1)
+        if (count := len(workers) + len(centres)) != expected:
+            track.fail(f"pulls the centre to the sum of {expected:g}, and finds one of {count}")
+        if any(key != centre.key for key in centres):
+            track.fail("pulls the centre to a sum that another version of the centre is in")
         origin = low + (centre.shift or 0)
-        track.exchanged("centre", origin, origin + high - low, worker, centre)
+        track.exchanged("centre", origin, origin + high - low, workers, centre.key)
         rates = tuple(sorted(track.op.arguments.items()))
-        version = track.version(track.op.kernel, rates, worker.key, centre.key)
-        track.follows(version, centre, worker)
+        version = track.version(track.op.kernel, rates, summed.key, centre.key)
+        track.follows(version, centre, summed)
         new.append(Part(low, high, centre._replace(key=version)))
     track.put(0, new)
 

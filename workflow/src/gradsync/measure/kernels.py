@@ -29,10 +29,12 @@ TRIALS: dict[str, tuple[tuple[str, ...], tuple[str, ...], dict[str, float]]] = {
     "copy": (("gradient",), ("parameter",), {}),
     "decode_sum": (("values", "indices"), ("gradient",), {}),
     "elastic_centre": (("parameter",), ("centre",), {"lr": 0.01, "rho": 0.1}),
+    "elastic_difference": (("parameter", "centre"), ("gradient",), {"lr": 0.01, "rho": 0.1}),
     "elastic_worker": (("gradient", "centre"), ("parameter",), {"lr": 0.01, "rho": 0.1}),
     "encode_topk": (("gradient",), ("values", "indices", "residual"), {}),
     "fill": ((), ("gradient",), {}),
     "lars": (("gradient", "norms"), ("parameter",), {"lr": 0.01, "trust": 0.01, "decay": 1e-4, "scale": 0.5}),
+    "sgd_difference": (("gradient",), ("parameter",), {"lr": 0.01}),
 }
 
 

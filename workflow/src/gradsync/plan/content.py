@@ -18,6 +18,7 @@ GRADIENT, PARAMETER, MOMENTUM, RESIDUAL, CENTRE, STATISTICS, SCALER, STATE = (
     *("statistics", "scaler", "state"),
 )
 VALUES, INDICES, NORM, MIXED = "values", "indices", "norm", "sum of several"
+PARAMETERS, DIFFERENCE = "sum of parameters", "elastic difference"
 NOTHING, CONSTANT = "nothing", "constant"
 
 
@@ -48,6 +49,38 @@ class Content(NamedTuple):
     def moved(self, by: int) -> Content:
         """The same content, with positions counted from `by` on."""
         return self if self.shift is None or not by else Content(self.kind, self.key, self.shift + by)
+
+
+DERIVED = (PARAMETERS, DIFFERENCE)  # what is no sum or difference of its parts any more once it is scaled
+
+
+class Terms(NamedTuple):
+    """Of a sum of parameters: the versions in it, of parameters and of a centre, each as often as it is in the sum."""
+
+    parameters: tuple[int, ...]
+    centres: tuple[int, ...] = ()
+
+
+def terms(content: Content) -> Terms:
+    """What is in parameters, a centre, or a sum of them; nothing in anything else."""
+    match content.kind:
+        case "parameter":
+            return Terms((content.key,))
+        case "centre":
+            return Terms((), (content.key,))
+        case "sum of parameters":
+            of_sum: Terms = content.key
+            return of_sum
+    return Terms(())
+
+
+def sum_of_parameters(contents: Sequence[Content]) -> Content | None:
+    """The sum of parameters, centres and sums of them, all of the same elements; None if it is none."""
+    if {content.kind for content in contents} - {PARAMETER, CENTRE, PARAMETERS} or len({c.shift for c in contents}) > 1:
+        return None
+    each = [terms(content) for content in contents]
+    summed = (tuple(sorted(key for one in each for key in one[side])) for side in (0, 1))
+    return Content(PARAMETERS, Terms(*summed), contents[0].shift)
 
 
 UNSET = Content(NOTHING)

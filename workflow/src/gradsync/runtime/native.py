@@ -19,14 +19,16 @@ def run(
 ) -> None:
     """Run `op` on `rank`, one of the `ranks` of `group`: from `reads` into `writes`, which may be the same memory.
 
-    `root`: the rank whose values a broadcast sends.
+    `root`: the rank whose values a broadcast sends, and that a reduce sums on.
     """
     for source, target in zip(reads, writes, strict=True):
-        if op.kind in ("all_reduce", "broadcast"):
+        if op.kind in ("all_reduce", "broadcast", "reduce"):
             if target.data_ptr() != source.data_ptr():
                 target.copy_(source)
             if op.kind == "all_reduce":
                 dist.all_reduce(target, group=group)
+            elif op.kind == "reduce":
+                dist.reduce(target, root, group=group)
             else:
                 dist.broadcast(target, root, group=group)
         else:

@@ -5,35 +5,70 @@ An update is one file of this folder with
     plan(name, workload, messages, ranks, *, algorithm, shape, optimizer) -> Plan
     AT_ONCE     optional, True: it applies all gradients at once
     HALVED      optional, True: its messages are reduce-scatters and all-gathers
+    AVERAGED    optional, False: an iteration does not apply the mean gradient of all ranks
+    MASTER      optional, True: rank 0 is a master that computes no gradients, and the other ranks are the workers
 
 which plans the plain step: what a step may have besides (`transforms/step.py`), a narrow wire for instance, is added to
-the plan of any update. Discovery finds the file; its name is the update's name.
+the plan of any update that applies the mean gradient. Discovery finds the file; its name is the update's name.
+
+Updates that apply the mean gradient all compute the same, and differ in what travels when. The others (elastic
+averaging, parameter servers, shared memory) are methods of their own, each a scheme of its name. They take options,
+keyword arguments with defaults, send all parameters packed in one message, and leave a narrow wire, clipping,
+micro-batches and a loss scale out. Batch-norm statistics stay each rank's own.
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from gradsync.names import modules_in, refuse_unknown
+from gradsync.errors import InputError
+from gradsync.names import modules_in, near, refuse_unknown, shown
 from gradsync.plan import Plan
 from gradsync.plan.workload import Workload
 from gradsync.schedules import Message
 from gradsync.transforms.step import Step
 
 DEFAULTS = Step()
+COMMON = ("algorithm", "shape", "optimizer")  # keyword arguments of all updates
 
 
 def names() -> list[str]:
-    """Names of all updates, sorted."""
-    return modules_in(__path__)
+    """Names of the updates that apply the mean gradient of all ranks, sorted."""
+    return [name for name in modules_in(__path__) if averaged(name)]
+
+
+def methods() -> list[str]:
+    """Names of the other updates, each a method of its own, sorted."""
+    return [name for name in modules_in(__path__) if not averaged(name)]
 
 
 def get(name: str) -> Callable[..., Plan]:
     """What plans the plain step of the update of that name; raises InputError that lists the known ones."""
-    refuse_unknown("update", name, names())
-    return importlib.import_module(f"{__name__}.{name}").plan
+    planner: Callable[..., Plan] = _module(name).plan
+    return planner
+
+
+def options(name: str) -> dict[str, Any]:
+    """The options of an update and their defaults, beside what all updates take."""
+    parameters = inspect.signature(get(name)).parameters.values()
+    keywords = {each.name: each.default for each in parameters if each.kind is inspect.Parameter.KEYWORD_ONLY}
+    return {key: default for key, default in keywords.items() if key not in COMMON}
+
+
+def refuse_options(name: str, chosen: Mapping[str, Any]) -> None:
+    """Raises InputError for an option that the update does not have, or whose value is of another type."""
+    known = options(name)
+    for key, value in chosen.items():
+        if key not in known:
+            has = ", ".join(known) or "none"
+            raise InputError(f"update {name!r} has no option {key!r}; {near(key, known)}it has: {has}")
+        kind = type(known[key])
+        fits = isinstance(value, int | float) and not isinstance(value, bool) if kind is float else type(value) is kind
+        if not fits:
+            raise InputError(f"update {name!r}: option {key} needs a value like {known[key]!r}, not {shown(value)}")
 
 
 def at_once(name: str) -> bool:
@@ -46,9 +81,23 @@ def halved(name: str) -> bool:
     return _declares(name, "HALVED")
 
 
+def averaged(name: str) -> bool:
+    """Whether every iteration applies the mean gradient of all ranks, so that all of these updates compute the same."""
+    return bool(getattr(_module(name), "AVERAGED", True))
+
+
+def masters(name: str) -> int:
+    """Ranks that compute no gradients: 1 if rank 0 is a master, else 0."""
+    return int(_declares(name, "MASTER"))
+
+
+def _module(name: str) -> Any:
+    refuse_unknown("update", name, modules_in(__path__))
+    return importlib.import_module(f"{__name__}.{name}")
+
+
 def _declares(name: str, what: str) -> bool:
-    get(name)
-    return bool(getattr(importlib.import_module(f"{__name__}.{name}"), what, False))
+    return bool(getattr(_module(name), what, False))
 
 
 def plan(
@@ -65,4 +114,23 @@ def plan(
 
     Raises InputError for an update that doesn't exist, and for a step that makes no sense with it.
     """
+    if not averaged(update):
+        _refuse_more(update, step)
+        return get(update)(name, workload, messages, ranks, **settings)
     return step.added_to(get(update)(name, workload, messages, ranks, **settings), workload.statistics)
+
+
+def _refuse_more(update: str, step: Step) -> None:
+    """Raises InputError for what only a step of the mean gradient can have."""
+    asked = {
+        "a narrow wire": bool(step.wire),
+        "a loss scale": step.loss_scaling,
+        "micro-batches": step.accumulate != 1,
+        "clipping": step.clip_norm is not None,
+    }
+    for what, is_asked in asked.items():
+        if is_asked:
+            raise InputError(
+                f"update {update!r} applies no mean gradient of all ranks, which {what} belongs to: leave it out, or "
+                f"take a scheme with update {', '.join(names())}"
+            )

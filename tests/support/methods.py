@@ -1,0 +1,96 @@
+"""Plans of methods of their own for a few layers in float64, and what their values must be, by plain loops."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gradsync import optimizers, updates
+from gradsync.plan import Plan
+from gradsync.plan.workload import Workload
+from gradsync.schedules import Message
+from tiny_plans import SIZES, pull, start
+from tiny_workloads import workload
+
+LR, RHO, MOMENTUM = 0.125, 0.5, 0.75
+ELEMENTS = sum(SIZES)
+WHOLE = (Message(0, len(SIZES) - 1),)
+Ends = tuple[np.ndarray, list[np.ndarray]]  # the centre, and the parameters of each worker
+
+
+def load(update: float = 0.0) -> Workload:
+    return workload([8 * size for size in SIZES], [1.0, 2.0, 3.0, 4.0], forward=2.0, update=update, dtype="float64")
+
+
+def planned(method: str, ranks: int, **options: Any) -> Plan:
+    """The plan of a method; options that it doesn't have are left out."""
+    settings = {"rho": RHO, "momentum": MOMENTUM} | options
+    known = {key: value for key, value in settings.items() if key in updates.options(method)}
+    return updates.plan(method, method, load(), WHOLE, ranks, optimizer=optimizers.get("sgd", lr=LR), **known)
+
+
+def synchronous(ranks: tuple[int, ...], turns: int) -> Ends:
+    """Sync EASGD of these ranks as workers: Eq. 1 and 2, both with the pair before the update."""
+    centre, parameters = start(ELEMENTS), [start(ELEMENTS) for _ in ranks]
+    for turn in range(turns):
+        gradients = [pull(rank, turn, parameter) for rank, parameter in zip(ranks, parameters, strict=True)]
+        moved = centre + LR * RHO * np.sum([parameter - centre for parameter in parameters], axis=0)
+        parameters = [w - LR * (g + RHO * (w - centre)) for w, g in zip(parameters, gradients, strict=True)]
+        centre = moved
+    return centre, parameters
+
+
+def round_robin(workers: int, turns: int) -> Ends:
+    """Original EASGD: one worker after the other, ranks from 1 on."""
+    return served([rank for _ in range(turns) for rank in range(1, workers + 1)])
+
+
+def served(order: Sequence[int], momentum: float = 0.0) -> Ends:
+    """Elastic exchanges of the master with the ranks in `order`; parameters are those of the ranks, in order."""
+    centre = start(ELEMENTS)
+    parameters = {rank: start(ELEMENTS) for rank in sorted(set(order))}
+    velocities = {rank: np.zeros(ELEMENTS) for rank in parameters}
+    turns = dict.fromkeys(parameters, 0)
+    for rank in order:
+        w, c = parameters[rank], centre
+        velocities[rank] = momentum * velocities[rank] + pull(rank, turns[rank], w)
+        centre = c + LR * RHO * (w - c)
+        parameters[rank] = w - LR * (velocities[rank] + RHO * (w - c))
+        turns[rank] += 1
+    return centre, list(parameters.values())
+
+
+def server(order: Sequence[int], momentum: float = 0.0) -> np.ndarray:
+    """A server's parameters after gradients from the ranks in `order`, each of the parameters it got last."""
+    parameter, velocity = start(ELEMENTS), np.zeros(ELEMENTS)
+    held, turns = dict.fromkeys(order, parameter), dict.fromkeys(order, 0)
+    for rank in order:
+        velocity = momentum * velocity + pull(rank, turns[rank], held[rank])
+        held[rank] = parameter = parameter - LR * velocity
+        turns[rank] += 1
+    return parameter
+
+
+def hogwild(method: str, workers: int, turns: int) -> Ends:
+    """Workers that share memory, each in its turn, so that nothing of one happens within what another does.
+
+    At first each reads the centre. Then each in turn ends an iteration and reads the centre for its next one, unless
+    that was its last.
+    """
+    centre = start(ELEMENTS)
+    parameters = [start(ELEMENTS) for _ in range(workers)]
+    seen = [start(ELEMENTS) for _ in range(workers)]
+    for turn in range(turns):
+        for rank in range(workers):
+            gradient, w = pull(rank, turn, parameters[rank]), parameters[rank]
+            if method == "hogwild_sgd":
+                centre = centre - LR * gradient
+                parameters[rank] = centre if turn + 1 < turns else w
+                continue
+            parameters[rank] = w = w - LR * (gradient + RHO * (w - seen[rank]))
+            if turn + 1 < turns:
+                seen[rank] = centre
+                centre = centre + LR * RHO * (w - centre)
+    return centre, parameters

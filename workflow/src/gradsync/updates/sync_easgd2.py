@@ -1,0 +1,32 @@
+"""Sync EASGD2: the centre is the first worker's (SC17 paper, Algorithm 3).
+
+No parameters cross the links to a host. The exchange follows backward.
+"""
+
+from __future__ import annotations
+
+from gradsync.collectives import NATIVE
+from gradsync.optimizers import Optimizer
+from gradsync.plan import Plan
+from gradsync.plan.workload import Workload
+from gradsync.schedules import Message
+from gradsync.updates._packed import RHO, Packed
+from gradsync.updates._steps import SGD
+from gradsync.updates._sync_easgd import planned
+
+AVERAGED = False
+
+
+def plan(
+    name: str,
+    workload: Workload,
+    messages: tuple[Message, ...],
+    ranks: int,
+    *,
+    algorithm: str = NATIVE,
+    shape: tuple[int, ...] = (),
+    optimizer: Optimizer = SGD,
+    rho: float = RHO,
+) -> Plan:
+    """All ranks are workers, and rank 0 has the centre, too."""
+    return planned(Packed(name, workload, messages, ranks, algorithm, optimizer), rho, overlapped=False)
