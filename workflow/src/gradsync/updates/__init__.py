@@ -5,6 +5,7 @@ An update is one file of this folder with
     plan(name, workload, messages, ranks, *, algorithm, shape, optimizer) -> Plan
     AT_ONCE     optional, True: it applies all gradients at once
     HALVED      optional, True: its messages are reduce-scatters and all-gathers
+    PIECES      optional, True: a rank applies gradients to pieces of its own, which are no whole tensors
 
 which plans the plain step: what a step may have besides (`transforms/step.py`), a narrow wire for instance, is added to
 the plan of any update. Discovery finds the file; its name is the update's name.
@@ -44,6 +45,11 @@ def at_once(name: str) -> bool:
 def halved(name: str) -> bool:
     """Whether an update's messages are reduce-scatters and all-gathers, which not every collective has."""
     return _declares(name, "HALVED")
+
+
+def pieces(name: str) -> bool:
+    """Whether an update has pieces for each rank, which an optimizer by norms of whole tensors can't have."""
+    return _declares(name, "PIECES")
 
 
 def _declares(name: str, what: str) -> bool:
