@@ -11,12 +11,11 @@ import numpy as np
 import pytest
 
 import small_model
-from gradsync import updates
 from gradsync.check import check
 from gradsync.engine.oracle import evaluate
 from gradsync.runtime.compute import oracle_gradient
 from gradsync.runtime.peers import KINDS
-from rank_programs import OPTIMIZED
+from rank_programs import OPTIMIZED, together
 
 RANKS = 2
 EQUAL = 1e-9
@@ -28,15 +27,15 @@ def reference(case: str) -> np.ndarray:
     return np.concatenate([parameters[tensor.name].reshape(-1) for tensor in small_model.plan("wfbp", RANKS).tensors])
 
 
-@pytest.mark.parametrize("how", [*updates.names(), "queued", *KINDS])
-@pytest.mark.parametrize("case", OPTIMIZED)
+@pytest.mark.parametrize(
+    ("case", "how"), [(case, how) for case in OPTIMIZED for how in (*together(case), "queued", *KINDS)]
+)
 def test_executed_and_resumed_equals_plain_torch(on_ranks, case, how):
     for result in on_ranks("optimized", RANKS):
         np.testing.assert_allclose(result[case, how], reference(case), rtol=0, atol=EQUAL)
 
 
-@pytest.mark.parametrize("update", updates.names())
-@pytest.mark.parametrize("case", OPTIMIZED)
+@pytest.mark.parametrize(("case", "update"), [(case, update) for case in OPTIMIZED for update in together(case)])
 def test_executed_equals_the_oracle(on_ranks, case, update):
     optimizer, rate = OPTIMIZED[case]
     plan = small_model.plan("mgwfbp", RANKS, update=update, optimizer=optimizer)

@@ -18,6 +18,7 @@ from gradsync.optimizers import Optimizer
 from gradsync.plan import Plan
 from gradsync.plan.workload import Workload
 from gradsync.runtime.compute import Forward
+from gradsync.runtime.torch_optimizers import named
 from gradsync.transforms.step import Step
 from tiny_workloads import workload
 
@@ -127,7 +128,7 @@ def reference(
     """
     model = build()
     kind, arguments = optimizer.torch
-    stepped = getattr(torch.optim, kind)(model.parameters(), **arguments)
+    stepped = named(kind)(model.parameters(), **arguments)
     scheduler = torch.optim.lr_scheduler.LambdaLR(stepped, rate)
     for turn in range(TURNS):
         numbers = range(turn * accumulate, (turn + 1) * accumulate)

@@ -39,8 +39,16 @@ OPTIMIZED = {
         optimizers.get("sgd", lr=0.1, momentum=0.9, weight_decay=0.01), LearningRate("cosine", 3, small_model.TURNS)
     ),
     "decaying adam": Case(optimizers.get("adam", lr=0.05, weight_decay=0.01), LearningRate("step:5,0.5", 4)),
+    "decaying lars": Case(optimizers.get("lars", lr=0.5, trust=0.05, weight_decay=0.01), LearningRate("step:5,0.5", 4)),
+    "decaying lamb": Case(optimizers.get("lamb", lr=0.02, weight_decay=0.1), LearningRate("cosine", 3, 30)),
     "decaying adamw": Case(optimizers.get("adamw", lr=0.05, weight_decay=0.1), LearningRate("linear", 0, 30)),
 }
+
+
+def together(case: str) -> list[str]:
+    """The updates that the optimizer of a case goes with."""
+    by_norms = OPTIMIZED[case].optimizer.norms is not None
+    return [update for update in updates.names() if not (by_norms and updates.pieces(update))]
 
 
 def optimized(rank: int, ranks: int) -> dict[tuple[str, str], np.ndarray]:
@@ -63,7 +71,7 @@ def optimized(rank: int, ranks: int) -> dict[tuple[str, str], np.ndarray]:
         return make(chosen, forward(), sample, {}, groups, **OPTIMIZED[case]._asdict())
 
     for case in OPTIMIZED:
-        for update in updates.names():
+        for update in together(case):
             ended[case, update] = _resumed(partial(planned, case, update, groups))
         ended[case, "queued"] = _resumed(partial(planned, case, "ssgd", queued))
         for kind in KINDS:

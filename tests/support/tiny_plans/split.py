@@ -85,7 +85,7 @@ def split_norms(ranks: int, elements: int = 3) -> Plan:
             Local(
                 name=f"update:{tensor.name}",
                 kernel="lars",
-                arguments={"lr": LR, "trust": TRUST, "decay": DECAY, "scale": 1.0 / ranks},
+                arguments={"lr": LR, "trust": TRUST, "weight_decay": DECAY, "scale": 1.0 / ranks},
                 after=("gather",),
                 reads=(place("gradient", tensor), Ref("norms", 2 * i, 2 * i + 2)),
                 writes=(place("parameter", tensor),),

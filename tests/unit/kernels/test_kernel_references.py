@@ -156,7 +156,7 @@ def norm() -> list[Case]:
 
 def lars() -> list[Case]:
     gradient, parameter = drawn(N), drawn(N, seed=1)
-    rates = {"lr": 0.4, "trust": 0.02, "decay": 0.1, "scale": 0.25}
+    rates = {"lr": 0.4, "trust": 0.02, "weight_decay": 0.1, "scale": 0.25}
 
     def length(values: np.ndarray) -> float:
         return math.sqrt(sum(x * x for x in values))
@@ -165,13 +165,55 @@ def lars() -> list[Case]:
     steepness = length(gradient * 0.25)
     rate = 0.4 * 0.02 * norms[0] / (steepness + 0.1 * norms[0])
     expected = np.array([w - rate * (0.25 * g + 0.1 * w) for w, g in zip(parameter, gradient, strict=True)])
+    velocity, second = drawn(N, seed=2), drawn(3, seed=3)
+    moved = [0.9 * v + w - e for v, w, e in zip(velocity, parameter, expected, strict=True)]
+    rest = [w - 0.4 * 0.02 * 2 / (3 * 0.25 + 0.1 * 2) * (0.25 * w + 0.1 * w) for w in second]
     zero = np.zeros(N)  # a bias that begins at 0 is trained, at the plain rate
     plain = np.array([-0.4 * 0.25 * g for g in gradient])
     return [
         ([gradient, norms], [parameter], rates, [expected]),
+        ([gradient, norms, second, np.array([2.0, 3.0])], [parameter, second], rates, [expected, np.array(rest)]),
+        (
+            [gradient, norms],
+            [parameter, velocity],
+            {**rates, "momentum": 0.9},
+            [np.array([w - v for w, v in zip(parameter, moved, strict=True)]), np.array(moved)],
+        ),
         ([gradient, np.array([0.0, norms[1]])], [zero], rates, [plain]),
         ([zero, np.array([norms[0], 0.0])], [parameter], rates, [np.array([w * (1 - 0.4 * 0.1) for w in parameter])]),
     ]
+
+
+LAMB = {"beta1": 0.8, "beta2": 0.95, "eps": 0.01, "weight_decay": 0.1, "scale": 0.5, "turn": 3}
+
+
+def lamb_step(gradient: float, parameter: float, first: float, second: float) -> tuple[float, float, float]:
+    """(direction, first moment, second moment) of the fourth step."""
+    first, second = 0.8 * first + 0.2 * 0.5 * gradient, 0.95 * second + 0.05 * (0.5 * gradient) ** 2
+    mean, square = first / (1 - 0.8**4), second / (1 - 0.95**4)
+    return mean / (math.sqrt(square) + 0.01) + 0.1 * parameter, first, second
+
+
+def lamb_operands() -> Arrays:
+    return [drawn(N), drawn(N, seed=1), drawn(N, seed=2), drawn(N, seed=3) ** 2]
+
+
+def lamb() -> list[Case]:
+    gradient, parameter, first, second = lamb_operands()
+    steps = [lamb_step(*each) for each in zip(gradient, parameter, first, second, strict=True)]
+    cases: list[Case] = []
+    for norms, rate in (([3.0, 2.0], 0.4 * 1.5), ([0.0, 2.0], 0.4), ([3.0, 0.0], 0.4)):
+        ends = [(w - rate * u, m, v) for w, (u, m, v) in zip(parameter, steps, strict=True)]
+        state = [np.array(each) for each in zip(*ends, strict=True)]
+        cases.append(([gradient, np.array(norms)], [parameter, first, second], {"lr": 0.4, **LAMB}, state))
+    return cases
+
+
+def lamb_norms() -> list[Case]:
+    gradient, parameter, first, second = lamb_operands()
+    steps = [lamb_step(*each)[0] for each in zip(gradient, parameter, first, second, strict=True)]
+    norms = [math.sqrt(sum(x * x for x in each)) for each in (parameter, steps)]
+    return [([parameter, gradient, first, second], [np.zeros(2)], LAMB, [np.array(norms)])]
 
 
 def elastic_worker() -> list[Case]:
@@ -212,7 +254,7 @@ REFERENCES: dict[str, Callable[[], list[Case]]] = {
     reference.__name__: reference
     for reference in (
         *(sgd, sgd_scaled, adam, adamw, cast, add, copy, fill, join, encode_topk, decode_sum, norm, lars),
-        *(elastic_worker, elastic_centre, elastic_difference, sgd_difference),
+        *(lamb, lamb_norms, elastic_worker, elastic_centre, elastic_difference, sgd_difference),
     )
 }
 

@@ -75,7 +75,7 @@ class Scheme(BaseModel):
             updates.refuse_options(self.update, self.update_options)
             self.refuse_parts_of_sums()
             if self.optimizer:
-                optimizers.get(self.optimizer)
+                self.refuse_optimizer(self.optimizer)
             if self.collective != NATIVE and updates.halved(self.update):
                 collectives.refuse(self.collective, (2,), collectives.REDUCE_SCATTER)
         except InputError as error:
@@ -135,11 +135,20 @@ class Scheme(BaseModel):
             )
 
     def refuse_optimizer(self, name: str) -> None:
-        """Raises InputError for an optimizer that is another one than the scheme's own, if it has one."""
+        """Raises InputError for an optimizer that is another one than the scheme's own, or that its update can't have.
+
+        An optimizer by norms of whole tensors needs an update of whole tensors.
+        """
         if self.optimizer not in ("", name):
             raise InputError(
                 f"scheme {self.name!r} is one of optimizer {self.optimizer!r}, and gradients are applied by {name!r}: "
                 f"choose optimizer {self.optimizer}, or a scheme without one of its own"
+            )
+        if optimizers.get(name).norms and updates.pieces(self.update):
+            able = ", ".join(update for update in updates.names() if not updates.pieces(update))
+            raise InputError(
+                f"scheme {self.name!r}: optimizer {name!r} needs norms of whole tensors, and update {self.update!r} "
+                f"has a piece of each on every rank: take another optimizer, or a scheme with update {able}"
             )
 
     def refuse_device(self, device: str) -> None:

@@ -96,6 +96,7 @@ class Training(_Closed):
     beta1: float = _as_option("beta1", ge=0, lt=1)
     beta2: float = _as_option("beta2", ge=0, lt=1)
     eps: float = _as_option("eps", ge=training.LEAST_EPS)
+    trust: float = _as_option("trust", ge=0)
     lr_schedule: str = _as_option("lr_schedule")
     warmup_iterations: int = _as_option("warmup_iterations")
     precision: Precision = _as_option("precision")
@@ -382,6 +383,7 @@ def _refuse_names(settings: Settings, where: str) -> None:
         names.refuse_unknown("data set", launch.data, names.DATA, f"{place}: training.{i}.data")
         names.refuse_unknown("optimizer", launch.optimizer, optimizers.names(), f"{place}: training.{i}.optimizer")
         launch.options(settings.device).refuse_precision(f"{place}: training.{i}.precision")
+        launch.options(settings.device).refuse_clipping(f"{place}: training.{i}.clip_norm")
         learning_rates.parse(launch.lr_schedule, f"{place}: training.{i}.lr_schedule")
     for i, emulation in enumerate(settings.emulated):
         names.refuse_unknown("model", emulation.model, names.MODELS, f"{place}: emulated.{i}.model")

@@ -54,13 +54,16 @@ class OnDevice:
 class Steps:
     """What a step does with the gradients; all contenders of a launch do the same."""
 
-    optimizer: str = option("sgd", "what applies gradients: sgd, adam or adamw", metavar="NAME")
+    optimizer: str = option("sgd", "what applies gradients: sgd, adam, adamw, lars or lamb", metavar="NAME")
     lr: float = option(0.02, "learning rate (a plan has its own; peers take it)")
-    momentum: float = option(0.9, "momentum of sgd (a plan has its own; peers take it)")
-    weight_decay: float = option(0.0, "decay of the parameters, as torch.optim has it for the optimizer")
-    beta1: float = option(0.9, "of adam and adamw, what is kept of the mean of gradients")
-    beta2: float = option(0.999, "of adam and adamw, what is kept of the mean of their squares")
-    eps: float = option(1e-8, "of adam and adamw, what keeps a small gradient from dividing")
+    momentum: float = option(0.9, "momentum of sgd and lars (a plan has its own; peers take it)")
+    weight_decay: float = option(
+        0.0, "decay of the parameters, as torch.optim has it for the optimizer; lars and lamb decay all of them"
+    )
+    beta1: float = option(0.9, "of adam, adamw and lamb, what is kept of the mean of gradients")
+    beta2: float = option(0.999, "of adam, adamw and lamb, what is kept of the mean of their squares")
+    eps: float = option(1e-8, "of all but sgd, what keeps a small gradient from dividing")
+    trust: float = option(0.001, "of lars, what share of its norm a tensor moves by for a learning rate of 1")
     accumulate: int = option(
         1,
         "micro-batches per iteration: only the gradients of the last one's backward are sent",
@@ -85,6 +88,7 @@ class Steps:
         """Raises InputError for an optimizer, a rate, a number of micro-batches or a norm that makes no sense."""
         names.refuse_unknown("optimizer", self.optimizer, optimizers.names(), "--optimizer")
         self.refuse_precision("--precision")
+        self.refuse_clipping("--clip-norm")
         if not 0 <= self.lr < float("inf"):
             raise InputError(f"--lr {self.lr}: must be finite and not negative")
         if not 0 <= self.momentum < 1:
@@ -92,8 +96,9 @@ class Steps:
         for key in ("beta1", "beta2"):
             if not 0 <= getattr(self, key) < 1:
                 raise InputError(f"--{key} {getattr(self, key)}: must be at least 0 and less than 1")
-        if not 0 <= self.weight_decay < float("inf"):
-            raise InputError(f"--weight-decay {self.weight_decay}: must be finite and not negative")
+        for key in ("weight_decay", "trust"):
+            if not 0 <= getattr(self, key) < float("inf"):
+                raise InputError(f"--{key.replace('_', '-')} {getattr(self, key)}: must be finite and not negative")
         if not LEAST_EPS <= self.eps < float("inf"):
             raise InputError(f"--eps {self.eps}: must be finite and at least {LEAST_EPS:g}")
         if self.accumulate < 1:
@@ -108,6 +113,15 @@ class Steps:
             raise InputError(
                 f"{where}: float16 needs a loss scale, and optimizer {self.optimizer!r} can't take it out of the "
                 f"gradients: take precision float32 or bfloat16, or optimizer {' or '.join(able)}"
+            )
+
+    def refuse_clipping(self, where: str) -> None:
+        """Raises InputError, which says `where`, for a norm that the optimizer's kernel can't clip gradients to."""
+        able = [name for name in optimizers.names() if "clip" in KERNELS[name].arguments]
+        if self.clip_norm is not None and self.optimizer not in able:
+            raise InputError(
+                f"{where}: optimizer {self.optimizer!r} gives each step a length of its own and clips nothing: leave "
+                f"it out, or take optimizer {' or '.join(able)}"
             )
 
 

@@ -22,8 +22,10 @@ from gradsync.plan.workload import Workload
 from gradsync.topologies import NO_LINK, Speeds, Topology
 
 OF_SGD = ("sgd", f"sgd{optimizers.SCALED}")  # kernels that take the workload's update_seconds, which are of SGD
+MOVED_BY_SGD = 5  # numbers of a parameter: gradient, parameter and momentum are read, the last two are written
 ELASTIC = ("elastic_worker", "elastic_centre", "elastic_difference", "sgd_difference")
 UPDATES = (*OF_SGD, *(name for name in optimizers.names() if name not in OF_SGD), *ELASTIC)
+NORMS = ("norm", "lamb_norms")  # kernels that take the workload's norm_seconds, which are of `norm`
 SHARED = {"shared_read": "copy", "shared_add": "add"}  # what moves as many bytes
 
 
@@ -86,10 +88,10 @@ class NetworkClock(Clock):
         form = Form(self.plan, operation)
         kernel = operation.kernel if isinstance(operation, Local) else SHARED[operation.verb]
         if kernel in OF_SGD or (kernel in UPDATES and kernel not in workload.kernels):
-            target = form.writes[0]
-            updated = target.elements / target.pieces / self.plan.tensors[-1].stop
+            updated_ranges = [operand for operand in form.writes if operand.role == "parameter"] or form.writes[:1]
+            updated = sum(each.elements / each.pieces for each in updated_ranges) / self.plan.tensors[-1].stop
             return workload.update_seconds * updated * self._of_sgd(kernel, form)
-        if kernel == "norm":
+        if kernel == "norm" or (kernel in NORMS and kernel not in workload.kernels):
             elements = sum(operand.elements / operand.pieces for operand in form.reads)
             return workload.norm_seconds * elements / self.plan.tensors[-1].stop
         if kernel == "add" and self.gamma is not None:
@@ -108,7 +110,8 @@ class NetworkClock(Clock):
         """How many bytes an update moves for each that SGD with momentum would, which is measured."""
         if kernel in OF_SGD:  # whatever it has besides
             return 1.0
-        return KERNELS[kernel].moved(form) / (form.reads[0].bytes + 2 * 2 * form.writes[0].bytes)
+        parameters = sum(operand.bytes for operand in form.writes if operand.role == "parameter")
+        return KERNELS[kernel].moved(form) / (MOVED_BY_SGD * parameters)
 
     def message(self, operation: Any) -> Cost:
         """The network's cost of this kind of message, split at its start-up."""

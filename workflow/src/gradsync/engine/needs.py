@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from gradsync.costs import Network
-from gradsync.engine.clocks import UPDATES, NetworkClock
+from gradsync.engine.clocks import NORMS, UPDATES, NetworkClock
 from gradsync.plan import COMPUTE, WORLD, Collective, Local, Plan, Ready, Recv, Role
 from gradsync.plan import Need as Forward
 from gradsync.plan.role_graph import RoleGraph
@@ -77,7 +77,7 @@ def in_step(plan: Plan) -> list[int]:
 
 def _is_of_workload(op: Any) -> bool:
     """Whether the seconds of an operation are times of the workload."""
-    return isinstance(op, Forward | Ready) or (isinstance(op, Local) and op.kernel in (*UPDATES, "norm"))
+    return isinstance(op, Forward | Ready) or (isinstance(op, Local) and op.kernel in (*UPDATES, *NORMS))
 
 
 def _need(role: Role, seconds: list[float]) -> Need:

@@ -43,7 +43,6 @@ RANGES = {
     "clip": (0.0, inf),
     "growth_interval": (1.0, inf),
     "trust": (0.0, inf),
-    "decay": (0.0, inf),
     "weight_decay": (0.0, inf),
     "beta1": (0.0, 1.0),
     "beta2": (0.0, 1.0),

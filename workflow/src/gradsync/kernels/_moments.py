@@ -38,7 +38,12 @@ def rates(lr: float, beta1: float, beta2: float, turn: int) -> tuple[float, floa
 def refuse(form: Form) -> None:
     """gradient[, norm] -> parameter, first moment, second moment."""
     _update.refuse(form, moments=KEPT)
-    dtype, eps = form.writes[0].dtype, form.argument("eps")
+    refuse_eps(form, form.writes[0].dtype)
+
+
+def refuse_eps(form: Form, dtype: str) -> None:
+    """Raises InputError for an eps that is 0 in the type of the parameters."""
+    eps = form.argument("eps")
     if eps < (least := LEAST_EPS.get(dtype, 0.0)):
         form.fail(f"needs eps of at least {least:g}, not {eps:g}, which is 0 in {dtype}")
 

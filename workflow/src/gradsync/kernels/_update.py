@@ -27,10 +27,13 @@ def refuse(form: Form, *, moments: int, extra: int = 0) -> None:
         form.long(form.reads[1], 1)
 
 
-def follow(track: Track, *others: Content, moments: int) -> None:
-    """A new version of the parameters, and of their moments, from the gradients; it depends on `others` too."""
-    gradient = track.read(0)
-    state = [track.held(i) for i in range(1 + moments)]
+def follow(track: Track, *others: Content, moments: int, read: int = 0, write: int = 0) -> None:
+    """A new version of the parameters, and of their moments, from the gradients; it depends on `others` too.
+
+    `read` and `write` are the numbers of the operands that hold the gradients, and of the first that is written.
+    """
+    gradient = track.read(read)
+    state = [track.held(write + i) for i in range(1 + moments)]
     norm = track.read(1)[0].content if track.op.arguments.get("clip") else None
     new: list[Parts] = [[] for _ in state]
     kinds = (PARAMETER, *(MOMENTUM,) * moments)
@@ -53,7 +56,7 @@ def follow(track: Track, *others: Content, moments: int) -> None:
         for number, (parts, content) in enumerate(zip(new, (parameter, *kept), strict=True)):
             parts.append(Part(low, high, content._replace(key=_key(track, number, version))))
     for number, parts in enumerate(new):
-        track.put(number, parts)
+        track.put(write + number, parts)
 
 
 def _key(track: Track, number: int, version: int) -> int:

@@ -23,9 +23,19 @@ def refuse(form: Form) -> None:
     for each in (*form.reads, *form.writes):
         form.alike(each, types=FLOATS)
     form.long(form.writes[0], len(form.reads))
+    refuse_type(form)
+
+
+def refuse_type(form: Form) -> None:
+    """Raises InputError unless norms have the type of what they are of, or float32 if that is wider."""
     widest = max((each.dtype for each in form.reads), key=DTYPE_BYTES.__getitem__)
-    if form.writes[0].dtype != (widest if DTYPE_BYTES[widest] >= 4 else "float32"):
+    if form.writes[0].dtype != wide(widest):
         form.fail(f"of {widest} is not a {form.writes[0].dtype}: digits, or large norms, would be lost")
+
+
+def wide(dtype: str) -> str:
+    """The type of norms of what has that type."""
+    return dtype if DTYPE_BYTES[dtype] >= DTYPE_BYTES["float32"] else "float32"
 
 
 def follow(track: Track) -> None:

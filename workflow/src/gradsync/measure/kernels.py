@@ -33,7 +33,9 @@ TRIALS: dict[str, tuple[tuple[str, ...], tuple[str, ...], dict[str, float]]] = {
     "elastic_worker": (("gradient", "centre"), ("parameter",), {"lr": 0.01, "rho": 0.1}),
     "encode_topk": (("gradient",), ("values", "indices", "residual"), {}),
     "fill": ((), ("gradient",), {}),
-    "lars": (("gradient", "norms"), ("parameter",), {"lr": 0.01, "trust": 0.01, "decay": 1e-4, "scale": 0.5}),
+    "lamb": (("gradient", "norms"), MOMENTS[1], MOMENTS[2]),
+    "lamb_norms": (("parameter", "gradient", *MOMENTS[1][1:]), ("norms",), {"scale": 0.5}),
+    "lars": (("gradient", "norms"), ("parameter",), {"lr": 0.01, "trust": 0.01, "weight_decay": 1e-4, "scale": 0.5}),
     "sgd_difference": (("gradient",), ("parameter",), {"lr": 0.01}),
 }
 

@@ -31,19 +31,32 @@ class Kept(NamedTuple):
     role: BufferRole = "momentum"
 
 
+class Norms(NamedTuple):
+    """Norms of each tensor that an optimizer's rates are made of, two by two: of the parameters, and of their step.
+
+    The kernel reads of each tensor the buffers `reads`.
+    """
+
+    kernel: str
+    reads: tuple[str, ...]
+    arguments: Mapping[str, float] = {}
+
+
 @dataclass(frozen=True)
 class Optimizer:
     """What an update applies gradients with.
 
     Its kernel, the namesake, writes the parameters and then `kept`, in this order. `arguments` are all that it takes
-    but the weight of the gradients, which the update knows. `torch` is the class of torch.optim that does the same, and
-    its arguments.
+    but the weight of the gradients, which the update knows. `torch` is the class of torch.optim that does the same, or
+    that of `runtime/torch_optimizers.py` where it has none, and its arguments. With `norms` the kernel takes tensor
+    by tensor, each with its norms.
     """
 
     name: str
     arguments: Mapping[str, float]
     torch: tuple[str, Mapping[str, Any]]
     kept: tuple[Kept, ...] = ()
+    norms: Norms | None = None
 
     @property
     def eps(self) -> float | None:

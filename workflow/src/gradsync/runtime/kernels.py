@@ -12,6 +12,7 @@ import torch
 
 from gradsync.kernels import KERNELS
 from gradsync.runtime.adam import adam, adamw, shrunk
+from gradsync.runtime.layerwise import lamb, lamb_norms, lars
 
 NORM_ELEMENTS = 1 << 20  # summed at once: over 60 million, torch's float32 norm on a processor is 0.5 % off
 
@@ -167,5 +168,6 @@ def decode_sum(reads: list[torch.Tensor], writes: list[torch.Tensor]) -> None:
 
 
 EXECUTED: dict[str, Callable[..., None]] = {name: kernel.compute for name, kernel in KERNELS.items()} | {
-    kernel.__name__: kernel for kernel in (sgd, sgd_scaled, adam, adamw, cast, norm, encode_topk, decode_sum)
+    kernel.__name__: kernel
+    for kernel in (sgd, sgd_scaled, adam, adamw, lars, lamb, lamb_norms, cast, norm, encode_topk, decode_sum)
 }

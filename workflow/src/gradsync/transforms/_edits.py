@@ -50,6 +50,12 @@ def applies_gradients(plan: Plan, op: Any) -> bool:
     return isinstance(op, SharedAdd) or reads_gradient or "scale" in KERNELS[op.kernel].arguments
 
 
+def weighs_gradients(plan: Plan, op: Any) -> bool:
+    """Whether an operation applies gradients, or takes the norms of what an update by norms will apply."""
+    norms = isinstance(op, Local) and op.requires is not None and "scale" in KERNELS[op.kernel].arguments
+    return norms or applies_gradients(plan, op)
+
+
 def the_update(plan: Plan, role: Role, body: Body, transform: str) -> Local | None:
     """The one operation of a body that applies gradients, all of them at once; None if none does.
 
@@ -59,13 +65,19 @@ def the_update(plan: Plan, role: Role, body: Body, transform: str) -> Local | No
     if not updates:
         return None
     update = updates[0]
-    whole = isinstance(update, Local) and update.reads[0][1:] == (0, plan.elements, ())
-    if len(updates) > 1 or not isinstance(update, Local) or not whole or update.lane != COMPUTE:
+    if len(updates) > 1 or not isinstance(update, Local) or not _whole(plan, update) or update.lane != COMPUTE:
         raise InputError(
             f"plan {plan.name!r}: {transform} needs one local operation that applies all gradients; role {role.name!r} "
             f"has: {', '.join(op.name for op in updates)}"
         )
     return update
+
+
+def _whole(plan: Plan, update: Local) -> bool:
+    """Whether it reads all gradients, in one range or tensor by tensor."""
+    read = [ref for ref in update.reads if plan.buffer[ref.buffer].role == "gradient"] or [*update.reads[:1]]
+    ends = [0, *(ref.stop for ref in read)]
+    return [(ref.start, ref.mine) for ref in read] == [(end, ()) for end in ends[:-1]] and ends[-1] == plan.elements
 
 
 def rescaled(plan: Plan, op: Any, factor: Fraction, transform: str) -> Any:

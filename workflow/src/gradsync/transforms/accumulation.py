@@ -13,7 +13,7 @@ from typing import Any
 
 from gradsync.errors import InputError
 from gradsync.plan import Need, Plan, Ready, Ref, Role
-from gradsync.transforms._edits import Body, applies_gradients, computes, rescaled, with_bodies
+from gradsync.transforms._edits import Body, computes, rescaled, weighs_gradients, with_bodies
 
 TRANSFORM = "gradient accumulation"
 
@@ -32,7 +32,7 @@ def accumulate(plan: Plan, micro_batches: int) -> Plan:
 
     def edited(role: Role, body: Body) -> Iterator[Any]:
         mean = Fraction(1, micro_batches)
-        body = tuple(rescaled(plan, op, mean, TRANSFORM) if applies_gradients(plan, op) else op for op in body)
+        body = tuple(rescaled(plan, op, mean, TRANSFORM) if weighs_gradients(plan, op) else op for op in body)
         if not computes(body):
             yield from body
             return

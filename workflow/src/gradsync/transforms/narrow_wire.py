@@ -14,7 +14,7 @@ from typing import Any
 from gradsync.errors import InputError
 from gradsync.kernels import FLOATS
 from gradsync.plan import BYTES, Buffer, Collective, Local, Plan, Ref, Role
-from gradsync.transforms._edits import Body, applies_gradients, operations, rescaled, with_bodies, with_buffer
+from gradsync.transforms._edits import Body, operations, rescaled, weighs_gradients, with_bodies, with_buffer
 
 TRANSFORM = "a narrow wire"
 SUMS = ("all_reduce", "reduce_scatter")
@@ -53,7 +53,7 @@ def narrow(plan: Plan, wire: str) -> Plan:
             if op.name in of_role:
                 yield from _narrowed(op, members)
                 continue
-            if applies_gradients(plan, op):
+            if weighs_gradients(plan, op):
                 op = rescaled(plan, op, Fraction(members), TRANSFORM)
             changes = {
                 key: tuple(_widen(name) if name in of_role else name for name in getattr(op, key))

@@ -7,6 +7,7 @@ An update is one file of this folder with
     HALVED      optional, True: its messages are reduce-scatters and all-gathers
     AVERAGED    optional, False: an iteration does not apply the mean gradient of all ranks
     MASTER      optional, True: rank 0 is a master that computes no gradients, and the other ranks are the workers
+    PIECES      optional, True: a rank applies gradients to pieces of its own, which are no whole tensors
 
 which plans the plain step: what a step may have besides (`transforms/step.py`), a narrow wire for instance, is added to
 the plan of any update that applies the mean gradient. Discovery finds the file; its name is the update's name.
@@ -94,6 +95,11 @@ def masters(name: str) -> int:
 def _module(name: str) -> Any:
     refuse_unknown("update", name, modules_in(__path__))
     return importlib.import_module(f"{__name__}.{name}")
+
+
+def pieces(name: str) -> bool:
+    """Whether an update has pieces for each rank, which an optimizer by norms of whole tensors can't have."""
+    return _declares(name, "PIECES")
 
 
 def _declares(name: str, what: str) -> bool:

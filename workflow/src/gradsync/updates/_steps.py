@@ -1,4 +1,4 @@
-"""The operation by which an update applies gradients, and the plan of a step in which all ranks do the same."""
+"""The operations by which an update applies gradients, and the plan of a step in which all ranks do the same."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from gradsync import optimizers
 from gradsync.optimizers import Kept, Optimizer
 from gradsync.plan import COMPUTE, Buffer, Local, Plan, Ref, Role, Tensor
 from gradsync.plan.workload import Workload
+from gradsync.updates._tensors import buffer_of_norms, by_tensor
 
 SGD = optimizers.get("sgd")
 
@@ -18,23 +19,30 @@ def applied(
     name: str,
     gradient: Ref,
     ranks: int,
+    tensors: tuple[Tensor, ...],
     *,
     requires: Literal["sum", "shard"],
     after: tuple[str, ...],
     lane: str = COMPUTE,
-) -> Local:
-    """The optimizer's step, by the mean over so many ranks of what is summed in `gradient`."""
+) -> tuple[Local, ...]:
+    """The optimizer's step `name`, by the mean over so many ranks of what is summed in `gradient`, and its norms first.
+
+    Raises InputError if it needs norms of whole tensors, and `gradient` is not one of whole `tensors`.
+    """
+    scale = 1.0 / ranks
+    how: dict[str, Any] = {"lane": lane, "after": after, "requires": requires}
+    if optimizer.norms is not None:
+        return by_tensor(optimizer, optimizer.norms, name, gradient, tensors, scale, **how)
     kept = ("parameter", *(each.name for each in optimizer.kept))
-    return Local(
+    step = Local(
         name=name,
-        lane=lane,
-        after=after,
         kernel=optimizer.name,
-        arguments={**optimizer.arguments, "scale": 1.0 / ranks},
+        arguments={**optimizer.arguments, "scale": scale},
         reads=(gradient,),
         writes=tuple(gradient._replace(buffer=buffer) for buffer in kept),
-        requires=requires,
+        **how,
     )
+    return (step,)
 
 
 def of_workers(
@@ -46,11 +54,12 @@ def of_workers(
     body: Sequence[Any],
 ) -> Plan:
     """The plan of one role for all ranks, with gradients, parameters and what the optimizer keeps."""
+    norms = (buffer_of_norms(len(tensors), workload.unit),) if optimizer.norms else ()
     keyed = (Kept("gradient", "gradient"), Kept("parameter", "parameter"), *optimizer.kept)
     return Plan(
         name=name,
         ranks=ranks,
         tensors=tensors,
-        buffers=tuple(Buffer(each.name, tensors[-1].stop, workload.unit, role=each.role) for each in keyed),
+        buffers=(*(Buffer(each.name, tensors[-1].stop, workload.unit, role=each.role) for each in keyed), *norms),
         roles=(Role("worker", tuple(range(ranks)), tuple(body)),),
     )

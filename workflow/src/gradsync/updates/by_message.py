@@ -39,12 +39,10 @@ def plan(
         body.append(op)
         if isinstance(op, Collective):
             (gradient,) = op.writes
-            body.append(
-                applied(
-                    *(optimizer, next(updates), gradient, ranks),
-                    requires="sum",
-                    after=(op.name,),
-                    lane=UPDATE_LANE,
-                )
+            body += applied(
+                *(optimizer, next(updates), gradient, ranks, tensors),
+                requires="sum",
+                after=(op.name,),
+                lane=UPDATE_LANE,
             )
     return of_workers(name, workload, tensors, ranks, optimizer, body)

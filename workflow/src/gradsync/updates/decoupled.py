@@ -51,13 +51,11 @@ def plan(
                 writes=(gradient,),
             )
         )
-        ends.append(
-            applied(
-                *(optimizer, f"update{number}", gradient, ranks),
-                requires="sum",
-                after=(f"gather{number}",),
-                lane=UPDATE_LANE,
-            )
+        ends += applied(
+            *(optimizer, f"update{number}", gradient, ranks, tensors),
+            requires="sum",
+            after=(f"gather{number}",),
+            lane=UPDATE_LANE,
         )
     updated = {f"update{number}": bounds(message, tensors) for number, message in enumerate(messages)}
     body = (

@@ -24,6 +24,7 @@ from gradsync.updates._passes import UPDATE_LANE, backward, bounds, forward_by_l
 from gradsync.updates._steps import SGD, applied, of_workers
 
 HALVED = True
+PIECES = True
 
 
 def plan(
@@ -48,8 +49,8 @@ def plan(
     def gathered(number: int) -> Iterator[Any]:
         """What follows the reduce-scatter of a message: the update of this rank's piece, and the gather of all."""
         start, stop = bounds(messages[number], tensors)
-        yield applied(
-            *(optimizer, f"update{number}", Ref("gradient", start, stop, (WORLD,)), ranks),
+        yield from applied(
+            *(optimizer, f"update{number}", Ref("gradient", start, stop, (WORLD,)), ranks, tensors),
             requires="shard",
             after=(f"message{number}",),
             lane=UPDATE_LANE,

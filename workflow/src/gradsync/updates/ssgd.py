@@ -30,8 +30,7 @@ def plan(
     tensors = laid_out(workload)
     elements = tensors[-1].stop
     sums = list(backward(tensors, messages, ranks, algorithm, shape))
-    update = applied(
-        optimizer, "update", Ref("gradient", 0, elements), ranks, requires="sum", after=last_messages(sums)
-    )
-    body = (forward(elements, ("update",)), *sums, update)
+    gradient = Ref("gradient", 0, elements)
+    update = applied(optimizer, "update", gradient, ranks, tensors, requires="sum", after=last_messages(sums))
+    body = (forward(elements, ("update",)), *sums, *update)
     return of_workers(name, workload, tensors, ranks, optimizer, body)

@@ -18,13 +18,15 @@ from gradsync.runtime.compute import FIRST_LOSS_SCALE, Forward, Sample
 from gradsync.runtime.contenders import Contender
 from gradsync.runtime.group import Groups, settle
 from gradsync.runtime.losses import Losses
+from gradsync.runtime.torch_optimizers import named
 
 
 class Stock(Contender):
     """A peer on the device of `groups`; `plans` are those of the launch, by name. Collective.
 
     A turn has `accumulate` micro-batches; gradients are clipped to `clip_norm` (None: they are not). With `statistics`
-    those of batch normalisation are rank 0's for all ranks. The optimizer is torch's own, `rate` multiplies its rate.
+    those of batch normalisation are rank 0's for all ranks. The optimizer is torch's own where it has one;
+    `rate` multiplies its rate.
     """
 
     wrapped: torch.nn.Module  # what trains: calling it is a collective
@@ -51,7 +53,7 @@ class Stock(Contender):
         self.wrapped = self._wrapped(plans)
         self.forward = Forward(self.wrapped, forward.loss, forward.rank, forward.seed, forward.precision)
         name, arguments = optimizer.torch
-        self.optimizer = self._optimizer(getattr(torch.optim, name), dict(arguments))
+        self.optimizer = self._optimizer(named(name), dict(arguments))
         self.rate, self.rates = rate, self._scheduled(rate, 0)
         self.scaler = torch.amp.GradScaler(
             self.device.kind, init_scale=FIRST_LOSS_SCALE, enabled=forward.precision == "float16"
