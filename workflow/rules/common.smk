@@ -55,7 +55,7 @@ except InputError as error:
 NAMED = (
     SETTINGS.external_data,
     os.environ.get("GRADSYNC_EXTERNAL_DATA"),
-    *(launch.data_folder for launch in SETTINGS.training),
+    *(folder for launch in SETTINGS.training for folder in (launch.data_folder, launch.data_cache_folder)),
 )
 os.environ.update(
     PYTHONPATH=str(Path(workflow.basedir) / "workflow" / "src"),
