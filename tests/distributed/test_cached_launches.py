@@ -69,3 +69,19 @@ def test_a_launch_whose_rank_is_killed_leaves_no_memory(folder):
     assert process.communicate(timeout=HANGS_SECONDS)
     assert process.returncode == 1
     assert caches() <= before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--data", "digits", "--data-cache", "exact"], "--data-cache: data 'digits' is not decoded from files"),
+        (["--data", "imagenet", "--data-cache", "files"], "--data-cache files: give --data-cache-folder"),
+    ],
+)
+def test_a_cache_that_makes_no_sense_is_refused(folder, arguments, message):
+    command = [sys.executable, "-m", "gradsync", "train", "--peer", "ddp", "--model", "resnet18", "--size", "32"]
+    command += ["--batch", "2", "--data-folder", str(folder), "--output", str(folder / "out"), *arguments]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=HANGS_SECONDS)
+    assert ended.returncode == 2
+    assert message in ended.stderr
+    assert ended.stderr.count("\n") == 1

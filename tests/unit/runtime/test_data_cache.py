@@ -197,6 +197,15 @@ def test_a_launch_without_shared_memory_goes_on_without(photographs, tmp_path, m
     assert "no data cache in memory" in capfd.readouterr().err
 
 
+def test_a_launch_may_keep_copies_alone(photographs, tmp_path):
+    with opening.opened(Cached(data_cache="files", data_cache_folder=str(tmp_path / "copies")), 0) as cache:
+        assert cache.memory is None
+        for _ in range(2):
+            cache.pixels(str(photographs / "train" / "cat" / "0.jpg"), lambda image: image)
+    counted = {key: count for key, count in opening.counted(cache).items() if count}
+    assert counted == {"data_cache_disk_misses": 1, "data_cache_disk_hits": 1}
+
+
 def test_no_cache_is_the_default():
     with opening.opened(Cached(), 0) as cache:
         assert cache is None

@@ -18,6 +18,7 @@ from gradsync.limits import MOST_ACCUMULATED, MOST_COUNT, MOST_LENGTH, MOST_MEGA
 LEAST_EPS = RANGES["eps"][0]
 Device = Literal["cpu", "cuda"]
 Precision = Literal["float32", "bfloat16", "float16"]
+DataCache = Literal["exact", "reduced", "files"]
 Statistics = Literal["broadcast", "local"]
 
 
@@ -114,10 +115,11 @@ class Steps:
 class Cached:
     """What is kept of images that are decoded from files."""
 
-    data_cache: Literal["exact", "reduced"] | None = option(
+    data_cache: DataCache | None = option(
         None,
         "keep decoded images (of imagenet) in memory that the ranks of a node share: exact, which changes no number, "
-        "or reduced to the size that test images have, faster and smaller (crops come from the reduced ones)",
+        "or reduced to the size that test images have, faster and smaller (crops come from the reduced ones); files: "
+        "only copies, in --data-cache-folder",
         unset="not kept",
     )
     data_cache_memory: int | None = option(

@@ -121,6 +121,8 @@ def _refuse(options: Options) -> None:
     )
     if options.data_cache is not None and not loaded.training.decoded:
         raise InputError(f"--data-cache: data {options.data!r} is not decoded from files: leave it out")
+    if options.data_cache == "files" and options.data_cache_folder is None:
+        raise InputError("--data-cache files: give --data-cache-folder, where copies of the files are kept")
     options.refuse_rate(loaded.batches.turns_an_epoch // options.accumulate)
     if described(options, [options.ranks], options.device) and options.schedules:
         raise InputError("--testbed: give --plan (files): what was measured on this machine is no cost of a testbed")

@@ -37,7 +37,7 @@ def opened(options: Cached, rank: int) -> Iterator[DataCache | None]:
     first = nodes.index(nodes[rank])
     with ExitStack() as kept:
         own = ("", 0.0)
-        if rank == first:
+        if rank == first and options.data_cache != "files":
             try:
                 own = str(kept.enter_context(leftovers.temporary_folder(leftovers.MEMORY))), _memory_bytes(options)
             except InputError as error:
