@@ -55,7 +55,7 @@ except InputError as error:
 NAMED = (
     SETTINGS.external_data,
     os.environ.get("GRADSYNC_EXTERNAL_DATA"),
-    *(launch.data_folder for launch in SETTINGS.training),
+    *(folder for launch in SETTINGS.training for folder in (launch.data_folder, launch.data_cache_folder)),
 )
 os.environ.update(
     PYTHONPATH=str(Path(workflow.basedir) / "workflow" / "src"),
@@ -101,7 +101,7 @@ CLUSTER_FILE = (
 @cache
 def benchmarked():
     """The benchmarks that can be timed here; if no testbed can be made, the reason is printed and it is left out."""
-    benchmarks = ["planning", "training", "collectives", "workflow"]
+    benchmarks = ["planning", "training", "collectives", "loading", "workflow"]
     reason = privileges.impossible()
     if not reason:
         return [*benchmarks, "testbed"]

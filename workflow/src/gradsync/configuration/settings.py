@@ -14,7 +14,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SerializeAsAn
 from gradsync import learning_rates, limits, names, optimizers, topologies
 from gradsync.configuration import peers, schemes, training
 from gradsync.configuration.options import options_of, taken
-from gradsync.configuration.training import Precision, Statistics
+from gradsync.configuration.training import DataCache, Precision, Statistics
 from gradsync.errors import InputError
 from gradsync.files import reading
 from gradsync.files.problems import first_problem
@@ -82,6 +82,10 @@ class Training(_Closed):
     ranks: Ranks = Field(ge=2)
     data: str = _as_option("data")
     data_folder: FilePath | None = _as_option("data_folder")
+    data_cache: DataCache | None = _as_option("data_cache")
+    data_cache_memory: int | None = _as_option("data_cache_memory")
+    data_cache_folder: FilePath | None = _as_option("data_cache_folder")
+    data_cache_disk: int | None = _as_option("data_cache_disk")
     size: int | None = _as_option("size")
     batch: int = _as_option("batch")
     accumulate: int = _as_option("accumulate")

@@ -13,11 +13,12 @@ from gradsync.configuration.options import option
 from gradsync.errors import InputError
 from gradsync.kernels import KERNELS, RANGES
 from gradsync.learning_rates import LearningRate
-from gradsync.limits import MOST_ACCUMULATED, MOST_COUNT, MOST_LENGTH, MOST_SEED
+from gradsync.limits import MOST_ACCUMULATED, MOST_COUNT, MOST_LENGTH, MOST_MEGABYTES, MOST_SEED
 
 LEAST_EPS = RANGES["eps"][0]
 Device = Literal["cpu", "cuda"]
 Precision = Literal["float32", "bfloat16", "float16"]
+DataCache = Literal["exact", "reduced", "files"]
 Statistics = Literal["broadcast", "local"]
 
 
@@ -126,6 +127,44 @@ class Steps:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Cached:
+    """What is kept of images that are decoded from files."""
+
+    data_cache: DataCache | None = option(
+        None,
+        "keep decoded images (of imagenet) in memory that the ranks of a node share: exact, which changes no number, "
+        "or reduced to the size that test images have, faster and smaller (crops come from the reduced ones); files: "
+        "only copies, in --data-cache-folder",
+        unset="not kept",
+    )
+    data_cache_memory: int | None = option(
+        None,
+        "most memory of the data cache on a node, in MiB",
+        metavar="MIB",
+        least=1,
+        most=MOST_MEGABYTES,
+        unset="a quarter of what is free",
+        needs="data_cache",
+    )
+    data_cache_folder: str | None = option(
+        None,
+        "also keep copies of the files of --data-folder here, on each node's own disk; later runs read them",
+        metavar="FOLDER",
+        unset="no copies",
+        needs="data_cache",
+    )
+    data_cache_disk: int | None = option(
+        None,
+        "most of --data-cache-folder, in MiB",
+        metavar="MIB",
+        least=1,
+        most=MOST_MEGABYTES,
+        unset="half of what is free",
+        needs="data_cache_folder",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class Course:
     """What is trained on, and for how long."""
 
@@ -147,7 +186,7 @@ class Course:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Training(Course, Steps, OnDevice, Compute):
+class Training(Cached, Course, Steps, OnDevice, Compute):
     """All of it: what ranks are told, and what their results record."""
 
     lr_schedule: str = option(

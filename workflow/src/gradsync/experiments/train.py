@@ -18,7 +18,7 @@ from gradsync.experiments import predict
 from gradsync.experiments.hosts import OnTestbed, described, enter, hosts
 from gradsync.experiments.profile import allreduce, launches, layers
 from gradsync.files import disk, reading
-from gradsync.lifetimes import run_lock
+from gradsync.lifetimes import leftovers, run_lock
 from gradsync.slurm.launch import ranks_a_node
 
 if TYPE_CHECKING:
@@ -78,7 +78,10 @@ def train(options: Options) -> dict[str, dict[str, float]] | None:
         options = replace(options, references=options.references and bool(loaded))
         testbed = described(options, [options.ranks], options.device)
         with hosts(testbed, options.ranks) as network:
-            launch(["train", *words(options)], options.ranks, network)
+            try:
+                launch(["train", *words(options)], options.ranks, network)
+            finally:
+                leftovers.sweep(leftovers.MEMORY)  # a rank that was killed has removed nothing
     contenders = json.loads((options.output / "schemes.json").read_text())
     return {name: Result.load(options.output / name / "result.json").summary for name in contenders}
 
@@ -116,6 +119,10 @@ def _refuse(options: Options) -> None:
         folder=options.data_folder,
         accumulate=options.accumulate,
     )
+    if options.data_cache is not None and not loaded.training.decoded:
+        raise InputError(f"--data-cache: data {options.data!r} is not decoded from files: leave it out")
+    if options.data_cache == "files" and options.data_cache_folder is None:
+        raise InputError("--data-cache files: give --data-cache-folder, where copies of the files are kept")
     options.refuse_rate(loaded.batches.turns_an_epoch // options.accumulate)
     if described(options, [options.ranks], options.device) and options.schedules:
         raise InputError("--testbed: give --plan (files): what was measured on this machine is no cost of a testbed")

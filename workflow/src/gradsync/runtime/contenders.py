@@ -41,6 +41,8 @@ class Record:
     exposed: list[float] = field(default_factory=list)  # communication seconds of a turn, not hidden
     waiting: list[float] = field(default_factory=list)  # seconds of a turn in which rank 0 only waits for other ranks
     computation: list[float] = field(default_factory=list)  # computation seconds of a turn
+    reading: list[tuple[float, float]] = field(default_factory=list)
+    """By block: seconds in which samples of a turn are read and decoded, and those in which the rank waits for them."""
     absorbed: list[float] = field(default_factory=list)  # host seconds of a turn that replayed waits hid, by block
 
     def block(self, seed: int, first: int, losses: list[float], ends: list[float], trace: Trace | None = None) -> None:

@@ -25,20 +25,20 @@ def machines() -> dict[str, Any]:
     The cores of a node are those that its ranks may use.
     """
     cores: dict[str, set[int]] = {}
-    for node, usable in _all((_node(), sorted(os.sched_getaffinity(0)))):
+    for node, usable in everyones((_node(), sorted(os.sched_getaffinity(0)))):
         cores.setdefault(node, set()).update(usable)
     return {**machine(), "cores": sum(map(len, cores.values())), "nodes": len(cores)}
 
 
 def nodes() -> list[str]:
     """The node of each rank, in the order of the ranks; collective over all ranks."""
-    return list(_all(_node()))
+    return everyones(_node())
 
 
 def gathered_by_node(value: Any) -> dict[str, list[Any]]:
     """`value` of the ranks of each node; collective over all ranks."""
     by_node: dict[str, list[Any]] = {}
-    for node, node_value in _all((_node(), value)):
+    for node, node_value in everyones((_node(), value)):
         by_node.setdefault(node, []).append(node_value)
     return by_node
 
@@ -62,8 +62,8 @@ def _node() -> str:
     return BOOT.read_text() if BOOT.is_file() else os.uname().nodename
 
 
-def _all(value: Any) -> list[Any]:
-    """`value` of each rank."""
+def everyones(value: Any) -> list[Any]:
+    """`value` of each rank, in their order; collective over all ranks."""
     values: list[Any] = [value]
     if dist.is_initialized():
         values = [None] * dist.get_world_size()

@@ -27,6 +27,8 @@ def repeats(records: Mapping[str, Record], name: str, ranks: int) -> dict[str, l
         quantities["exposed_communication_seconds"] = _by_block(record, record.exposed)
         quantities["waiting_seconds"] = _by_block(record, record.waiting)
         quantities["busy_computation_seconds"] = _by_block(record, record.computation)
+    if record.reading:
+        quantities["io_seconds"], quantities["exposed_io_seconds"] = np.array(record.reading).T
     return {key: values.tolist() for key, values in quantities.items()}
 
 

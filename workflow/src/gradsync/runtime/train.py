@@ -28,6 +28,7 @@ from gradsync.runtime import checkpoint, data, devices, memory, models, replay
 from gradsync.runtime.checkpoint import Checkpoints
 from gradsync.runtime.conformance import Held, exactness
 from gradsync.runtime.contenders import Contender, NoCommunication, OneRank, Planned, Record, gathered
+from gradsync.runtime.data.cache import DataCache, opening
 from gradsync.runtime.execute import Pool
 from gradsync.runtime.group import Groups
 from gradsync.runtime.hosts import machines, misplaced, nodes
@@ -94,6 +95,7 @@ class _Launch:
             plans, peers, options, self.spec.loss, rank, self.device, self.groups, Pool(), self._say
         )
         self.progress = _Progress()
+        self.cache: DataCache | None = None
         self.results = Results(plans, options, testbed, ranks, self.device, machine, wrong_places)
         settings = {**recorded(options, testbed), "ranks": ranks, "peers": [peer.model_dump() for peer in peers]}
         key = json.dumps([settings, [plan.digest for plan in plans], torch.__version__], sort_keys=True)
@@ -102,6 +104,10 @@ class _Launch:
         )
 
     def run(self) -> None:
+        with opening.opened(self.options, self.rank) as self.cache:
+            self._run()
+
+    def _run(self) -> None:
         other_work = OtherWork()
         loaded = self.checkpoints.load()
         if loaded is not None:
@@ -118,6 +124,7 @@ class _Launch:
             states = None
             self.progress.done = 0
         self.groups.close()
+        self.results.cached = opening.counted(self.cache)
         host_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024.0
         self.results.machines |= other_work.share()
         self._say("; ".join(quiet.load_warnings(self.results.machines, "warning: launch")))
@@ -145,6 +152,7 @@ class _Launch:
             seed=seed,
             folder=self.options.data_folder,
             accumulate=self.options.accumulate,
+            cache=self.cache,
         )
 
     # One seed
@@ -163,7 +171,7 @@ class _Launch:
             for contender in contenders:
                 if states is not None:
                     contender.restore(states[0][contender.name], states[1][contender.name])
-            self._train_blocks(contenders, loaded, seed)
+            self._train_blocks(contenders, loaded, seed, feed)
             self._finish_seed(contenders)
 
     def _refuse_memory(self, first: torch.nn.Module) -> None:
@@ -192,7 +200,7 @@ class _Launch:
             self._say(f"conformance {number}/{len(self.plans)}: {plan.name}")
             self.progress.conformance[plan.name] = held.against_oracle(plan)
 
-    def _train_blocks(self, contenders: list[Contender], loaded: data.Data, seed: int) -> None:
+    def _train_blocks(self, contenders: list[Contender], loaded: data.Data, seed: int, feed: data.Feed) -> None:
         options, an_epoch = self.options, loaded.batches.turns_an_epoch // self.options.accumulate
         total = options.turns(an_epoch)
         begun, start = self.progress.done, time.monotonic()
@@ -203,7 +211,7 @@ class _Launch:
             number = first // options.block
             ends_epoch = (first + turns) // an_epoch > first // an_epoch
             for contender in contenders if number % 2 == 0 else contenders[::-1]:
-                self._train_block(contender, seed, first, turns)
+                self._train_block(contender, seed, first, turns, feed)
                 if ends_epoch:
                     self._evaluate(contender, loaded, seed, first + turns - 1)
             self.progress.done = first + turns
@@ -220,9 +228,11 @@ class _Launch:
             if not through and self.checkpoints.due():
                 self._checkpoint(contenders)
 
-    def _train_block(self, contender: Contender, seed: int, first: int, turns: int) -> None:
+    def _train_block(self, contender: Contender, seed: int, first: int, turns: int, feed: data.Feed) -> None:
         seen = len(contender.losses)
+        feed.taken_seconds()  # of what others have read
         ends = contender.run(turns)
+        reading = feed.taken_seconds()
         trace = None
         if isinstance(contender, Planned):
             trace = gathered(contender.plan, contender.trace(), self.rank, turns)
@@ -231,6 +241,8 @@ class _Launch:
             return
         record = self.progress.records.setdefault(contender.name, Record())
         record.block(seed, first, contender.losses[seen:], ends, trace)
+        if reading is not None:
+            record.reading.append(reading)
         if isinstance(contender.model, replay.Replayed):
             record.absorbed.append(contender.model.absorbed_seconds() / turns)
 

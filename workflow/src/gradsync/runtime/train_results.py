@@ -21,7 +21,8 @@ from gradsync.runtime.repeats import repeats
 from gradsync.statistics import quiet
 from gradsync.statistics.intervals import median_interval
 
-UNRECORDED = ("checkpoint_seconds", "reference", "paper")  # options that change no number
+CACHED = ("data_cache_memory", "data_cache_folder", "data_cache_disk")
+UNRECORDED = ("checkpoint_seconds", "reference", "paper", *CACHED)  # options that change no number
 RESULTS = "schemes.json"  # names of all contenders, written last
 
 
@@ -47,6 +48,7 @@ class Results:
     traces: dict[str, Trace] = field(default_factory=dict)
     details: dict[str, dict[str, Any]] = field(default_factory=dict)  # what settings tell of a contender alone
     peak_bytes: dict[str, float] = field(default_factory=dict)
+    cached: dict[str, float] = field(default_factory=dict)  # what the data cache has counted in the launch
 
     def save(self, folder: Path, turns_an_epoch: int) -> None:
         """Write all of them below the folder."""
@@ -107,7 +109,7 @@ class Results:
                 "accuracy_most": float(accuracy.max()),
             }
         summary["final_loss"] = record.rows[-1][3]
-        summary |= self.peak_bytes
+        summary |= self.peak_bytes | self.cached
         for plan in self.plans:
             if plan.name == name:
                 summary["messages"] = float(len(plan.messages()))

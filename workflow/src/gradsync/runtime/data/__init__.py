@@ -14,6 +14,7 @@ from gradsync.names import refuse_unknown
 from gradsync.runtime import models
 from gradsync.runtime.data import cifar10, digits, imagenet, mnist, synthetic, text
 from gradsync.runtime.data.batches import Batches
+from gradsync.runtime.data.cache import DataCache
 from gradsync.runtime.data.evaluation import accuracy
 from gradsync.runtime.data.feed import Data, Feed, Shard, shard
 from gradsync.runtime.data.samples import Images, Pixels, Samples, Wanted
@@ -54,12 +55,13 @@ def load(
     seed: int,
     folder: str | Path | None = None,
     accumulate: int = 1,
+    cache: DataCache | None = None,
 ) -> Data:
     """The set `name` in the shape that `model` takes at `size` (pixels per side, or tokens; None: its own).
 
     `batch` is the number of samples per rank and turn; a step takes `accumulate` turns. `folder` holds the files of a
-    set that has files. Raises InputError if set, model or folder do not exist or do not fit each other, and if there
-    are too few samples for one step.
+    set that has files; `cache` keeps images that are decoded from them. Raises InputError if set, model or folder do
+    not exist or do not fit each other, and if there are too few samples for one step.
     """
     refuse_unknown("data", name, SETS)
     source, spec = SETS[name], models.get(model)
@@ -77,7 +79,7 @@ def load(
         )
     place = _folder(name, source, folder)
     try:
-        wanted = Wanted(shape, spec.classes, batch * ranks * accumulate, seed, place, spec.takes)
+        wanted = Wanted(shape, spec.classes, batch * ranks * accumulate, seed, place, spec.takes, cache)
         training, test = source.read(wanted)
     except OSError as error:  # it names the file
         raise InputError(f"data {name!r} can't be read: {error}") from error

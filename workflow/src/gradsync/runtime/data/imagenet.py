@@ -6,6 +6,9 @@ model's, then the centre. Both are normalised channel by channel with ImageNet's
 
 The random numbers of an image are a function of (seed, epoch, index) alone: neither the order in which threads decode
 nor what else draws random numbers changes a run, and a resumed run sees the same images.
+
+A cache keeps what is before that: decoded images, as they are or with the shorter side reduced to 256/224 of the
+model's. The first changes no number. The second gives the same test images, and crops of the reduced images.
 """
 
 from __future__ import annotations
@@ -18,11 +21,13 @@ import torch
 from PIL import Image
 
 from gradsync.errors import InputError
+from gradsync.runtime.data.cache import DataCache, decode
 from gradsync.runtime.data.samples import Images, Wanted
 from gradsync.runtime.torchvision_operators import torchvision
 
 MEAN = np.array([0.485, 0.456, 0.406], np.float32)
 DEVIATION = np.array([0.229, 0.224, 0.225], np.float32)
+NORMALISED = ((np.arange(256, dtype=np.float32)[:, None] / 255 - MEAN) / DEVIATION).T.copy()  # (channels, levels)
 AREA = (0.08, 1.0)
 WIDEST = 4 / 3
 CROP_ATTEMPTS = 10
@@ -39,8 +44,8 @@ class Photographs(Images):
 
     decoded = True
 
-    def __init__(self, files: list[tuple[str, int]], side: int, seed: int | None):
-        self.paths, self.side, self.seed = [path for path, _ in files], side, seed
+    def __init__(self, files: list[tuple[str, int]], side: int, seed: int | None, cache: DataCache | None = None):
+        self.paths, self.side, self.seed, self.cache = [path for path, _ in files], side, seed, cache
         self.shape = (3, side, side)
         self.labels = torch.tensor([label for _, label in files])
         self.threads = torch.get_num_threads()  # of this thread; another's need not be the rank's share of the cores
@@ -52,17 +57,25 @@ class Photographs(Images):
         return torch.from_numpy(np.stack(images))
 
     def _image(self, index: int, epoch: int) -> np.ndarray:
-        try:
-            with Image.open(self.paths[index]) as file:
-                photograph = file.convert("RGB")
-        except Exception as error:  # decoders raise whatever the broken bytes lead to
-            raise InputError(f"{self.paths[index]}: no image that can be decoded ({error}): replace it") from error
+        pixels = self._pixels(self.paths[index])
+        height, width, _ = pixels.shape
         if self.seed is None:
-            return _normalised(_centre(photograph, self.side))
+            photograph = Image.fromarray(pixels)
+            reduced = self.cache is not None and self.cache.reduced
+            resized = photograph if reduced else _resized(photograph, self.side)
+            return _normalised(resized.crop(_centred(*resized.size, self.side, self.side)))
         random = np.random.default_rng((self.seed, epoch, index))
-        box = random_box(photograph.width, photograph.height, random)
-        image = _normalised(photograph.crop(box).resize((self.side, self.side), Image.Resampling.BILINEAR))
+        left, upper, right, lower = random_box(width, height, random)
+        crop = Image.fromarray(np.ascontiguousarray(pixels[upper:lower, left:right]))
+        image = _normalised(crop.resize((self.side, self.side), Image.Resampling.BILINEAR))
         return image[:, :, ::-1] if random.random() < 0.5 else image
+
+    def _pixels(self, path: str) -> np.ndarray:
+        """The decoded image, whole.  # (height, width, 3) uint8"""
+        if self.cache is None:
+            return np.asarray(decode(path))
+        reduce = _resized if self.seed is None else _reduced
+        return self.cache.pixels(path, lambda photograph: reduce(photograph, self.side))
 
 
 def random_box(width: int, height: int, random: np.random.Generator) -> Box:
@@ -82,15 +95,25 @@ def _centred(width: int, height: int, w: int, h: int) -> Box:
     return left, upper, left + w, upper + h
 
 
-def _centre(photograph: Image.Image, side: int) -> Image.Image:
+def _resized(photograph: Image.Image, side: int) -> Image.Image:
+    """With the shorter side 256/224 of `side`."""
     scale = RESIZE * side / min(photograph.size)
     width, height = (max(side, round(scale * length)) for length in photograph.size)
-    return photograph.resize((width, height), Image.Resampling.BILINEAR).crop(_centred(width, height, side, side))
+    return photograph.resize((width, height), Image.Resampling.BILINEAR)
+
+
+def _reduced(photograph: Image.Image, side: int) -> Image.Image:
+    """As `_resized`, but never larger than it is."""
+    return _resized(photograph, side) if RESIZE * side < min(photograph.size) else photograph
 
 
 def _normalised(image: Image.Image) -> np.ndarray:
     """(height, width, 3) uint8 -> (3, height, width) float32."""
-    return ((np.asarray(image, np.float32) / 255 - MEAN) / DEVIATION).transpose(2, 0, 1)
+    pixels = np.asarray(image)
+    planes = np.empty((3, *pixels.shape[:2]), np.float32)
+    for channel, plane in enumerate(planes):
+        np.take(NORMALISED[channel], pixels[:, :, channel], out=plane, mode="clip")  # other modes copy `out`
+    return planes
 
 
 def read(wanted: Wanted) -> tuple[Photographs, Photographs]:
@@ -106,4 +129,7 @@ def read(wanted: Wanted) -> tuple[Photographs, Photographs]:
         other = sorted(set(training.classes) ^ set(test.classes))[0]
         raise InputError(f"data 'imagenet': class {other!r} is only in one of {wanted.folder}/train and /val")
     side = wanted.shape[-1]
-    return Photographs(training.samples, side, wanted.seed), Photographs(test.samples, side, None)
+    return (
+        Photographs(training.samples, side, wanted.seed, wanted.cache),
+        Photographs(test.samples, side, None, wanted.cache),
+    )

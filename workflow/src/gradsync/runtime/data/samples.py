@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol
 
 import torch
 
+from gradsync.runtime.data.cache import DataCache
 from gradsync.runtime.models.spec import IMAGES
 
 
@@ -19,7 +20,8 @@ class Wanted(NamedTuple):
     """What a set is asked for.
 
     `shape` is one sample as the model `takes` it, (channels, height, width) or (rows, length), `classes` the width of
-    its output, `turn` the samples of all ranks in one turn; `folder` holds the files of sets that have files.
+    its output, `turn` the samples of all ranks in one turn; `folder` holds the files of sets that have files, of which
+    `cache` keeps what is decoded (None: nothing is kept).
     """
 
     shape: tuple[int, ...]
@@ -28,6 +30,7 @@ class Wanted(NamedTuple):
     seed: int
     folder: Path
     takes: str = IMAGES
+    cache: DataCache | None = None
 
 
 class Samples(Protocol):

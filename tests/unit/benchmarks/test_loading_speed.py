@@ -1,0 +1,28 @@
+"""The benchmark of the data cache: it times what it says, and misses a target that it does not reach."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from gradsync.benchmarks import loading_speed
+
+
+def test_the_benchmark_compares_each_mode_with_the_plain_loader(tmp_path):
+    loading_speed.make_photographs(tmp_path / "files")
+    files = list((tmp_path / "files" / "class").iterdir())
+    assert 0.05e6 < np.mean([file.stat().st_size for file in files]) < 0.15e6
+    rows = loading_speed.of_side(tmp_path, 96, pairs=2)
+    assert [row["task"].split()[5] for row in rows] == ["local_files", "exact", "reduced"]
+    assert all(row["ratio"] > 0 and row["io_seconds"] > 0 for row in rows)
+    assert not rows[2]["met"]  # of two pairs nothing is met
+    # what has been decoded is not decoded again
+    assert rows[2]["io_seconds"] < rows[0]["io_seconds"]
+
+
+@pytest.mark.parametrize(("factor", "met"), [(5.5, True), (4.5, False)])
+def test_the_target_is_a_ratio_of_medians(factor, met):
+    row = loading_speed._row(96, "reduced", np.full(24, factor), np.ones(24))
+    assert row["met"] is met
+    assert row["ratio"] == pytest.approx(factor)
+    assert loading_speed._row(224, "reduced", np.full(24, 0.1), np.ones(24))["met"]
