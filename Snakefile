@@ -46,6 +46,7 @@ onsuccess:
         "Verdicts": f"{RESULTS}/claims.md",
         "tables": f"{RESULTS}/tables",
         "figures": f"{RESULTS}/figures",
+        "report": f"{RESULTS}/site/index.html",
     }
     there = [
         f"{what}: {path}" for what, path in made.items() if Path(path).exists()
@@ -59,6 +60,7 @@ rule all:
     input:
         rules.claims.output,
         rules.track.output,
+        rules.site.output,
         CLUSTER_FILE,
         [table_file(*table) for table in all_tables()],
         [figure_file(*figure) for figure in all_figures()],

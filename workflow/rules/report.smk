@@ -90,3 +90,35 @@ rule claims:
         code=code("claims", *coverage.modules(PAPERS)),
     shell:
         "python -m gradsync claims --config {params.config:q} 2>&1 | tee {log:q}; exit ${{PIPESTATUS[0]}}"
+
+
+rule site:
+    # Pages of what is there; they link to the results, so that those come first.
+    input:
+        IMAGE_INPUT,
+        rules.claims.output,
+        f"{RESULTS}/tracked.json",
+        [figure_file(*figure) for figure in all_figures()],
+        sorted(str(file) for file in Path("reports/site").iterdir()),
+        [str(file) for file in sorted(Path("config/papers").glob("*/published.yaml"))],
+        SETTINGS.schemes,
+        SETTINGS.peers,
+    output:
+        expand(
+            f"{RESULTS}/site/{{page}}",
+            page=[
+                "index.html",
+                *(f"{paper}.html" for paper in PAPERS),
+                *("ledger.html", "coverage.html", "runs.html"),
+                *("style.css", "tables.js"),
+            ],
+        ),
+    log:
+        f"{RESULTS}/logs/site.log",
+    localrule: True
+    threads: 1
+    params:
+        config=CONFIG,
+        code=code("site.write", *(f"papers.{paper}.declaration" for paper in PAPERS)),
+    shell:
+        "python -m gradsync site --config {params.config:q} >{log:q} 2>&1 || {{ cat {log:q} >&2; exit 1; }}"

@@ -101,8 +101,10 @@ def all_runs(results: Path) -> list[Any]:
 
 
 def test_everything_of_a_run_is_imported(results):
-    assert tracking.import_results(MLflow(), results) == {
+    answer = tracking.import_results(MLflow(), results)
+    assert answer == {
         "tracking_uri": f"sqlite:///{results.parent / 'mlflow.db'}",
+        "experiment_id": client(results).get_experiment_by_name("gradsync").experiment_id,
         "imported": 2,
         "known": 0,
     }

@@ -1,7 +1,8 @@
 """The claims ledger: what a paper says, checked over the result tables, with one verdict per rung."""
 
-from gradsync.claims.by_claim import by_claim, counts
-from gradsync.claims.ledger import VERSION, ledger_json, summary
+from gradsync.claims.by_claim import STRENGTH, Judged, by_claim, counts
+from gradsync.claims.ledger import VERSION, ledger_json, read, summary
+from gradsync.claims.open_verdicts import Open, open_verdicts
 from gradsync.claims.page import page
 from gradsync.claims.remedies import Remedies, Remedy
 from gradsync.claims.verdicts import (
@@ -27,10 +28,13 @@ __all__ = [
     "HOLDS_AS_CHANGED",
     "KINDS",
     "REFUTED",
+    "STRENGTH",
     "UNCONTRADICTED",
     "UNDECIDED",
     "VERSION",
     "Compared",
+    "Judged",
+    "Open",
     "Remedies",
     "Remedy",
     "Verdict",
@@ -38,6 +42,8 @@ __all__ = [
     "counts",
     "evaluate",
     "ledger_json",
+    "open_verdicts",
     "page",
+    "read",
     "summary",
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from gradsync.claims.by_claim import STRENGTH, Judged, by_claim, counts
+from gradsync.claims.open_verdicts import open_verdicts
 from gradsync.claims.remedies import Remedy
 from gradsync.claims.verdicts import BROKEN, CONSTRUCTED, FAILS_AS_CHANGED, HOLDS_AS_CHANGED, UNDECIDED, Verdict
 
@@ -122,16 +123,9 @@ def _note(claim: Judged) -> str:
 def _undecided(claims: Sequence[Judged], verdicts: Sequence[Verdict], remedy: Callable[[Verdict], Remedy]) -> list[str]:
     """A line per class of reasons and remedy, rung by rung, with its claims by id."""
     nowhere = {(claim.paper, claim.verdicts[0].claim) for claim in claims if not claim.decided}
-    groups: dict[tuple[str, str], list[Verdict]] = {}
-    added: dict[tuple[str, str], dict[str, None]] = {}
-    for verdict in sorted(verdicts, key=lambda verdict: -STRENGTH.index(verdict.rung)):
-        reason, answer, add = remedy(verdict)
-        groups.setdefault((reason, answer), []).append(verdict)
-        added.setdefault((reason, answer), {}).update(dict.fromkeys(add))
     lines = [_line("why", "claims", "what would decide them"), "|---|---|---|"]
-    for (reason, answer), undecided in groups.items():
-        more = f": {'; '.join(added[reason, answer])}" if added[reason, answer] else ""
-        lines.append(_line(reason, _named(undecided, nowhere), answer + more))
+    for each in open_verdicts(verdicts, remedy):
+        lines.append(_line(each.reason, _named(each.verdicts, nowhere), each.remedy))
     legend = "Bold: decided on no rung at all; the others are decided above, on another rung."
     if any(verdict.points > 1 for verdict in verdicts):
         legend += " In brackets: at how many points of the assumed band the check holds."

@@ -23,6 +23,7 @@ from gradsync.commands import (
     measure,
     plan,
     simulate,
+    site,
     slurm,
     table,
     testbed,
@@ -32,6 +33,6 @@ from gradsync.commands import (
 
 COMMANDS = (
     *(advise, plan, check, simulate, collective, draw, train, elastic, export, measure, image, cluster, slurm, testbed),
-    *(estimate, external, count, emulate, table, figure, claims, track, benchmark),
+    *(estimate, external, count, emulate, table, figure, claims, site, track, benchmark),
 )
 """In the order of `gradsync --help`; the name of each is that of its module."""

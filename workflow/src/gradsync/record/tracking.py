@@ -73,7 +73,7 @@ def import_results(settings: MLflow, results: Path) -> dict[str, Any]:
             new += 1
     except (MlflowException, SQLAlchemyError, OSError) as error:
         raise RunError(f"MLflow at {address}: {_reason(error, database)}") from None
-    return {"tracking_uri": address, "imported": new, "known": len(loaded) - new}
+    return {"tracking_uri": address, "experiment_id": experiment_id, "imported": new, "known": len(loaded) - new}
 
 
 def _refuse_database(path: Path) -> None:
