@@ -12,7 +12,7 @@ A kernel is one file of this folder with
 A `compute` with a keyword argument `turn` is told how many turns of its loop went before; no plan carries it.
 `compute` is written with operators that NumPy and PyTorch share if that is possible, so that the oracle (NumPy, n
 ranks in one process) and the executor (PyTorch, `runtime/kernels.py`) mean the same by a name. Discovery finds the
-file; its name is the kernel's name.
+file; its name is the kernel's name. `_encode.py` makes a kernel of each compressor.
 """
 
 from __future__ import annotations
@@ -209,10 +209,9 @@ class Track(Protocol):
 
 
 class Kernel:
-    """One file of this folder."""
+    """One file of this folder, or what is like one: `module`."""
 
-    def __init__(self, name: str):
-        module = importlib.import_module(f"{__name__}.{name}")
+    def __init__(self, name: str, module: Any):
         self.name = name
         self.compute: Callable[..., None] = module.compute
         self.follow: Callable[[Track], None] = module.follow
@@ -277,4 +276,10 @@ def whole_passes(form: Form) -> float:
     return sum(each.bytes for each in (*form.reads, *form.writes))
 
 
-KERNELS: dict[str, Kernel] = {name: Kernel(name) for name in modules_in(__path__)}
+def _modules() -> dict[str, Any]:
+    """Name -> the file, or what stands for one."""
+    files = {name: importlib.import_module(f"{__name__}.{name}") for name in modules_in(__path__)}
+    return files | importlib.import_module(f"{__name__}._encode").kernels()
+
+
+KERNELS: dict[str, Kernel] = {name: Kernel(name, module) for name, module in sorted(_modules().items())}

@@ -10,7 +10,9 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
+from gradsync import compressors
 from gradsync.kernels import KERNELS, Form
+from gradsync.kernels._encode import PREFIX
 from gradsync.plan import Buffer, Local, Plan, Ref, Tensor
 from gradsync.runtime.devices import PROCESSOR, Device
 from gradsync.runtime.group import settle
@@ -30,9 +32,9 @@ TRIALS: dict[str, tuple[tuple[str, ...], tuple[str, ...], dict[str, float]]] = {
     "decode_sum": (("values", "indices"), ("gradient",), {}),
     "elastic_centre": (("parameter",), ("centre",), {"lr": 0.01, "rho": 0.1}),
     "elastic_worker": (("gradient", "centre"), ("parameter",), {"lr": 0.01, "rho": 0.1}),
-    "encode_topk": (("gradient",), ("values", "indices", "residual"), {}),
     "fill": ((), ("gradient",), {}),
     "lars": (("gradient", "norms"), ("parameter",), {"lr": 0.01, "trust": 0.01, "decay": 1e-4, "scale": 0.5}),
+    **{f"{PREFIX}{name}": (("gradient",), ("values", "indices", "residual"), {}) for name in compressors.names()},
 }
 
 

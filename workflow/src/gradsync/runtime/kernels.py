@@ -10,7 +10,11 @@ from collections.abc import Callable
 
 import torch
 
+from gradsync import compressors
+from gradsync.compressors import Select
 from gradsync.kernels import KERNELS
+from gradsync.kernels._encode import PREFIX
+from gradsync.runtime import selection
 from gradsync.runtime.adam import adam, adamw, shrunk
 
 NORM_ELEMENTS = 1 << 20  # summed at once: over 60 million, torch's float32 norm on a processor is 0.5 % off
@@ -150,14 +154,20 @@ def cast(reads: list[torch.Tensor], writes: list[torch.Tensor], *, scale: float 
         writes[0].mul_(scale)
 
 
-def encode_topk(reads: list[torch.Tensor], writes: list[torch.Tensor]) -> None:
-    """The k largest of gradient + residual, of equal ones the first; the others stay in the residual."""
-    values, indices, residual = writes
-    residual.add_(reads[0])
-    chosen = torch.sort(residual.abs(), descending=True, stable=True).indices[: len(values)]
-    indices.copy_(chosen)
-    values.copy_(residual[chosen])
-    residual[chosen] = 0
+def encoder(select: Select) -> Callable[..., None]:
+    """The kernel of a compressor, as `kernels/_encode.py` has it."""
+
+    def encode(reads: list[torch.Tensor], writes: list[torch.Tensor], *, turn: int) -> None:
+        """Send what is selected; the others stay in the residual, if there is one."""
+        values, indices, *residual = writes
+        source = residual[0].add_(reads[0]) if residual else reads[0]
+        chosen = select(source, len(values), turn=turn)
+        indices.copy_(chosen)
+        values.copy_(source[chosen])
+        if residual:
+            source[chosen] = 0
+
+    return encode
 
 
 def decode_sum(reads: list[torch.Tensor], writes: list[torch.Tensor]) -> None:
@@ -166,6 +176,9 @@ def decode_sum(reads: list[torch.Tensor], writes: list[torch.Tensor]) -> None:
     writes[0].zero_().index_add_(0, indices.long(), values)
 
 
-EXECUTED: dict[str, Callable[..., None]] = {name: kernel.compute for name, kernel in KERNELS.items()} | {
-    kernel.__name__: kernel for kernel in (sgd, sgd_scaled, adam, adamw, cast, norm, encode_topk, decode_sum)
+OWN = (sgd, sgd_scaled, adam, adamw, cast, norm, decode_sum)
+EXECUTED: dict[str, Callable[..., None]] = {
+    **{name: kernel.compute for name, kernel in KERNELS.items()},
+    **{kernel.__name__: kernel for kernel in OWN},
+    **{f"{PREFIX}{name}": encoder(selection.get(name)) for name in compressors.names()},
 }
