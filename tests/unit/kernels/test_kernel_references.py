@@ -132,7 +132,7 @@ def join() -> list[Case]:
 
 def encode(compressor: str) -> list[Case]:
     gradient, residual, k, turn = drawn(N), drawn(N, seed=1), 5, {"turn": 7}
-    select = compressors.get(compressor)
+    select = compressors.get(compressor).select
     cases: list[Case] = []
     for old in ([residual], []):  # with error feedback, and without
         whole = np.array([g + r for g, r in zip(gradient, old[0] if old else np.zeros(N), strict=True)])
@@ -147,9 +147,9 @@ def encode(compressor: str) -> list[Case]:
 def encode_exact_topk() -> list[Case]:
     ties = np.array([2.0, -3.0, 3.0, 0.0, -2.0, 2.0])  # of equal magnitudes the first are taken
     kept = np.array([0.0, 0.0, 0.0, 0.0, -2.0, 2.0])
-    three = [np.array([-3.0, 3.0, 2.0]), np.array([1, 2, 0]), kept]
+    three = [np.array([2.0, -3.0, 3.0]), np.array([0, 1, 2]), kept]
     whole = drawn(N)
-    largest = sorted(range(N), key=lambda i: (-abs(whole[i]), i))[:4]
+    largest = sorted(sorted(range(N), key=lambda i: (-abs(whole[i]), i))[:4])
     four = [whole[largest], np.array(largest)]
     return [
         *encode("exact_topk"),

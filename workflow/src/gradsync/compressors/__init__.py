@@ -2,7 +2,7 @@
 
 A compressor is one file of this folder with
 
-    select(values, k, *, turn) -> positions    (k,) distinct int64 positions in `values`, a flat NumPy array
+    select(values, k, *, turn) -> positions    (k,) distinct, ascending int64 positions in `values`, a flat NumPy array
 
 which is what the oracle computes with. Its namesake in `runtime/selection/` chooses the same positions with PyTorch.
 What is random is drawn from `turn` and the length alone, so that both draw the same. Discovery finds the file.
@@ -11,16 +11,9 @@ What is random is drawn from `turn` and the length alone, so that both draw the 
 from __future__ import annotations
 
 import importlib
-from typing import Any, Protocol
+from typing import Any
 
 from gradsync.names import modules_in, refuse_unknown
-
-
-class Select(Protocol):
-    """Chooses k distinct positions of a flat array."""
-
-    def __call__(self, values: Any, k: int, *, turn: int) -> Any:
-        """(k,) int64 positions."""
 
 
 def names() -> list[str]:
@@ -28,8 +21,7 @@ def names() -> list[str]:
     return modules_in(__path__)
 
 
-def get(name: str) -> Select:
-    """The selection of a compressor; raises InputError that lists the known ones."""
+def get(name: str) -> Any:
+    """The module of a compressor; raises InputError that lists the known ones."""
     refuse_unknown("compressor", name, names())
-    select: Select = importlib.import_module(f"{__name__}.{name}").select
-    return select
+    return importlib.import_module(f"{__name__}.{name}")

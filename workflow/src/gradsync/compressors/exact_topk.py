@@ -6,5 +6,5 @@ import numpy as np
 
 
 def select(values: np.ndarray, k: int, *, turn: int) -> np.ndarray:
-    """Positions, largest magnitude first."""
-    return np.argsort(-abs(values), kind="stable")[:k]
+    """Positions, ascending."""
+    return np.sort(np.argsort(-abs(values), kind="stable")[:k])

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from gradsync.configuration.options import option
 from gradsync.configuration.training import Steps
 from gradsync.errors import InputError
-from gradsync.experiments.costs import Costs, Known, costs
+from gradsync.experiments.costs import Costs, Known, costs, on_axes
 
 if TYPE_CHECKING:
     from gradsync.costs.interference import Interference
@@ -28,6 +28,13 @@ class Options(Steps, Known):
     schedule: str = option(meaning="a schedule, or a scheme of --schemes", metavar="NAME")
     schemes: str | None = option(None, "file of named schemes, as config/schemes.yaml", metavar="FILE")
     collective: str | None = option(None, "that sums the gradients", metavar="NAME", unset="the scheme's")
+    compressor: str | None = option(
+        None, "of sparse messages: what selects their elements", metavar="NAME", unset="the scheme's, if it has any"
+    )
+    density: float | None = option(
+        None, "share of the elements that sparse messages have", metavar="D", unset="the scheme's, else 0.01"
+    )
+    no_error_feedback: bool = option(False, "what sparse messages don't have is lost, not added to the next gradient")
     topology: str | None = option(
         None,
         "of the collective: bcube, or bcube:3,2",
@@ -61,6 +68,7 @@ def plan(options: Options) -> dict[str, Any]:
     # from here on its topology has numbers, whatever the nodes are
     scheme = scheme.model_copy(update={"topology": scheme.network(options.ranks, options.ranks_a_node).name})
     workload, known = costs(options, options.ranks, scheme)
+    known = on_axes(known, options.allreduce, scheme.axes(options.ranks), options.ranks)
     interference = interference_of(options, options.ranks)
     scheme = scheme.model_copy(update={"options": {**scheme.options, **_schedule_options(options)}})
     plan = schemes.plan(
@@ -73,6 +81,7 @@ def plan(options: Options) -> dict[str, Any]:
         statistics=options.statistics == "broadcast",
         accumulate=options.accumulate,
         clip_norm=options.clip_norm,
+        network=known.network,
         **{key: getattr(options, key) for key in optimizers.settings(options.optimizer)},
     )
     check(plan)
@@ -129,8 +138,24 @@ def _scheme(options: Options) -> Any:
         (scheme,) = schemes.pick(schemes.load(options.schemes), [options.schedule], "--schedule")
     else:
         scheme = schemes.Scheme(name=options.schedule)
-    parts = {"collective": options.collective, "topology": options.topology}
-    return scheme.model_copy(update={key: part for key, part in parts.items() if part})
+    parts: dict[str, Any] = {
+        "collective": options.collective,
+        "topology": options.topology,
+        "compressor": options.compressor,
+        "density": options.density,
+        "error_feedback": False if options.no_error_feedback else None,
+    }
+    given = {key: part for key, part in parts.items() if part is not None}
+    of_compression = {"compressor", "density", "error_feedback"}
+    changed = scheme.model_dump()
+    if options.collective:
+        changed = {key: value for key, value in changed.items() if key not in of_compression}
+    elif options.compressor and not scheme.compressor:
+        changed["collective"] = ""
+    scheme = schemes.Scheme.model_validate({**changed, **given})
+    if scheme.compressor or of_compression & given.keys():
+        scheme.refuse_nonsense("--schedule")
+    return scheme
 
 
 def _schedule_options(options: Options) -> dict[str, Any]:

@@ -34,6 +34,7 @@ Array = Any
 FLOATS = ("float64", "float32", "float16", "bfloat16")
 INTEGERS = ("int64", "int32")
 FACTORS = ("lr", "scale", "rho")  # arguments that are multiplied with one another
+ENCODE = "encode_"  # and a compressor: the kernel that encodes what that selects
 TURN = "turn"  # the argument that a reader of a plan fills in
 SMALLEST_SCALE = 1e-18  # what is scaled by less, or by 0, is lost
 # What an argument of any kernel may be: from the least to below the most

@@ -9,10 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from gradsync import compressors
-from gradsync.kernels import INTEGERS, Array, Form, Message, Track, whole_passes
+from gradsync.kernels import ENCODE, INTEGERS, Array, Form, Message, Track
 from gradsync.plan.content import GRADIENT, INDICES, RESIDUAL, VALUES, Content, Part, Parts, together
 
-PREFIX = "encode_"
 RESIDUAL_AT = 2  # of what is written
 
 
@@ -22,7 +21,7 @@ class Encode:
     KEEPS = ("residual",)
 
     def __init__(self, compressor: str):
-        self.select = compressors.get(compressor)
+        self.select = compressors.get(compressor).select
 
     def compute(self, reads: list[Array], writes: list[Array], *, turn: int) -> None:
         """reads: gradient; writes: values, indices[, residual]. k = len(values).
@@ -71,7 +70,13 @@ class Encode:
 
     def moved(self, form: Form) -> float:
         """Reads gradient and residual, writes the residual and the message; the selection is on top."""
-        return whole_passes(form) + sum(each.bytes for each in form.writes[RESIDUAL_AT:])
+        values, indices, *residual = form.writes
+        return float(moved_bytes(form.reads[0].bytes, values.bytes + indices.bytes, bool(residual)))
+
+
+def moved_bytes(gradient: Any, message: Any, feedback: bool) -> Any:
+    """What is read and written for a gradient and a message of so many bytes; a residual is both."""
+    return gradient * (3 if feedback else 1) + message
 
 
 def _contained(track: Track, gradient: Parts, residual: Parts) -> int:
@@ -93,4 +98,4 @@ def _contained(track: Track, gradient: Parts, residual: Parts) -> int:
 
 def kernels() -> dict[str, Any]:
     """Name -> the kernel, of every compressor."""
-    return {f"{PREFIX}{name}": Encode(name) for name in compressors.names()}
+    return {f"{ENCODE}{name}": Encode(name) for name in compressors.names()}

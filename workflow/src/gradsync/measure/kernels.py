@@ -11,8 +11,7 @@ import torch
 import torch.distributed as dist
 
 from gradsync import compressors
-from gradsync.kernels import KERNELS, Form
-from gradsync.kernels._encode import PREFIX
+from gradsync.kernels import ENCODE, KERNELS, Form
 from gradsync.plan import Buffer, Local, Plan, Ref, Tensor
 from gradsync.runtime.devices import PROCESSOR, Device
 from gradsync.runtime.group import settle
@@ -34,7 +33,7 @@ TRIALS: dict[str, tuple[tuple[str, ...], tuple[str, ...], dict[str, float]]] = {
     "elastic_worker": (("gradient", "centre"), ("parameter",), {"lr": 0.01, "rho": 0.1}),
     "fill": ((), ("gradient",), {}),
     "lars": (("gradient", "norms"), ("parameter",), {"lr": 0.01, "trust": 0.01, "decay": 1e-4, "scale": 0.5}),
-    **{f"{PREFIX}{name}": (("gradient",), ("values", "indices", "residual"), {}) for name in compressors.names()},
+    **{f"{ENCODE}{name}": (("gradient",), ("values", "indices", "residual"), {}) for name in compressors.names()},
 }
 
 

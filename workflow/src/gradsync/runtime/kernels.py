@@ -11,11 +11,10 @@ from collections.abc import Callable
 import torch
 
 from gradsync import compressors
-from gradsync.compressors import Select
-from gradsync.kernels import KERNELS
-from gradsync.kernels._encode import PREFIX
+from gradsync.kernels import ENCODE, KERNELS
 from gradsync.runtime import selection
 from gradsync.runtime.adam import adam, adamw, shrunk
+from gradsync.runtime.selection import Select
 
 NORM_ELEMENTS = 1 << 20  # summed at once: over 60 million, torch's float32 norm on a processor is 0.5 % off
 
@@ -180,5 +179,5 @@ OWN = (sgd, sgd_scaled, adam, adamw, cast, norm, decode_sum)
 EXECUTED: dict[str, Callable[..., None]] = {
     **{name: kernel.compute for name, kernel in KERNELS.items()},
     **{kernel.__name__: kernel for kernel in OWN},
-    **{f"{PREFIX}{name}": encoder(selection.get(name)) for name in compressors.names()},
+    **{f"{ENCODE}{name}": encoder(selection.get(name)) for name in compressors.names()},
 }

@@ -6,5 +6,5 @@ import torch
 
 
 def select(values: torch.Tensor, k: int, *, turn: int) -> torch.Tensor:
-    """Positions, largest magnitude first."""
-    return torch.sort(values.abs(), descending=True, stable=True).indices[:k]
+    """Positions, ascending."""
+    return torch.sort(values.abs(), descending=True, stable=True).indices[:k].sort().values
