@@ -124,9 +124,11 @@ class Form:
             self.fail(f"needs {elements} element(s): {self._described([operand])}")
 
     def shorter(self, operand: Operand, other: Operand) -> None:
-        """Raises InputError unless it has an element, and no more than the other, on every rank."""
-        for rank, (few, many) in enumerate(zip(self._bounds(operand.ref), self._bounds(other.ref), strict=True)):
-            if not 0 < few[1] - few[0] <= (most := many[1] - many[0]):
+        """Raises InputError unless both have an element on every rank, and it no more than the other has on any."""
+        lengths = [high - low for low, high in self._bounds(other.ref)]
+        for rank, (low, high) in enumerate(self._bounds(operand.ref)):
+            most = min(max(lengths), lengths[rank] + 1)  # pieces differ by an element: the shorter ones are padded
+            if not 0 < high - low <= most or not lengths[rank]:
                 self.fail(f"needs one to {most} elements on rank {rank}: {self._described([operand])}")
 
     def _bounds(self, ref: Ref) -> list[tuple[int, int]]:

@@ -26,16 +26,18 @@ class Encode:
     def compute(self, reads: list[Array], writes: list[Array], *, turn: int) -> None:
         """reads: gradient; writes: values, indices[, residual]. k = len(values).
 
-        With a residual, sum(sent) + residual = gradient + old residual. The gradient is left as it is.
+        With a residual, sum(sent) + residual = gradient + old residual. The gradient is left as it is. If it has less
+        than k elements, zeros fill the message.
         """
         values, indices, *residual = writes
         source = reads[0]
         if residual:
             source = residual[0]
             source += reads[0]
-        chosen = self.select(source, len(values), turn=turn)
-        indices[:] = chosen
-        values[:] = source[chosen]
+        k = min(len(values), len(source))
+        chosen = self.select(source, k, turn=turn)
+        indices[:k], indices[k:] = chosen, 0
+        values[:k], values[k:] = source[chosen], 0
         if residual:
             source[chosen] = 0
 

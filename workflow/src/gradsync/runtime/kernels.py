@@ -160,9 +160,10 @@ def encoder(select: Select) -> Callable[..., None]:
         """Send what is selected; the others stay in the residual, if there is one."""
         values, indices, *residual = writes
         source = residual[0].add_(reads[0]) if residual else reads[0]
-        chosen = select(source, len(values), turn=turn)
-        indices.copy_(chosen)
-        values.copy_(source[chosen])
+        k = min(len(values), len(source))
+        chosen = select(source, k, turn=turn)
+        indices[:k], indices[k:] = chosen, 0
+        values[:k], values[k:] = source[chosen], 0
         if residual:
             source[chosen] = 0
 

@@ -73,12 +73,13 @@ class Compression(NamedTuple):
     def selected(self, elements: Any) -> Any:
         """How many values each rank sends of a message of so many elements: max(1, round(rho d / n)) (CT-E16).
 
-        No more than the shortest slice has; 0 if a slice would have none: then the message travels dense. Arrays of
-        elements give arrays.
+        d counts as the next multiple of n. 0 if a slice would have no element: then the message travels dense. Arrays
+        of elements give arrays.
         """
-        slices = self.way.slices
-        wanted = np.maximum(1, np.rint(self.density * np.asarray(elements) / slices))
-        return np.minimum(wanted, np.asarray(elements) // slices).astype(np.int64)
+        elements, slices = np.asarray(elements), self.way.slices
+        longest = -(-elements // slices)
+        k = np.maximum(1, np.rint(self.density * longest))
+        return np.where(elements < slices, 0, k).astype(np.int64)
 
 
 def everyone(ranks: int) -> Axis:

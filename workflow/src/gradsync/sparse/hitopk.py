@@ -7,7 +7,8 @@ node gather the dense slices.
 Differs from the paper:
 - the loop of lines 2 to 4 runs over nodes and overwrites a slice: here each rank keeps its own (CT-E15); values and
   indices count from the beginning of a slice (CT-E10); line 22 gathers slices (CT-E11), which are dense (CT-E12);
-- d/n need not be whole: slices differ by an element at most, and k = max(1, round(rho d/n)) (CT-E16);
+- d/n need not be whole: slices differ by an element at most, and k = max(1, round(rho d/n)) for the next multiple d of
+  n (CT-E16);
 - the sum is divided by the number of ranks, as in all schemes (CT-E17);
 - the paper has no error feedback (CT-E18). Here each rank may keep a residual of its slice of its node's sum.
 """
