@@ -67,9 +67,10 @@ def test_a_pass_hands_over_the_gradients_of_the_models_own_loss(crossed):
     weights = one.weights.clone()
     one.compute()
     again = passes.Pass(crossed, None, BATCH, seed=5)  # draws the same samples
-    chosen = np.random.default_rng(5).permutation(len(again.labels))[:BATCH]
+    samples = again.samples
+    chosen = np.random.default_rng(5).permutation(len(samples.labels))[:BATCH]
     used = [parameter for name, parameter in again.parameters.items() if "unused" not in name]
-    expected = iter(torch.autograd.grad(doubled(again.model(again.images[chosen]), again.labels[chosen]), used))
+    expected = iter(torch.autograd.grad(doubled(again.model(samples.images[chosen]), samples.labels[chosen]), used))
     parts = [
         torch.zeros(parameter.numel()) if "unused" in name else next(expected).reshape(-1)
         for name, parameter in again.parameters.items()

@@ -5,6 +5,7 @@ it runs: `gradsync plan` never loads torch.
 """
 
 from gradsync.commands import (
+    advise,
     benchmark,
     check,
     claims,
@@ -29,7 +30,7 @@ from gradsync.commands import (
 )
 
 COMMANDS = (
-    *(plan, check, simulate, collective, draw, train, export, measure, image, cluster, slurm, testbed),
+    *(advise, plan, check, simulate, collective, draw, train, export, measure, image, cluster, slurm, testbed),
     *(estimate, external, count, emulate, table, figure, claims, track, benchmark),
 )
 """In the order of `gradsync --help`; the name of each is that of its module."""

@@ -183,6 +183,11 @@ class Scheme(BaseModel):
         return () if compression is None else compression.way.axes
 
     @property
+    def changes_training(self) -> str:
+        """What it changes in the parameters that come out; empty if only the order of sums."""
+        return f"gradients are rounded to {self.wire}" if self.wire not in ("", "float32") else ""
+
+    @property
     def lanes(self) -> int:
         """On how many lanes its messages travel."""
         return schedules.lanes(self.schedule, self.options)
@@ -285,8 +290,8 @@ def plan(
 ) -> Plan:
     """Plan a scheme for a workload; `cost` is that of the scheme's all-reduce between `ranks` ranks.
 
-    Sparse messages cost what `network` says, which knows the axes that they travel on (`Compression.way`); None: as on
-    a ring that takes what the all-reduce takes.
+    Sparse messages cost what `network` says (None: as on a ring that takes what the all-reduce takes); over axes of
+    their way that it doesn't know, they are rings on the same links.
 
     `loss_scaling` guards float16 computation, `statistics` broadcasts rank 0's batch-norm statistics. A step has
     `accumulate` micro-batches, each a forward and a backward of the workload; the mean gradient is clipped to
@@ -333,11 +338,9 @@ def plan(
 def _of_sparse_messages(
     compression: Compression, workload: Workload, cost: MessageCost, network: Network | None
 ) -> SparseCost:
-    if network is None:
-        places = {axis.name: axis.size for axis in compression.way.axes}
-        ranks = compression.way.ranks
-        network = alpha_beta.with_axes(alpha_beta.around(cost, ranks), ranks, places)
-    return SparseCost(compression, network, workload)
+    ranks, places = compression.way.ranks, {axis.name: axis.size for axis in compression.way.axes}
+    known = alpha_beta.around(cost, ranks) if network is None else network
+    return SparseCost(compression, alpha_beta.with_axes(known, ranks, places), workload)
 
 
 def _on_the_wire(workload: Workload, wire: str) -> Workload:

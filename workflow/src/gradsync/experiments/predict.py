@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from gradsync.costs.interference import Interference
     from gradsync.plan import Plan
     from gradsync.plan.trace import Trace
+    from gradsync.plan.workload import Workload
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,9 +56,6 @@ def plan(options: Options) -> dict[str, Any]:
 
     Raises InputError for a scheme, options or costs that don't go together.
     """
-    from gradsync import optimizers
-    from gradsync.check import check
-    from gradsync.configuration import schemes
     from gradsync.files.results import write_whole
 
     options.refuse_steps()
@@ -71,20 +69,7 @@ def plan(options: Options) -> dict[str, Any]:
     known = on_axes(known, options.allreduce, scheme.axes(options.ranks), options.ranks)
     interference = interference_of(options, options.ranks)
     scheme = scheme.model_copy(update={"options": {**scheme.options, **_schedule_options(options)}})
-    plan = schemes.plan(
-        scheme,
-        workload,
-        known.all_reduce,
-        options.ranks,
-        optimizer=options.optimizer,
-        loss_scaling=options.precision == "float16",
-        statistics=options.statistics == "broadcast",
-        accumulate=options.accumulate,
-        clip_norm=options.clip_norm,
-        network=known.network,
-        **{key: getattr(options, key) for key in optimizers.settings(options.optimizer)},
-    )
-    check(plan)
+    plan = planned(scheme, workload, known, options.ranks, options)
     prediction = _prediction(plan, workload, known, interference)
     prediction["warnings"] = known.warnings + prediction["warnings"]
     if options.output:
@@ -93,6 +78,29 @@ def plan(options: Options) -> dict[str, Any]:
         write_whole(options.prediction, json.dumps(prediction, indent=1) + "\n")
     warn(prediction["warnings"])
     return prediction
+
+
+def planned(scheme: Any, workload: Workload, known: Costs, ranks: int, steps: Steps) -> Plan:
+    """The checked plan of a scheme between so many ranks, with what a step has besides."""
+    from gradsync import optimizers
+    from gradsync.check import check
+    from gradsync.configuration import schemes
+
+    plan = schemes.plan(
+        scheme,
+        workload,
+        known.all_reduce,
+        ranks,
+        optimizer=steps.optimizer,
+        loss_scaling=steps.precision == "float16",
+        statistics=steps.statistics == "broadcast",
+        accumulate=steps.accumulate,
+        clip_norm=steps.clip_norm,
+        network=known.network,
+        **{key: getattr(steps, key) for key in optimizers.settings(steps.optimizer)},
+    )
+    check(plan)
+    return plan
 
 
 def warn(warnings: list[str]) -> None:

@@ -119,8 +119,8 @@ def measure(
         provenance={
             "measured": f"median of {rounds} rounds, segments of {segment:.2f} s",
             "model": name,
-            "batch": batch,
-            "size": step.images.shape[-1],
+            "batch": step.samples.batch,
+            "size": step.samples.size,
             "threads": torch.get_num_threads(),
             "torch": torch.__version__,
             **machines(),

@@ -16,6 +16,7 @@ import torch.distributed as dist
 from gradsync.measure.kernels import seconds_per_byte
 from gradsync.measure.passes import Marks, Pass
 from gradsync.plan.workload import Layer, Workload
+from gradsync.runtime import models
 from gradsync.runtime.devices import PROCESSOR, Device
 from gradsync.runtime.group import own_group, settle
 from gradsync.runtime.hosts import machines
@@ -47,7 +48,7 @@ def measure(
     place = {key: index for index, key in enumerate(forward_seconds)}
     order = [*backward_seconds, *(key for key in step.parameters if key not in backward_seconds)]
     return Workload(
-        name=name,
+        name=models.title(name),
         forward_seconds=forward,
         update_seconds=update,
         norm_seconds=norm,
@@ -65,10 +66,11 @@ def measure(
         ),
         statistics=sum(buffer.numel() for buffer in step.model.buffers() if buffer.is_floating_point()),
         provenance={
-            "measured": f"median of {iterations} iterations, batch {batch}, {torch.get_num_threads()} thread(s); "
-            f"totals of the slowest of {ranks} rank(s) that compute at the same time, shares of layers from rank 0",
-            "batch": batch,
-            "size": step.images.shape[-1],
+            "measured": f"median of {iterations} iterations, batch {step.samples.batch}, "
+            f"{torch.get_num_threads()} thread(s); totals of the slowest of {ranks} rank(s) that compute at the same "
+            "time, shares of layers from rank 0",
+            "batch": step.samples.batch,
+            "size": step.samples.size,
             "ranks": ranks,
             "threads": torch.get_num_threads(),
             "torch": torch.__version__,

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from torch import nn
 
 from gradsync.runtime import models
 from gradsync.runtime.data import synthetic
@@ -19,6 +20,7 @@ from gradsync.runtime.data.samples import Wanted
 from gradsync.runtime.devices import PROCESSOR, Device
 from gradsync.runtime.forward_order import Watch, by_parameter, forward_order
 from gradsync.runtime.kernels import EXECUTED
+from gradsync.runtime.models import own
 
 SAMPLES = 1024  # to draw from; some data sets of the quick configuration are of that order
 MOST_SAMPLE_BYTES = 64 * 1024 * 1024
@@ -50,6 +52,52 @@ class Marks(NamedTuple):
     needs: list[tuple[tuple[str, ...], Any]]
 
 
+class _Drawn:
+    """Random samples of a model of the registry, of which each iteration draws a batch."""
+
+    def __init__(self, name: str, size: int | None, batch: int, seed: int):
+        self.batch, self.random = batch, np.random.default_rng(seed)
+        self.images, self.labels = _samples(name, models.shape(name, size), batch, seed)
+        self.of_labels = models.get(name).loss
+
+    def example(self, device: Device) -> Any:
+        """Inputs of an iteration."""
+        return device.put(self.images[: self.batch])
+
+    def outputs(self, model: nn.Module, inputs: Any) -> Any:
+        return model(inputs)
+
+    def loss(self, model: nn.Module, device: Device) -> torch.Tensor:
+        """The loss of the next batch."""
+        chosen = torch.from_numpy(self.random.permutation(len(self.labels))[: self.batch])
+        images, labels = device.put(self.images[chosen]), device.put(self.labels[chosen])
+        return self.of_labels(model(images), labels)
+
+    @property
+    def size(self) -> int:
+        """The side of an image in pixels, the length of a text."""
+        return int(self.images.shape[-1])
+
+
+class _Given:
+    """The batch that a model of one's own brings, the same in each iteration."""
+
+    size = None
+
+    def __init__(self, brought: own.Own, device: Device):
+        self.brought, self.inputs, self.batch = brought, own.put(brought.inputs, device), brought.batch
+
+    def example(self, device: Device) -> Any:
+        """They are on the device."""
+        return self.inputs
+
+    def outputs(self, model: nn.Module, inputs: Any) -> Any:
+        return self.brought.outputs(model, inputs)
+
+    def loss(self, model: nn.Module, device: Device) -> torch.Tensor:
+        return self.brought.loss(self.brought.outputs(model, self.inputs))
+
+
 def _samples(name: str, shape: tuple[int, ...], batch: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Inputs and labels to draw batches from."""
     model = models.get(name)
@@ -69,11 +117,15 @@ class Pass:
 
     def __init__(self, name: str, size: int | None, batch: int, seed: int = 0, device: Device = PROCESSOR):
         self.device = device
-        self.model = models.build(name, seed).to(device.torch_device).train()
-        self.loss = models.get(name).loss
-        self.images, self.labels = _samples(name, models.shape(name, size), batch, seed)
-        self.batch, self.random = batch, np.random.default_rng(seed)
-        self.parameters = dict(self.model.named_parameters())
+        self.samples: _Drawn | _Given
+        if own.is_own(name):
+            brought = own.load(name, seed)
+            self.model = brought.module.to(device.torch_device).train()
+            self.samples = _Given(brought, device)
+        else:
+            self.model = models.build(name, seed).to(device.torch_device).train()
+            self.samples = _Drawn(name, size, batch, seed)
+        self.parameters = {key: each for key, each in self.model.named_parameters() if each.requires_grad}
         elements = sum(parameter.numel() for parameter in self.parameters.values())
         self.flat, self.weights, self.velocity = (torch.zeros(elements, device=device.torch_device) for _ in range(3))
         self.norm_value = torch.zeros(1, device=device.torch_device)
@@ -99,9 +151,11 @@ class Pass:
 
     def watch(self) -> None:
         """From now on, mark in each pass when forward first needs each parameter."""
-        images = self.device.put(self.images[: self.batch])
-        order = forward_order(self.model, lambda model: model(images))
-        self.forward = order.watch(self.model, lambda names: self.needs.append((names, self.device.mark())))
+        inputs = self.samples.example(self.device)
+        order = forward_order(self.model, lambda model: self.samples.outputs(model, inputs))
+        self.forward = order.among(self.parameters).watch(
+            self.model, lambda names: self.needs.append((names, self.device.mark()))
+        )
 
     def __call__(self, scale: float = 1.0) -> Marks:
         """One iteration, update first: ranks are together there, since it waits for the last message.
@@ -134,9 +188,7 @@ class Pass:
         self.needs.clear()
         if self.forward is not None:
             self.forward.begin()
-        chosen = torch.from_numpy(self.random.permutation(len(self.labels))[: self.batch])
-        images, labels = self.device.put(self.images[chosen]), self.device.put(self.labels[chosen])
-        loss = self.loss(self.model(images), labels)
+        loss = self.samples.loss(self.model, self.device)
         middle = self.device.mark()
         loss.backward()
         return middle

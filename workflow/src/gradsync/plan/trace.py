@@ -138,6 +138,21 @@ class Trace:
         communication = self.busy(rank, [lane for lane in self.lanes if lane not in self.computing], within)
         return (_length(communication) - _length(_intersect(communication, compute))) / turns
 
+    def exposed_by_operation(self, rank: int = 0) -> dict[str, float]:
+        """Seconds per turn in which each message is under way and nothing is computed; operation -> seconds.
+
+        Of several that are under way at once, each counts.
+        """
+        window, turns = self._within(rank, None)
+        compute = self.busy(rank, self.computing, window)
+        exposed: dict[str, float] = {}
+        for span in self.spans:
+            if span.rank == rank and span.lane not in self.computing:
+                under_way = _union([(max(span.start + span.waited, window[0]), min(span.end, window[1]))])
+                alone = _length(under_way) - _length(_intersect(under_way, compute))
+                exposed[span.operation] = exposed.get(span.operation, 0.0) + alone / turns
+        return {name: seconds for name, seconds in exposed.items() if seconds > 0}
+
     def waiting_seconds(self, rank: int = 0, window: tuple[float, float] | None = None) -> float:
         """Seconds in which `rank` waits for others in a message, and neither computes nor communicates meanwhile.
 

@@ -51,6 +51,12 @@ class ForwardOrder:
         """The parameters in the order in which forward needs them."""
         return tuple(name for event in self.events for name in event.names)
 
+    def among(self, names: Iterable[str]) -> ForwardOrder:
+        """The same order of these parameters alone."""
+        kept = set(names)
+        events = (event._replace(names=tuple(name for name in event.names if name in kept)) for event in self.events)
+        return ForwardOrder(tuple(event for event in events if event.names))
+
     def watch(self, model: nn.Module, needed: Needed) -> Watch:
         """Set hooks on `model` that call `needed` at each of these events, before the module's own forward."""
         return Watch(self.events, model, needed)

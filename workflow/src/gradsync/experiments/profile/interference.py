@@ -34,7 +34,7 @@ def measure(options: Options) -> Path | None:
         return None
     launches.refuse_ranks("interference", [options.ranks], options.device)
     launches.refuse_counts(batch=options.batch)
-    models.shape(options.model, options.size, options.batch)
+    models.refuse(options.model, options.size, options.batch)
     testbed = described(options, [options.ranks], options.device)
     launches.refuse_output(options.output)
     Workload.load(options.workload)  # what is wrong with it is told once

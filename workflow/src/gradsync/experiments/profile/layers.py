@@ -32,7 +32,7 @@ def measure(options: Options) -> Path | None:
         return None
     launches.refuse_ranks("layers", [options.ranks], options.device, least=1)
     launches.refuse_counts(batch=options.batch, iterations=options.iterations)
-    models.shape(options.model, options.size, options.batch)
+    models.refuse(options.model, options.size, options.batch)
     launches.refuse_output(options.output)
     launches.start("layers", options, options.ranks)
     return options.output

@@ -12,7 +12,7 @@ from torch import nn
 from gradsync.errors import InputError
 from gradsync.names import refuse_unknown
 from gradsync.runtime import replay
-from gradsync.runtime.models import images, language
+from gradsync.runtime.models import images, language, own
 from gradsync.runtime.models.spec import IMAGES, NOT_COUNTED, PAIRS, TRANSLATIONS, Model
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "blank",
     "build",
     "get",
+    "refuse",
     "shape",
     "title",
 ]
@@ -42,8 +43,23 @@ def get(name: str) -> Model:
         return Model(
             lambda: replay.Replayed(workload), (1, 1, 1), 2, smallest=1, smallest_alone=1, fixed=True, loss=_as_it_is
         )
+    if own.is_own(name):
+        raise InputError(
+            f"model {name}: one of your own is measured (gradsync measure layers, or launch) and planned for; it is "
+            "trained by your own loop"
+        )
     refuse_unknown("model", name, MODELS)
     return MODELS[name]
+
+
+def refuse(name: str, size: int | None, batch: int) -> None:
+    """Raises InputError for a model that can't be measured with such inputs; one's own brings them."""
+    if not own.is_own(name):
+        shape(name, size, batch)
+        return
+    if size is not None:
+        raise InputError(f"--size {size}: the inputs of a model of your own are what its function gives")
+    own.refuse(name)
 
 
 def _as_it_is(output: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
@@ -51,7 +67,9 @@ def _as_it_is(output: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
 
 
 def title(name: str) -> str:
-    """The name of the model in results: a replayed workload has the workload's name."""
+    """The name of the model in results: a replayed workload has the workload's name, one's own its function's."""
+    if own.is_own(name):
+        return own.title(name)
     return replay.workload_of(name).name if replay.is_replay(name) else name
 
 

@@ -1,0 +1,142 @@
+"""`gradsync advise`: the ranking is what `plan` predicts scheme by scheme, and its reasons hold when tried."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from command_lines import LINE, ROOT, points_csv, workload_json
+from gradsync import compressors, sparse
+from gradsync.cli import main
+from gradsync.configuration import schemes as configuration
+from gradsync.experiments import advise
+from gradsync.experiments.advise import TIED
+
+TWO = ("wfbp", "single")
+SCHEMES = str(ROOT / "config" / "schemes.yaml")
+
+
+def advice(capsys, *arguments: str) -> dict:
+    assert main(["advise", "--json", *arguments]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def predicted(capsys, scheme: str, workload: str, line: str, ranks: int = 2) -> float:
+    arguments = ["plan", "--json", "--workload", workload, "--allreduce", line, "--ranks", str(ranks)]
+    assert main([*arguments, "--schedule", scheme, "--schemes", SCHEMES]) == 0
+    return json.loads(capsys.readouterr().out)["iteration_seconds"]
+
+
+@pytest.fixture
+def workload(tmp_path: Path) -> str:
+    path = tmp_path / "w.json"
+    path.write_text(workload_json())
+    return str(path)
+
+
+def test_the_ranking_is_what_plan_predicts_of_each_scheme(workload, capsys):
+    told = advice(capsys, "--workload", workload, "--allreduce", LINE, "--schemes", SCHEMES)
+    ranking = {row["scheme"]: row for row in told["ranking"]}
+    assert {"wfbp", "mgwfbp", "optimal", "pipelined", "fixed_buckets"} <= set(ranking)
+    assert [row["iteration_seconds"] for row in told["ranking"]] == sorted(
+        row["iteration_seconds"] for row in told["ranking"]
+    )
+    for scheme in ("wfbp", "mgwfbp", "optimal", "pipelined"):
+        assert ranking[scheme]["iteration_seconds"] == predicted(capsys, scheme, workload, LINE)
+        baseline = ranking["fixed_buckets"]["iteration_seconds"]
+        assert ranking[scheme]["over_baseline"] == ranking[scheme]["iteration_seconds"] / baseline
+    assert ranking["optimal"]["iteration_seconds"] < ranking["mgwfbp"]["iteration_seconds"]  # it is the erratum's net
+
+
+def test_collectives_are_compared_on_links_and_left_out_if_a_line_says_nothing_of_them(workload, capsys):
+    told = advice(capsys, "--workload", workload, "--allreduce", LINE, "--ranks", "4")
+    assert "a line is the cost of one collective" in told["left_out"]["ring"]
+    assert "no links of their own" in told["left_out"]["bml"]
+    links = ("--allreduce", "alpha=0.1,bandwidth=1", "--ranks", "4")
+    told = advice(capsys, "--workload", workload, *links)
+    ranking = [row["scheme"] for row in told["ranking"]]
+    assert set(told["left_out"]) == {"bml", *sparse.names(), *compressors.names()}
+    assert "trains another thing" in told["left_out"]["hitopk"]
+    assert ranking.index("ring") < ranking.index("ps_central")
+    told = advice(capsys, "--workload", workload, *links, "--topology", "bcube:2,2")
+    assert "bml" in [row["scheme"] for row in told["ranking"]]
+
+
+def test_schemes_that_are_alike_are_said_to_be(tmp_path, capsys):
+    path = tmp_path / "one.json"
+    path.write_text(workload_json([("only", 12, 5.0)]))
+    told = advice(capsys, "--workload", str(path), "--allreduce", LINE)
+    assert {"wfbp", "single", "mgwfbp", "optimal"} <= set(told["not_told_apart"])
+    assert main(["advise", "--workload", str(path), "--allreduce", LINE]) == 0
+    assert "not told apart from" in capsys.readouterr().out
+
+
+def test_the_residual_of_a_fit_is_the_interval_of_a_prediction(workload, tmp_path, capsys):
+    points = tmp_path / "points.csv"
+    rows = points_csv([1, 2, 4, 8, 16, 24]).splitlines()
+    points.write_text("\n".join([*rows[:3], rows[3].split(",")[0] + ",13.0", *rows[4:]]) + "\n")  # one is off the line
+    told = advice(capsys, "--workload", workload, "--allreduce", str(points))
+    for row in told["ranking"]:
+        assert row["low_seconds"] < row["iteration_seconds"] < row["high_seconds"]
+    naive = next(row for row in told["ranking"] if row["scheme"] == "naive")
+    width = (naive["high_seconds"] - naive["low_seconds"]) / (2 * naive["exposed_communication_seconds"])
+    assert "mean relative residual" in told["all_reduce"]
+    assert f"residual {width:.2%}" in told["all_reduce"]  # all of its communication is exposed
+
+
+def test_reasons_hold_when_they_are_tried(tmp_path, workload, capsys):
+    schemes = tmp_path / "two.yaml"
+    schemes.write_text("wfbp: {}\nsingle: {}\n")
+    told = advice(capsys, "--workload", workload, "--allreduce", LINE, "--explain", "--schemes", str(schemes))
+    why = told["why"]
+    row = next(row for row in told["ranking"] if row["scheme"] == why["scheme"])
+    assert why["exposed_communication_seconds"] == row["exposed_communication_seconds"]
+    assert all(message["tensors"] for message in why["exposed_messages"])
+    first = told["ranking"][0]["scheme"]
+    slower = next(each for each in told["elsewhere"] if each["what"] == "half the bandwidth")
+    assert slower["iteration_seconds"] == pytest.approx(predicted(capsys, first, workload, "a=8,b=2"))
+
+
+def test_the_bandwidth_at_which_the_order_changes_is_where_both_take_as_long(tmp_path, capsys):
+    """A large tensor is ready 1 s before two small ones; T(m) = 0.45 s + b m.
+
+    `wfbp` ends 3 starts after the large one's bytes, or 2 starts after backward; `single` one start and all bytes after
+    it: max(1.45 + 1000 b, 2) + 0.9 = 2.45 + 1000 b if b = 0.45e-3, but for the small ones' bytes.
+    """
+    path, schemes = tmp_path / "w.json", tmp_path / "two.yaml"
+    path.write_text(workload_json([("large", 1000, 1.0), ("small", 1, 1.0), ("last", 1, 0.0)]))
+    schemes.write_text("wfbp: {}\nsingle: {}\n")
+    arguments = ("--workload", str(path), "--schemes", str(schemes), "--explain")
+    options = advise.Options(workload=str(path), allreduce="a=0.45,b=1e-3", schemes=str(schemes))
+    named = configuration.load(schemes)
+    first_two = [advise._candidate(named[name].model_copy(update={"topology": "switch:2"}), options) for name in TWO]
+    (change,) = advise._order_changes(first_two, options)
+    assert change["bandwidth_ratio"] == pytest.approx(1 / 0.45, rel=0.02)
+    assert change["fastest_above"] == "single"
+    line = f"a=0.45,b={1e-3 / change['bandwidth_ratio']}"
+    wfbp, single = (predicted(capsys, name, str(path), line) for name in TWO)
+    assert (wfbp - single) / single == pytest.approx(TIED, abs=1e-4)
+    told = advice(capsys, *arguments, "--allreduce", "a=0.45,b=1e-3")
+    assert "order_changes" in told
+
+
+def test_what_does_not_go_together_is_refused_in_one_line(workload, tmp_path, capsys):
+    for arguments, message in (
+        (["--allreduce", LINE, "--ranks", "8", "--topology", "bcube:2,2"], "holds 1 to 4 ranks"),
+        (["--allreduce", "a=x,b=1"], "must be numbers"),
+        (["--allreduce", LINE, "--picture", str(tmp_path / "x.gif")], "the ending must be one of"),
+    ):
+        status = main(["advise", "--workload", workload, *arguments])
+        error = capsys.readouterr().err
+        assert status == 2
+        assert message in error
+        assert len(error.splitlines()) == 1
+
+
+def test_the_ranking_is_drawn(workload, tmp_path, capsys):
+    picture = tmp_path / "ranking.svg"
+    assert main(["advise", "--workload", workload, "--allreduce", LINE, "--picture", str(picture)]) == 0
+    assert "exposed communication" in picture.read_text()
+    assert "over DDP" in capsys.readouterr().out

@@ -1,0 +1,113 @@
+"""`gradsync advise`."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from gradsync.commands import parsing
+from gradsync.experiments import advise
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """What it takes."""
+    parsing.add(parser, advise.Options)
+
+
+def run(options: argparse.Namespace) -> dict[str, Any] | None:
+    """Rank all schemes by the predicted iteration of a model on a network, and tell why.
+
+    Stock DDP with its default buckets is the line that others are compared with. With --explain it also tells which
+    messages computation waits for, and what faster links or faster computation would change.
+    """
+    chosen = parsing.read(advise.Options, options)
+    advice = advise.advise(chosen)
+    if chosen.picture:
+        from gradsync.drawing import ranking
+
+        ranking.draw(advice, chosen.picture)
+    if options.json:
+        return advice
+    print("\n".join(_lines(advice)))
+    return None
+
+
+def _lines(advice: dict[str, Any]) -> list[str]:
+    rows = advice["ranking"]
+    lines = [
+        f"{advice['workload']}: {advice['tensors']} gradient tensors, {advice['bytes'] / 1e6:.1f} MB, "
+        f"{_ms(advice['computation_seconds'])} of computation; {advice['ranks']} ranks on {advice['topology']}",
+        f"all-reduce: {advice['all_reduce']}",
+        "",
+        *_table(rows),
+        "",
+    ]
+    alike = advice["not_told_apart"]
+    first = rows[0]["scheme"]
+    if len(alike) > 1:
+        lines.append(f"not told apart from {first} by this prediction: {', '.join(alike[1:])}")
+    if rows[0]["over_baseline"] is not None:
+        lines.append(f"{first} takes {rows[0]['over_baseline']:.3f} of the iteration of stock DDP (fixed_buckets)")
+    for reason in dict.fromkeys(advice["left_out"].values()):
+        names = [name for name, why in advice["left_out"].items() if why == reason]
+        lines.append(f"left out: {', '.join(names)}: {reason}")
+    lines += [f"warning: {warning}" for warning in advice["warnings"]]
+    if "why" in advice:
+        lines += ["", *_explained(advice)]
+    return lines
+
+
+def _table(rows: list[dict[str, Any]]) -> list[str]:
+    cells = [("scheme", "iteration", "interval", "over DDP", "exposed", "messages", "over bound", "changes training")]
+    for row in rows:
+        over = row["over_baseline"]
+        cells.append(
+            (
+                row["scheme"],
+                _ms(row["iteration_seconds"]),
+                f"{1e3 * row['low_seconds']:.1f} - {1e3 * row['high_seconds']:.1f}",
+                "" if over is None else f"{over:.3f}",
+                _ms(row["exposed_communication_seconds"]),
+                str(row["messages"]),
+                f"{row['over_bound']:.3f}",
+                row["changes_training"] or "no",
+            )
+        )
+    widths = [max(len(line[column]) for line in cells) for column in range(len(cells[0]))]
+    first, *numbers, last = widths
+    return [
+        "  ".join(
+            (line[0].ljust(first), *map(str.rjust, line[1:-1], numbers), line[-1].ljust(last)),
+        ).rstrip()
+        for line in cells
+    ]
+
+
+def _explained(advice: dict[str, Any]) -> list[str]:
+    why = advice["why"]
+    lines = [
+        f"{why['scheme']} computes for {_ms(why['computation_seconds'])}; for "
+        f"{_ms(why['exposed_communication_seconds'])} a message is under way and nothing is computed:"
+    ]
+    for each in why["exposed_messages"]:
+        carried = " .. ".join(each["tensors"])
+        lines.append(f"  {_ms(each['exposed_seconds'])}  {each['message']}" + (f" ({carried})" if carried else ""))
+    lines.append("planned anew, of the first schemes:")
+    for each in advice["elsewhere"]:
+        lines.append(
+            f"  {each['what']}: {_ms(each['iteration_seconds'])} ({each['ratio'] - 1:+.1%}); fastest there is "
+            f"{each['fastest']}, {_ms(each['fastest_seconds'])}"
+        )
+    first = [row["scheme"] for row in advice["ranking"][:2]]
+    for change in advice["order_changes"]:
+        lines.append(
+            f"  at {change['bandwidth_ratio']:.3g} times the bandwidth the order of {' and '.join(first)} changes: "
+            f"above it, {change['fastest_above']} is faster"
+        )
+    if len(first) == 2 and not advice["order_changes"]:
+        lines.append(f"  from 1/32 to 32 times the bandwidth, the order of {' and '.join(first)} does not change")
+    return lines
+
+
+def _ms(seconds: float) -> str:
+    return f"{1e3 * seconds:.2f} ms"

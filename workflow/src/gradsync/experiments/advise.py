@@ -1,0 +1,302 @@
+"""Rank all schemes that fit a model and a network by their predicted iteration, and tell why. Needs no torch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from gradsync.configuration.options import option
+from gradsync.configuration.training import Steps
+from gradsync.errors import InputError
+from gradsync.experiments import predict
+from gradsync.experiments.costs import Costs, Known, costs
+
+if TYPE_CHECKING:
+    from gradsync.configuration.schemes import Scheme
+    from gradsync.costs.interference import Interference
+    from gradsync.plan import Plan
+    from gradsync.plan.trace import Trace
+    from gradsync.plan.workload import Workload
+
+VERSION = 1
+BASELINE = "fixed_buckets"  # what stock DDP does with its default bucket size
+TIED = 1e-3  # of an iteration: predictions that are nearer are not told apart, whatever their fit's residual
+COMPARED = 5  # schemes whose order on other networks is looked at
+NETWORKS = {  # (start-up, transfer, computation) of what is asked: what if ...
+    "half the start-up of messages": (0.5, 1.0, 1.0),
+    "twice the start-up of messages": (2.0, 1.0, 1.0),
+    "twice the bandwidth": (1.0, 0.5, 1.0),
+    "half the bandwidth": (1.0, 2.0, 1.0),
+    "computation twice as fast": (1.0, 1.0, 0.5),
+}
+FACTORS = tuple(
+    2.0 ** (step / 2) for step in range(-10, 11)
+)  # of the bandwidth, in which a change of order is looked for
+BISECTIONS = 12
+MOST_EXPOSED = 8  # messages that are named
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(Steps, Known):
+    """Options of `gradsync advise`."""
+
+    ranks: int = option(2, "ranks that train", metavar="N")
+    topology: str = option(
+        "switch", "the network between them: switch, or dense_gpu:4,8 (nodes, GPUs)", metavar="NAME[:N,..]"
+    )
+    schemes: str | None = option(
+        None, "file of named schemes, as config/schemes.yaml", metavar="FILE", unset="every schedule and collective"
+    )
+    explain: bool = option(False, "also tell what is exposed, and what another network would change")
+    output: Path | None = option(None, "write what is printed with --json", metavar="FILE.json")
+    picture: Path | None = option(None, "draw the ranking: svg, pdf or png", metavar="FILE")
+
+
+class Candidate(NamedTuple):
+    """A scheme that fits, what it is planned from, and its simulated iterations."""
+
+    scheme: Scheme
+    workload: Workload
+    known: Costs
+    plan: Plan
+    trace: Trace
+    interference: Interference | None
+
+    @property
+    def seconds(self) -> float:
+        """Of an iteration."""
+        return self.trace.iteration_seconds(self.plan.pace)
+
+
+def advise(options: Options) -> dict[str, Any]:
+    """The ranking, the fastest first, with the reasons why schemes were left out; writes it if options name a file.
+
+    Raises InputError if nothing fits, or for costs and a network that don't go together.
+    """
+    from gradsync import topologies
+    from gradsync.files.results import write_whole
+
+    options.refuse_steps()
+    network = topologies.parse(options.topology, options.ranks).name
+    candidates, left_out = _candidates(options, network)
+    if not candidates:
+        reasons = "; ".join(dict.fromkeys(left_out.values()))
+        raise InputError(f"advise: no scheme fits {options.ranks} ranks on {network}: {reasons}")
+    candidates.sort(key=lambda each: each.seconds)
+    rows = [_row(each, candidates) for each in candidates]
+    first = candidates[0]
+    advice: dict[str, Any] = {
+        "version": VERSION,
+        "workload": first.workload.name,
+        "tensors": len(first.workload.layers),
+        "bytes": first.workload.bytes,
+        "ranks": options.ranks,
+        "topology": network,
+        "all_reduce": first.known.all_reduce.describe(),
+        "computation_seconds": first.trace.computation_seconds(first.plan.pace),
+        "ranking": rows,
+        "not_told_apart": [row["scheme"] for row in rows if row["low_seconds"] <= rows[0]["high_seconds"]],
+        "left_out": left_out,
+        "warnings": list(
+            dict.fromkeys(note for each in candidates for note in (*each.known.warnings, each.trace.note) if note)
+        ),
+    }
+    if options.explain:
+        advice["why"] = _why(first)
+        advice["elsewhere"] = list(_elsewhere(candidates, options))
+        advice["order_changes"] = _order_changes(candidates[:2], options)
+    if options.output:
+        write_whole(options.output, json.dumps(advice, indent=1) + "\n")
+    return advice
+
+
+def _candidates(options: Options, network: str) -> tuple[list[Candidate], dict[str, str]]:
+    """(every scheme that fits, why each of the others doesn't)."""
+    from gradsync.configuration import schemes
+
+    known_schemes = schemes.load(options.schemes) if options.schemes else schemes.discovered()
+    # what is wrong with a cost is wrong for all schemes, and no reason to leave one out
+    costs(options, options.ranks, schemes.Scheme(name="wfbp", topology=network))
+    candidates, left_out = [], {}
+    for scheme in known_schemes.values():
+        try:
+            candidates.append(_candidate(scheme.model_copy(update={"topology": network}), options))
+        except InputError as error:
+            left_out[scheme.name] = str(error).removeprefix(f"scheme {scheme.name!r}: ")
+    return candidates, left_out
+
+
+def _candidate(scheme: Scheme, options: Options) -> Candidate:
+    from gradsync.collectives import NATIVE
+    from gradsync.engine.simulate import simulate
+    from gradsync.experiments.costs import LINKS
+
+    if scheme.compressor:
+        raise InputError("it sends a part of each gradient, and so trains another thing than the others")
+    scheme.refuse_ranks(options.ranks)
+    scheme.refuse_parts(options.at_once)
+    scheme.refuse_optimizer(options.optimizer)
+    if scheme.collective != NATIVE and options.allreduce and _a_line(options.allreduce):
+        raise InputError(f"a line is the cost of one collective, whichever it is: to compare collectives, give {LINKS}")
+    try:
+        workload, known = costs(options, options.ranks, scheme)
+    except InputError:
+        if scheme.collective == NATIVE:
+            raise
+        raise InputError(
+            f"these collectives were not measured: gradsync measure allreduce --collective NAME does; or give {LINKS}"
+        ) from None
+    plan = predict.planned(scheme, workload, known, options.ranks, options)
+    interference = predict.interference_of(options, options.ranks)
+    trace = simulate(plan, workload, known.network, interference=interference)
+    return Candidate(scheme, workload, known, plan, trace, interference)
+
+
+def _notes(candidate: Candidate) -> list[str]:
+    note = candidate.trace.note
+    return [*candidate.known.warnings, *([f"{candidate.scheme.name}: {note}"] if note else [])]
+
+
+def _a_line(text: str) -> bool:
+    return text.replace(" ", "").startswith(("a=", "b=")) and not Path(text).is_file()
+
+
+def _row(candidate: Candidate, candidates: list[Candidate]) -> dict[str, Any]:
+    """What the table says of a scheme."""
+    from gradsync.engine.bounds import both_bounds_seconds
+    from gradsync.plan import DTYPE_BYTES
+
+    scheme, plan, seconds = candidate.scheme, candidate.plan, candidate.seconds
+    baseline = next((each.seconds for each in candidates if each.scheme.name == BASELINE), None)
+    _, bound = both_bounds_seconds(plan, candidate.workload, candidate.known.network, *candidate.known.links)
+    low, high = _interval(candidate)
+    return {
+        "scheme": scheme.name,
+        "label": scheme.label,
+        "collective": scheme.collective,
+        "iteration_seconds": seconds,
+        "low_seconds": low,
+        "high_seconds": high,
+        "over_baseline": None if baseline is None else seconds / baseline,
+        "exposed_communication_seconds": candidate.trace.exposed_communication_seconds(plan.pace),
+        "messages": len(plan.messages()),
+        "over_bound": seconds / bound,
+        "buffer_bytes": sum(buffer.elements * DTYPE_BYTES[buffer.dtype] for buffer in plan.buffers),
+        "changes_training": scheme.changes_training,
+    }
+
+
+def _interval(candidate: Candidate) -> tuple[float, float]:
+    """The iteration if messages take less and more by the mean residual of the fit that their cost comes from."""
+    cost = candidate.known.all_reduce
+    residual = max(float(getattr(getattr(cost, "alone", cost), "residual", 0.0)), 0.0)
+    if not residual:
+        return candidate.seconds * (1 - TIED), candidate.seconds * (1 + TIED)
+    low, high = (_on(candidate, factor, factor, 1.0) for factor in (1 - residual, 1 + residual))
+    return min(low, candidate.seconds), max(high, candidate.seconds)
+
+
+def _on(candidate: Candidate, startup: float, transfer: float, computation: float) -> float:
+    """The iteration of the very plan on another network, or with other computation."""
+    from gradsync.costs.scaled import scaled
+    from gradsync.engine.simulate import simulate
+
+    network = scaled(candidate.known.network, startup, transfer)
+    workload = _computing(candidate.workload, computation)
+    trace = simulate(candidate.plan, workload, network, interference=candidate.interference)
+    return trace.iteration_seconds(candidate.plan.pace)
+
+
+def _replanned(
+    candidate: Candidate, options: Options, startup: float, transfer: float, computation: float = 1.0
+) -> float:
+    """The iteration of the scheme, planned for another network or other computation."""
+    from gradsync.costs.scaled import Scaled, scaled
+
+    known = candidate.known._replace(
+        all_reduce=Scaled(candidate.known.all_reduce, startup, transfer),
+        network=scaled(candidate.known.network, startup, transfer),
+    )
+    workload = _computing(candidate.workload, computation)
+    plan = predict.planned(candidate.scheme, workload, known, options.ranks, options)
+    return _on(candidate._replace(plan=plan, workload=workload, known=known), 1.0, 1.0, 1.0)
+
+
+def _computing(workload: Workload, times: float) -> Workload:
+    """The workload if its computation takes so many times as long."""
+    return workload.scaled(
+        forward_seconds=times * workload.forward_seconds,
+        backward_seconds=times * workload.backward_seconds,
+        update_seconds=times * workload.update_seconds,
+        note=f"computation x {times:g}",
+    )
+
+
+def _why(candidate: Candidate) -> dict[str, Any]:
+    """Where the iteration of a scheme goes, and which messages computation waits for, the longest wait first."""
+    trace, rank = candidate.trace, candidate.plan.pace
+    tensors = _tensors(candidate.plan)
+    exposed = sorted(trace.exposed_by_operation(rank).items(), key=lambda item: -item[1])
+    return {
+        "scheme": candidate.scheme.name,
+        "computation_seconds": trace.computation_seconds(rank),
+        "exposed_communication_seconds": trace.exposed_communication_seconds(rank),
+        "exposed_messages": [
+            {"message": name, "exposed_seconds": seconds, "tensors": tensors.get(name, [])}
+            for name, seconds in exposed[:MOST_EXPOSED]
+        ],
+    }
+
+
+def _tensors(plan: Plan) -> Mapping[str, list[str]]:
+    """The first and the last tensor that each message carries."""
+    carried: dict[str, list[str]] = {}
+    for role in plan.roles:
+        for op in role.flat:
+            for ref in op.reads:
+                inside = [each.name for each in plan.tensors if ref.start < each.stop and each.start < ref.stop]
+                if plan.buffer[ref.buffer].role in ("gradient", "parameter") and inside:
+                    carried.setdefault(op.name, inside[:1] + inside[1:][-1:])
+    return carried
+
+
+def _elsewhere(candidates: list[Candidate], options: Options) -> Iterator[dict[str, Any]]:
+    """What another network, or other computation, makes of the fastest scheme; who is first there."""
+    compared = candidates[:COMPARED]
+    for what, factors in NETWORKS.items():
+        seconds = {each.scheme.name: _replanned(each, options, *factors) for each in compared}
+        least = min(seconds.values())
+        fastest = next(name for name, value in seconds.items() if value <= least * (1 + TIED))
+        yield {
+            "what": what,
+            "iteration_seconds": seconds[candidates[0].scheme.name],
+            "ratio": seconds[candidates[0].scheme.name] / candidates[0].seconds,
+            "fastest": fastest,
+            "fastest_seconds": seconds[fastest],
+        }
+
+
+def _order_changes(first_two: list[Candidate], options: Options) -> list[dict[str, Any]]:
+    """The bandwidths, as multiples of that at hand, at which the order of the first two changes."""
+    if len(first_two) < 2:
+        return []
+
+    def gap(bandwidth: float) -> float:
+        first, second = (_replanned(each, options, 1.0, 1.0 / bandwidth) for each in first_two)
+        return (first - second) / second
+
+    gaps = [gap(factor) for factor in FACTORS]
+    changes = []
+    for (low, before), (high, after) in zip(
+        zip(FACTORS, gaps, strict=True), zip(FACTORS[1:], gaps[1:], strict=True), strict=False
+    ):
+        if (before > TIED) != (after > TIED):
+            for _ in range(BISECTIONS):
+                middle = (low * high) ** 0.5
+                low, high = (middle, high) if (gap(middle) > TIED) == (before > TIED) else (low, middle)
+            then = first_two[1 if after > TIED else 0].scheme.name
+            changes.append({"bandwidth_ratio": (low * high) ** 0.5, "fastest_above": then})
+    return changes
