@@ -62,6 +62,13 @@ def scheme(name: str, ranks: int, load: Workload | None = None, wire: str = "", 
     return plan(Scheme(name=name, wire=wire), load or _load(), COST, ranks, **how)  # type: ignore[arg-type]
 
 
+def compressed(schedule: str, collective: str, ranks: int, **how: object) -> Plan:
+    """A scheme of sparse messages, a third of the elements of each."""
+    parts = {"schedule": schedule, "collective": collective, "density": 0.34} | how
+    composed = Scheme(name=f"{schedule}_{collective}", **parts)  # type: ignore[arg-type]
+    return plan(composed, _load(), COST, ranks, lr=0.125, momentum=0.5)
+
+
 def _state(*names: str) -> tuple[Buffer, ...]:
     return tuple(Buffer(name, 4, "float64", role="state") for name in names)
 
@@ -280,6 +287,10 @@ def bases() -> dict[str, Callable[[], Plan]]:
         "adamw by pieces": lambda: scheme("pipelined", 2, optimizer="adamw"),
         "striped": lambda: scheme("striped", 3, momentum=0.0),
         "ascwfbp": lambda: scheme("ascwfbp", 2),
+        "sparse by scheme": lambda: compressed("wfbp", "allgather_sparse", 2),
+        "sparse without feedback": lambda: compressed("mgwfbp", "allgather_sparse", 2, error_feedback=False),
+        "sparse between nodes": lambda: compressed("wfbp", "hitopk", 4),
+        "sparse between nodes, updated by message": lambda: compressed("mgwfbp", "hitopk", 4, update="by_message"),
         **families(),
     }
     return makers

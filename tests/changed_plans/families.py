@@ -242,7 +242,7 @@ def sparse_server(workers: int, k: int = 2) -> Plan:
         *passes(TENSORS, after_previous=("fetch",)),
         Local(
             name="encode",
-            kernel="encode_topk",
+            kernel="encode_exact_topk",
             after=(LAST,),
             after_previous=("push",),
             reads=(_whole("gradient"),),

@@ -160,7 +160,7 @@ def _enough(plan: Plan) -> float:
 
 def _selects(plan: Plan) -> bool:
     """Whether it sends some elements alone."""
-    return any(isinstance(op, Local) and op.kernel == "encode_topk" for role in plan.roles for op in role.flat)
+    return any(isinstance(op, Local) and op.kernel == "encode_exact_topk" for role in plan.roles for op in role.flat)
 
 
 def _types(plan: Plan) -> set[tuple[str, str]]:

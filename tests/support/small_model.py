@@ -83,7 +83,7 @@ def plan(
 
 def composed() -> dict[str, schemes.Scheme]:
     """A scheme for each collective, and whole tensors on several lanes to servers in turn."""
-    with_collectives = {name: scheme for name, scheme in schemes.discovered().items() if scheme.collective != NATIVE}
+    with_collectives = {name: scheme for name, scheme in schemes.discovered().items() if scheme.algorithm != NATIVE}
     lanes = schemes.Scheme(name="lanes", schedule="wfbp", options={"lanes": 3}, collective="ps_tensor")
     return {**with_collectives, "lanes": lanes}
 

@@ -20,12 +20,13 @@ from rank_programs.of_schedules import (
     swapped,
     without_message,
 )
+from rank_programs.of_sparse import sparse_cases, sparse_schemes
 from rank_programs.of_tiny_plans import HAMMER_TURNS, TINY_TURNS, all_tiny_plans, pull_of, tiny_cases
 
 PROGRAMS = (
     *(all_schedules, queued_schedules, gpu_schedules, micro_batches, real_models, quarter_models, all_tiny_plans),
     *(all_collectives, both_halves, ring_benchmark, cluster_teams, resumed, held_against_the_oracle, straggling),
-    *(killed_worker, killed_in_a_ring, killed_in_a_collective, limits, optimized, all_methods),
+    *(killed_worker, killed_in_a_ring, killed_in_a_collective, limits, optimized, all_methods, sparse_schemes),
 )
 
 __all__ = [
@@ -41,6 +42,7 @@ __all__ = [
     "TINY_TURNS",
     "method_cases",
     "pull_of",
+    "sparse_cases",
     "swapped",
     "tiny_cases",
     "together",

@@ -17,7 +17,7 @@ def sparse(ranks: int, sizes: Sequence[int] = SIZES, k: int = 3) -> Plan:
         *passes(tensors),
         Local(
             name="encode",
-            kernel="encode_topk",
+            kernel="encode_exact_topk",
             reads=(gradient,),
             writes=(values._replace(mine=(WORLD,)), indices._replace(mine=(WORLD,)), residual),
         ),

@@ -7,6 +7,7 @@ import random
 import pytest
 
 import tiny_plans as tiny
+from changed_plans import bases
 from changed_plans.changes import changed
 from gradsync.check import PlanError, check, runs
 from gradsync.check.few_ranks import on_few_ranks
@@ -19,13 +20,21 @@ MANY = {
     "summed on axes": tiny.summed_on_axes(4, 3),
     "sharded on axes": tiny.sharded_on_axes(3, 4),
     "sparse": tiny.sparse(6),
+    "sparse between nodes": bases.compressed("wfbp", "hitopk", 12, topology="dense_gpu:4,3", density=0.5),
 }
 CHANGES = 120
 
 
 @pytest.mark.parametrize(
     ("name", "ranks"),
-    [("synchronous", 2), ("sharded", 3), ("summed on axes", 6), ("sharded on axes", 6), ("sparse", 3)],
+    [
+        ("synchronous", 2),
+        ("sharded", 3),
+        ("summed on axes", 6),
+        ("sharded on axes", 6),
+        ("sparse", 3),
+        ("sparse between nodes", 6),
+    ],
 )
 def test_few_ranks_are_followed(name, ranks):
     few = on_few_ranks(MANY[name])

@@ -179,7 +179,7 @@ FAULTS = {
     ),
     "message that nobody decodes": (
         changed(BY_LAYER, lambda body: [without("decode0")(body), setting("update", after=("decode1",))(body)]),
-        r"missing gradient: 'layer2' reaches 'update' without 'sparse_sum'",
+        r"missing gradient: 'layer2' reaches 'update' without the gradients of rank\(s\) 1",
     ),
     "sent before it is ready": (
         changed(PLAN, setting("message0", reads=(Ref("gradient", 0, 8),), writes=(Ref("gradient", 0, 8),))),
@@ -188,7 +188,7 @@ FAULTS = {
     "summed twice": (changed(PLAN, summed_again), r"'again' sums 'layer3' a second time"),
     "sparse sum missing": (
         changed(changed(SPARSE, without("decode")), setting("update", after=("gather_values", "gather_indices"))),
-        r"missing gradient: .* without 'sparse_sum'",
+        r"missing gradient: .* without the gradients of rank\(s\) 1",
     ),
     "shard taken for a sum": (
         changed(SHARDED, setting("update:layer3", reads=(tiny.place("gradient", SHARDED.tensors[1]),))),

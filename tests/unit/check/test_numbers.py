@@ -77,7 +77,7 @@ FAULTS = {
     "a buffer larger than any memory": (with_buffers(PLAN, Buffer("spare", 10**19)), r"elements: 1 to 1099511627776"),
     "indices that int32 doesn't hold": (
         long_and_sparse("int32"),
-        r"'encode': kernel 'encode_topk' can't count 2147483649 elements in int32",
+        r"'encode': kernel 'encode_exact_topk' can't count 2147483649 elements in int32",
     ),
     # kernels that would read what they have written
     "a norm in the place of what it is of": (

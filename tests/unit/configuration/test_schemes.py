@@ -7,7 +7,7 @@ import pytest
 
 import toy_collective
 from configurations import ROOT, parse, scheme_file
-from gradsync import collectives, schedules, updates
+from gradsync import collectives, compressors, schedules, sparse, updates
 from gradsync.check import check
 from gradsync.configuration import schemes
 from gradsync.costs import Linear
@@ -25,7 +25,7 @@ COST = Linear(1.0, 0.1)
 
 def test_the_project_names_every_schedule_and_collective_as_a_scheme():
     known = schemes.load(ROOT / "config" / "schemes.yaml")
-    assert {*schedules.names(), *collectives.names()} <= set(known)
+    assert {*schedules.names(), *collectives.names(), *sparse.names(), *compressors.names()} <= set(known)
     for name in collectives.names():
         assert (known[name].schedule, known[name].collective) == ("wfbp", name)
         assert known[name].paper
@@ -43,16 +43,18 @@ def test_every_scheme_of_the_project_can_be_planned(ranks):
         assert plan.name == scheme.name
         assert plan.provenance["schedule"] == scheme.schedule
         assert plan.provenance["topology"] == scheme.network(ranks).name
-        shape = () if scheme.collective == "native" else scheme.shape(ranks)
+        shape = () if scheme.algorithm == "native" else scheme.shape(ranks)
         collective = [(op.algorithm, op.shape) for op in plan.communications() if isinstance(op, Collective)]
-        assert {*collective} == ({(scheme.collective, shape)} if scheme.averaged or collective else set())
+        assert {*collective} == ({(scheme.algorithm, shape)} if scheme.averaged or collective else set())
+        assert (plan.holding("residual") is not None) is bool(scheme.compressor)
 
 
 def test_entries_and_discovered_schedules_are_merged(tmp_path):
     known = schemes.load(
         scheme_file(tmp_path, "wfbp: {label: Wait-free}\nmine: {schedule: fixed_buckets, options: {bucket_bytes: 8}}\n")
     )
-    assert set(known) == {*schedules.names(), *collectives.names(), *updates.methods(), "mine"}
+    parts = (*schedules.names(), *collectives.names(), *sparse.names(), *compressors.names(), *updates.methods())
+    assert set(known) == {*parts, "mine"}
     assert list(known)[:2] == ["wfbp", "mine"]  # the file's order first
     assert known["wfbp"].label == "Wait-free"
     assert known["mine"].schedule == "fixed_buckets"
@@ -61,7 +63,8 @@ def test_entries_and_discovered_schedules_are_merged(tmp_path):
 
 def test_without_entries_every_schedule_collective_and_method_is_a_scheme(tmp_path):
     known = schemes.load(scheme_file(tmp_path, "# nothing\n"))
-    assert list(known) == [*schedules.names(), *collectives.names(), *updates.methods()]
+    every = [*schedules.names(), *collectives.names(), *sparse.names(), *compressors.names(), *updates.methods()]
+    assert list(known) == every
     assert known["bml"] == schemes.Scheme(name="bml", schedule="wfbp", collective="bml", label="bml")
 
 
@@ -82,7 +85,7 @@ def test_a_new_file_is_a_new_collective_and_a_scheme(tmp_path, monkeypatch):
     check(plan)
     check(lowered(plan))  # every gradient is summed exactly once
     monkeypatch.setattr(schedules, "__path__", [*schedules.__path__, str(tmp_path)])
-    with pytest.raises(InputError, match="'toy' is a schedule and a collective"):
+    with pytest.raises(InputError, match="'toy' is the name of two parts"):
         schemes.load(ROOT / "config" / "schemes.yaml")
 
 
@@ -106,6 +109,20 @@ def test_a_new_file_is_a_new_collective_and_a_scheme(tmp_path, monkeypatch):
         ("{schedule: wfbp, collective: bml, topology: switch}", "topology 'switch' has no links of their own"),
         ("{schedule: wfbp, collective: bml, topology: 'fat_tree:4'}", "choose one of bcube"),
         ("{schedule: wfbp, collective: bml, topology: 3}", "topology: must be text"),
+        (
+            "{schedule: wfbp, collective: hitopk, density: 0}",
+            "density 0: a share of the elements, above 0 and at most 1",
+        ),
+        ("{schedule: wfbp, collective: hitopk, density: 1.01}", "density 1.01: a share of the elements"),
+        ("{schedule: wfbp, compressor: nosuch}", "compressor 'nosuch' does not exist; there are: "),
+        (
+            "{schedule: wfbp, density: 0.1}",
+            "key density: only with a collective of sparse messages (allgather_sparse, ",
+        ),
+        ("{schedule: wfbp, error_feedback: false}", "key error_feedback: only with a collective of sparse messages"),
+        ("{schedule: wfbp, collective: ring, compressor: exact_topk}", "key compressor: only with a collective of"),
+        ("{schedule: wfbp, collective: hitopk, wire: float16}", "key wire: values of sparse messages travel in the"),
+        ("{schedule: pipelined, collective: hitopk}", "update 'sharded' needs reduce-scatters: choose update "),
         ("{schedule: wfbp, update: nosuch}", "update 'nosuch' does not exist; there are: "),
         ("{schedule: wfbp, colour: red}", "colour: no such key"),
         ("{schedule: [wfbp]}", "schedule: must be text"),
@@ -133,7 +150,9 @@ def test_a_file_that_holds_no_schemes_is_refused(tmp_path, text, wanted):
 def test_picking_keeps_the_order_asked_for():
     known = schemes.load(ROOT / "config" / "schemes.yaml")
     assert [scheme.name for scheme in schemes.pick(known, ["wfbp", "naive"], "here")] == ["wfbp", "naive"]
-    assert schemes.pick(known, None, "here") == [scheme for scheme in known.values() if scheme.averaged]
+    alike = [scheme for scheme in known.values() if scheme.averaged and not scheme.compressor]
+    assert schemes.pick(known, None, "here") == alike
+    assert [scheme.name for scheme in schemes.pick(known, ["hitopk"], "here")] == ["hitopk"]
     assert schemes.pick(known, [], "here") == []
     native = schemes.pick(known, "native", "here")
     assert {scheme.name for scheme in native} >= set(schedules.names())
@@ -183,6 +202,29 @@ def test_a_method_with_a_master_needs_a_worker_too():
     assert scheme.workers(4) == 3
     with pytest.raises(InputError, match=r"scheme 'sync_easgd1': 1 rank.*rank 0 is the master: at least 2"):
         schemes.plan(scheme, workload([4], [1.0]), COST, 1)
+
+
+def test_a_compressor_is_a_scheme_and_parts_of_sparse_messages_have_defaults(tmp_path):
+    text = "one: {schedule: single, compressor: exact_topk}\ntwo: {collective: hitopk, schedule: wfbp, density: 0.5}\n"
+    known = schemes.load(scheme_file(tmp_path, text))
+    parts = {
+        name: (each.schedule, each.collective, each.compressor, each.density, each.error_feedback)
+        for name, each in known.items()
+    }
+    assert parts["one"] == ("single", "allgather_sparse", "exact_topk", 0.01, True)
+    assert parts["two"] == ("wfbp", "hitopk", "exact_topk", 0.5, True)
+    assert parts["exact_topk"] == ("wfbp", "allgather_sparse", "exact_topk", 0.01, True)
+    assert parts["wfbp"] == ("wfbp", "native", "", None, None)
+
+
+def test_sparse_between_nodes_needs_whole_nodes():
+    scheme = schemes.discovered()["hitopk"]
+    assert [(axis.name, axis.size) for axis in scheme.axes(8)] == [("node", 2), ("local", 4)]
+    assert [axis.size for axis in scheme.axes(8, 2)] == [4, 2]
+    with pytest.raises(InputError, match="needs 2 levels that ranks fill whole, and 6 rank"):
+        scheme.refuse_ranks(6, 4)
+    with pytest.raises(InputError, match=r"don't on topology 'switch:4': choose dense_gpu"):
+        scheme.model_copy(update={"topology": "switch"}).refuse_ranks(4)
 
 
 def test_options_of_a_scheme_reach_the_schedule():

@@ -36,10 +36,10 @@ def load_of(plan, **kernels: float):
 
 def test_what_nobody_said_a_kernel_takes_is_refused_and_not_free():
     plan = tiny.sparse(2)
-    with pytest.raises(InputError, match=r"'encode' moves .* \(encode_topk\), and workload 'tiny' doesn't say"):
+    with pytest.raises(InputError, match=r"'encode' moves .* \(encode_exact_topk\), and workload 'tiny' doesn't say"):
         period(plan, load_of(plan))
     with pytest.raises(InputError, match=r"'decode' moves .* \(decode_sum\)"):
-        period(plan, load_of(plan, encode_topk=1.0))
+        period(plan, load_of(plan, encode_exact_topk=1.0))
     ring = lowered(tiny.synchronous(2, algorithm="ring"))
     with pytest.raises(InputError, match=r"'message0\.add0\.0' moves 72 bytes \(add\)"):
         period(ring, load_of(ring))
@@ -52,7 +52,7 @@ def test_a_sparse_iteration_takes_its_encoding_and_decoding():
     whole, sent = 13 * 8, 3 * (8 + 8)
     encode = whole + 2 * whole + sent  # gradient and residual, read; residual and message, written
     decode = 2 * sent + whole + 2 * 2 * 3 * 8  # both messages, the gradient, and an element of it for each value
-    seconds = period(plan, load_of(plan, encode_topk=0.5, decode_sum=0.25))
+    seconds = period(plan, load_of(plan, encode_exact_topk=0.5, decode_sum=0.25))
     assert seconds == pytest.approx(1.0 + 4.0 + 0.5 * encode + 0.25 * decode)
 
 
@@ -97,7 +97,7 @@ def test_what_kernels_take_is_measured():
     rates = measured.seconds_per_byte(20_000)
     assert rates.keys() == measured.TRIALS.keys()
     assert all(0 < seconds < 1e-3 for seconds in rates.values())
-    assert rates["encode_topk"] > rates["copy"]  # a selection takes more than its bytes
+    assert rates["encode_exact_topk"] > rates["copy"]  # a selection takes more than its bytes
 
 
 def test_the_command_line_takes_what_summing_costs(capsys, tmp_path):

@@ -5,6 +5,7 @@ The oracle and the executor share a kernel's meaning, so that neither of them co
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 
+from gradsync import compressors
 from gradsync.kernels import KERNELS
 from gradsync.runtime.kernels import EXECUTED
 
@@ -128,18 +130,31 @@ def join() -> list[Case]:
     return [([drawn(N)], [drawn(N, seed=1)], {}, [drawn(N, seed=1)])]
 
 
-def encode_topk() -> list[Case]:
-    gradient, residual, k = drawn(N), drawn(N, seed=1), 5
-    whole = [g + r for g, r in zip(gradient, residual, strict=True)]
-    chosen = sorted(range(N), key=lambda i: (-abs(whole[i]), i))[:k]
-    left = np.array([0.0 if i in chosen else whole[i] for i in range(N)])
-    writes = [np.zeros(k), np.zeros(k, np.int64), residual]
+def encode(compressor: str) -> list[Case]:
+    gradient, residual, k, turn = drawn(N), drawn(N, seed=1), 5, {"turn": 7}
+    select = compressors.get(compressor).select
+    cases: list[Case] = []
+    for old in ([residual], []):  # with error feedback, and without
+        whole = np.array([g + r for g, r in zip(gradient, old[0] if old else np.zeros(N), strict=True)])
+        chosen = [int(position) for position in select(whole, k, **turn)]
+        assert len({*chosen}) == k
+        left = [np.array([0.0 if i in chosen else whole[i] for i in range(N)])] if old else []
+        before = [np.zeros(k), np.zeros(k, np.int64), *old]
+        cases.append(([gradient], before, turn, [np.array([whole[i] for i in chosen]), np.array(chosen), *left]))
+    return cases
+
+
+def encode_exact_topk() -> list[Case]:
     ties = np.array([2.0, -3.0, 3.0, 0.0, -2.0, 2.0])  # of equal magnitudes the first are taken
     kept = np.array([0.0, 0.0, 0.0, 0.0, -2.0, 2.0])
-    three = [np.array([-3.0, 3.0, 2.0]), np.array([1, 2, 0]), kept]
+    three = [np.array([2.0, -3.0, 3.0]), np.array([0, 1, 2]), kept]
+    whole = drawn(N)
+    largest = sorted(sorted(range(N), key=lambda i: (-abs(whole[i]), i))[:4])
+    four = [whole[largest], np.array(largest)]
     return [
-        ([gradient], writes, {}, [np.array([whole[i] for i in chosen]), np.array(chosen), left]),
-        ([ties], [np.zeros(3), np.zeros(3, np.int64), np.zeros(6)], {}, three),
+        *encode("exact_topk"),
+        ([ties], [np.zeros(3), np.zeros(3, np.int64), np.zeros(6)], {"turn": 0}, three),
+        ([whole], [np.zeros(4), np.zeros(4, np.int64)], {"turn": 0}, four),
     ]
 
 
@@ -253,10 +268,12 @@ def sgd_difference() -> list[Case]:
 REFERENCES: dict[str, Callable[[], list[Case]]] = {
     reference.__name__: reference
     for reference in (
-        *(sgd, sgd_scaled, adam, adamw, cast, add, copy, fill, join, encode_topk, decode_sum, norm, lars),
+        *(sgd, sgd_scaled, adam, adamw, cast, add, copy, fill, join, decode_sum, norm, lars),
         *(lamb, lamb_norms, elastic_worker, elastic_centre, elastic_difference, sgd_difference),
     )
 }
+REFERENCES |= {f"encode_{name}": functools.partial(encode, name) for name in compressors.names()}
+REFERENCES["encode_exact_topk"] = encode_exact_topk
 
 
 def test_every_kernel_has_a_reference():

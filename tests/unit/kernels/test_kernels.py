@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from gradsync import compressors
 from gradsync.kernels import KERNELS
 from gradsync.runtime import adam, layerwise
 from gradsync.runtime.kernels import EXECUTED, NORM_ELEMENTS, sgd, sgd_clipped_unread, sgd_scaled, sgd_scaled_unread
@@ -32,8 +33,8 @@ def both(name, reads, writes, executed=None, **arguments):
 def test_every_kernel_of_the_vocabulary_can_be_executed():
     assert EXECUTED.keys() == KERNELS.keys()
     assert {name for name in EXECUTED if EXECUTED[name] is not KERNELS[name].compute} == {
-        *("sgd", "sgd_scaled", "adam", "adamw", "lars", "lamb", "lamb_norms", "cast", "norm", "encode_topk"),
-        "decode_sum",
+        *("sgd", "sgd_scaled", "adam", "adamw", "lars", "lamb", "lamb_norms", "cast", "norm", "decode_sum"),
+        *(f"encode_{name}" for name in compressors.names()),
     }
 
 

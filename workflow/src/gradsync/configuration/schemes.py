@@ -12,20 +12,24 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from gradsync import collectives, optimizers, schedules, topologies, updates
+from gradsync import collectives, compressors, optimizers, schedules, sparse, topologies, updates
 from gradsync import names as names_of
 from gradsync.collectives import NATIVE
-from gradsync.costs import Linear, MessageCost
+from gradsync.costs import Linear, MessageCost, Network, alpha_beta
+from gradsync.engine.sparse_cost import SparseCost
 from gradsync.errors import InputError
 from gradsync.files import reading
 from gradsync.files.problems import first_problem
-from gradsync.plan import DTYPE_BYTES, Plan
+from gradsync.plan import DTYPE_BYTES, Axis, Plan
 from gradsync.plan.workload import Layer, Workload
+from gradsync.sparse import Compression
 from gradsync.topologies import Topology
 from gradsync.transforms.step import Step
 
 LAYER_BY_LAYER = "wfbp"  # the schedule of a collective's own scheme: each layer is split by itself, as with BML
 PACKED = "single"  # the schedule of a method that exchanges whole parameters
+NAIVE_SPARSE = "allgather_sparse"  # the collective of a compressor without one
+DEFAULT_COMPRESSOR, DEFAULT_DENSITY = "exact_topk", 0.01  # of a sparse collective
 TRIAL = tuple(Layer(name=name, bytes=4, backward_seconds=0.0) for name in ("second", "first"))
 
 
@@ -42,16 +46,28 @@ class Scheme(BaseModel):
     update_options: dict[str, Any] = Field(default_factory=dict)
     optimizer: str = ""  # empty: whichever the launch has
     wire: Literal["", "float32", "float16", "bfloat16"] = ""  # the type that gradients travel in; empty: their own
+    compressor: str = ""  # of sparse messages; empty: all of each message travels
+    density: float | None = None  # the share of the elements that travels; None: DEFAULT_DENSITY, if some do
+    error_feedback: bool | None = None  # whether the others are added to the next gradient; None: yes, if there are any
     label: str = ""
     paper: str = ""
     place: str = ""
 
     def model_post_init(self, context: Any) -> None:
         """Defaults that depend on the name."""
-        described, methods = self.name in collectives.names(), updates.methods()
+        methods = updates.methods()
+        described = self.name in (*collectives.names(), *sparse.names())
+        selects = self.name in compressors.names() and not self.collective
+        compressor = self.compressor or (self.name if selects else "")
+        collective = self.collective or (self.name if described else NAIVE_SPARSE if compressor else NATIVE)
+        if collective in sparse.names():
+            compressor = compressor or DEFAULT_COMPRESSOR
+            object.__setattr__(self, "density", DEFAULT_DENSITY if self.density is None else self.density)
+            object.__setattr__(self, "error_feedback", self.error_feedback is not False)
         defaults = {
-            "schedule": LAYER_BY_LAYER if described else self.name,
-            "collective": self.name if described else NATIVE,
+            "schedule": LAYER_BY_LAYER if described or selects else self.name,
+            "collective": collective,
+            "compressor": compressor,
             "label": self.name,
             "update": "ssgd",
         }
@@ -68,18 +84,39 @@ class Scheme(BaseModel):
         try:
             trial = Workload(name="trial", forward_seconds=0.0, layers=TRIAL)
             schedules.messages(self.schedule, trial, Linear(0.0, 0.0), self.options)
-            topology = self.topology or collectives.topology_of(self.collective)
+            self._refuse_compression()
+            topology = self.topology or self._made_for
             if ":" in topology:
                 topologies.parse(topology)
-            collectives.refuse_links(self.collective, topology)
+            collectives.refuse_links(self.algorithm, topology)
             updates.refuse_options(self.update, self.update_options)
             self.refuse_parts_of_sums()
             if self.optimizer:
                 self.refuse_optimizer(self.optimizer)
-            if self.collective != NATIVE and updates.halved(self.update):
-                collectives.refuse(self.collective, (2,), collectives.REDUCE_SCATTER)
+            if self.algorithm != NATIVE and updates.halved(self.update):
+                collectives.refuse(self.algorithm, (2,), collectives.REDUCE_SCATTER)
         except InputError as error:
             raise InputError(f"{where}, scheme {self.name!r}: {error}") from None
+
+    def _refuse_compression(self) -> None:
+        """Raises InputError for what makes no sense in or with sparse messages."""
+        if self.collective not in sparse.names():
+            for key in ("compressor", "density", "error_feedback"):
+                if getattr(self, key) not in ("", None):
+                    raise InputError(
+                        f"key {key}: only with a collective of sparse messages ({', '.join(sparse.names())}), not "
+                        f"{self.collective!r}"
+                    )
+            return
+        sparse.refuse(self.compressor, self.density or 0.0)
+        if self.wire:
+            raise InputError(f"key wire: values of sparse messages travel in the gradients' own type, not {self.wire}")
+        if updates.halved(self.update):
+            able = ", ".join(name for name in updates.names() if not updates.halved(name))
+            raise InputError(
+                f"collective {self.collective!r} sums sparse gradients on all ranks, and update {self.update!r} needs "
+                f"reduce-scatters: choose update {able}, and a schedule for it"
+            )
 
     def refuse_parts_of_sums(self) -> None:
         """Raises InputError for a part that belongs to sums of gradients, if the update has none."""
@@ -115,8 +152,9 @@ class Scheme(BaseModel):
             if self.workers(ranks) < 1:
                 raise InputError(f"{ranks} rank(s), of which rank 0 is the master: at least 2")
             shape = self.shape(ranks, ranks_a_node)
-            if self.collective != NATIVE and updates.halved(self.update):
-                collectives.refuse(self.collective, shape, collectives.REDUCE_SCATTER)
+            self.compression(ranks, ranks_a_node)
+            if self.algorithm != NATIVE and updates.halved(self.update):
+                collectives.refuse(self.algorithm, shape, collectives.REDUCE_SCATTER)
         except InputError as error:
             raise InputError(f"scheme {self.name!r}: {error}") from None
 
@@ -153,7 +191,7 @@ class Scheme(BaseModel):
 
     def refuse_device(self, device: str) -> None:
         """Raises InputError for a device that does not execute the scheme's collective."""
-        if device != "cpu" and self.collective != NATIVE:
+        if device != "cpu" and self.algorithm != NATIVE:
             raise InputError(
                 f"scheme {self.name!r}: collective {self.collective!r} is made of transfers between two ranks, which "
                 f"only device cpu executes, not {device}"
@@ -164,11 +202,34 @@ class Scheme(BaseModel):
 
         Raises InputError if it can't hold them.
         """
-        return topologies.parse(self.topology or collectives.topology_of(self.collective), ranks, ranks_a_node)
+        return topologies.parse(self.topology or self._made_for, ranks, ranks_a_node)
+
+    @property
+    def _made_for(self) -> str:
+        """The topology that its collective is made for."""
+        room = sparse if self.compressor else collectives
+        return room.topology_of(self.collective)
 
     def shape(self, ranks: int, ranks_a_node: int | None = None) -> tuple[int, ...]:
         """The levels that so many ranks fill; raises InputError if topology or collective refuse them."""
-        return collectives.shape_on(self.collective, self.network(ranks, ranks_a_node), ranks)
+        return collectives.shape_on(self.algorithm, self.network(ranks, ranks_a_node), ranks)
+
+    @property
+    def algorithm(self) -> str:
+        """How a message that is not sparse travels: by the backend's own collective if others are."""
+        return NATIVE if self.compressor else self.collective
+
+    def compression(self, ranks: int, ranks_a_node: int | None = None) -> Compression | None:
+        """What of its messages travels between so many ranks, and on which way; None if they are not sparse."""
+        if not self.compressor:
+            return None
+        way = sparse.way(self.collective, self.network(ranks, ranks_a_node), ranks)
+        return Compression(way, self.compressor, self.density or 0.0, self.error_feedback is not False)
+
+    def axes(self, ranks: int, ranks_a_node: int | None = None) -> tuple[Axis, ...]:
+        """The axes of its plan between so many ranks, besides that of all of them."""
+        compression = self.compression(ranks, ranks_a_node)
+        return () if compression is None else compression.way.axes
 
     @property
     def changes_training(self) -> str:
@@ -187,19 +248,18 @@ class Scheme(BaseModel):
 
     def measured_as(self, ranks: int, ranks_a_node: int | None = None) -> str:
         """What schemes whose messages cost the same have in common: `bml-3x3`; empty for the backend's own."""
-        if self.collective == NATIVE:
+        if self.algorithm == NATIVE:
             return ""
         return f"{self.collective}-{'x'.join(map(str, self.shape(ranks, ranks_a_node)))}"
 
 
 def discovered() -> dict[str, Scheme]:
-    """A scheme for each schedule, each collective and each method; raises InputError if two of them have one name."""
-    names = (*schedules.names(), *collectives.names(), *updates.methods())
-    if twice := sorted({*schedules.names()} & {*collectives.names(), NATIVE}):
-        raise InputError(f"{twice[0]!r} is a schedule and a collective, a scheme can be one of them: rename its file")
-    if twice := sorted({*schedules.names(), *collectives.names(), NATIVE} & {*updates.methods()}):
-        raise InputError(f"{twice[0]!r} is an update and another part, a scheme can be one of them: rename its file")
-    return {name: Scheme(name=name) for name in names}
+    """A scheme for each schedule, collective, compressor and method; raises InputError if two of them have one name."""
+    parts = [schedules.names(), [*collectives.names(), NATIVE], sparse.names(), compressors.names(), updates.methods()]
+    every = [name for names in parts for name in names]
+    if twice := sorted(name for name in {*every} if every.count(name) > 1):
+        raise InputError(f"{twice[0]!r} is the name of two parts, a scheme can be one of them: rename a file")
+    return {name: Scheme(name=name) for name in every if name != NATIVE}
 
 
 def load(path: str | Path) -> dict[str, Scheme]:
@@ -232,7 +292,9 @@ def pick(
     optimizer: str = "",
     methods: bool = False,
 ) -> list[Scheme]:
-    """The schemes of these names; None: all of the mean gradient that can run on so many ranks and that device.
+    """The schemes of these names; None: all that can run on so many ranks and that device, and train alike.
+
+    Compression changes what is trained, and so do methods of their own: such schemes are named, or not meant.
 
     `at_once`: steps need all gradients at once (`Scheme.refuse_parts`); `optimizer`: that of all steps, if it is known.
 
@@ -241,7 +303,8 @@ def pick(
 
     Raises InputError for a name that does not exist or can't run there.
     """
-    every = [each for each in known.values() if each.averaged and (names is None or each.collective == NATIVE)]
+    alike = [each for each in known.values() if each.averaged and not each.compressor]
+    every = [each for each in alike if names is None or each.collective == NATIVE]
     named = names if isinstance(names, list) else None
     for name in named or ():
         names_of.refuse_unknown("scheme", name, known, where)
@@ -279,9 +342,13 @@ def plan(
     accumulate: int = 1,
     clip_norm: float | None = None,
     ranks_a_node: int | None = None,
+    network: Network | None = None,
     **settings: float,
 ) -> Plan:
     """Plan a scheme for a workload; `cost` is that of the scheme's all-reduce between `ranks` ranks.
+
+    Sparse messages cost what `network` says (None: as on a ring that takes what the all-reduce takes); over axes of
+    their way that it doesn't know, they are rings on the same links.
 
     `loss_scaling` guards float16 computation, `statistics` broadcasts rank 0's batch-norm statistics. A step has
     `accumulate` micro-batches, each a forward and a backward of the workload; the mean gradient is clipped to
@@ -293,15 +360,17 @@ def plan(
     scheme.refuse_ranks(ranks, ranks_a_node)
     scheme.refuse_optimizer(optimizer)
     updates.refuse_options(scheme.update, scheme.update_options)
-    messages = schedules.messages(scheme.schedule, _on_the_wire(workload, scheme.wire), cost, scheme.options)
+    compression = scheme.compression(ranks, ranks_a_node)
+    planned_with = cost if compression is None else _of_sparse_messages(compression, workload, cost, network)
+    messages = schedules.messages(scheme.schedule, _on_the_wire(workload, scheme.wire), planned_with, scheme.options)
     planned = updates.plan(
         scheme.update,
         scheme.name,
         workload,
         messages,
         ranks,
-        algorithm=scheme.collective,
-        shape=() if scheme.collective == NATIVE else scheme.shape(ranks, ranks_a_node),
+        algorithm=scheme.algorithm,
+        shape=() if scheme.algorithm == NATIVE else scheme.shape(ranks, ranks_a_node),
         optimizer=optimizers.get(optimizer, **settings),
         **scheme.update_options,
         step=Step(
@@ -310,6 +379,7 @@ def plan(
             statistics=statistics,
             accumulate=accumulate,
             clip_norm=clip_norm,
+            compression=compression,
         ),
     )
     origin = {
@@ -320,8 +390,17 @@ def plan(
         "topology": scheme.network(ranks, ranks_a_node).name,
         "workload": workload.name,
         "all_reduce": cost.describe(),
+        **({} if compression is None else {"compression": compression.describe()}),
     }
     return dataclasses.replace(planned, provenance=origin)
+
+
+def _of_sparse_messages(
+    compression: Compression, workload: Workload, cost: MessageCost, network: Network | None
+) -> SparseCost:
+    ranks, places = compression.way.ranks, {axis.name: axis.size for axis in compression.way.axes}
+    known = alpha_beta.around(cost, ranks) if network is None else network
+    return SparseCost(compression, alpha_beta.with_axes(known, ranks, places), workload)
 
 
 def _on_the_wire(workload: Workload, wire: str) -> Workload:

@@ -98,11 +98,8 @@ class NetworkClock(Clock):
             return self.gamma * form.writes[0].bytes
         moved = KERNELS[kernel].moved(form)
         if moved and kernel not in workload.kernels:
-            raise InputError(
-                f"plan {self.plan.name!r}: {operation.name!r} moves {moved:g} bytes ({kernel}), and workload "
-                f"{workload.name!r} doesn't say what a byte takes: measure the layers again, or add to the workload "
-                f'"kernels": {{"{kernel}": SECONDS_PER_BYTE}}'
-            )
+            what = f"plan {self.plan.name!r}: {operation.name!r} moves {moved:g} bytes"
+            raise unknown_kernel(kernel, workload, what)
         return workload.kernels.get(kernel, 0.0) * moved
 
     @staticmethod
@@ -169,6 +166,14 @@ class NetworkClock(Clock):
 
     def _bytes(self, operation: Any) -> int:
         return self.plan.bytes_of(operation.writes if isinstance(operation, Collective) else operation.reads)
+
+
+def unknown_kernel(kernel: str, workload: Workload, what: str) -> InputError:
+    """The error that a workload lacks a kernel that `what` needs."""
+    return InputError(
+        f"{what} ({kernel}), and workload {workload.name!r} doesn't say what a byte takes: measure the layers again, "
+        f'or add to the workload "kernels": {{"{kernel}": SECONDS_PER_BYTE}}'
+    )
 
 
 def priced_as(operation: Any) -> str:

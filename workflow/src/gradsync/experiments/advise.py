@@ -134,6 +134,8 @@ def _candidate(scheme: Scheme, options: Options) -> Candidate:
     from gradsync.engine.simulate import simulate
     from gradsync.experiments.costs import LINKS
 
+    if scheme.compressor:
+        raise InputError("it sends a part of each gradient, and so trains another thing than the others")
     scheme.refuse_ranks(options.ranks)
     scheme.refuse_parts(options.at_once)
     scheme.refuse_optimizer(options.optimizer)

@@ -13,7 +13,9 @@ from gradsync.configuration.options import option
 from gradsync.errors import InputError
 
 if TYPE_CHECKING:
-    from gradsync.plan import Plan
+    from collections.abc import Sequence
+
+    from gradsync.plan import Axis, Plan
     from gradsync.plan.workload import Workload
 
 LINE = "a=SECONDS,b=SECONDS_PER_BYTE, or a CSV file of bytes,seconds"
@@ -166,7 +168,7 @@ def _contended(options: Known, ranks: int, scheme: Any, costs: Costs) -> Costs:
     if options.capacity is not None:
         cost, notes = Contended(alone, options.capacity), []
     elif options.contention:
-        if scheme.collective != NATIVE:
+        if scheme.algorithm != NATIVE:
             raise InputError(
                 f"--contention: all-reduces of the backend's own were measured, none of {scheme.collective!r}: "
                 "give --capacity"
@@ -199,7 +201,7 @@ def _costs_alone(options: Known, ranks: int, scheme: Any) -> tuple[Any, Costs]:
         if {"alpha", "bandwidth"} & (_pairs(options.allreduce) or {}).keys():
             return workload, _on_links(options.allreduce, scheme, ranks)
         return workload, _measured(options.allreduce, scheme, ranks)
-    if scheme.collective != NATIVE:
+    if scheme.algorithm != NATIVE:
         raise InputError(
             f"--cluster: all-reduces of the backend's own were measured there, none of {scheme.collective!r}: give "
             f"--allreduce {LINKS}, or the points of gradsync measure allreduce --collective {scheme.collective}"
@@ -238,7 +240,7 @@ def _on_links(text: str, scheme: Any, ranks: int) -> Costs:
     from gradsync.rounds import flow_level
 
     speeds = speeds_of(text)
-    collective = "ring" if scheme.collective == NATIVE else scheme.collective
+    collective = "ring" if scheme.algorithm == NATIVE else scheme.algorithm
     topology = scheme.network(ranks)
     cost = flow_level.cost(collective, topology, speeds, ranks).line
     in_halves = collectives.halves(collective, collectives.shape_on(collective, topology, ranks))
@@ -248,6 +250,31 @@ def _on_links(text: str, scheme: Any, ranks: int) -> Costs:
     others = alpha_beta.network(ranks, speeds.alpha, 1 / slowest)
     network = Network({**others.costs, **halves, "all_reduce": cost})
     return Costs(cost, network, [], bounds.cuts(topology, speeds, ranks))
+
+
+def on_axes(known: Costs, allreduce: str | None, axes: Sequence[Axis], ranks: int) -> Costs:
+    """The same, with what messages over the axes of a plan cost.
+
+    Inside and between nodes, if the links of both are known, as rings on these: the ranks of a node share its links.
+    Else as rings on the links of all ranks.
+    """
+    from gradsync.costs import Network
+    from gradsync.costs.alpha_beta import network, with_axes
+
+    if not axes:
+        return known
+    places = {axis.name: axis.size for axis in axes}
+    speeds = speeds_of(allreduce) if allreduce and "inside" in (_pairs(allreduce) or {}) else None
+    if speeds is None or set(places) != {"node", "local"}:
+        note = f"messages over {', '.join(places)} are timed as rings on the same links"
+        return known._replace(network=with_axes(known.network, ranks, places), warnings=[*known.warnings, note])
+    seconds_per_byte = {"local": 1 / speeds.bandwidth["inside"], "node": places["local"] / speeds.bandwidth["between"]}
+    of_axes = {
+        f"{kind}@{axis}": cost
+        for axis, beta in seconds_per_byte.items()
+        for kind, cost in network(places[axis], speeds.alpha, beta).costs.items()
+    }
+    return known._replace(network=Network({**known.network.costs, **of_axes}))
 
 
 def _others(cost: Any, native: Any, ranks: int) -> Any:

@@ -91,7 +91,7 @@ def _launch(launch: Emulation, settings: Settings, results: Path, config: str) -
     measured = {scheme.measured_as(launch.ranks): scheme for scheme in chosen}
     sums = allreduce.Options(
         workload=str(workload),
-        by_layer=all(scheme.schedule == schemes.LAYER_BY_LAYER for scheme in chosen if scheme.collective != NATIVE),
+        by_layer=all(scheme.schedule == schemes.LAYER_BY_LAYER for scheme in chosen if scheme.algorithm != NATIVE),
         collective=tuple(
             f"{scheme.collective}@{scheme.network(launch.ranks).name}" if key else NATIVE
             for key, scheme in measured.items()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from gradsync.configuration.options import option
 from gradsync.configuration.training import Steps
 from gradsync.errors import InputError
-from gradsync.experiments.costs import Costs, Known, costs
+from gradsync.experiments.costs import Costs, Known, costs, on_axes
 
 if TYPE_CHECKING:
     from gradsync.costs.interference import Interference
@@ -30,6 +30,13 @@ class Options(Steps, Known):
     schedule: str = option(meaning="a schedule, or a scheme of --schemes", metavar="NAME")
     schemes: str | None = option(None, "file of named schemes, as config/schemes.yaml", metavar="FILE")
     collective: str | None = option(None, "that sums the gradients", metavar="NAME", unset="the scheme's")
+    compressor: str | None = option(
+        None, "of sparse messages: what selects their elements", metavar="NAME", unset="the scheme's, if it has any"
+    )
+    density: float | None = option(
+        None, "share of the elements that sparse messages have", metavar="D", unset="the scheme's, else 0.01"
+    )
+    no_error_feedback: bool = option(False, "what sparse messages don't have is lost, not added to the next gradient")
     topology: str | None = option(
         None,
         "of the collective: bcube, or bcube:3,2",
@@ -67,6 +74,7 @@ def plan(options: Options) -> dict[str, Any]:
     # from here on its topology has numbers, whatever the nodes are
     scheme = scheme.model_copy(update={"topology": scheme.network(options.ranks, options.ranks_a_node).name})
     workload, known = costs(options, options.ranks, scheme)
+    known = on_axes(known, options.allreduce, scheme.axes(options.ranks), options.ranks)
     interference = interference_of(options, options.ranks)
     scheme = scheme.model_copy(update={"options": {**scheme.options, **_values(options.schedule_options, "--option")}})
     plan = planned(scheme, workload, known, options.ranks, options)
@@ -96,6 +104,7 @@ def planned(scheme: Any, workload: Workload, known: Costs, ranks: int, steps: St
         statistics=steps.statistics == "broadcast",
         accumulate=steps.accumulate,
         clip_norm=steps.clip_norm,
+        network=known.network,
         **{key: getattr(steps, key) for key in optimizers.settings(steps.optimizer)},
     )
     check(plan)
@@ -145,16 +154,26 @@ def _scheme(options: Options) -> Any:
         (scheme,) = schemes.pick(schemes.load(options.schemes), [options.schedule], "--schedule", methods=True)
     else:
         scheme = schemes.Scheme(name=options.schedule)
-    parts = {"collective": options.collective, "topology": options.topology}
-    options_of_update = _values(options.update_options, "--update-option")
-    chosen = scheme.model_copy(
-        update={
-            **{key: part for key, part in parts.items() if part},
-            "update_options": {**scheme.update_options, **options_of_update},
-        }
-    )
-    chosen.refuse_parts_of_sums()
-    return chosen
+    parts: dict[str, Any] = {
+        "collective": options.collective,
+        "topology": options.topology,
+        "compressor": options.compressor,
+        "density": options.density,
+        "error_feedback": False if options.no_error_feedback else None,
+    }
+    given = {key: part for key, part in parts.items() if part is not None}
+    of_compression = {"compressor", "density", "error_feedback"}
+    changed = scheme.model_dump()
+    changed["update_options"] = {**scheme.update_options, **_values(options.update_options, "--update-option")}
+    if options.collective:
+        changed = {key: value for key, value in changed.items() if key not in of_compression}
+    elif options.compressor and not scheme.compressor:
+        changed["collective"] = ""
+    scheme = schemes.Scheme.model_validate({**changed, **given})
+    if scheme.compressor or of_compression & given.keys():
+        scheme.refuse_nonsense("--schedule")
+    scheme.refuse_parts_of_sums()
+    return scheme
 
 
 def _values(texts: Iterable[str], flag: str) -> dict[str, Any]:

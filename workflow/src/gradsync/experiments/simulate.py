@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from gradsync.configuration.options import option
 from gradsync.errors import InputError
-from gradsync.experiments.costs import Known, cost_of, costs, positive, refuse_other, scheme_of, speeds_of
+from gradsync.experiments.costs import Known, cost_of, costs, on_axes, positive, refuse_other, scheme_of, speeds_of
 from gradsync.experiments.predict import bounds, interference_of, refuse_below, steadiness, warn
 from gradsync.limits import LEAST_TURNS
 
@@ -45,7 +45,6 @@ def simulate(options: Options) -> dict[str, Any]:
     from gradsync.check import check
     from gradsync.collectives import NATIVE
     from gradsync.costs import Network
-    from gradsync.costs.alpha_beta import with_axes
     from gradsync.engine import simulate as engine
     from gradsync.files import reading
     from gradsync.files.results import write_whole
@@ -58,11 +57,7 @@ def simulate(options: Options) -> dict[str, Any]:
     if options.point_to_point:
         send = cost_of(options.point_to_point, "--point-to-point")
         known = known._replace(network=Network({**known.network.costs, "send": send}))
-    if plan.axes:
-        places = plan.mesh.places
-        note = f"messages over {', '.join(places)} are timed as rings on the same links"
-        network = with_axes(known.network, plan.ranks, places)
-        known = known._replace(network=network, warnings=[*known.warnings, note])
+    known = on_axes(known, options.allreduce, plan.axes, plan.ranks)
     if options.turns is not None and options.turns < LEAST_TURNS:
         raise InputError(f"--turns {options.turns}: a period needs at least {LEAST_TURNS}")
     check(plan)

@@ -12,7 +12,7 @@ A kernel is one file of this folder with
 A `compute` with a keyword argument `turn` is told how many turns of its loop went before; no plan carries it.
 `compute` is written with operators that NumPy and PyTorch share if that is possible, so that the oracle (NumPy, n
 ranks in one process) and the executor (PyTorch, `runtime/kernels.py`) mean the same by a name. Discovery finds the
-file; its name is the kernel's name.
+file; its name is the kernel's name. `_encode.py` makes a kernel of each compressor.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ Array = Any
 FLOATS = ("float64", "float32", "float16", "bfloat16")
 INTEGERS = ("int64", "int32")
 FACTORS = ("lr", "scale", "rho")  # arguments that are multiplied with one another
+ENCODE = "encode_"  # and a compressor: the kernel that encodes what that selects
 TURN = "turn"  # the argument that a reader of a plan fills in
 SMALLEST_SCALE = 1e-18  # what is scaled by less, or by 0, is lost
 # What an argument of any kernel may be: from the least to below the most
@@ -125,9 +126,11 @@ class Form:
             self.fail(f"needs {elements} element(s): {self._described([operand])}")
 
     def shorter(self, operand: Operand, other: Operand) -> None:
-        """Raises InputError unless it has an element, and no more than the other, on every rank."""
-        for rank, (few, many) in enumerate(zip(self._bounds(operand.ref), self._bounds(other.ref), strict=True)):
-            if not 0 < few[1] - few[0] <= (most := many[1] - many[0]):
+        """Raises InputError unless both have an element on every rank, and it no more than the other has on any."""
+        lengths = [high - low for low, high in self._bounds(other.ref)]
+        for rank, (low, high) in enumerate(self._bounds(operand.ref)):
+            most = min(max(lengths), lengths[rank] + 1)  # pieces differ by an element: the shorter ones are padded
+            if not 0 < high - low <= most or not lengths[rank]:
                 self.fail(f"needs one to {most} elements on rank {rank}: {self._described([operand])}")
 
     def _bounds(self, ref: Ref) -> list[tuple[int, int]]:
@@ -215,10 +218,9 @@ class Track(Protocol):
 
 
 class Kernel:
-    """One file of this folder."""
+    """One file of this folder, or what is like one: `module`."""
 
-    def __init__(self, name: str):
-        module = importlib.import_module(f"{__name__}.{name}")
+    def __init__(self, name: str, module: Any):
         self.name = name
         self.compute: Callable[..., None] = module.compute
         self.follow: Callable[[Track], None] = module.follow
@@ -283,4 +285,10 @@ def whole_passes(form: Form) -> float:
     return sum(each.bytes for each in (*form.reads, *form.writes))
 
 
-KERNELS: dict[str, Kernel] = {name: Kernel(name) for name in modules_in(__path__)}
+def _modules() -> dict[str, Any]:
+    """Name -> the file, or what stands for one."""
+    files = {name: importlib.import_module(f"{__name__}.{name}") for name in modules_in(__path__)}
+    return files | importlib.import_module(f"{__name__}._encode").kernels()
+
+
+KERNELS: dict[str, Kernel] = {name: Kernel(name, module) for name, module in sorted(_modules().items())}

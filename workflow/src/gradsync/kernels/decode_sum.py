@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from gradsync.kernels import FLOATS, INTEGERS, Array, Form, Track, whole_passes
+from gradsync.kernels import FLOATS, INTEGERS, Array, Form, Track
 from gradsync.plan.content import GRADIENT, INDICES, VALUES, Content, Part, Parts, together
 
 
@@ -59,4 +61,9 @@ def _sparse(part: Part, message: int) -> Part:
 
 def moved(form: Form) -> float:
     """Clears the gradient, reads the message, and reads and writes an element for each of its values."""
-    return whole_passes(form) + 2 * form.reads[0].bytes
+    return float(moved_bytes(form.writes[0].bytes, form.reads[0].bytes, form.reads[1].bytes))
+
+
+def moved_bytes(gradient: Any, values: Any, indices: Any) -> Any:
+    """What is read and written for a gradient and for messages of so many bytes."""
+    return gradient + 3 * values + indices

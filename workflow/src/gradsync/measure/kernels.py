@@ -10,7 +10,8 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-from gradsync.kernels import KERNELS, Form
+from gradsync import compressors
+from gradsync.kernels import ENCODE, KERNELS, Form
 from gradsync.plan import Buffer, Local, Plan, Ref, Tensor
 from gradsync.runtime.devices import PROCESSOR, Device
 from gradsync.runtime.group import settle
@@ -31,12 +32,12 @@ TRIALS: dict[str, tuple[tuple[str, ...], tuple[str, ...], dict[str, float]]] = {
     "elastic_centre": (("parameter",), ("centre",), {"lr": 0.01, "rho": 0.1}),
     "elastic_difference": (("parameter", "centre"), ("gradient",), {"lr": 0.01, "rho": 0.1}),
     "elastic_worker": (("gradient", "centre"), ("parameter",), {"lr": 0.01, "rho": 0.1}),
-    "encode_topk": (("gradient",), ("values", "indices", "residual"), {}),
     "fill": ((), ("gradient",), {}),
     "lamb": (("gradient", "norms"), MOMENTS[1], MOMENTS[2]),
     "lamb_norms": (("parameter", "gradient", *MOMENTS[1][1:]), ("norms",), {"scale": 0.5}),
     "lars": (("gradient", "norms"), ("parameter",), {"lr": 0.01, "trust": 0.01, "weight_decay": 1e-4, "scale": 0.5}),
     "sgd_difference": (("gradient",), ("parameter",), {"lr": 0.01}),
+    **{f"{ENCODE}{name}": (("gradient",), ("values", "indices", "residual"), {}) for name in compressors.names()},
 }
 
 

@@ -188,10 +188,10 @@ class Plan:
         return [op for op in (role or self.roles[0]).flat if op.verb in verbs]
 
     def messages(self, role: Role | None = None) -> list[list[str]]:
-        """Tensor names of each collective that sums gradients, in the order sent."""
+        """Tensor names of each message that sums gradients, dense or sparse, in the order sent."""
         messages = []
-        for op in self.communications(role):
-            if isinstance(op, Collective) and op.kind in ("all_reduce", "reduce_scatter"):
+        for op in (role or self.roles[0]).flat:
+            if (isinstance(op, Collective) and op.kind in ("all_reduce", "reduce_scatter")) or _sums_sparsely(op):
                 names = [
                     tensor.name
                     for ref in op.writes
@@ -227,6 +227,11 @@ class Plan:
         if plan.version != VERSION:
             raise InputError(f"{where}: plan version {plan.version}; this gradsync reads version {VERSION}: plan again")
         return plan
+
+
+def _sums_sparsely(op: Any) -> bool:
+    """Whether it sums a sparse message; that of a piece is of a message that has been cut by a reduce-scatter."""
+    return isinstance(op, Local) and op.postcondition == "sparse_sum" and not any(ref.mine for ref in op.writes)
 
 
 _ADAPTER = TypeAdapter(Plan)

@@ -121,8 +121,8 @@ class Local(_Base):
     """A kernel of `kernels/` on this rank's buffers.
 
     `requires`: what the gradient that it reads must be: `sum` or `shard` (the rank's own piece) of the gradients of all
-    ranks that compute any, `sparse_sum` if they were sparse; None: the gradients of some of them. `postcondition`: what
-    it leaves in `writes`.
+    ranks that compute any, `sparse_sum` if some of them were sparse; None: the gradients of some of them.
+    `postcondition`: what it leaves in `writes`.
     """
 
     verb: Literal["local"] = "local"

@@ -8,6 +8,7 @@ Large models run in float32, step by step from equal state: from the order of su
 drifts by a third if there is batch normalisation. Receives from anybody are replayed in the order in which messages
 came. What divides gradients by their own size, as Adam does, runs in
 float64 whatever the model: it makes whole steps of the rounding of gradients that are 0, as those of BERT's key biases.
+So does what selects gradients by their size: one that rounding lifts over another is sent whole, or not at all.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ import torch.distributed as dist
 from gradsync import optimizers
 from gradsync.engine import oracle
 from gradsync.errors import RunError
+from gradsync.kernels import ENCODE
 from gradsync.learning_rates import UNCHANGED, LearningRate
 from gradsync.plan import KEYED, PASSING, Buffer, Plan, RecvAny
 from gradsync.plan.trace import Span
@@ -90,7 +92,8 @@ def exactness(model: torch.nn.Module, plans: Sequence[Plan]) -> torch.dtype:
     """The type in which the plans of a model are held against the oracle."""
     parameters = sum(parameter.numel() for parameter in model.parameters())
     divided = any(optimizer.eps is not None for optimizer in map(optimizers.of, plans) if optimizer is not None)
-    return torch.float64 if parameters <= LARGEST_IN_FLOAT64 or divided else torch.float32
+    selected = any(op.verb == "local" and op.kernel.startswith(ENCODE) for plan in plans for op in plan.roles[0].flat)
+    return torch.float64 if parameters <= LARGEST_IN_FLOAT64 or divided or selected else torch.float32
 
 
 class Held:

@@ -10,9 +10,12 @@ from collections.abc import Callable
 
 import torch
 
-from gradsync.kernels import KERNELS
+from gradsync import compressors
+from gradsync.kernels import ENCODE, KERNELS
+from gradsync.runtime import selection
 from gradsync.runtime.adam import adam, adamw, shrunk
 from gradsync.runtime.layerwise import lamb, lamb_norms, lars
+from gradsync.runtime.selection import Select
 
 NORM_ELEMENTS = 1 << 20  # summed at once: over 60 million, torch's float32 norm on a processor is 0.5 % off
 
@@ -151,14 +154,21 @@ def cast(reads: list[torch.Tensor], writes: list[torch.Tensor], *, scale: float 
         writes[0].mul_(scale)
 
 
-def encode_topk(reads: list[torch.Tensor], writes: list[torch.Tensor]) -> None:
-    """The k largest of gradient + residual, of equal ones the first; the others stay in the residual."""
-    values, indices, residual = writes
-    residual.add_(reads[0])
-    chosen = torch.sort(residual.abs(), descending=True, stable=True).indices[: len(values)]
-    indices.copy_(chosen)
-    values.copy_(residual[chosen])
-    residual[chosen] = 0
+def encoder(select: Select) -> Callable[..., None]:
+    """The kernel of a compressor, as `kernels/_encode.py` has it."""
+
+    def encode(reads: list[torch.Tensor], writes: list[torch.Tensor], *, turn: int) -> None:
+        """Send what is selected; the others stay in the residual, if there is one."""
+        values, indices, *residual = writes
+        source = residual[0].add_(reads[0]) if residual else reads[0]
+        k = min(len(values), len(source))
+        chosen = select(source, k, turn=turn)
+        indices[:k], indices[k:] = chosen, 0
+        values[:k], values[k:] = source[chosen], 0
+        if residual:
+            source[chosen] = 0
+
+    return encode
 
 
 def decode_sum(reads: list[torch.Tensor], writes: list[torch.Tensor]) -> None:
@@ -167,7 +177,9 @@ def decode_sum(reads: list[torch.Tensor], writes: list[torch.Tensor]) -> None:
     writes[0].zero_().index_add_(0, indices.long(), values)
 
 
-EXECUTED: dict[str, Callable[..., None]] = {name: kernel.compute for name, kernel in KERNELS.items()} | {
-    kernel.__name__: kernel
-    for kernel in (sgd, sgd_scaled, adam, adamw, lars, lamb, lamb_norms, cast, norm, encode_topk, decode_sum)
+OWN = (sgd, sgd_scaled, adam, adamw, lars, lamb, lamb_norms, cast, norm, decode_sum)
+EXECUTED: dict[str, Callable[..., None]] = {
+    **{name: kernel.compute for name, kernel in KERNELS.items()},
+    **{kernel.__name__: kernel for kernel in OWN},
+    **{f"{ENCODE}{name}": encoder(selection.get(name)) for name in compressors.names()},
 }

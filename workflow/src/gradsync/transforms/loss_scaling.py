@@ -22,10 +22,16 @@ BUFFER = "scaler"
 def scale_loss(plan: Plan) -> Plan:
     """The plan whose update takes a loss scale out of the gradients.
 
-    Raises InputError unless each rank that computes gradients applies them, at once and by a kernel that can do so.
+    Raises InputError unless each rank that computes gradients applies them, at once and by a kernel that can do so, and
+    for gradients that are kept from turn to turn.
     """
     if plan.passes == 0:
         raise InputError(f"plan {plan.name!r}: {TRANSFORM} needs a plan that computes gradients")
+    if plan.holding("residual") is not None:
+        raise InputError(
+            f"plan {plan.name!r}: {TRANSFORM} needs a plan without residuals: these keep gradients of earlier loss "
+            "scales, and infinite ones for ever"
+        )
     plan = with_buffer(plan, Buffer(BUFFER, SCALER_ELEMENTS, role="scaler"), TRANSFORM)
 
     def edited(role: Role, body: Body) -> Iterator[Any]:

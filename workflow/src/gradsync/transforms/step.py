@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gradsync.plan import Plan
+from gradsync.sparse import Compression
 from gradsync.transforms.accumulation import accumulate
 from gradsync.transforms.clipping import clip
+from gradsync.transforms.compression import compress
 from gradsync.transforms.loss_scaling import scale_loss
 from gradsync.transforms.narrow_wire import narrow
 from gradsync.transforms.statistics import broadcast
@@ -19,6 +21,7 @@ class Step:
     `wire`: the type that gradients travel in (empty: their own). `loss_scaling` guards float16 computation. With
     `statistics` rank 0's batch-norm statistics are broadcast (DDP's default), else every rank keeps its own. A step has
     `accumulate` micro-batches. `clip_norm`: what the norm of the mean gradient is cut to (None: nothing).
+    `compression`: what part of each message travels, on which way (None: all of it).
     """
 
     wire: str = ""
@@ -26,6 +29,7 @@ class Step:
     statistics: bool = True
     accumulate: int = 1
     clip_norm: float | None = None
+    compression: Compression | None = None
 
     def added_to(self, plan: Plan, statistics: int) -> Plan:
         """The plan with all of this; `statistics`: elements of the model's batch-norm statistics.
@@ -33,6 +37,7 @@ class Step:
         Raises InputError for what makes no sense, by itself or in this plan.
         """
         plan = accumulate(plan, self.accumulate)
+        plan = compress(plan, self.compression) if self.compression else plan
         plan = narrow(plan, self.wire) if self.wire else plan
         plan = broadcast(plan, statistics) if self.statistics and statistics else plan
         plan = scale_loss(plan) if self.loss_scaling else plan
