@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pandas as pd
@@ -39,6 +41,13 @@ def test_every_figure_of_a_paper_can_be_drawn_and_every_claim_has_its_table_but_
     published = load(ROOT / "config" / "papers" / paper / "published.yaml")
     assert published.meta.key == paper
     assert {claim.table for claim in published.claims} - set(declared.tables) == NOT_MADE.get(paper, set())
+
+
+def test_what_papers_declare_is_known_without_torch():
+    """The workflow reads all declarations whenever it starts."""
+    declare = "import sys; from gradsync import names, papers; [papers.declared(each) for each in names.papers()]"
+    ended = subprocess.run([sys.executable, "-c", f"{declare}; sys.exit('torch' in sys.modules)"], cwd=ROOT)
+    assert ended.returncode == 0
 
 
 @pytest.mark.parametrize("configuration", CONFIGURATIONS)

@@ -16,8 +16,6 @@ from gradsync.papers.declaration import Place
 from gradsync.papers.easgd_knl.testbed import FLOAT32, MEGA, PAPER
 from gradsync.papers.published import Published
 from gradsync.papers.table import Table
-from gradsync.runtime.data import SETS
-from gradsync.runtime.data.samples import Images, Wanted
 
 DATA = {"mnist": "Mnist", "cifar10": "Cifar", "imagenet": "ImageNet"}
 CHANNELS = {"mnist": 1, "imagenet": 3}  # Table 1 has them for Cifar alone
@@ -88,6 +86,9 @@ def _shape(data: str, published: Published) -> tuple[int, int, int]:
 
 def _counted(data: str, folder: Path) -> dict[str, Any]:
     """Counts on the files; raises InputError as reading the data set does."""
+    from gradsync.runtime.data import SETS  # they import torch, which the workflow does not need
+    from gradsync.runtime.data.samples import Images, Wanted
+
     training, test = SETS[data].read(Wanted((3, 32, 32), 1000, 1, 0, folder))
     assert isinstance(training, Images)  # these three sets are of labelled images, in two parts
     assert test is not None

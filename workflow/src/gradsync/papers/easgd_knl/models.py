@@ -9,7 +9,6 @@ from typing import Any
 import pandas as pd
 
 from gradsync.configuration.settings import Settings
-from gradsync.measure import depth
 from gradsync.papers.easgd_knl.data_sets import sample_bytes
 from gradsync.papers.easgd_knl.testbed import FLOAT32, MEGA, bench, counted, label
 from gradsync.papers.labels import MODELS
@@ -47,6 +46,8 @@ def models(settings: Settings, results: Path) -> Table:
 
 
 def _rows(model: str, settings: Settings, results: Path) -> Iterator[dict[str, Any]]:
+    from gradsync.measure import depth  # it imports torch, which the workflow does not need to know what there is
+
     workload, layers = counted(model, results), depth.layers(model)
     row = {
         "rung": "derived",
