@@ -200,6 +200,8 @@ def test_other_reasons_have_remedies_of_their_own(checkout, papers):
     assert band.remedy == "no command: a published number would"
     not_made = remedy_of(checkout, papers, "fig6-over-wfbp", "simulated", "table fig6 has not been made")
     assert not_made == Remedy("its table has not been made", "`snakemake --cores 2 --configfile config/quick.yaml`")
+    no_code = remedy_of(checkout, papers, "fig13-loss", "measured", "table fig13 has not been made", paper="easgd_knl")
+    assert no_code == Remedy("no code makes its table yet", "no configuration does")
     impossible = remedy_of(checkout, papers, "fig6-order", "emulated", "root is needed", "emulated")
     assert impossible.reason == "emulated: root is needed"
     assert "config/emulated.yaml" in impossible.remedy

@@ -9,6 +9,8 @@ import pytest
 
 import made_up_ascwfbp
 import made_up_bml
+import made_up_cloud
+import made_up_easgd
 import made_up_mgwfbp_runs
 import made_up_mgwfbp_scaling
 from gradsync.configuration.settings import Settings
@@ -30,6 +32,16 @@ def asc_tables(tmp_path_factory: pytest.TempPathFactory) -> tuple[Settings, Path
 @pytest.fixture(scope="session")
 def bml_tables(tmp_path_factory: pytest.TempPathFactory) -> tuple[Settings, Path]:
     return made_up_bml.every_table(tmp_path_factory.mktemp("bml"))
+
+
+@pytest.fixture(scope="session")
+def cloud_tables(tmp_path_factory: pytest.TempPathFactory) -> tuple[Settings, Path]:
+    return made_up_cloud.every_table(tmp_path_factory.mktemp("cloud"))
+
+
+@pytest.fixture(scope="session")
+def easgd_tables(tmp_path_factory: pytest.TempPathFactory) -> tuple[Settings, Path]:
+    return made_up_easgd.every_table(tmp_path_factory.mktemp("easgd"))
 
 
 @pytest.fixture(scope="session")

@@ -22,7 +22,7 @@ JOBS = [  # rule, log below results/quick/logs, seconds
     ("train", "train/bert_base_quarter-2.log", 50.0),
     ("profile_network", "profile/network.log", 7.0),
 ]
-WANTED = {"mgwfbp": 152, "bml_bcube": 20, "ascwfbp": 50, "dear": 0, "all papers": 7}
+WANTED = {"mgwfbp": 152, "bml_bcube": 20, "ascwfbp": 50, "dear": 0, "easgd_knl": 0, "cloud_topk": 0, "all papers": 7}
 
 
 def write(folder: Path, jobs: list[tuple[str, str, float]], name: str = "quick") -> Path:

@@ -100,6 +100,15 @@ def test_rounds_that_are_alike_are_looked_at_once_and_chunks_change_nothing(monk
         assert len(looked) == costs[name].rounds
 
 
+@pytest.mark.parametrize("name", ["ring", "torus2d", "binary_tree"])
+def test_rounds_one_by_one_take_what_all_of_them_take(name):
+    topology, speeds = parse("dense_gpu:3,2"), Speeds(alpha=0.5, bandwidth={"inside": 8.0, "between": 2.0})
+    shape, size = topology.shape, 60.0
+    piece = size / collectives.get(name).pieces(shape)
+    seconds = [flow_level.round_seconds(step, piece, topology, speeds) for step in collectives.rounds(name, shape)]
+    assert sum(seconds) == pytest.approx(flow_level.cost(name, topology, speeds).seconds(size))
+
+
 def test_what_can_not_be_carried_is_refused():
     with pytest.raises(InputError, match="no links of their own"):
         flow_level.cost("bml", parse("fat_tree:4"), Speeds())

@@ -21,7 +21,7 @@ from image_files import load
         ({"name": "cifar10", "model": "lenet5", "size": 28}, "'cifar10' has 3 channels, model 'lenet5' takes 1"),
         ({"name": "digits", "batch": 360, "ranks": 4}, "batch 360 x 4 ranks is more than the 1438 training samples"),
         ({"name": "digits", "size": 16, "model": "vgg19"}, "takes no images of 16 x 16: the smallest is 32"),
-        ({"name": "digits", "model": "alexnet"}, "model 'alexnet' does not exist"),
+        ({"name": "digits", "model": "zfnet"}, "model 'zfnet' does not exist"),
     ],
 )
 def test_what_does_not_fit_is_refused(arguments, message):

@@ -14,6 +14,7 @@ SIZES = {  # parameters, gradient tensors
     "resnet50": (25_557_032, 161),
     "resnet152": (60_192_808, 467),
     "resnet152_quarter": (4_177_144, 467),
+    "alexnet": (61_100_840, 16),
     "vgg19": (143_667_240, 38),
     "vgg19_eighth": (2_695_472, 38),
     "googlenet": (13_004_888, 187),
@@ -135,7 +136,8 @@ def test_the_shape_follows_the_size():
         (("resnet50", -3), "the smallest is 1"),
         (("lenet5", 32), "'lenet5' takes no images of 32 x 32: its size is fixed, 28 x 28"),
         (("resnet50", 32, 1), "choose a batch of 2 or more, or a size of 33 or more"),
-        (("alexnet", 32), "there are: lenet5, resnet18, resnet50, resnet152,"),
+        (("alexnet", 62), "'alexnet' takes no images of 62 x 62: the smallest is 63"),
+        (("zfnet", 32), "there are: lenet5, resnet18, resnet50, resnet152,"),
     ],
 )
 def test_a_size_that_does_not_fit_is_refused(arguments, message):

@@ -15,7 +15,7 @@ from pathlib import Path
 from gradsync.errors import InputError
 
 MODELS = (
-    *("lenet5", "resnet18", "resnet50", "resnet152", "vgg19", "googlenet", "densenet201", "inceptionv4"),
+    *("lenet5", "resnet18", "resnet50", "resnet152", "alexnet", "vgg19", "googlenet", "densenet201", "inceptionv4"),
     *("bert_base", "transformer", "resnet152_quarter", "vgg19_eighth", "densenet201_quarter", "inceptionv4_quarter"),
     *("bert_base_quarter", "transformer_quarter"),
 )

@@ -17,6 +17,7 @@ from gradsync.claims.verdicts import COMPUTED, NOT_MADE, Verdict
 from gradsync.configuration import settings
 from gradsync.configuration.settings import Emulation, Settings, Training
 from gradsync.errors import InputError
+from gradsync.papers import declared
 from gradsync.papers.coverage import Coverage, has_interval, never
 from gradsync.statistics.intervals import repeats_needed
 
@@ -34,6 +35,9 @@ class Remedy(NamedTuple):
     reason: str
     remedy: str
     add: tuple[str, ...] = ()
+
+
+NO_CODE = Remedy("no code makes its table yet", "no configuration does")
 
 
 class Remedies:
@@ -63,6 +67,8 @@ class Remedies:
         paper = self.papers[verdict.paper]
         claim = next(each for each in paper.claims if each.id == verdict.claim)
         if verdict.reason.endswith(NOT_MADE):
+            if verdict.table not in declared(verdict.paper).tables:
+                return NO_CODE
             return Remedy(f"its table {NOT_MADE}", self._command(self.config))
         if verdict.rung in COMPUTED:
             return self._computed(verdict, claim)

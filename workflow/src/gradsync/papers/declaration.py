@@ -202,6 +202,11 @@ def testbed(place: Place) -> Iterable[Path]:
     return [Path(place.settings.of_paper(place.paper).testbed)]
 
 
+def published(place: Place) -> Iterable[Path]:
+    """The paper's published numbers, as the configuration names the file."""
+    return [Path(place.settings.of_paper(place.paper).published)]
+
+
 def kept(*paths: Path) -> Source:
     """Files of this repository."""
     return lambda _: paths

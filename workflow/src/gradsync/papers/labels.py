@@ -12,6 +12,7 @@ MODELS = {
     "lenet5": "LeNet-5",
     "resnet50": "ResNet-50",
     "resnet152": "ResNet-152",
+    "alexnet": "AlexNet",
     "vgg19": "VGG-19",
     "vgg19_eighth": "VGG-19 at an eighth of its channels",
     "googlenet": "GoogLeNet",

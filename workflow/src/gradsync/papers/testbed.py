@@ -37,6 +37,15 @@ class Testbed:
 
         return list(self._value_at(keys, fits, f"a list of numbers, at least {least} and none negative"))
 
+    def band(self, *keys: str | int) -> list[str]:
+        """The names of the points of a band: its words, and its numbers as short as they go (0.01, 1.3e+07)."""
+
+        def fits(value: Any) -> bool:
+            return isinstance(value, list) and bool(value) and all(isinstance(x, str) or _is_number(x) for x in value)
+
+        values = self._value_at(keys, fits, "a list of words and numbers, none of them negative")
+        return [value if isinstance(value, str) else f"{value:g}" for value in values]
+
     def text(self, *keys: str | int) -> str:
         """Words; raises InputError with file and key if there are none."""
         return str(self._value_at(keys, lambda value: isinstance(value, str), "a text"))

@@ -91,6 +91,16 @@ def cost(
     )
 
 
+def round_seconds(step: Round, piece_bytes: float, topology: Topology, speeds: Speeds) -> float:
+    """What one round takes if its pieces have so many bytes, without what ranks add.
+
+    Raises InputError if `speeds` lack a kind of the topology's links.
+    """
+    bandwidth, latency = speeds.of(topology)
+    traffic = _traffic(step, topology, latency)
+    return speeds.alpha + traffic.latency + piece_bytes * float((traffic.load / bandwidth).max(initial=0.0))
+
+
 def _watched(rounds: Iterable[Round], watch: Watch | None) -> Iterator[Round]:
     """The same rounds; `watch` gets each before it is timed, also one that is timed with those it is like."""
     count = transfers = 0

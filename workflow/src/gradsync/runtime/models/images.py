@@ -152,6 +152,8 @@ MODELS: dict[str, Model] = {
     "resnet152_quarter": Model(
         narrowed(_untrained("resnet152"), QUARTER), IMAGENET, CLASSES, smallest=1, smallest_alone=33, reduced=True
     ),
+    # the AlexNet of one column (Krizhevsky, 2014), without groups
+    "alexnet": Model(_untrained("alexnet"), IMAGENET, CLASSES, smallest=63, smallest_alone=63),
     "vgg19": _vgg19(_untrained("vgg19"), reduced=False),
     "vgg19_eighth": _vgg19(vgg19_eighth, reduced=True),
     "googlenet": Model(

@@ -1,0 +1,132 @@
+"""Tables of the public-cloud top-k paper: columns as its file has them, and values that were computed by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import yaml
+
+from gradsync import claims, papers
+from gradsync.claims.published import load
+from gradsync.drawing import style
+from gradsync.errors import InputError
+from gradsync.files.results import TIMED
+from gradsync.papers import coverage, figures
+from gradsync.papers.cloud_topk.models import balanced, in_order
+from gradsync.papers.table import file, read
+from made_up_cloud import BENCH, PAPER, configured, write_inputs
+
+COLUMNS = {  # as the comments of published.yaml have them
+    "published": "number table model scheme over unit nodes value",
+    "models": "model parameters tensors",
+    "complexity": "step nodes gpus_per_node density rounds_seconds formula_seconds",
+    "pto_split": "model split workers layers_reduction elements_reduction",
+    "table1": "cloud memory_gib network_gbit_per_second",
+    "table5": "entry seconds link_gbit_per_second accuracy",
+}
+
+
+def frame_of(tables: tuple, name: str) -> pd.DataFrame:
+    return read(file(tables[1], "cloud_topk", name), ["rung"])
+
+
+def test_every_table_has_the_columns_that_claims_look_up(cloud_tables):
+    assert set(COLUMNS) == set(papers.declared("cloud_topk").tables)
+    for name, columns in COLUMNS.items():
+        assert {*columns.split(), "rung"} <= set(frame_of(cloud_tables, name).columns), name
+
+
+def test_every_published_number_is_a_row_under_our_names(cloud_tables):
+    frame, paper = frame_of(cloud_tables, "published").set_index("number"), load(PAPER)
+    assert list(frame.index) == [entry.id for entry in paper.published]
+    assert frame.value.tolist() == [entry.value for entry in paper.published]
+    row = frame.loc["improvement-least"]
+    assert (row.scheme, row.over) == (paper.schemes["mstopk_sgd"], paper.schemes["2dtar_sgd"])
+
+
+def test_steps_take_what_their_transfers_take(cloud_tables):
+    frame = frame_of(cloud_tables, "complexity").set_index(["step", "density"])
+    between, inside = 25e9 / 8, 150e9  # bytes per second
+    for density in (0.001, 0.01):
+        k = density * 25e6
+        # a ring of 128 crosses each link of a node once each way
+        assert frame.rounds_seconds["naive_values", density] == pytest.approx(127 * 4 * k / between)
+        assert frame.rounds_seconds["reduce_scatter", density] == pytest.approx(7 * 4 * 25e6 / 8 / inside)
+        # eight streams of a node on its one link, values and indices
+        assert frame.rounds_seconds["inter_all_gather", density] == pytest.approx(15 * 8 * 8 * k / 8 / between)
+        assert frame.rounds_seconds["intra_all_gather", density] == pytest.approx(7 * 4 * 25e6 / 8 / inside)
+        assert frame.formula_seconds["inter_all_gather", density] == pytest.approx(4 * 15 * k / 8 / between)
+        assert frame.formula_seconds["intra_all_gather", density] == pytest.approx(4 * 7 * k * 16 / 8 / inside)
+
+
+def test_layers_are_dealt(cloud_tables):
+    assert in_order([10, 20, 70, 100, 800], 4, 2) == [(2, 30), (2, 170), (1, 800)]
+    assert in_order([1] * 9, 2, 2) == [(5, 5), (4, 4)]  # none is left over
+    assert sorted(balanced([10, 20, 70, 100, 800], 4)) == [(1, 70), (1, 100), (1, 800), (2, 30)]
+    assert sorted(balanced([4, 3, 3, 2, 2, 2], 2)) == [(3, 8), (3, 8)]
+    frame = frame_of(cloud_tables, "pto_split").set_index(["model", "split"])
+    assert frame.layers_reduction["resnet50", "printed"] == 5 / 2
+    assert frame.elements_reduction["resnet50", "balanced"] == 1000 / 800
+    assert frame.layers_reduction["vgg19", "balanced"] == 129 / 2  # one more than there are GPUs
+    assert frame.used["vgg19", "printed"] == 65
+
+
+def test_claims_on_published_numbers_are_decided(cloud_tables):
+    verdicts = claims.evaluate(PAPER, cloud_tables[1] / "tables")
+    by_id = {v.claim: v for v in verdicts if v.rung in ("derived", "simulated")}
+    expected = {
+        claims.CONFIRMED: ["eq3", "published-run", "published-tables-2dtar", "published-pto-transformer"],
+        claims.REFUTED: ["eq9", "eq10", "published-tables-mstopk", "published-pto-resnet50", "published-intro"],
+        claims.CONSTRUCTED: ["eq7", "table1-networks", "table5-record"],
+        claims.UNDECIDED: ["table5-slower-links", "table5-seconds", "algorithm1-always-k"],
+    }
+    for verdict, names in expected.items():
+        assert {by_id[name].verdict for name in names} == {verdict}, verdict
+    open_ones = {v.claim: v.reason for v in by_id.values() if v.verdict == claims.UNDECIDED and v.table == "published"}
+    assert open_ones == {}  # every cell that they look up is one row
+
+
+def test_nothing_timed_is_decided_and_no_configuration_is_said_to_do_it(cloud_tables):
+    for verdict in claims.evaluate(PAPER, cloud_tables[1] / "tables"):
+        if verdict.rung in TIMED:
+            assert verdict.verdict == claims.UNDECIDED
+            made = not verdict.reason.endswith("has not been made")
+            assert made == bool(coverage.never("cloud_topk", verdict.table, verdict.rung)), verdict
+
+
+def test_figures_are_written_and_say_what_differs(cloud_tables):
+    config, results = cloud_tables
+    for name in figures.of("cloud_topk"):
+        written = [Path(path) for path in figures.write("cloud_topk", name, config, results)]
+        assert [path.suffix.lstrip(".") for path in written] == [*style.FORMATS, "csv"]
+        expected = {"complexity": ("x 16", "x 6.25"), "table5": ("562 s, no link stated",)}[name]
+        assert all(text in written[0].read_text() for text in expected), name
+
+
+# Broken inputs
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"training_density": {}}, r"training_density\.value: needs a list of numbers"),
+        ({"gpu": {"value": {"nvlink_bytes_per_second": 0}}}, r"nvlink_bytes_per_second: needs a number above 0"),
+    ],
+)
+def test_a_broken_testbed_is_named(tmp_path, changes, message):
+    broken = tmp_path / "bench.yaml"
+    broken.write_text(yaml.safe_dump(yaml.safe_load(BENCH.read_text()) | changes))
+    config = configured(papers={"cloud_topk": {"testbed": str(broken)}})
+    with pytest.raises(InputError, match=message):
+        papers.compute("cloud_topk", "complexity", config, write_inputs(tmp_path / "results"))
+
+
+def test_a_scheme_without_our_name_is_named(tmp_path):
+    broken = tmp_path / "published.yaml"
+    broken.write_text("schemes: {}\npublished: [{id: a, value: 1, scheme: b}]")
+    with pytest.raises(InputError, match="schemes: b: needs our name"):
+        papers.compute(
+            "cloud_topk", "published", configured(papers={"cloud_topk": {"published": str(broken)}}), tmp_path
+        )

@@ -1,0 +1,13 @@
+"""Which timed rows of this paper's tables a configuration makes: none, since no code puts any there yet."""
+
+from __future__ import annotations
+
+from gradsync.configuration.settings import Settings
+from gradsync.papers.coverage import Row
+
+NEVER = {("table5", "measured"): "no code puts such runs into this table yet"}
+
+
+def rows(table: str, rung: str, settings: Settings) -> tuple[Row, ...]:
+    """No row."""
+    return ()

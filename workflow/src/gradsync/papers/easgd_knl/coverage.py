@@ -1,0 +1,14 @@
+"""Which timed rows of this paper's tables a configuration makes: none, since no code puts any there yet."""
+
+from __future__ import annotations
+
+from gradsync.configuration.settings import Settings
+from gradsync.papers.coverage import Row
+
+WHY = "no code puts such runs into this table yet"
+NEVER = {(table, rung): WHY for table in ("fig10", "fig12", "table4") for rung in ("emulated", "measured")}
+
+
+def rows(table: str, rung: str, settings: Settings) -> tuple[Row, ...]:
+    """No row."""
+    return ()

@@ -1,0 +1,42 @@
+"""Fig. 10: the exchange with one packed message and with one a tensor, a panel per model; the band as whiskers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from matplotlib import pyplot as plt
+
+from gradsync.configuration.settings import Settings
+from gradsync.drawing.style import Drawn
+from gradsync.papers.easgd_knl.layout import LAYOUTS, WORKERS
+from gradsync.papers.easgd_knl.networks import NETWORKS, SENT
+from gradsync.papers.labels import MODELS
+from gradsync.papers.table import BY_SCHEME, file, read
+
+WIDTH = 0.36
+
+
+def fig10(settings: Settings, results: Path) -> Drawn:
+    """Bars at the middle of the band by network and layout."""
+    frame = read(file(results, "easgd_knl", "fig10"), [*BY_SCHEME, "network", "exchange_seconds"])
+    figure, grid = plt.subplots(1, len(SENT), figsize=(5.2 * len(SENT), 3.8))
+    for axes, model in zip(grid, SENT, strict=True):
+        for number, (scheme, name) in enumerate(LAYOUTS.items()):
+            part = frame[(frame.model == model) & (frame.scheme == scheme)]
+            exchange = (
+                1e3 * part.exchange_seconds.groupby(part.network).agg(["first", "min", "max"]).loc[list(NETWORKS)]
+            )
+            middle = exchange["first"]  # the first point of a band is its middle
+            places = np.arange(len(NETWORKS)) + WIDTH * (number - 0.5)
+            ends = [middle - exchange["min"], exchange["max"] - middle]
+            axes.bar(
+                places, middle, 0.92 * WIDTH, yerr=ends, error_kw={"linewidth": 0.8}, color=f"C{number}", label=name
+            )
+        axes.set_xticks(range(len(NETWORKS)), [name.replace(", ", "\n") for name in NETWORKS.values()])
+        axes.grid(visible=False, axis="x")
+        axes.set_ylabel("exchange [ms]")
+        axes.set_title(f"Fig. 10, {MODELS[model]}, {WORKERS} workers, simulated", loc="left")
+    handles, names = grid[0].get_legend_handles_labels()
+    figure.legend(handles, names, loc="outside lower center", ncols=len(LAYOUTS))
+    return figure, frame
