@@ -17,16 +17,19 @@ def options(parser: argparse.ArgumentParser) -> None:
     """What it takes."""
     configured.add(parser)
     parser.add_argument(
-        "what", choices=["planning", "training", "collectives", "workflow", "testbed"], help="what is timed"
+        "what",
+        choices=["planning", "training", "collectives", "selection", "workflow", "testbed"],
+        help="what is timed",
     )
 
 
 def run(options: argparse.Namespace) -> dict[str, Any] | None:
-    """Time planning, training beside stock DDP, collectives, the workflow or the testbed; hold them against targets."""
+    """Time planning, training beside stock DDP, collectives, selection, the workflow or the testbed; hold to targets."""
     from gradsync.benchmarks import (
         bml_speed,
         collectives_speed,
         planning_speed,
+        selection_speed,
         testbed_speed,
         training_speed,
         workflow_speed,
@@ -47,6 +50,8 @@ def run(options: argparse.Namespace) -> dict[str, Any] | None:
                 answer = training_speed.measure(folder, settings.peers)
             case "collectives":
                 answer = collectives_speed.measure(folder, options.config)
+            case "selection":
+                answer = selection_speed.measure()
             case "testbed":
                 answer = testbed_speed.measure(folder, options.config, results)
             case _:

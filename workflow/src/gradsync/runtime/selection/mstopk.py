@@ -19,7 +19,8 @@ from gradsync.compressors.mstopk import run_start
 from gradsync.runtime.selection import all_or_none, keys
 
 BLOCK = 64  # elements
-SAMPLED = 1 << 16  # elements; of fewer than four times as many, all are looked through
+SAMPLED = 1 << 16  # elements
+SHORT = 4 * SAMPLED  # elements; of fewer, all are looked through
 DEVIATIONS = 5  # by which more of the sample are taken than is to be expected
 
 
@@ -29,13 +30,25 @@ def select(values: torch.Tensor, k: int, *, turn: int) -> torch.Tensor:
         return all_or_none(values, k)
     start = run_start(turn, len(values))
     if values.device.type == "cpu":
-        positions = candidates(values, k, turn)
-        if k <= len(positions) <= len(values) // 4:
-            magnitude = keys(values[positions])
-            exact = magnitude.sort(descending=True).values[k - 1]
-            return positions[taken(magnitude, exact, k, start)]
+        return _on_a_processor(values, k, turn, start)
     magnitude = keys(values)
     return taken(magnitude, threshold(magnitude, k), k, start)
+
+
+def _on_a_processor(values: torch.Tensor, k: int, turn: int, start: float) -> torch.Tensor:
+    if len(values) < SHORT:
+        magnitude = keys(values)
+        return taken(magnitude, _by_selection(magnitude, k), k, start)
+    positions = candidates(values, k, turn)
+    if k <= len(positions) <= len(values) // 4:
+        magnitude = keys(values[positions])
+        return positions[taken(magnitude, _by_selection(magnitude, k), k, start)]
+    magnitude = keys(values)
+    return taken(magnitude, threshold(magnitude, k), k, start)
+
+
+def _by_selection(magnitude: torch.Tensor, k: int) -> torch.Tensor:
+    return magnitude.kthvalue(len(magnitude) - k + 1).values
 
 
 def threshold(magnitude: torch.Tensor, k: int) -> torch.Tensor:
@@ -61,9 +74,7 @@ def taken(magnitude: torch.Tensor, exact: torch.Tensor, k: int, start: float) ->
 def candidates(values: torch.Tensor, k: int, turn: int) -> torch.Tensor:
     """Positions of all elements not less than a threshold that about k, and most probably more, are not less than."""
     elements = len(values)
-    if elements < 4 * SAMPLED:
-        return torch.arange(0)
-    stratum = elements // SAMPLED
+    stratum = elements // SAMPLED  # the sample has one element of each stratum
     inside = generator(turn, elements).integers(stratum, size=SAMPLED)
     sample = keys(values[torch.arange(SAMPLED) * stratum + torch.from_numpy(inside)])
     expected = SAMPLED * k / elements
