@@ -71,6 +71,7 @@ BASES: dict[str, list[tuple[str, ...]]] = {
     "measure interference": [("--ranks", "2", "--workload", "workload.json", "--output", "measured.json")],
     "measure launch": [("--ranks", "2", "--batch", "2", "--output", "measured")],
     "measure replay": [("--ranks", "2", "--workload", "layers.json", "--output", "measured.json")],
+    "measure topk": [("--elements", "100", "7", "--rounds", "2", "--output", "measured.json")],
     "image": [("base", "--output", "made.sif", "--log", "made.log"), ("cpu", "--check")],
     "slurm start": [("--folder", "slurm", "--nodes", "2")],
     "slurm stop": [("--folder", "slurm")],

@@ -101,7 +101,7 @@ CLUSTER_FILE = (
 @cache
 def benchmarked():
     """The benchmarks that can be timed here; if no testbed can be made, the reason is printed and it is left out."""
-    benchmarks = ["planning", "training", "collectives", "loading", "workflow"]
+    benchmarks = ["planning", "training", "collectives", "loading", "selection", "workflow"]
     reason = privileges.impossible()
     if not reason:
         return [*benchmarks, "testbed"]

@@ -17,17 +17,20 @@ def options(parser: argparse.ArgumentParser) -> None:
     """What it takes."""
     configured.add(parser)
     parser.add_argument(
-        "what", choices=["planning", "training", "collectives", "loading", "workflow", "testbed"], help="what is timed"
+        "what",
+        choices=["planning", "training", "collectives", "loading", "selection", "workflow", "testbed"],
+        help="what is timed",
     )
 
 
 def run(options: argparse.Namespace) -> dict[str, Any] | None:
-    """Time planning, training, collectives, loading, the workflow or the testbed; hold them against targets."""
+    """Time planning, training, collectives, loading, selection, the workflow or the testbed; hold to targets."""
     from gradsync.benchmarks import (
         bml_speed,
         collectives_speed,
         loading_speed,
         planning_speed,
+        selection_speed,
         testbed_speed,
         training_speed,
         workflow_speed,
@@ -50,6 +53,8 @@ def run(options: argparse.Namespace) -> dict[str, Any] | None:
                 answer = collectives_speed.measure(folder, options.config)
             case "loading":
                 answer = loading_speed.measure(folder)
+            case "selection":
+                answer = selection_speed.measure()
             case "testbed":
                 answer = testbed_speed.measure(folder, options.config, results)
             case _:

@@ -6,7 +6,16 @@ import argparse
 from typing import Any
 
 from gradsync.commands import parsing
-from gradsync.experiments.profile import allreduce, contention, interference, launch, layers, operations, replay
+from gradsync.experiments.profile import (
+    allreduce,
+    contention,
+    interference,
+    launch,
+    layers,
+    operations,
+    replay,
+    topk,
+)
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -19,13 +28,14 @@ def options(parser: argparse.ArgumentParser) -> None:
     parsing.add(action("launch", _launch), launch.Options)
     parsing.add(action("operations", _operations), operations.Options)
     parsing.add(action("replay", _replay), replay.Options)
+    parsing.add(action("topk", _topk), topk.Options)
 
 
 def run(options: argparse.Namespace) -> dict[str, Any] | None:
     """Measure this machine: layer times of a model, all-reduce times, contention, interference.
 
     `launch` measures all that a launch is planned from in one start of its ranks. `operations` counts those of a model,
-    which runs nothing; `replay` times what a replayed workload really computes.
+    which runs nothing; `replay` times what a replayed workload really computes, `topk` how fast compressors select.
     """
     result: dict[str, Any] | None = options.act(options)
     return result
@@ -87,6 +97,18 @@ def _operations(options: argparse.Namespace) -> dict[str, Any]:
 def _replay(options: argparse.Namespace) -> dict[str, Any] | None:
     """Measure what a replayed workload really computes: its update."""
     return _written("replay", replay.measure(parsing.read(replay.Options, options)))
+
+
+def _topk(options: argparse.Namespace) -> dict[str, Any]:
+    """Measure how fast each compressor selects, and which part of the exact top k it finds."""
+    times = topk.measure(parsing.read(topk.Options, options))
+    from gradsync.measure import topk as table
+
+    written = {"output": str(options.output)} if options.output else {}
+    if options.json:
+        return {"points": table.rows(times), "notes": times.notes, **written, "provenance": times.provenance}
+    print(table.columns(times))
+    return {"notes": list(times.notes), **written}
 
 
 def _written(what: str, output: Any) -> dict[str, Any] | None:

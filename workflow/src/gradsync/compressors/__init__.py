@@ -1,11 +1,19 @@
-"""Compressors: which elements of a gradient a sparse message has.
+"""Compressors: which k elements of a vector are sent, in NumPy, as the oracle computes it.
 
-A compressor is one file of this folder with
+A compressor is one file here with a function
 
-    select(values, k, *, turn) -> positions    (k,) distinct, ascending int64 positions in `values`, a flat NumPy array
+    select(values, k, *, turn) -> positions
 
-which is what the oracle computes with. Its namesake in `runtime/selection/` chooses the same positions with PyTorch.
-What is random is drawn from `turn` and the length alone, so that both draw the same. Discovery finds the file.
+`values` is a vector of floating point numbers  # (elements,)
+It stays as it is. The positions are int64, distinct and ascending  # (k,)
+If k is not less than the number of elements, they are all of them. A magnitude is compared by its bits, so that NaN
+counts as larger than infinity: it is sent, and every rank sees it, as after a dense sum. Randomness comes from
+`generator` alone, by the turn (iterations that went before) and the number of elements: so all readers draw the same,
+and ranks with vectors of one length do, too.
+
+`gradsync/runtime/selection/` has the fast reading of the same name for torch, which chooses the same positions.
+Discovery finds the file; its name is the compressor's name. Each file says what part of the exact top k it selects
+(recall).
 """
 
 from __future__ import annotations
@@ -13,7 +21,12 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+import numpy as np
+
+from gradsync.errors import InputError
 from gradsync.names import modules_in, refuse_unknown
+
+Vector = np.ndarray[Any, Any]
 
 
 def names() -> list[str]:
@@ -25,3 +38,30 @@ def get(name: str) -> Any:
     """The module of a compressor; raises InputError that lists the known ones."""
     refuse_unknown("compressor", name, names())
     return importlib.import_module(f"{__name__}.{name}")
+
+
+def generator(turn: int, elements: int) -> np.random.Generator:
+    """The randomness of a selection among so many elements in a turn of the loop."""
+    return np.random.default_rng((turn, elements))
+
+
+def all_or_none(elements: int, k: int) -> Vector:
+    """What every compressor selects if k is 0 or not less than the number of elements; InputError if k is negative."""
+    if k < 0:
+        raise InputError(f"a selection of {k} elements: take k of 0 or more")
+    return np.arange(elements if k else 0, dtype=np.int64)
+
+
+def keys(values: Vector) -> Vector:
+    """Integers in the order of the magnitudes: their bits without the sign, NaN above infinity.  # (elements,)"""
+    bits = np.ascontiguousarray(values).view(f"i{values.dtype.itemsize}")
+    return np.bitwise_and(bits, np.iinfo(bits.dtype).max)
+
+
+def recall(values: Vector, positions: Vector) -> float:
+    """Which part of what is selected belongs to the exact top k; of equal magnitudes all do. 1 if nothing is."""
+    if not len(positions):
+        return 1.0
+    magnitude = keys(values)
+    least = np.partition(magnitude, len(magnitude) - len(positions))[len(magnitude) - len(positions)]
+    return float(np.mean(magnitude[positions] >= least))

@@ -1,0 +1,91 @@
+"""MSTopK, corrected, in two ways with one result: the exact top k, and of equal magnitudes a run from a random start.
+
+On a GPU the search of `gradsync.compressors.mstopk` runs as it is, without a wait of the host: it counts 31 times (63
+for 64-bit numbers). On a processor each pass over memory costs, and a wait nothing. So the threshold comes from a
+random sample, low enough that k elements pass it but for one vector in millions; one pass takes the largest and the
+smallest value of each block of 64 elements, and the few blocks that hold candidates are looked through. All elements
+that are not less than the exact threshold are among the candidates, whatever the sample is. If fewer than k pass, the
+search decides.
+"""
+
+from __future__ import annotations
+
+from math import ceil, sqrt
+
+import torch
+
+from gradsync.compressors import generator
+from gradsync.compressors.mstopk import run_start
+from gradsync.runtime.selection import all_or_none, keys
+
+BLOCK = 64  # elements
+SAMPLED = 1 << 16  # elements
+SHORT = 4 * SAMPLED  # elements; of fewer, all are looked through
+DEVIATIONS = 5  # by which more of the sample are taken than is to be expected
+
+
+def select(values: torch.Tensor, k: int, *, turn: int) -> torch.Tensor:
+    """Positions of the k largest magnitudes; of equal ones a run.  # (k,)"""
+    if not 0 < k < len(values):
+        return all_or_none(values, k)
+    start = run_start(turn, len(values))
+    if values.device.type == "cpu":
+        return _on_a_processor(values, k, turn, start)
+    magnitude = keys(values)
+    return taken(magnitude, threshold(magnitude, k), k, start)
+
+
+def _on_a_processor(values: torch.Tensor, k: int, turn: int, start: float) -> torch.Tensor:
+    if len(values) < SHORT:
+        magnitude = keys(values)
+        return taken(magnitude, _by_selection(magnitude, k), k, start)
+    positions = candidates(values, k, turn)
+    if k <= len(positions) <= len(values) // 4:
+        magnitude = keys(values[positions])
+        return positions[taken(magnitude, _by_selection(magnitude, k), k, start)]
+    magnitude = keys(values)
+    return taken(magnitude, threshold(magnitude, k), k, start)
+
+
+def _by_selection(magnitude: torch.Tensor, k: int) -> torch.Tensor:
+    return magnitude.kthvalue(len(magnitude) - k + 1).values
+
+
+def threshold(magnitude: torch.Tensor, k: int) -> torch.Tensor:
+    """The k-th largest key, by halving the range of keys as often as a key has bits.  # ()"""
+    bits = 8 * magnitude.element_size() - 1
+    low = magnitude.new_zeros(())
+    for bit in reversed(range(bits)):  # the threshold bit by bit: `low` is always one that k or more are not less than
+        trial = low + (1 << bit)
+        low = torch.where((magnitude >= trial).sum() >= k, trial, low)
+    return low
+
+
+def taken(magnitude: torch.Tensor, exact: torch.Tensor, k: int, start: float) -> torch.Tensor:
+    """Positions of the keys above the exact threshold, and of a run of those equal to it. No wait.  # (k,)"""
+    above, equal = magnitude > exact, magnitude == exact
+    lacking = k - above.sum()
+    first = (start * (equal.sum() - lacking + 1).double()).long()
+    place = equal.cumsum(0, dtype=torch.int32)  # from 1
+    run = equal & (place > first) & (place <= first + lacking)
+    return torch.nonzero_static(above | run, size=k).flatten()
+
+
+def candidates(values: torch.Tensor, k: int, turn: int) -> torch.Tensor:
+    """Positions of all elements not less than a threshold that about k, and most probably more, are not less than."""
+    elements = len(values)
+    stratum = elements // SAMPLED  # the sample has one element of each stratum
+    inside = generator(turn, elements).integers(stratum, size=SAMPLED)
+    sample = keys(values[torch.arange(SAMPLED) * stratum + torch.from_numpy(inside)])
+    expected = SAMPLED * k / elements
+    place = ceil(expected + DEVIATIONS * sqrt(expected) + DEVIATIONS)
+    if place > SAMPLED:
+        return torch.arange(0)
+    key = torch.topk(sample, place, sorted=False).values.min()
+    low = key.view(values.dtype)
+    blocks = values[: elements // BLOCK * BLOCK].view(-1, BLOCK)
+    empty = (blocks.amax(1) < low) & (blocks.amin(1) > -low)  # NaN: not empty
+    held = (~empty).nonzero().flatten()
+    row, column = (keys(blocks[held].flatten()).view(-1, BLOCK) >= key).nonzero(as_tuple=True)
+    rest = (keys(values[blocks.numel() :]) >= key).nonzero().flatten() + blocks.numel()
+    return torch.cat([held[row] * BLOCK + column, rest])
