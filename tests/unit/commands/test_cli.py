@@ -10,11 +10,13 @@ import pytest
 from command_lines import LINE
 
 COMMANDS = [
+    "advise",
     "plan",
     "simulate",
     "collective",
     "draw",
     "train",
+    "elastic",
     "export",
     "measure",
     "external",
@@ -22,6 +24,7 @@ COMMANDS = [
     "table",
     "figure",
     "claims",
+    "site",
     "track",
     "benchmark",
 ]

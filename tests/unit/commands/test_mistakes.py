@@ -56,7 +56,10 @@ MISTAKES = {
         ["draw", "{trace}", "--workload", COUNTER, "--output", "{out}.svg"],
         "is a trace, which has its own times",
     ),
-    "a misspelt model": (["train", "--model", "lenet", "--peer", "ddp", "--output", "{out}"], "did you mean lenet5 or alexnet?"),
+    "a misspelt model": (
+        ["train", "--model", "lenet", "--peer", "ddp", "--output", "{out}"],
+        "did you mean lenet5 or alexnet?",
+    ),
     "misspelt data": (["train", "--data", "digit", "--peer", "ddp", "--output", "{out}"], "did you mean digits?"),
     "a misspelt peer": (["train", "--peer", "dpd", "--output", "{out}"], "did you mean ddp?"),
     "nothing to train": (["train", "--output", "{out}"], "nothing to train: give --plan"),

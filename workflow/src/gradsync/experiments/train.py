@@ -169,6 +169,7 @@ def _checked_plans(options: Options) -> list[Plan]:
             raise InputError(f"plan {path}: another plan is named {plan.name!r} too")
         check(plan)
         _refuse_other_steps(plan, path, options)
+        _refuse_roles(plan, path)
         if options.device != "cpu":
             enqueue.refuse(plan)
         plans[plan.name] = plan
@@ -226,6 +227,17 @@ def _refuse_other_steps(plan: Plan, path: Path, options: Options) -> None:
         raise InputError(
             f"plan {path} {planned}, --clip-norm {trained}: "
             + (f"give --clip-norm {norm:g}, or plan again" if norm else "leave it out, or plan again")
+        )
+
+
+def _refuse_roles(plan: Plan, path: Path) -> None:
+    """Contenders take turns in blocks, and end each with equal parameters on all ranks."""
+    from gradsync.engine.masters import masters
+
+    if masters(plan) or any(buffer.role == "centre" or buffer.shared for buffer in plan.buffers):
+        raise InputError(
+            f"plan {path} has a master, a centre or shared memory, and is no contender beside plans of the mean "
+            f"gradient: train it by itself, gradsync elastic --plan {path}"
         )
 
 

@@ -1,0 +1,176 @@
+"""Whole launches of `gradsync elastic`: what they record, killed and resumed, diverging, refused."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_training import SIZES, children, gone
+
+from gradsync import updates
+from gradsync.cli import main
+from gradsync.configuration import schemes
+from gradsync.costs import Linear
+from gradsync.engine import breakdown
+from gradsync.plan.workload import Layer, Workload
+from gradsync.runtime.launch import VARIABLES
+from waiting import HANGS_SECONDS
+
+ENDS_SECONDS = 30
+WORKERS, ITERATIONS, SEGMENT = 2, 6, 3
+BIT_BY_BIT = ("sync_easgd3", "original_easgd")  # their order of messages is fixed
+
+
+def plan_file(folder: Path, method: str, lr: float = 0.05, **options: Any) -> str:
+    """A plan of a method for LeNet-5."""
+    layers = tuple(Layer(name=key, bytes=4 * size, backward_seconds=1e-3) for key, size in SIZES.items())
+    workload = Workload(name="lenet5", forward_seconds=1e-3, layers=layers)
+    scheme = schemes.Scheme(name=method, update_options=options)
+    ranks = WORKERS + updates.masters(scheme.update)
+    path = folder / f"{method}.json"
+    path.write_text(schemes.plan(scheme, workload, Linear(1e-3, 1e-9), ranks, lr=lr).to_json())
+    return str(path)
+
+
+def start(folder: Path, plan: str, *arguments: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "gradsync", "elastic", "--plan", plan, "--output", str(folder), "--batch", "8"]
+    command += ["--iterations", str(ITERATIONS), "--segment", str(SEGMENT), "--conformance", "1", *arguments]
+    kept = {key: value for key, value in os.environ.items() if key not in VARIABLES}
+    return subprocess.Popen(command, env=kept, text=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+
+
+def trained(folder: Path, plan: str, *arguments: str) -> str:
+    """Run to the end; gives the messages."""
+    process = start(folder, plan, *arguments)
+    messages = process.communicate(timeout=HANGS_SECONDS)[1]
+    assert process.returncode == 0, messages
+    return messages
+
+
+def result(folder: Path, method: str) -> dict[str, Any]:
+    return json.loads((folder / method / "result.json").read_text())
+
+
+def rows(path: Path) -> list[dict[str, str]]:
+    return list(csv.DictReader(path.open()))
+
+
+def test_a_master_that_takes_what_comes_is_replayed_and_its_staleness_is_recorded(tmp_path):
+    messages = trained(tmp_path, plan_file(tmp_path, "async_easgd"), "--target-error", "0", "0.99")
+    assert f"iteration {ITERATIONS}/{ITERATIONS}" in messages
+    found = result(tmp_path, "async_easgd")
+    assert found["conformance"]["oracle_steps"] == 1
+    assert found["conformance"]["oracle_difference"] < 1e-9
+    assert found["settings"]["workers"], found["settings"]["masters"] == (WORKERS, [0])
+    arrivals = rows(tmp_path / "async_easgd" / "arrivals.csv")
+    assert sorted(row["source"] for row in arrivals) == sorted(["1", "2"] * ITERATIONS)
+    curve = rows(tmp_path / "async_easgd" / "metrics.csv")
+    assert [row["step"] for row in curve] == [str(SEGMENT), str(2 * SEGMENT)]
+    summary = found["summary"]
+    assert summary["seconds"] == float(curve[-1]["seconds"])
+    assert summary["seconds_to_0.99"] == float(curve[0]["seconds"])
+    assert "seconds_to_0" not in summary  # nobody gets there
+    assert summary["seconds_least_to_0"] == summary["seconds"]
+    assert sum(summary[f"{part}_share"] for part in breakdown.PARTS) == pytest.approx(1)
+    assert summary["worker_worker_parameters_share"] == 0
+    assert min(summary[f"{part}_share"] for part in ("for_backward", "master_update", "host_worker_parameters")) > 0
+
+
+@pytest.mark.deep
+def test_unlocked_additions_are_accounted_for(tmp_path):
+    trained(tmp_path, plan_file(tmp_path, "hogwild_sgd"))
+    assert 0 <= result(tmp_path, "hogwild_sgd")["summary"]["lost_share"] < 0.5
+    trained(tmp_path, plan_file(tmp_path, "hogwild_sgd", locked=True))
+    assert "lost_share" not in result(tmp_path, "hogwild_sgd")["summary"]
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("method", BIT_BY_BIT)
+def test_a_killed_run_names_the_rank_and_goes_on_to_the_same_parameters(tmp_path, method):
+    plan = plan_file(tmp_path, method)
+    arguments = ["--seed", "3", "4", "--checkpoint-seconds", "0"]
+    trained(tmp_path / "whole", plan, *arguments)
+    killed = tmp_path / "killed"
+    process = start(killed, plan, *arguments)
+    while not (killed / "checkpoint" / "latest.json").exists():
+        assert process.poll() is None, process.communicate()[1]
+        time.sleep(0.005)
+    ranks = children(process)
+    os.kill(ranks[1], signal.SIGKILL)
+    since = time.monotonic()
+    messages = process.communicate(timeout=HANGS_SECONDS)[1]
+    assert time.monotonic() - since < ENDS_SECONDS
+    assert process.returncode == 1
+    assert "rank 1 was killed by SIGKILL; the other ranks were ended" in messages
+    assert all(gone(pid) for pid in ranks)
+    assert rows(killed / method / "metrics.csv")  # what was known is kept
+    assert not (killed / "schemes.json").exists()
+
+    assert "going on from the checkpoint at iteration" in trained(killed, plan, *arguments)
+    first, second = result(tmp_path / "whole", method), result(killed, method)
+    assert first["conformance"] == second["conformance"]
+    losses = [[row["loss"] for row in rows(each / method / "metrics.csv")] for each in (tmp_path / "whole", killed)]
+    assert losses[0] == losses[1]
+    assert len(losses[0]) == 2 * ITERATIONS // SEGMENT
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("victim", [0, 1], ids=["master", "worker"])
+def test_a_killed_master_or_worker_ends_the_others(tmp_path, victim):
+    process = start(tmp_path, plan_file(tmp_path, "async_sgd"), "--iterations", "4000", "--epochs", "1000")
+    while not (tmp_path / "async_sgd" / "metrics.csv").exists():
+        assert process.poll() is None, process.communicate()[1]
+        time.sleep(0.01)
+    ranks = children(process)
+    os.kill(ranks[victim], signal.SIGKILL)
+    since = time.monotonic()
+    messages = process.communicate(timeout=HANGS_SECONDS)[1]
+    assert time.monotonic() - since < ENDS_SECONDS
+    assert f"rank {victim} was killed by SIGKILL" in messages
+    assert all(gone(pid) for pid in ranks)
+    assert rows(tmp_path / "async_sgd" / "metrics.csv")
+
+
+@pytest.mark.deep
+def test_a_loss_that_is_not_finite_is_named_with_step_and_rank(tmp_path):
+    process = start(tmp_path, plan_file(tmp_path, "async_sgd", lr=1e9), "--conformance", "0")
+    messages = process.communicate(timeout=HANGS_SECONDS)[1]
+    assert process.returncode == 1
+    assert re.search(r"rank \d, 'async_sgd': the loss is \S+ at iteration \d", messages), messages
+    assert "Traceback" not in messages
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--model", "replay:w.json"], "learns nothing"),
+        (["--data", "synthetic", "--target-error", "0.1"], "has no test samples"),
+        (["--target-error", "1.5"], "a share of test samples"),
+        (["--seed", "1", "1"], "a seed is given twice"),
+        (["--segment", "0"], "--segment"),
+        (["--batch", "100000"], "more than the"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_what_makes_no_sense_is_refused_before_anything_starts(tmp_path, capsys, arguments, message):
+    plan = plan_file(tmp_path, "async_sgd")
+    assert main(["elastic", "--plan", plan, "--output", str(tmp_path / "out"), *arguments]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_plan_with_a_master_is_no_contender(tmp_path, capsys):
+    plan = plan_file(tmp_path, "async_sgd")
+    assert main(["train", "--plan", plan, "--ranks", "3", "--output", str(tmp_path / "out")]) == 2
+    assert f"gradsync elastic --plan {plan}" in capsys.readouterr().err
