@@ -24,7 +24,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> dict[str, Any] | None:
-    """Time planning, training beside stock DDP, collectives, selection, the workflow or the testbed; hold to targets."""
+    """Time planning, training, collectives, selection, the workflow or the testbed, and hold them against targets."""
     from gradsync.benchmarks import (
         bml_speed,
         collectives_speed,
