@@ -11,6 +11,8 @@ nearest first; their product is the number of ranks) of a message that is cut in
     halves(shape) -> bool       optional, True: the rounds that add leave the sum of piece r on rank r, so that they are
                                 a reduce-scatter, and the rounds after them an all-gather
     server(message, ranks)      optional: which rank is the root of message number `message` of an iteration
+    CHUNKED                     optional, True: `pieces` and `rounds` take `chunks`, into how many a pipeline cuts a
+                                message, beside; without it they take a number of their own
 
 A round is arrays of transfers, so that a round of many ranks is a few vectorised operations. Ranks run the rounds in
 step: a rank sends what it had before the round. `native` (the backend's own) has no rounds and no file.
@@ -172,15 +174,34 @@ def phases(name: str, shape: Shape, root: int = 0, kind: str = ALL_REDUCE) -> tu
     return tuple(Phase(longest / whole, parts) for longest, parts in merged)
 
 
-def rounds(name: str, shape: Shape, root: int = 0, kind: str = ALL_REDUCE) -> Iterator[Round]:
+def pieces(name: str, shape: Shape, chunks: int | None = None) -> int:
+    """Into how many pieces a collective cuts a message; `chunks`: as of `rounds`."""
+    module = get(name)
+    return int(module.pieces(shape) if chunks is None else module.pieces(shape, chunks=_chunks(name, chunks)))
+
+
+def rounds(
+    name: str, shape: Shape, root: int = 0, kind: str = ALL_REDUCE, chunks: int | None = None
+) -> Iterator[Round]:
     """The rounds of a collective; a single rank sends nothing.
 
-    `kind`: of the whole all-reduce, or of the half of it that is a reduce-scatter or an all-gather. Raises InputError
-    for levels that it can't serve.
+    `kind`: of the whole all-reduce, or of the half of it that is a reduce-scatter or an all-gather. `chunks`: into how
+    many a pipeline cuts the message; None: the collective's own number. Raises InputError for levels that it can't
+    serve, and for chunks if it has none.
     """
     module = get(name)
     refuse(name, shape, kind)
+    cut = {} if chunks is None else {"chunks": _chunks(name, chunks)}
     if prod(shape) == 1:
         return iter(())
-    every: Iterator[Round] = module.rounds(shape, root)
+    every: Iterator[Round] = module.rounds(shape, root, **cut)
     return every if kind == ALL_REDUCE else (step for step in every if step.adds == (kind == REDUCE_SCATTER))
+
+
+def _chunks(name: str, chunks: int) -> int:
+    if not getattr(get(name), "CHUNKED", False):
+        able = [other for other in names() if getattr(get(other), "CHUNKED", False)]
+        raise InputError(f"collective {name!r} is no pipeline, whose chunks could be counted; {', '.join(able)} is")
+    if chunks < 1:
+        raise InputError(f"collective {name!r}: {chunks} chunks: at least 1")
+    return chunks

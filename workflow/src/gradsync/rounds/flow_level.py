@@ -55,21 +55,24 @@ def cost(
     *,
     root: int = 0,
     kind: str = ALL_REDUCE,
+    chunks: int | None = None,
     add_seconds_per_byte: float = 0.0,
     watch: Watch | None = None,
 ) -> FlowCost:
     """Cost of collective `name`, or of a half of it, between the first `ranks` hosts (None: all) of a topology.
+
+    `chunks`: into how many a pipeline cuts the message; None: the collective's own number.
 
     Raises InputError if the topology can't carry it or `speeds` lack a kind of its links.
     """
     ranks = topology.hosts if ranks is None else ranks
     shape = collectives.shape_on(name, topology, ranks)
     bandwidth, latency = speeds.of(topology)
-    pieces = collectives.get(name).pieces(shape)
+    pieces = collectives.pieces(name, shape, chunks)
     a = b = 0.0
     rounds = transfers = 0
     sent, load = np.zeros(ranks), np.zeros(len(bandwidth))  # pieces, of all rounds
-    for step, times, adding in _alike(_watched(collectives.rounds(name, shape, root, kind), watch)):
+    for step, times, adding in _alike(_watched(collectives.rounds(name, shape, root, kind, chunks), watch)):
         traffic = _traffic(step, topology, latency)
         a += times * (speeds.alpha + traffic.latency)
         b += times * float((traffic.load / bandwidth).max(initial=0.0)) / pieces
