@@ -55,7 +55,11 @@ except InputError as error:
 NAMED = (
     SETTINGS.external_data,
     os.environ.get("GRADSYNC_EXTERNAL_DATA"),
-    *(folder for launch in SETTINGS.training for folder in (launch.data_folder, launch.data_cache_folder)),
+    *(
+        folder
+        for launch in SETTINGS.training
+        for folder in (launch.data_folder, launch.data_cache_folder)
+    ),
 )
 os.environ.update(
     PYTHONPATH=str(Path(workflow.basedir) / "workflow" / "src"),
@@ -101,7 +105,14 @@ CLUSTER_FILE = (
 @cache
 def benchmarked():
     """The benchmarks that can be timed here; if no testbed can be made, the reason is printed and it is left out."""
-    benchmarks = ["planning", "training", "collectives", "loading", "selection", "workflow"]
+    benchmarks = [
+        "planning",
+        "training",
+        "collectives",
+        "loading",
+        "selection",
+        "workflow",
+    ]
     reason = privileges.impossible()
     if not reason:
         return [*benchmarks, "testbed"]
