@@ -5,11 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import tiny_plans as tiny
 from gradsync import collectives
 from gradsync.collectives import tree
+from gradsync.costs import Network
+from gradsync.engine.simulate import simulate
 from gradsync.errors import InputError
 from gradsync.rounds import flow_level, symbolic
 from gradsync.topologies import Speeds, parse
+from tiny_workloads import workload
 
 NODES = (2, 3, 4, 5, 8, 13, 16, 31, 32)
 
@@ -82,3 +86,16 @@ def test_chunks_are_refused_where_there_is_no_pipeline() -> None:
 def test_more_transfers_than_are_timed_are_refused() -> None:
     with pytest.raises(InputError, match=r"'tree' sends .* messages: at most"):
         collectives.refuse("tree", (65_536, 2))
+
+
+@pytest.mark.parametrize("ranks", [3, 6, 8])
+def test_ranks_that_run_ahead_in_the_pipeline_end_no_later(ranks: int) -> None:
+    """No rank waits for others that it has nothing to do with, and nothing is faster than the bytes of a rank."""
+    topology, speeds = parse(f"switch:{ranks}"), Speeds(0.01, 1.0)
+    elements = collectives.pieces("tree", (ranks,))
+    plan = tiny.synchronous(ranks, [elements], algorithm="tree")
+    load = workload([8 * elements], [0.0], dtype="float64", names=["layer1"])
+    trace = simulate(plan, load, Network({}), turns=1, topology=topology, speeds=speeds)
+    cost = flow_level.cost("tree", topology, speeds)
+    assert 2 * 8 * elements * (ranks - 1) / ranks <= max(span.end for span in trace.spans)
+    assert max(span.end for span in trace.spans) <= cost.seconds(8 * elements)

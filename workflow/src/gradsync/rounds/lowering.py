@@ -168,17 +168,17 @@ def lower(op: Collective, rank: int, group: Group, tag: int, bounds: tuple[int, 
         earlier += tuple(send.name for send in sends)
         sends = []
         for to, low, high, rail in step.sends:
-            name, ref = f"{op.name}.send{number}.{to}", Ref(buffer, low, high)
+            name, ref = f"{op.name}.send{_numbered(number, to, low, step.sends)}", Ref(buffer, low, high)
             way: dict[str, Any] = {"channel": op.lane, "tag": tag, "rail": rail}
             sends.append(Send(name=name, lane=op.lane, reads=(ref,), to=to, **way, **waits()))
             ops.append(sends[-1])
         for source, low, high, rail in step.receives:
-            ref = Ref(buffer, low, high)
+            ref, place = Ref(buffer, low, high), _numbered(number, source, low, step.receives)
             busy = tuple(send.name for send in sends if send.reads[0].start < high and low < send.reads[0].stop)
             into = Ref(f"scratch:{op.name}", 0, high - low) if step.adds else ref
             ops.append(
                 Recv(
-                    name=f"{op.name}.recv{number}.{source}",
+                    name=f"{op.name}.recv{place}",
                     lane=op.lane,
                     writes=(into,),
                     source=source,
@@ -191,7 +191,7 @@ def lower(op: Collective, rank: int, group: Group, tag: int, bounds: tuple[int, 
             if step.adds:
                 ops.append(
                     Local(
-                        name=f"{op.name}.add{number}.{source}",
+                        name=f"{op.name}.add{place}",
                         lane=op.lane,
                         after=busy,
                         kernel="add",
@@ -211,6 +211,12 @@ def lower(op: Collective, rank: int, group: Group, tag: int, bounds: tuple[int, 
         )
     )
     return ops
+
+
+def _numbered(number: int, peer: int, low: int, parts: tuple[Range, ...]) -> str:
+    """The end of a transfer's name: round and peer, and the first element if the peer has several in the round."""
+    alone = sum(part.peer == peer for part in parts) == 1
+    return f"{number}.{peer}" if alone else f"{number}.{peer}.{low}"
 
 
 def _left(op: Collective) -> Ref:
