@@ -11,7 +11,7 @@ from gradsync.configuration.options import option
 from gradsync.configuration.training import OnDevice
 from gradsync.errors import InputError
 from gradsync.experiments.profile import launches
-from gradsync.limits import MOST_COUNT
+from gradsync.limits import MOST_COUNT, MOST_SELECTIONS
 
 if TYPE_CHECKING:
     from gradsync.costs.selection_times import SelectionTimes
@@ -24,8 +24,8 @@ class Options(OnDevice):
     elements: tuple[int, ...] = option(meaning="lengths of vectors of 32-bit numbers", metavar="N")
     density: float = option(0.001, "part of the elements that is selected", metavar="D")
     compressor: tuple[str, ...] = option((), "which compressors take turns", metavar="NAME", unset="all", silent=True)
-    rounds: int = option(10, "rounds; fewer than 6 have no interval", metavar="N", least=1, most=MOST_COUNT)
-    iterations: int = option(1, "selections of a compressor in a round", metavar="N", least=1, most=MOST_COUNT)
+    rounds: int = option(10, "rounds; fewer than 6 have no interval", metavar="N", least=1, most=MOST_SELECTIONS)
+    iterations: int = option(1, "selections of a compressor in a round", metavar="N", least=1, most=MOST_SELECTIONS)
     output: Path | None = option(None, "write the points, JSON", metavar="FILE")
 
 
@@ -39,9 +39,11 @@ def measure(options: Options) -> SelectionTimes:
             raise InputError(f"--elements {elements}: 1 to {MOST_COUNT}")
     if not 0 < options.density <= 1:
         raise InputError(f"--density {options.density:g}: the part that is selected is above 0 and at most 1")
-    launches.refuse_counts(rounds=options.rounds, iterations=options.iterations)
-    for name in options.compressor:
-        compressors.get(name)
+    for name, count in (("rounds", options.rounds), ("iterations", options.iterations)):
+        if not 1 <= count <= MOST_SELECTIONS:
+            raise InputError(f"--{name} {count}: 1 to {MOST_SELECTIONS}")
+    for compressor in options.compressor:
+        compressors.get(compressor)
     if options.output:
         launches.refuse_output(options.output)
     from gradsync.files.results import write_whole
