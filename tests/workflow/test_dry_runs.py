@@ -36,6 +36,7 @@ def test_the_quick_configuration_makes_everything_once(project):
     assert counts.pop("total") == sum(counts.values())
     assert counts == {
         "all": 1,
+        "site": 1,
         "count": 1,
         "plan_counted": sum(planned(launch) for launch in counted),
         "profile_job": len(profiled),
