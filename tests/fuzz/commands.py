@@ -15,6 +15,10 @@ LINKS = ("--workload", "workload.json", "--allreduce", "alpha=1,bandwidth=9")
 OF_CONFIGURATION = ("--config", "config.yaml", "--results", "results")
 # subcommand -> arguments that it accepts, in a folder with the files of `files.py`
 BASES: dict[str, list[tuple[str, ...]]] = {
+    "advise": [
+        (*LINE, "--ranks", "2", "--output", "made.json", "--picture", "drawn.svg"),
+        (*LINKS, "--ranks", "4", "--topology", "bcube:2,2"),
+    ],
     "plan": [
         (*LINE, "--schedule", "wfbp", "--ranks", "2", "--lr", "0.1", "--output", "made.json"),
         (*LINE, "--schedule", "mgwfbp", "--ranks", "4", "--interference", "interference.json", "--output", "made.json"),
@@ -61,6 +65,7 @@ BASES: dict[str, list[tuple[str, ...]]] = {
         ("--schedule", "wfbp", "--schemes", "config/schemes.yaml", "--output", "trained", "--data", "synthetic"),
         ("--peer", "ddp", "--testbed", "switch", "--rate", "4e8", "--output", "trained", "--data", "synthetic"),
     ],
+    "elastic": [("--plan", "plan.json", "--output", "trained", "--data", "synthetic")],
     "measure layers": [("--ranks", "1", "--output", "measured.json")],
     "measure operations": [("--batch", "2", "--output", "measured.json")],
     "measure allreduce": [
@@ -87,6 +92,7 @@ BASES: dict[str, list[tuple[str, ...]]] = {
     "table": [(*OF_CONFIGURATION, "mgwfbp", "table2")],
     "figure": [(*OF_CONFIGURATION, "ascwfbp", "fig3")],
     "claims": [OF_CONFIGURATION],
+    "site": [OF_CONFIGURATION],
     "track": [OF_CONFIGURATION],
     "benchmark": [(*OF_CONFIGURATION, "training")],
 }

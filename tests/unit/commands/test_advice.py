@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from command_lines import LINE, ROOT, points_csv, workload_json
-from gradsync import compressors, sparse
+from gradsync import compressors, sparse, updates
 from gradsync.cli import main
 from gradsync.configuration import schemes as configuration
 from gradsync.experiments import advise
@@ -57,7 +57,7 @@ def test_collectives_are_compared_on_links_and_left_out_if_a_line_says_nothing_o
     links = ("--allreduce", "alpha=0.1,bandwidth=1", "--ranks", "4")
     told = advice(capsys, "--workload", workload, *links)
     ranking = [row["scheme"] for row in told["ranking"]]
-    assert set(told["left_out"]) == {"bml", *sparse.names(), *compressors.names()}
+    assert set(told["left_out"]) == {"bml", *sparse.names(), *compressors.names(), *updates.methods()}
     assert "trains another thing" in told["left_out"]["hitopk"]
     assert ranking.index("ring") < ranking.index("ps_central")
     told = advice(capsys, "--workload", workload, *links, "--topology", "bcube:2,2")

@@ -69,7 +69,7 @@ def _table(rows: list[dict[str, Any]]) -> list[str]:
                 "" if over is None else f"{over:.3f}",
                 _ms(row["exposed_communication_seconds"]),
                 str(row["messages"]),
-                f"{row['over_bound']:.3f}",
+                "" if row["over_bound"] is None else f"{row['over_bound']:.3f}",
                 row["changes_training"] or "no",
             )
         )
@@ -94,8 +94,10 @@ def _explained(advice: dict[str, Any]) -> list[str]:
         lines.append(f"  {_ms(each['exposed_seconds'])}  {each['message']}" + (f" ({carried})" if carried else ""))
     lines.append("planned anew, of the first schemes:")
     for each in advice["elsewhere"]:
+        change = "" if each["ratio"] is None else f" ({each['ratio'] - 1:+.1%})"
         lines.append(
-            f"  {each['what']}: {_ms(each['iteration_seconds'])} ({each['ratio'] - 1:+.1%}); fastest there is "
+            f"  {each['what']}: {_ms(each['iteration_seconds'])}"
+            f"{change}; fastest there is "
             f"{each['fastest']}, {_ms(each['fastest_seconds'])}"
         )
     first = [row["scheme"] for row in advice["ranking"][:2]]

@@ -234,6 +234,8 @@ class Scheme(BaseModel):
     @property
     def changes_training(self) -> str:
         """What it changes in the parameters that come out; empty if only the order of sums."""
+        if self.compressor:
+            return f"{self.density:.3g} of the gradients' elements are sent ({self.compressor})"
         return f"gradients are rounded to {self.wire}" if self.wire not in ("", "float32") else ""
 
     @property

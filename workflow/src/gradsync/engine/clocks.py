@@ -16,7 +16,7 @@ from gradsync.costs.interference import Interference
 from gradsync.engine.contention import Side
 from gradsync.engine.progress import Clock, Cost, Factors
 from gradsync.errors import InputError
-from gradsync.kernels import KERNELS, Form
+from gradsync.kernels import KERNELS, Form, Operand
 from gradsync.plan import WORLD, Collective, Local, Need, Plan, Ready
 from gradsync.plan.workload import Workload
 from gradsync.topologies import NO_LINK, Speeds, Topology
@@ -88,8 +88,7 @@ class NetworkClock(Clock):
         form = Form(self.plan, operation)
         kernel = operation.kernel if isinstance(operation, Local) else SHARED[operation.verb]
         if kernel in OF_SGD or (kernel in UPDATES and kernel not in workload.kernels):
-            updated_ranges = [operand for operand in form.writes if operand.role == "parameter"] or form.writes[:1]
-            updated = sum(each.elements / each.pieces for each in updated_ranges) / self.plan.tensors[-1].stop
+            updated = sum(each.elements / each.pieces for each in _updated(form)) / self.plan.tensors[-1].stop
             return workload.update_seconds * updated * self._of_sgd(kernel, form)
         if kernel == "norm" or (kernel in NORMS and kernel not in workload.kernels):
             elements = sum(operand.elements / operand.pieces for operand in form.reads)
@@ -107,8 +106,7 @@ class NetworkClock(Clock):
         """How many bytes an update moves for each that SGD with momentum would, which is measured."""
         if kernel in OF_SGD:  # whatever it has besides
             return 1.0
-        parameters = sum(operand.bytes for operand in form.writes if operand.role == "parameter")
-        return KERNELS[kernel].moved(form) / (MOVED_BY_SGD * parameters)
+        return KERNELS[kernel].moved(form) / (MOVED_BY_SGD * sum(operand.bytes for operand in _updated(form)))
 
     def message(self, operation: Any) -> Cost:
         """The network's cost of this kind of message, split at its start-up."""
@@ -227,3 +225,8 @@ class LinksClock(NetworkClock):
         ((_, links),) = self.around(operation, self.plan.group(operation, 0))
         alone = min((self.bandwidth[link] / times for link, times in links.items()), default=1.0) / self.capacity
         return cost._replace(transfer=cost.transfer * alone, limit=alone)
+
+
+def _updated(form: Form) -> list[Operand]:
+    """What an update changes: ranges of parameters, or else of a centre or a difference, which it writes first."""
+    return [operand for operand in form.writes if operand.role == "parameter"] or form.writes[:1]

@@ -136,6 +136,10 @@ def _candidate(scheme: Scheme, options: Options) -> Candidate:
 
     if scheme.compressor:
         raise InputError("it sends a part of each gradient, and so trains another thing than the others")
+    if not scheme.averaged:
+        raise InputError(
+            "it trains by a method of its own, whose iterations do not compare with those of a mean gradient"
+        )
     scheme.refuse_ranks(options.ranks)
     scheme.refuse_parts(options.at_once)
     scheme.refuse_optimizer(options.optimizer)
@@ -180,13 +184,18 @@ def _row(candidate: Candidate, candidates: list[Candidate]) -> dict[str, Any]:
         "iteration_seconds": seconds,
         "low_seconds": low,
         "high_seconds": high,
-        "over_baseline": None if baseline is None else seconds / baseline,
+        "over_baseline": _ratio(seconds, baseline),
         "exposed_communication_seconds": candidate.trace.exposed_communication_seconds(plan.pace),
         "messages": len(plan.messages()),
-        "over_bound": seconds / bound,
+        "over_bound": _ratio(seconds, bound),
         "buffer_bytes": sum(buffer.elements * DTYPE_BYTES[buffer.dtype] for buffer in plan.buffers),
         "changes_training": scheme.changes_training,
     }
+
+
+def _ratio(seconds: float, other: float | None) -> float | None:
+    """None if there is nothing to hold it against: no other, or one that takes no time."""
+    return seconds / other if other else None
 
 
 def _interval(candidate: Candidate) -> tuple[float, float]:
@@ -273,7 +282,7 @@ def _elsewhere(candidates: list[Candidate], options: Options) -> Iterator[dict[s
         yield {
             "what": what,
             "iteration_seconds": seconds[candidates[0].scheme.name],
-            "ratio": seconds[candidates[0].scheme.name] / candidates[0].seconds,
+            "ratio": _ratio(seconds[candidates[0].scheme.name], candidates[0].seconds),
             "fastest": fastest,
             "fastest_seconds": seconds[fastest],
         }
@@ -286,7 +295,7 @@ def _order_changes(first_two: list[Candidate], options: Options) -> list[dict[st
 
     def gap(bandwidth: float) -> float:
         first, second = (_replanned(each, options, 1.0, 1.0 / bandwidth) for each in first_two)
-        return (first - second) / second
+        return (first - second) / second if second else 0.0
 
     gaps = [gap(factor) for factor in FACTORS]
     changes = []
