@@ -86,6 +86,8 @@ def in_order(tables: Iterable[str], figures: Iterable[str]) -> list[str]:
     """Both, each in its own order: before a table that is also a figure stand the figures that come before that one."""
     waiting, ordered = [*figures], []
     for name in tables:
+        if name in ordered:  # as a figure that comes before an earlier table's
+            continue
         if name in waiting:
             before = waiting.index(name)
             ordered += waiting[:before]
