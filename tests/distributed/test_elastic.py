@@ -70,7 +70,7 @@ def test_a_master_that_takes_what_comes_is_replayed_and_its_staleness_is_recorde
     found = result(tmp_path, "async_easgd")
     assert found["conformance"]["oracle_steps"] == 1
     assert found["conformance"]["oracle_difference"] < 1e-9
-    assert found["settings"]["workers"], found["settings"]["masters"] == (WORKERS, [0])
+    assert (found["settings"]["workers"], found["settings"]["masters"]) == (WORKERS, [0])
     arrivals = rows(tmp_path / "async_easgd" / "arrivals.csv")
     assert sorted(row["source"] for row in arrivals) == sorted(["1", "2"] * ITERATIONS)
     curve = rows(tmp_path / "async_easgd" / "metrics.csv")

@@ -95,8 +95,8 @@ def test_a_pass_that_nobody_watches_marks_no_needs_and_has_no_hooks(slow):
     one = passes.Pass(slow, None, BATCH)
     assert one.times(one()).ahead == {}
     assert not any(module._forward_pre_hooks for module in one.model.modules())
-    drawn = one.random.bit_generator.state
+    drawn = one.samples.random.bit_generator.state
     one.watch()
-    assert one.random.bit_generator.state == drawn
+    assert one.samples.random.bit_generator.state == drawn
     assert list(one.times(one()).ahead) == [name for event in one.needs for name in event[0]]
     assert list(one.times(one()).ahead) == list(one.times(one()).ahead)
