@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from gradsync import papers
-from gradsync.configuration import settings
+from gradsync.configuration import launches, settings
 from gradsync.costs.contention_points import Contention
 from gradsync.costs.contention_points import Point as Measured
 from gradsync.files.results import Result
@@ -94,7 +94,7 @@ def write_emulated(
     results: Path, launch: dict[str, Any], seconds: dict[str, float], moments: tuple[float, ...] = MOMENTS
 ) -> None:
     """The results of a launch that takes four times as long as it stands for; `seconds` are its own, by contender."""
-    job = settings.Emulation(**launch)
+    job = launches.Emulation(**launch)
     run_folder, testbed_folder = results / "runs" / "emulated" / job.job, results / "emulated" / job.job
     for name, own_seconds in seconds.items():
         Result(

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from gradsync import papers
-from gradsync.configuration import settings
+from gradsync.configuration import launches, settings
 from gradsync.files.results import Result
 from gradsync.papers import tables
 from gradsync.papers.table import file, read
@@ -60,7 +60,7 @@ def write_inputs(results: Path) -> Path:
         path.parent.mkdir(parents=True)
         path.write_text(Workload(name=model, forward_seconds=1e-3, layers=layers).to_json())
     for number, launch in enumerate(LAUNCHES):
-        job = settings.Training(**launch).job
+        job = launches.Training(**launch).job
         for scheme, seconds in (("ps_p2p", 0.5), ("tf_ps", 0.8), ("bml", 0.4)):
             Result(
                 rung="measured",

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from gradsync.configuration import settings
+from gradsync.configuration import launches, settings
 from gradsync.files.results import Result
 from gradsync.measure.allreduce import point, to_csv
 from gradsync.papers.emulation import StandIn
@@ -48,7 +48,7 @@ def write_launch(
     blocks: tuple[float, ...] = (1.0, 0.99, 1.0, 1.01, 1.0, 1.0),
 ) -> None:
     """The results of an emulated launch: `seconds` are its own, by contender; predictions are 10 % below."""
-    job = settings.Emulation(**launch)
+    job = launches.Emulation(**launch)
     run_folder, testbed_folder = results / "runs" / "emulated" / job.job, results / "emulated" / job.job
     plans = results / "plans" / "emulated" / job.job
     for folder in (run_folder, testbed_folder, plans):
@@ -86,6 +86,6 @@ def write_launch(
 
 
 def write_impossible(results: Path, launch: dict[str, Any], reason: str) -> None:
-    folder = results / "runs" / "emulated" / settings.Emulation(**launch).job
+    folder = results / "runs" / "emulated" / launches.Emulation(**launch).job
     folder.mkdir(parents=True)
     (folder / "status.json").write_text(json.dumps({"possible": False, "reason": reason}))

@@ -11,7 +11,7 @@ from typing import Literal
 import pytest
 
 from gradsync.commands import parsing, usage
-from gradsync.configuration import settings
+from gradsync.configuration import launches
 from gradsync.configuration.options import option, options_of, taken, words
 from gradsync.configuration.training import Compute, Steps, Training
 from gradsync.errors import InputError
@@ -106,8 +106,8 @@ def test_options_of_another_kind_are_taken_by_name():
 def test_keys_of_a_configured_launch_are_the_options_of_training():
     """All but two are: where the ranks compute is set for all launches, and ratios are to one scheme."""
     options = {each.name: each for each in options_of(Training)}
-    assert set(options) - set(settings.Training.model_fields) == {"device", "reference"}
-    launch = settings.Training(model="lenet5", ranks=2)
+    assert set(options) - set(launches.Training.model_fields) == {"device", "reference"}
+    launch = launches.Training(model="lenet5", ranks=2)
     configured = {"epochs": 6, "paper": "mgwfbp"}
     assert launch.options("cuda") == dataclasses.replace(Training(device="cuda"), **configured)
     assert {name: each.about.configured for name, each in options.items() if each.about.configured} == configured

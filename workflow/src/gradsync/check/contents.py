@@ -20,10 +20,11 @@ from collections import defaultdict, deque
 from collections.abc import Hashable, Sequence
 from typing import Any, NamedTuple, NoReturn
 
+from gradsync.check import collectives
 from gradsync.check.track import Track
 from gradsync.engine.progress import Event
 from gradsync.kernels import KERNELS, Message
-from gradsync.plan import Buffer, Collective, Need, Plan, Ready, Ref, SharedAdd, piece
+from gradsync.plan import Buffer, Collective, Need, Plan, Ready, Ref, SharedAdd
 from gradsync.plan.content import (
     CENTRE,
     CONSTANT,
@@ -43,7 +44,6 @@ from gradsync.plan.content import (
     Part,
     Parts,
     Sum,
-    cut,
     sum_of_parameters,
     terms,
     together,
@@ -153,9 +153,9 @@ class Run:
     def put(self, ref: Ref, rank: int, op: Any, parts: Sequence[Part]) -> None:
         """What is written; raises if it is not what the buffer is for, or in the place of others."""
         start = self.bounds(ref, rank)[0]
-        self.covers[rank][ref.buffer].write(start, self._taken(ref, start, parts, rank, op))
+        self.covers[rank][ref.buffer].write(start, self.taken(ref, start, parts, rank, op))
 
-    def _taken(self, ref: Ref, start: int, parts: Sequence[Part], rank: int, op: Any) -> Sequence[Part]:
+    def taken(self, ref: Ref, start: int, parts: Sequence[Part], rank: int, op: Any) -> Sequence[Part]:
         """The parts as a buffer of that role holds them."""
         buffer = self.plan.buffer[ref.buffer]
         accepted = ACCEPTED.get(buffer.role)
@@ -345,43 +345,7 @@ class Run:
     _recv_any = _recv
 
     def _collective(self, op: Collective, event: Event) -> None:
-        everyone = self.plan.group(op, event.rank)
-        key = (op.name, event.turn, everyone)
-        if key in self.done:
-            return
-        self.done.add(key)
-        ops = {rank: self.op[self.plan.role_of[rank].name][op.name] for rank in everyone}
-        for i in range(len(op.writes)):
-            first, last = self.bounds(op.writes[i], event.rank)
-            length = last - first
-            if not length:
-                continue
-            pieces = [piece(0, length, place, len(everyone)) for place in range(len(everyone))]
-
-            def read(rank: int, part: tuple[int, int] | None = None, i: int = i) -> Parts:
-                return self.get(ops[rank].reads[i], rank, ops[rank], part)
-
-            if op.kind == "all_gather":
-                whole: Parts = []
-                for rank, (start, stop) in zip(everyone, pieces, strict=True):
-                    parts = read(rank, (start, stop)) if stop > start else []
-                    whole += [Part(part.start + start, part.stop + start, part.content.moved(-start)) for part in parts]
-            elif op.kind == "broadcast":
-                whole = read(self.plan.root(op, event.rank))
-            else:
-                whole = self.sum([read(rank) for rank in everyone], event.rank, ops[event.rank], op.reads[i])
-            taken: dict[Ref, Sequence[Part]] = {}  # once for all ranks that write the same
-            for rank, (start, stop) in zip(everyone, pieces, strict=True):
-                ref = ops[rank].writes[i]
-                if ref not in taken:
-                    taken[ref] = self._taken(ref, self.bounds(ref, rank)[0], whole, rank, ops[rank])
-                held = taken[ref]
-                if op.kind == "reduce_scatter":
-                    outside = [Part(a, b, UNSET) for a, b in ((0, start), (stop, length)) if b > a]
-                    held = sorted([*cut(held, start, stop), *outside])
-                if op.kind == "reduce" and rank != self.plan.root(op, rank):
-                    held = [Part(0, length, UNSET)]
-                self.covers[rank][ref.buffer].write(self.bounds(ref, rank)[0], held)
+        collectives.follow(self, op, event)
 
     # Shared memory
 

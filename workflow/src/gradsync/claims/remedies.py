@@ -15,7 +15,8 @@ from gradsync.claims.expressions import Key, Keys, Walk
 from gradsync.claims.published import Claim, Paper
 from gradsync.claims.verdicts import COMPUTED, NOT_MADE, Verdict
 from gradsync.configuration import settings
-from gradsync.configuration.settings import Emulation, Settings, Training
+from gradsync.configuration.launches import Emulation, Training
+from gradsync.configuration.settings import Settings
 from gradsync.errors import InputError
 from gradsync.papers import declared
 from gradsync.papers.coverage import Coverage, has_interval, never

@@ -15,12 +15,12 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from gradsync import collectives, compressors, optimizers, schedules, sparse, topologies, updates
 from gradsync import names as names_of
 from gradsync.collectives import NATIVE
-from gradsync.costs import Linear, MessageCost, Network, alpha_beta
+from gradsync.costs import Linear, MessageCost, Network
 from gradsync.engine.sparse_cost import SparseCost
 from gradsync.errors import InputError
 from gradsync.files import reading
 from gradsync.files.problems import first_problem
-from gradsync.plan import DTYPE_BYTES, Axis, Plan
+from gradsync.plan import Axis, Plan
 from gradsync.plan.workload import Layer, Workload
 from gradsync.sparse import Compression
 from gradsync.topologies import Topology
@@ -363,8 +363,8 @@ def plan(
     scheme.refuse_optimizer(optimizer)
     updates.refuse_options(scheme.update, scheme.update_options)
     compression = scheme.compression(ranks, ranks_a_node)
-    planned_with = cost if compression is None else _of_sparse_messages(compression, workload, cost, network)
-    messages = schedules.messages(scheme.schedule, _on_the_wire(workload, scheme.wire), planned_with, scheme.options)
+    planned_with = cost if compression is None else SparseCost.around(cost, compression, workload, network)
+    messages = schedules.messages(scheme.schedule, workload.on_the_wire(scheme.wire), planned_with, scheme.options)
     planned = updates.plan(
         scheme.update,
         scheme.name,
@@ -395,24 +395,3 @@ def plan(
         **({} if compression is None else {"compression": compression.describe()}),
     }
     return dataclasses.replace(planned, provenance=origin)
-
-
-def _of_sparse_messages(
-    compression: Compression, workload: Workload, cost: MessageCost, network: Network | None
-) -> SparseCost:
-    ranks, places = compression.way.ranks, {axis.name: axis.size for axis in compression.way.axes}
-    known = alpha_beta.around(cost, ranks) if network is None else network
-    return SparseCost(compression, alpha_beta.with_axes(known, ranks, places), workload)
-
-
-def _on_the_wire(workload: Workload, wire: str) -> Workload:
-    """What the schedule sees: the bytes that travel."""
-    if not wire or wire == workload.unit:
-        return workload
-    if workload.unit == "uint8":
-        raise InputError(f"workload {workload.name!r}: sizes are no whole elements: can't travel as {wire}")
-    share = DTYPE_BYTES[wire] / DTYPE_BYTES[workload.unit]
-    layers = [
-        layer.model_copy(update={"bytes": round(layer.bytes * share), "dtype": wire}) for layer in workload.layers
-    ]
-    return workload.model_copy(update={"layers": tuple(layers)})

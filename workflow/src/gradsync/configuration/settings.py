@@ -7,14 +7,23 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from types import NoneType
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SerializeAsAny, ValidationError, field_validator
+from pydantic import Field, SerializeAsAny, ValidationError, field_validator
 
 from gradsync import learning_rates, limits, names, optimizers, topologies
-from gradsync.configuration import peers, schemes, training
-from gradsync.configuration.options import options_of, taken
-from gradsync.configuration.training import DataCache, Precision, Statistics
+from gradsync.configuration import peers, schemes
+from gradsync.configuration.launches import (
+    Closed,
+    Count,
+    Emulation,
+    FilePath,
+    ImagePath,
+    Length,
+    MessageBytes,
+    Ranks,
+    Training,
+)
 from gradsync.errors import InputError
 from gradsync.files import reading
 from gradsync.files.problems import first_problem
@@ -22,157 +31,7 @@ from gradsync.files.problems import first_problem
 VERSION = 1
 
 
-def _path(text: str) -> str:
-    """What the workflow may hand to a command as a file or folder."""
-    try:
-        reading.refuse_word(text, "a path")
-    except InputError as error:
-        raise ValueError(str(error)) from None
-    return text
-
-
-def _image(text: str) -> str:
-    """An image's path: Snakemake puts it into a shell as it is."""
-    if not re.fullmatch(r"[A-Za-z0-9._/@%+=,~-]+", text):
-        raise ValueError(f"{reading.shown(text)}: of an image's path, letters, digits and ._/@%+=,~- are taken")
-    return _path(text)
-
-
-FilePath = Annotated[str, AfterValidator(_path)]
-ImagePath = Annotated[str, AfterValidator(_image)]
-Ranks = Annotated[int, Field(le=limits.MOST_RANKS)]
-Count = Annotated[int, Field(le=limits.MOST_COUNT)]
-Length = Annotated[int, Field(le=limits.MOST_LENGTH)]
-MessageBytes = Annotated[int, Field(ge=limits.LEAST_MESSAGE, le=limits.MOST_MESSAGE, description="bytes")]
-Seed = Annotated[int, Field(ge=0, le=limits.MOST_SEED)]
-
-
-TRAINING = {option.name: option for option in options_of(training.Training)}
-
-
-class _Closed(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-
-def _as_option(name: str, **limits: Any) -> Any:
-    """A key that `gradsync train` has as an option, with its default, limits and meaning; `limits`: further ones."""
-    option = TRAINING[name]
-    about = option.about
-    if not option.several:
-        limits = {"ge": about.least, "le": about.most} | limits
-    default = option.default if about.configured is None else about.configured
-    return Field(
-        default=list(default) if option.several else default,
-        description=f"{about.meaning}; null: {about.unset}" if about.unset else about.meaning,
-        **{key: limit for key, limit in limits.items() if limit is not None},
-    )
-
-
-class Training(_Closed):
-    """One launch that trains a model under all its schemes and peers in turn."""
-
-    model: str
-    name: str = Field(
-        default="",
-        pattern=r"^[a-z0-9_]*$",
-        max_length=60,
-        description="tells launches of the same model and ranks apart",
-    )
-    paper: str = _as_option("paper")
-    ranks: Ranks = Field(ge=2)
-    data: str = _as_option("data")
-    data_folder: FilePath | None = _as_option("data_folder")
-    data_cache: DataCache | None = _as_option("data_cache")
-    data_cache_memory: int | None = _as_option("data_cache_memory")
-    data_cache_folder: FilePath | None = _as_option("data_cache_folder")
-    data_cache_disk: int | None = _as_option("data_cache_disk")
-    size: int | None = _as_option("size")
-    batch: int = _as_option("batch")
-    accumulate: int = _as_option("accumulate")
-    clip_norm: float | None = _as_option("clip_norm", gt=0, allow_inf_nan=False)
-    epochs: int = _as_option("epochs")
-    iterations: int = _as_option("iterations")
-    block: int = _as_option("block")
-    optimizer: str = _as_option("optimizer")
-    lr: float = _as_option("lr", gt=0)
-    momentum: float = _as_option("momentum", ge=0, lt=1)
-    weight_decay: float = _as_option("weight_decay", ge=0)
-    beta1: float = _as_option("beta1", ge=0, lt=1)
-    beta2: float = _as_option("beta2", ge=0, lt=1)
-    eps: float = _as_option("eps", ge=training.LEAST_EPS)
-    trust: float = _as_option("trust", ge=0)
-    lr_schedule: str = _as_option("lr_schedule")
-    warmup_iterations: int = _as_option("warmup_iterations")
-    precision: Precision = _as_option("precision")
-    statistics: Statistics = _as_option("statistics")
-    seeds: list[Seed] = _as_option("seeds", min_length=1)
-    schemes: list[str] | Literal["native"] | None = Field(
-        default=None, description="null: all that can run on so many ranks; native: by the backend's own collective"
-    )
-    peers: list[str] | None = Field(default=[], description="of config/peers.yaml; null: all")
-    references: bool = _as_option("references")
-    conformance: int = _as_option("conformance")
-    profile_iterations: Count = Field(
-        default=10, ge=0, description="in which the layers are timed, in another run; 0: not measured, so not predicted"
-    )
-    checkpoint_seconds: float = _as_option("checkpoint_seconds")
-
-    @property
-    def at_once(self) -> bool:
-        """Whether its steps need all gradients at once."""
-        return self.clip_norm is not None or self.precision == "float16"
-
-    @field_validator("profile_iterations")
-    @classmethod
-    def _timed(cls, count: int) -> int:
-        if count == 1:
-            raise ValueError("at least 2, since the first is not timed; or 0, for no profile")
-        return count
-
-    @property
-    def job(self) -> str:
-        """Name of the launch in paths."""
-        return f"{self.model}-{self.ranks}" + (f"-{self.name}" if self.name else "")
-
-    def options(self, device: str) -> training.Training:
-        """What `gradsync train` is told of the launch."""
-        return taken(training.Training, self, device=device)
-
-
-class Emulation(_Closed):
-    """One launch on an emulated testbed: computation replayed, messages between real processes over limited links."""
-
-    model: str
-    ranks: Ranks = Field(ge=2, description="hosts")
-    name: str = Field(
-        default="", pattern=r"^[a-z0-9_]*$", max_length=60, description="tells launches of a model and ranks apart"
-    )
-    paper: str = Field(default="mgwfbp", description="whose testbed it stands for, and whose tables show it")
-    batch: Count | None = Field(default=None, ge=1, description="samples a host, where the paper has several sizes")
-    topology: str = "switch"
-    flow_share: float | None = Field(
-        default=None, gt=0, le=1, description="most of a link that a connection gets; null: as in the paper"
-    )
-    dilation: float = Field(gt=0, allow_inf_nan=False, description="how many times slower than the paper's testbed")
-    schemes: list[str] = Field(min_length=1)
-    peers: list[str] = Field(default=[], description="of config/peers.yaml")
-    iterations: Count = Field(default=12, ge=2)
-    block: Count = Field(
-        default=2,
-        ge=2,
-        description="iterations before the next contender has its turn; one repeat, the first not timed",
-    )
-    conformance: Count = Field(
-        default=1, ge=0, description="steps that plans are held against the oracle, without waits"
-    )
-
-    @property
-    def job(self) -> str:
-        """Name of the launch in paths."""
-        return f"{self.model}-{self.ranks}" + (f"-{self.name}" if self.name else "")
-
-
-class Profile(_Closed):
+class Profile(Closed):
     """A measurement of the layers of a model on this machine, one rank."""
 
     batch: Count = Field(ge=1)
@@ -180,7 +39,7 @@ class Profile(_Closed):
     iterations: Count = Field(default=5, ge=2)
 
 
-class NetworkProfile(_Closed):
+class NetworkProfile(Closed):
     """All-reduce times of this machine, for Fig. 5(b)."""
 
     ranks: list[Annotated[int, Field(ge=2, le=limits.MOST_RANKS)]] = Field(default=[2, 4, 8], min_length=1)
@@ -188,7 +47,7 @@ class NetworkProfile(_Closed):
     largest: MessageBytes = Field(default=16 * 1024 * 1024, description="bytes")
 
 
-class ContentionProfile(_Closed):
+class ContentionProfile(Closed):
     """Times of all-reduces under contention on this machine, for Fig. 4 and 5 of the ASC-WFBP paper."""
 
     ranks: Ranks = Field(default=2, ge=2)
@@ -199,7 +58,7 @@ class ContentionProfile(_Closed):
     largest: MessageBytes = Field(default=4 * 1024 * 1024, description="bytes; the paper's end at 4 MiB")
 
 
-class ClusterProfile(_Closed):
+class ClusterProfile(Closed):
     """The cluster at hand, measured and written to config/clusters/NAME.yaml."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)
@@ -208,7 +67,7 @@ class ClusterProfile(_Closed):
     iterations: Count = Field(default=10, ge=2)
 
 
-class Estimate(_Closed):
+class Estimate(Closed):
     """What a launch is assumed to run at before anything is measured: for estimated GPU hours only."""
 
     teraflops: float = Field(
@@ -218,7 +77,7 @@ class Estimate(_Closed):
     startup_seconds: float = Field(default=120.0, ge=0, description="of a job, before its first iteration")
 
 
-class PaperSettings(_Closed):
+class PaperSettings(Closed):
     """What a configuration sets of a paper; a paper with more of them has its `Own` in `papers/PAPER/settings.py`."""
 
     published: FilePath = Field(description="published numbers and claims")
@@ -226,14 +85,14 @@ class PaperSettings(_Closed):
     needs_profiles: ClassVar[Mapping[str, str]] = {}  # by model: what is made from the profile
 
 
-class MLflow(_Closed):
+class MLflow(Closed):
     """Where runs are imported."""
 
     tracking_uri: str | None = Field(default=None, description="null: results/mlflow.db")
     experiment: str = "gradsync"
 
 
-class Settings(_Closed):
+class Settings(Closed):
     """All of it."""
 
     version: int
@@ -248,11 +107,11 @@ class Settings(_Closed):
     container: ImagePath | None = Field(
         default=None, description="image of all jobs; null: containers/DEVICE.sif, built"
     )
-    training: list[Training] = []
+    training: list[Training] = Field(default=[])
     emulated: list[Emulation] = Field(default=[], description="launches on an emulated testbed (Linux)")
     cluster_profile: ClusterProfile | None = None
     estimate: Estimate = Estimate()
-    profiles: dict[str, Profile] = {"resnet50": Profile(batch=4), "googlenet": Profile(batch=4)}
+    profiles: dict[str, Profile] = Field(default={"resnet50": Profile(batch=4), "googlenet": Profile(batch=4)})
     network: NetworkProfile = NetworkProfile()
     contention: ContentionProfile = ContentionProfile()
     mlflow: MLflow = MLflow()

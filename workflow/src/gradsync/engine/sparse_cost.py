@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from gradsync.collectives import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER
-from gradsync.costs import MessageCost, Network
+from gradsync.costs import MessageCost, Network, alpha_beta
 from gradsync.engine.clocks import unknown_kernel
 from gradsync.kernels import ENCODE, _encode, decode_sum
 from gradsync.plan import DTYPE_BYTES, WORLD, Axis
@@ -30,6 +30,13 @@ class SparseCost:
     compression: Compression
     network: Network
     workload: Workload
+
+    @staticmethod
+    def around(cost: MessageCost, compression: Compression, workload: Workload, network: Network | None) -> SparseCost:
+        """On that network, or on one that is known by the cost of its all-reduce alone."""
+        ranks, places = compression.way.ranks, {axis.name: axis.size for axis in compression.way.axes}
+        known = alpha_beta.around(cost, ranks) if network is None else network
+        return SparseCost(compression, alpha_beta.with_axes(known, ranks, places), workload)
 
     def seconds(self, size: Any) -> Any:
         """Transfers and kernels; of a message that is too short to be cut, an all-reduce.

@@ -23,7 +23,8 @@ from gradsync.lifetimes import lifeline, run_lock
 from gradsync.names import near
 
 if TYPE_CHECKING:
-    from gradsync.configuration.settings import Emulation, Settings
+    from gradsync.configuration.launches import Emulation
+    from gradsync.configuration.settings import Settings
 
 UPDATES = 5  # that are timed
 

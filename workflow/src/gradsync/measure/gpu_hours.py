@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from gradsync.configuration import peers, schemes
-from gradsync.configuration.settings import Settings, Training
+from gradsync.configuration.launches import Training
+from gradsync.configuration.settings import Settings
 from gradsync.measure import operations
 
 # Samples of a full set, for launches that are counted in epochs: the sets' own documentation.

@@ -18,7 +18,8 @@ from gradsync.errors import InputError
 from gradsync.names import near
 
 if TYPE_CHECKING:
-    from gradsync.configuration.settings import Emulation, Settings
+    from gradsync.configuration.launches import Emulation
+    from gradsync.configuration.settings import Settings
     from gradsync.papers.declaration import Paper
     from gradsync.papers.emulation import StandIn
     from gradsync.papers.table import Table

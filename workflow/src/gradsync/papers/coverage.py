@@ -17,7 +17,8 @@ from types import ModuleType
 from typing import NamedTuple
 
 from gradsync.configuration import schemes
-from gradsync.configuration.settings import Emulation, Settings, Training
+from gradsync.configuration.launches import Emulation, Training
+from gradsync.configuration.settings import Settings
 from gradsync.errors import InputError
 from gradsync.statistics.intervals import repeats_needed
 

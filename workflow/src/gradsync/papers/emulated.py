@@ -17,7 +17,8 @@ import pandas as pd
 
 from gradsync.benchmarks.emulated_bounds import hard_bound
 from gradsync.collectives import NATIVE
-from gradsync.configuration.settings import Emulation, Settings
+from gradsync.configuration.launches import Emulation
+from gradsync.configuration.settings import Settings
 from gradsync.engine.bounds import largest_speedup
 from gradsync.errors import InputError
 from gradsync.files.results import Result

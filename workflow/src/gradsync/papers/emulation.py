@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from gradsync.configuration.settings import Emulation
+from gradsync.configuration.launches import Emulation
 from gradsync.plan.workload import Layer, Workload
 from gradsync.testbed.description import Description
 

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from gradsync.configuration.settings import Settings, Training
+from gradsync.configuration.launches import Training
+from gradsync.configuration.settings import Settings
 from gradsync.errors import InputError
 from gradsync.files.results import Result
 from gradsync.papers.labels import Labels, labels

@@ -161,6 +161,18 @@ class Workload(BaseModel):
             }
         )
 
+    def on_the_wire(self, dtype: str) -> Workload:
+        """The bytes that travel as this type, none for their own; raises InputError if its sizes are no elements."""
+        if not dtype or dtype == self.unit:
+            return self
+        if self.unit == "uint8":
+            raise InputError(f"workload {self.name!r}: sizes are no whole elements: can't travel as {dtype}")
+        share = DTYPE_BYTES[dtype] / DTYPE_BYTES[self.unit]
+        layers = [
+            layer.model_copy(update={"bytes": round(layer.bytes * share), "dtype": dtype}) for layer in self.layers
+        ]
+        return self.model_copy(update={"layers": tuple(layers)})
+
     def to_json(self) -> str:
         """Indented JSON, fields that are not given left out."""
         return json.dumps(self.model_dump(mode="json", exclude_none=True), indent=1) + "\n"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gradsync.configuration.settings import Emulation, Settings
+from gradsync.configuration.launches import Emulation
+from gradsync.configuration.settings import Settings
 from gradsync.errors import InputError
 from gradsync.papers.ascwfbp.testbed import CENTRE, MODELS, bench, workload
 from gradsync.papers.emulation import StandIn

@@ -17,7 +17,8 @@ from typing import Any
 import pandas as pd
 
 from gradsync.collectives import NATIVE
-from gradsync.configuration.settings import Settings, Training
+from gradsync.configuration.launches import Training
+from gradsync.configuration.settings import Settings
 from gradsync.files.results import TIMED, Result
 from gradsync.papers.bml_bcube.testbed import BML, EVEN, TENSORS, Bench, Point, bench
 from gradsync.papers.emulated import NO_LAUNCH, Run, runs

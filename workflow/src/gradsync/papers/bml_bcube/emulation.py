@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from gradsync import topologies
-from gradsync.configuration.settings import Emulation, Settings
+from gradsync.configuration.launches import Emulation
+from gradsync.configuration.settings import Settings
 from gradsync.errors import InputError
 from gradsync.papers.bml_bcube.testbed import bench
 from gradsync.papers.emulation import StandIn

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gradsync.configuration.settings import Emulation, Settings
+from gradsync.configuration.launches import Emulation
+from gradsync.configuration.settings import Settings
 from gradsync.papers.emulation import StandIn
 from gradsync.papers.mgwfbp import simulated_testbed
 from gradsync.papers.mgwfbp.settings import paper_settings

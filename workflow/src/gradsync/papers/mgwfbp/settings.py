@@ -7,7 +7,8 @@ from typing import ClassVar
 
 from pydantic import Field, model_validator
 
-from gradsync.configuration.settings import Count, PaperSettings, Ranks, Settings
+from gradsync.configuration.launches import Count, Ranks
+from gradsync.configuration.settings import PaperSettings, Settings
 
 
 class Own(PaperSettings):

@@ -1,0 +1,54 @@
+"""What buffers hold after a collective: what each kind of it reads, sums and writes, on every rank of its group."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from gradsync.engine.progress import Event
+from gradsync.plan import Collective, Ref, piece
+from gradsync.plan.content import UNSET, Part, Parts, cut
+
+if TYPE_CHECKING:
+    from gradsync.check.contents import Run
+
+
+def follow(run: Run, op: Collective, event: Event) -> None:
+    """All ranks of a group at once, when the first of them has finished; raises ContentError."""
+    everyone = run.plan.group(op, event.rank)
+    key = (op.name, event.turn, everyone)
+    if key in run.done:
+        return
+    run.done.add(key)
+    ops = {rank: run.op[run.plan.role_of[rank].name][op.name] for rank in everyone}
+    for i in range(len(op.writes)):
+        first, last = run.bounds(op.writes[i], event.rank)
+        length = last - first
+        if not length:
+            continue
+        pieces = [piece(0, length, place, len(everyone)) for place in range(len(everyone))]
+
+        def read(rank: int, part: tuple[int, int] | None = None, i: int = i) -> Parts:
+            return run.get(ops[rank].reads[i], rank, ops[rank], part)
+
+        if op.kind == "all_gather":
+            whole: Parts = []
+            for rank, (start, stop) in zip(everyone, pieces, strict=True):
+                parts = read(rank, (start, stop)) if stop > start else []
+                whole += [Part(part.start + start, part.stop + start, part.content.moved(-start)) for part in parts]
+        elif op.kind == "broadcast":
+            whole = read(run.plan.root(op, event.rank))
+        else:
+            whole = run.sum([read(rank) for rank in everyone], event.rank, ops[event.rank], op.reads[i])
+        taken: dict[Ref, Sequence[Part]] = {}  # once for all ranks that write the same
+        for rank, (start, stop) in zip(everyone, pieces, strict=True):
+            ref = ops[rank].writes[i]
+            if ref not in taken:
+                taken[ref] = run.taken(ref, run.bounds(ref, rank)[0], whole, rank, ops[rank])
+            held = taken[ref]
+            if op.kind == "reduce_scatter":
+                outside = [Part(a, b, UNSET) for a, b in ((0, start), (stop, length)) if b > a]
+                held = sorted([*cut(held, start, stop), *outside])
+            if op.kind == "reduce" and rank != run.plan.root(op, rank):
+                held = [Part(0, length, UNSET)]
+            run.covers[rank][ref.buffer].write(run.bounds(ref, rank)[0], held)
