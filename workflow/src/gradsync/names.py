@@ -10,6 +10,7 @@ import pkgutil
 import re
 from collections.abc import Iterable
 from difflib import SequenceMatcher, get_close_matches
+from functools import cache
 from pathlib import Path
 
 from gradsync.errors import InputError
@@ -29,7 +30,12 @@ def modules_in(path: Iterable[str]) -> list[str]:
     A registry whose modules are one of its kind each (schedules, collectives, ...) finds them so; all of them count as
     code behind a stage of the workflow that uses the registry (`workflow/import_closure.py`).
     """
-    return sorted(module.name for module in pkgutil.iter_modules(path) if not module.name.startswith("_"))
+    return list(_modules_in(tuple(path)))
+
+
+@cache  # a scheme asks several times, and there are many schemes: a folder is listed once
+def _modules_in(path: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(sorted(module.name for module in pkgutil.iter_modules(path) if not module.name.startswith("_")))
 
 
 def papers() -> list[str]:

@@ -7,6 +7,7 @@ is each update that is a method of its own (`updates.methods`), as elastic avera
 from __future__ import annotations
 
 import dataclasses
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -266,12 +267,17 @@ def discovered() -> dict[str, Scheme]:
 
 def load(path: str | Path) -> dict[str, Scheme]:
     """All schemes: those that the file names and those discovered; raises InputError with file and key."""
-    entries = reading.yaml_of(path, "schemes") or {}
+    return dict(_loaded(reading.text(path, "schemes", reading.MOST_CONFIGURED_BYTES), str(path)))
+
+
+@lru_cache(maxsize=8)  # a file is asked for again by every table, launch and verdict
+def _loaded(content: str, path: str) -> dict[str, Scheme]:
+    entries = reading.parse_yaml(content, f"schemes {path}") or {}
     if not isinstance(entries, dict):
         raise InputError(f"{path}: needs scheme names as keys")
     named: dict[str, Scheme] = {}
     for name, entry in entries.items():
-        names_of.refuse_form("scheme", name, str(path))
+        names_of.refuse_form("scheme", name, path)
         if not isinstance(entry, dict | None):
             raise InputError(f"{path}, scheme {name!r}: needs keys and values, not {names_of.shown(entry)}")
         if "name" in (entry or {}):
@@ -280,7 +286,7 @@ def load(path: str | Path) -> dict[str, Scheme]:
             named[name] = Scheme.model_validate({"name": name, **(entry or {})})
         except ValidationError as error:
             raise InputError(f"{path}, scheme {name!r}: {first_problem(error, Scheme)}") from None
-        named[name].refuse_nonsense(str(path))
+        named[name].refuse_nonsense(path)
     return named | {name: scheme for name, scheme in discovered().items() if name not in named}
 
 

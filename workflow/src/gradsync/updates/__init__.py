@@ -23,6 +23,7 @@ from __future__ import annotations
 import importlib
 import inspect
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
 from gradsync.errors import InputError
@@ -92,6 +93,7 @@ def masters(name: str) -> int:
     return int(_declares(name, "MASTER"))
 
 
+@cache
 def _module(name: str) -> Any:
     refuse_unknown("update", name, modules_in(__path__))
     return importlib.import_module(f"{__name__}.{name}")
