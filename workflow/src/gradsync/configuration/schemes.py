@@ -258,20 +258,27 @@ class Scheme(BaseModel):
 
 def discovered() -> dict[str, Scheme]:
     """A scheme for each schedule, collective, compressor and method; raises InputError if two of them have one name."""
-    parts = [schedules.names(), [*collectives.names(), NATIVE], sparse.names(), compressors.names(), updates.methods()]
-    every = [name for names in parts for name in names]
+    every = _parts()
     if twice := sorted(name for name in {*every} if every.count(name) > 1):
         raise InputError(f"{twice[0]!r} is the name of two parts, a scheme can be one of them: rename a file")
     return {name: Scheme(name=name) for name in every if name != NATIVE}
 
 
+def _parts() -> tuple[str, ...]:
+    """The names of all parts that are schemes."""
+    summed = *schedules.names(), *collectives.names(), NATIVE
+    return *summed, *sparse.names(), *compressors.names(), *updates.methods()
+
+
 def load(path: str | Path) -> dict[str, Scheme]:
     """All schemes: those that the file names and those discovered; raises InputError with file and key."""
-    return dict(_loaded(reading.text(path, "schemes", reading.MOST_CONFIGURED_BYTES), str(path)))
+    return dict(_loaded(reading.text(path, "schemes", reading.MOST_CONFIGURED_BYTES), str(path), _parts()))
 
 
-@lru_cache(maxsize=8)  # a file is asked for again by every table, launch and verdict
-def _loaded(content: str, path: str) -> dict[str, Scheme]:
+@lru_cache(
+    maxsize=8
+)  # every table, launch and verdict asks for the same file, and a check of each scheme takes its time
+def _loaded(content: str, path: str, parts: tuple[str, ...]) -> dict[str, Scheme]:
     entries = reading.parse_yaml(content, f"schemes {path}") or {}
     if not isinstance(entries, dict):
         raise InputError(f"{path}: needs scheme names as keys")
