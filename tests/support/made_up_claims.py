@@ -31,7 +31,7 @@ def write_paper(tmp_path: Path, check: str = FASTER, exact: dict | None = None, 
     content = {
         "version": 1,
         "exact": exact or {},
-        "meta": {"key": "p", "title": "T", "authors": ["A"], "venue": "V"},
+        "meta": {"key": "p", "nickname": "P", "title": "T", "authors": ["A"], "venue": "V"},
         "schemes": SCHEMES,
         "claims": [entry],
     }

@@ -25,9 +25,10 @@ class _Closed(BaseModel):
 
 
 class Meta(_Closed):
-    """Which paper this is; `key` names its folder of tables."""
+    """Which paper this is; `key` names its folder of tables, `nickname` is what pages call it."""
 
     key: str = Field(pattern=r"^[a-z0-9_]+$")
+    nickname: str = Field(min_length=1, max_length=30)
     title: str
     authors: tuple[str, ...]
     venue: str
