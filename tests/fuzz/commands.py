@@ -93,6 +93,7 @@ BASES: dict[str, list[tuple[str, ...]]] = {
     "figure": [(*OF_CONFIGURATION, "ascwfbp", "fig3")],
     "claims": [OF_CONFIGURATION],
     "site": [OF_CONFIGURATION],
+    "compare": [("run", "run")],
     "track": [OF_CONFIGURATION],
     "benchmark": [(*OF_CONFIGURATION, "training")],
 }

@@ -20,6 +20,7 @@ from gradsync import cli
 from gradsync.clusters import parts
 from gradsync.costs.contention_points import Contention, Point
 from gradsync.costs.interference import Interference, InterferencePoint
+from gradsync.files.results import Result
 from gradsync.plan import DTYPE_BYTES
 from gradsync.plan.workload import Layer, Workload
 from hostile import changed, positions
@@ -71,6 +72,10 @@ def prepare(folder: Path) -> None:
         (folder / name).symlink_to(ROOT / name)
     (folder / CHANGED).mkdir()
     (folder / "results").mkdir()
+    (folder / "run").mkdir()
+    Result(rung="measured", scheme="wfbp", model="lenet5", ranks=2, samples={"speedup": [1.0, 2.0]}).save(
+        folder / "run"
+    )
     (folder / "workload.json").write_text((ROOT / "config/papers/mgwfbp/examples/counterexample.json").read_text())
     points = [(size, 1e-3 + size * 1e-9) for size in (2, 4, 8, 16, 64, 1 << 12, 1 << 20)]
     (folder / "points.csv").write_text(_csv([["bytes", "seconds", "ranks"], *([*each, 2] for each in points)]))

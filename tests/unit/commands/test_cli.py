@@ -25,6 +25,7 @@ COMMANDS = [
     "figure",
     "claims",
     "site",
+    "compare",
     "track",
     "benchmark",
 ]

@@ -11,6 +11,7 @@ from gradsync.commands import (
     claims,
     cluster,
     collective,
+    compare,
     count,
     draw,
     elastic,
@@ -33,6 +34,6 @@ from gradsync.commands import (
 
 COMMANDS = (
     *(advise, plan, check, simulate, collective, draw, train, elastic, export, measure, image, cluster, slurm, testbed),
-    *(estimate, external, count, emulate, table, figure, claims, site, track, benchmark),
+    *(estimate, external, count, emulate, table, figure, claims, site, compare, track, benchmark),
 )
 """In the order of `gradsync --help`; the name of each is that of its module."""
