@@ -61,10 +61,13 @@ def test_twenty_steps_are_those_of_an_all_reduce(schedule, update, momentum, ran
 
 def test_a_rank_keeps_the_momentum_of_its_own_pieces_alone():
     (whole, *_), ends = trained(planned(update="ssgd")), trained(planned(update="sharded"))
-    kept = [np.flatnonzero(end["momentum"]) for end in ends]
-    assert sorted(np.concatenate(kept)) == list(range(ELEMENTS))
-    for end, own in zip(ends, kept, strict=True):
-        np.testing.assert_allclose(end["momentum"][own], whole["momentum"][own], rtol=0, atol=1e-12)
+    plan = planned(update="sharded")
+    pieces = [plan.shards.held("momentum", rank) for rank in range(plan.ranks)]
+    assert sorted(i for held in pieces for start, stop, _ in held for i in range(start, stop)) == list(range(ELEMENTS))
+    for end, held in zip(ends, pieces, strict=True):
+        own = np.concatenate([whole["momentum"][start:stop] for start, stop, _ in held])
+        np.testing.assert_allclose(end["momentum"], own, rtol=0, atol=1e-12)
+        assert np.abs(own).min() > 0
 
 
 @pytest.mark.parametrize("update", OVERLAPPED)

@@ -283,4 +283,6 @@ def silent(plan: Plan) -> Plan:
         )
         for op in (*computing, *beside)
     )
-    return dataclasses.replace(plan, name=NO_COMMUNICATION, roles=(dataclasses.replace(role, body=body),))
+    buffers = tuple(dataclasses.replace(buffer, mine=(), ends=()) for buffer in plan.buffers)
+    role = dataclasses.replace(role, body=body)
+    return dataclasses.replace(plan, name=NO_COMMUNICATION, buffers=buffers, roles=(role,))
