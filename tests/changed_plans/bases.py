@@ -289,6 +289,8 @@ def bases() -> dict[str, Callable[[], Plan]]:
         "wfbp": lambda: scheme("wfbp", 2),
         "wfbp accumulated": lambda: scheme("wfbp", 2, accumulate=2),
         "wfbp clipped": lambda: scheme("wfbp", 2, clip_norm=0.5),
+        "clipped by pieces": lambda: scheme("pipelined", 3, clip_norm=0.5),
+        "clipped as in dear": lambda: scheme("dear", 2, clip_norm=0.5),
         "mgwfbp with statistics": lambda: scheme("mgwfbp", 3, statistics),
         "mgwfbp accumulated with statistics": lambda: scheme("mgwfbp", 2, statistics, accumulate=2, clip_norm=0.5),
         "mgwfbp narrow": lambda: scheme("mgwfbp", 2, None, "float32"),

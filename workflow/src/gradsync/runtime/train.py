@@ -286,7 +286,12 @@ class _Launch:
                     for name, parameter in contender.parameters().items()
                 )
             if isinstance(contender, Planned):
-                self.results.details[contender.name] = {"plan": contender.plan.digest, **contender.plan.provenance}
+                self.results.details[contender.name] = {
+                    "plan": contender.plan.digest,
+                    **contender.plan.provenance,
+                    "held_bytes": contender.held_bytes("parameter", "momentum"),
+                    "state_bytes": contender.held_bytes("momentum"),
+                }
                 if name := contender.plan.holding("scaler"):
                     scaler = contender.executor.buffers[name]
                     conformance |= {"loss_scale": float(scaler[0]), "skipped_steps": int(scaler[2])}
