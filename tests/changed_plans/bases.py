@@ -241,6 +241,16 @@ def sharded_model(ranks: int) -> Plan:
     return dataclasses.replace(plan, name="sharded model", roles=(dataclasses.replace(role, body=body),))
 
 
+def with_shards(plan: Plan) -> Plan:
+    """The plan with momentum of which a rank has the pieces alone that it updates, those of each tensor."""
+    ends = tuple(tensor.stop for tensor in plan.tensors)
+    buffers = tuple(
+        dataclasses.replace(buffer, mine=(WORLD,), ends=ends) if buffer.role == "momentum" else buffer
+        for buffer in plan.buffers
+    )
+    return dataclasses.replace(plan, name="shards", buffers=buffers)
+
+
 def bases() -> dict[str, Callable[[], Plan]]:
     """Name -> what makes the plan."""
     statistics = _load(statistics=3)
@@ -270,6 +280,7 @@ def bases() -> dict[str, Callable[[], Plan]]:
         "sharded 2": lambda: sharded(2),
         "sharded 4": lambda: sharded(4),
         "sharded model 3": lambda: sharded_model(3),
+        "shards 3": lambda: with_shards(sharded_model(3)),
         "sparse with momentum": lambda: with_momentum(sparse(2)),
         "exchange": exchange,
         "two channels": two_channels,
@@ -278,6 +289,8 @@ def bases() -> dict[str, Callable[[], Plan]]:
         "wfbp": lambda: scheme("wfbp", 2),
         "wfbp accumulated": lambda: scheme("wfbp", 2, accumulate=2),
         "wfbp clipped": lambda: scheme("wfbp", 2, clip_norm=0.5),
+        "clipped by pieces": lambda: scheme("pipelined", 3, clip_norm=0.5),
+        "clipped as in dear": lambda: scheme("dear", 2, clip_norm=0.5),
         "mgwfbp with statistics": lambda: scheme("mgwfbp", 3, statistics),
         "mgwfbp accumulated with statistics": lambda: scheme("mgwfbp", 2, statistics, accumulate=2, clip_norm=0.5),
         "mgwfbp narrow": lambda: scheme("mgwfbp", 2, None, "float32"),

@@ -27,6 +27,7 @@ CHANGES: dict[str, Change] = {
     "after": setting(after=fields.waits("after")),
     "after_previous": setting(after_previous=fields.waits("after_previous")),
     "buffers": tables.buffers,
+    "shards": tables.shards,
     "tensors": tables.tensors,
     "ranks": tables.ranks,
     "repeat": tables.repeat,

@@ -19,7 +19,7 @@ import torch.distributed as dist
 import tiny_plans as tiny
 from gradsync.check import PlanError, check
 from gradsync.costs import Linear, Network
-from gradsync.engine.oracle import evaluate
+from gradsync.engine.oracle import evaluate, of_rank
 from gradsync.engine.simulate import simulate
 from gradsync.errors import InputError
 from gradsync.plan import Local, Plan, Recv, RecvAny, SharedAdd
@@ -96,13 +96,13 @@ def _alone(base_name: str, base: Plan, plan: Plan, changes: list[str]) -> str:
     """What oracle, simulator or the plan spelled out make of it that is wrong; empty if all is well."""
     if plan.of_bytes:
         return _simulated(plan)
-    ours = evaluate(plan, TURNS, pull_of(_fixed(plan)), first(plan))
+    ours = _evaluated(plan)
     _simulated(plan)
     whole = lowered(plan)
     check(whole)
     ordered = base_name in ORDERED or any(isinstance(op, RecvAny) for role in plan.roles for op in role.flat)
     if not ordered:
-        spelled = evaluate(whole, TURNS, pull_of(_fixed(plan)), first(whole))
+        spelled = _evaluated(whole)
         if different := _different(plan, ours, spelled):
             return f"spelled out it has other values: {different}"
     if (
@@ -145,8 +145,7 @@ COSTS = ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "send")
 
 @cache
 def _reference_of(text: str) -> Values:
-    plan = Plan.from_json(text)
-    return evaluate(plan, TURNS, pull_of(_fixed(plan)), first(plan))
+    return _evaluated(Plan.from_json(text))
 
 
 def _reference(plan: Plan) -> Values:
@@ -165,6 +164,26 @@ def _selects(plan: Plan) -> bool:
 
 def _types(plan: Plan) -> set[tuple[str, str]]:
     return {(buffer.name, buffer.dtype) for buffer in plan.buffers}
+
+
+def _evaluated(plan: Plan, arrivals: dict[tuple[int, int, str], int] | None = None) -> Values:
+    """What the oracle says."""
+    return _whole(plan, evaluate(plan, TURNS, pull_of(_fixed(plan)), first(plan), arrivals=arrivals))
+
+
+def _whole(plan: Plan, values: Values) -> Values:
+    """The values with shards in the place that they have in the whole buffer, which is zero elsewhere."""
+    wholes = []
+    for rank, own in enumerate(values):
+        wholes.append(dict(own))
+        for buffer in plan.buffers:
+            if buffer.mine:
+                whole = np.zeros(buffer.elements, own[buffer.name].dtype)
+                for held in plan.shards.held(buffer.name, rank):
+                    there = held.at, held.at + held.stop - held.start
+                    whole[held.start : held.stop] = own[buffer.name][slice(*there)]
+                wholes[-1][buffer.name] = whole
+    return wholes
 
 
 def _different(plan: Plan, ours: Values, theirs: Values, enough: float = 0.0) -> str:
@@ -201,12 +220,12 @@ def _real(plan: Plan, pool: Any) -> str:
     if any(isinstance(op, SharedAdd) and not op.locked for role in plan.roles for op in role.flat):
         return ""  # of two that add at the same time one may be lost: that is what the plan asks for
     arrivals = ran.arrivals if any(isinstance(op, RecvAny) for role in plan.roles for op in role.flat) else None
-    expected = evaluate(plan, TURNS, pull_of(_fixed(plan)), first(plan), arrivals=arrivals)
+    expected = _evaluated(plan, arrivals)
     if _fixed(plan):  # what a rank reads of shared memory depends on who was there before; what all have added doesn't
         kept = dataclasses.replace(plan, buffers=tuple(buffer for buffer in plan.buffers if buffer.shared))
     else:
         kept = plan
-    different = _different(kept, ran.values, expected)
+    different = _different(kept, _whole(plan, ran.values), expected)
     return f"real ranks have other values than the oracle: {different}" if different else ""
 
 
@@ -216,7 +235,8 @@ def executed(text: str, turns: int, fixed: bool, rank: int, groups: Groups) -> t
     executor = Executor(plan, rank, groups)
     begin = first(plan)
     for name, value in begin.items():
-        executor.buffers[name].copy_(torch.from_numpy(value).to(executor.buffers[name].dtype))
+        own = of_rank(plan, plan.buffer[name], rank, value)
+        executor.buffers[name].copy_(torch.from_numpy(own).to(executor.buffers[name].dtype))
     dist.barrier()  # shared buffers have their first values
     executor.run(turns, _compute(executor, pull_of(fixed)))
     dist.barrier()

@@ -7,7 +7,7 @@ import random
 from typing import Any
 
 from changed_plans.editing import ROLES
-from gradsync.plan import DTYPE_BYTES, Plan, Repeat, Role, Tensor
+from gradsync.plan import DTYPE_BYTES, WORLD, Plan, Repeat, Role, Tensor
 
 
 def buffers(plan: Plan, chance: random.Random) -> Plan:
@@ -23,6 +23,30 @@ def buffers(plan: Plan, chance: random.Random) -> Plan:
             dataclasses.replace(buffer, shared=not buffer.shared),
             dataclasses.replace(buffer, role=chance.choice(ROLES)),  # type: ignore[arg-type]
             dataclasses.replace(buffer, name=chance.choice((f"{buffer.name}x", chance.choice(new).name))),
+        )
+    )
+    return dataclasses.replace(plan, buffers=tuple(new))
+
+
+def shards(plan: Plan, chance: random.Random) -> Plan:
+    """A buffer that ranks have whole, or pieces of; with other parts, or pieces over other axes."""
+    new = list(plan.buffers)
+    i = chance.choice([i for i, each in enumerate(new) if each.mine] or range(len(new)))
+    buffer = new[i]
+    stops = tuple(tensor.stop for tensor in plan.tensors if tensor.stop < buffer.elements)
+    ends = buffer.ends or (*stops, buffer.elements)
+    place = chance.randrange(len(ends))
+    shifted = (*ends[:place], ends[place] + chance.choice((-1, 1)), *ends[place + 1 :])
+    mine = buffer.mine or (WORLD,)
+    new[i] = chance.choice(
+        (
+            dataclasses.replace(buffer, mine=(), ends=()),
+            dataclasses.replace(buffer, mine=mine, ends=ends),
+            dataclasses.replace(buffer, mine=mine, ends=(buffer.elements,)),
+            dataclasses.replace(buffer, mine=mine, ends=(*ends[:place], *ends[place + 1 :])),
+            dataclasses.replace(buffer, mine=mine, ends=shifted),
+            dataclasses.replace(buffer, mine=chance.choice(((), ("node",), (*mine, WORLD))), ends=ends),
+            dataclasses.replace(buffer, mine=mine, ends=ends, shared=True),
         )
     )
     return dataclasses.replace(plan, buffers=tuple(new))

@@ -176,15 +176,18 @@ def _command(pid):
 
 def test_state_of_each_rank_resumes_bit_for_bit(on_ranks):
     """Sharded momentum, residuals, each worker's parameters: what ranks don't hold alike, each saves for itself."""
-    saved_for_all = {"alike": ["parameter", "momentum"], "sharded": [], "sparse": [], "elastic": []}
+    saved_for_all = {"alike": ["parameter", "momentum"], "sharded": ["parameter"], "shards": ["parameter"]}
     for rank, resumed in enumerate(on_ranks("resumed", 3)):
         for name, (whole, again, alike) in resumed.items():
-            assert alike == saved_for_all[name]
+            assert alike == saved_for_all.get(name, [])
             for key, values in whole.items():
                 assert (values == again[key]).all(), (rank, name, key)
             assert any(np.abs(values).max() > 1e-3 for values in whole.values())
     ends = [resumed["sparse"][0]["residual"] for resumed in on_ranks("resumed", 3)]
     assert (ends[0] != ends[1]).any()  # they do differ
+    shards = [len(resumed["shards"][0]["momentum"]) for resumed in on_ranks("resumed", 3)]
+    assert sum(shards) == len(ends[0])
+    assert max(shards) < len(ends[0]) / 2
 
 
 def test_clocks_of_other_nodes_are_told_and_waiting_for_a_straggler_is_no_communication(on_ranks):

@@ -82,10 +82,11 @@ def gone(pid: int) -> bool:
 @pytest.mark.parametrize(
     ("steps", "rate"),
     [({}, {}), ({"accumulate": 2, "clip_norm": 0.5}, {}), ({"optimizer": "adam"}, {"lr_schedule": "cosine"})],
-    ids=["steps", "micro_batches", "adam"],
+    ids=["steps", "micro_batches", "shards"],
 )
 def test_a_killed_run_names_the_rank_ends_the_others_and_goes_on_to_the_same_parameters(tmp_path, steps, rate):
-    plans = [part for name in ("wfbp", "mgwfbp") for part in ("--plan", plan_file(tmp_path, name, **steps))]
+    schedules = ("wfbp", "pipelined" if "optimizer" in steps else "mgwfbp")
+    plans = [part for name in schedules for part in ("--plan", plan_file(tmp_path, name, **steps))]
     peers = [part for name in ("ddp", "ddp_powersgd", "zero", "fsdp2") for part in ("--peer", name)]
     options = [part for key, value in (steps | rate).items() for part in (f"--{key.replace('_', '-')}", str(value))]
     arguments = [*plans, *peers, *options, "--iterations", str(ITERATIONS), "--block", str(BLOCK), "--seed", "3", "4"]

@@ -26,6 +26,7 @@ def resumed(rank: int, ranks: int) -> dict[str, tuple[dict[str, np.ndarray], dic
     plans = {
         "alike": bases.with_momentum(tiny.synchronous(ranks)),
         "sharded": bases.sharded_model(ranks),
+        "shards": bases.with_shards(bases.sharded_model(ranks)),
         "sparse": bases.with_momentum(tiny.sparse(ranks)),
         "elastic": tiny.easgd_round_robin(ranks - 1),
     }

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import pytest
 
 import tiny_plans as tiny
+from changed_plans import bases
 from gradsync.check import PlanError, check, grid
-from gradsync.plan import Buffer, Local, Ref, Repeat, Reply
+from gradsync.plan import Buffer, Local, Plan, Ref, Repeat, Reply
 from plan_edits import appended, changed, setting, setting_inside, with_buffers
 from refusals import marked_in_the_grid
 
@@ -20,11 +22,20 @@ SPARSE = tiny.sparse(2)
 GROUPS = tiny.in_groups(2, 2)
 RINGS = tiny.synchronous(2, algorithm="ring")
 WHOLE = Ref("gradient", 0, 13)
+SHARDS = bases.with_shards(bases.sharded_model(2))
+OWN_SHARD = (Ref("momentum", 0, 5, ("world",)),)
 
 
 def of_two_ranges():
     refs = (Ref("gradient", 0, 2), Ref("gradient", 2, 5))
     return {"reads": refs, "writes": refs}
+
+
+def shards_of(name: str = "momentum", **how: Any) -> Plan:
+    """A plan with shards of a buffer, made otherwise."""
+    how = {"mine": ("world",), "ends": SHARDS.buffer["momentum"].ends} | how
+    buffers = tuple(dataclasses.replace(each, **how) if each.name == name else each for each in SHARDS.buffers)
+    return dataclasses.replace(SHARDS, buffers=buffers)
 
 
 def of_spare(start: int, stop: int) -> Ref:
@@ -119,6 +130,38 @@ FAULTS = {
     "a gradient that ranks share": (
         dataclasses.replace(PLAN, buffers=(dataclasses.replace(PLAN.buffers[0], shared=True), PLAN.buffers[1])),
         r"buffer 'gradient', a gradient, is shared by all ranks",
+    ),
+    "shards of no part": (
+        shards_of(mine=("world",), ends=()),
+        r"buffer 'momentum': shards have axes \(mine\) and parts \(ends\)",
+    ),
+    "shards that ranks share": (shards_of(shared=True), r"buffer 'momentum': .* are no memory that ranks share"),
+    "shards whose parts leave a gap at the end": (
+        shards_of(ends=(5, 8, 12)),
+        r"buffer 'momentum': its parts end one after the other, the last at 13",
+    ),
+    "shards with a part of nothing": (shards_of(ends=(5, 5, 8, 12, 13)), r"its parts end one after the other"),
+    "shards over an axis that is not there": (shards_of(mine=("node",)), r"axis 'node' does not exist"),
+    "shards over an axis twice": (
+        shards_of(mine=("world", "world")),
+        r"buffer 'momentum' is of a piece of momentum\[0:5\] over world, world: name each axis once",
+    ),
+    "parts that an update takes no part of": (
+        shards_of(ends=(5, 12, 13)),
+        r"'update:layer2' uses momentum\[8:12\] of mine over world, of which a rank has its own shard alone: a local "
+        r"operation takes a whole part, one that ends at 5, 12, 13, of mine over world",
+    ),
+    "all of what ranks have shards of": (
+        changed(SHARDS, setting("update:layer4", writes=(Ref("parameter", 0, 5), Ref("momentum", 0, 5)))),
+        r"'update:layer4' uses momentum\[0:5\], of which a rank has its own shard alone",
+    ),
+    "shards that travel": (
+        changed(SHARDS, setting("gather:layer4", reads=OWN_SHARD, writes=OWN_SHARD)),
+        r"'gather:layer4' uses momentum\[0:5\] of mine over world, of which a rank has its own shard alone: a local",
+    ),
+    "parameters that ranks have shards of": (
+        shards_of("parameter"),
+        r"'forward' uses parameter\[0:13\], of which a rank has its own shard alone",
     ),
     "a buffer of less than nothing": (with_buffers(PLAN, Buffer("spare", -1)), r"buffer 'spare' has -1 elements"),
     "momentum of another length": (

@@ -20,7 +20,7 @@ from gradsync.rounds.lowering import lowered
 from tiny_workloads import workload
 
 NETWORK = Network({kind: Linear(0.0, 0.0) for kind in ("all_reduce", "all_gather", "send")})
-UPDATED = ("sgd", "sgd_scaled", "norm")  # in the workload's own seconds
+UPDATED = ("sgd", "sgd_scaled", "norm", "squares", "root_of_sum")  # in the workload's own seconds
 UNMOVED = "join"
 
 

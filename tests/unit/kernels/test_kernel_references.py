@@ -169,6 +169,18 @@ def norm() -> list[Case]:
     return [(parts, [np.zeros(2)], {}, [np.array([math.sqrt(sum(x * x for x in part)) for part in parts])])]
 
 
+def squares() -> list[Case]:
+    values = drawn(N)
+    return [
+        ([values], [np.zeros(1)], {}, [np.array([math.fsum(x * x for x in values)])]),
+        ([values[:0]], [np.ones(1)], {}, [np.zeros(1)]),
+    ]
+
+
+def root_of_sum() -> list[Case]:
+    return [([np.array([4.0, 0.0, 12.0])], [np.zeros(1)], {}, [np.array([4.0])])]
+
+
 def lars() -> list[Case]:
     gradient, parameter = drawn(N), drawn(N, seed=1)
     rates = {"lr": 0.4, "trust": 0.02, "weight_decay": 0.1, "scale": 0.25}
@@ -268,7 +280,7 @@ def sgd_difference() -> list[Case]:
 REFERENCES: dict[str, Callable[[], list[Case]]] = {
     reference.__name__: reference
     for reference in (
-        *(sgd, sgd_scaled, adam, adamw, cast, add, copy, fill, join, decode_sum, norm, lars),
+        *(sgd, sgd_scaled, adam, adamw, cast, add, copy, fill, join, decode_sum, norm, lars, squares, root_of_sum),
         *(lamb, lamb_norms, elastic_worker, elastic_centre, elastic_difference, sgd_difference),
     )
 }

@@ -4,17 +4,21 @@ import dataclasses
 import json
 from itertools import pairwise
 
+import numpy as np
 import pytest
 
 import tiny_plans as tiny
+from changed_plans import bases
 from gradsync import updates
 from gradsync.check import check
+from gradsync.engine.oracle import of_rank
 from gradsync.errors import InputError
 from gradsync.plan import (
     BYTES,
     DTYPE_BYTES,
     VERSION,
     Buffer,
+    Collective,
     Local,
     Need,
     Plan,
@@ -27,6 +31,7 @@ from gradsync.plan import (
     piece,
     repeats,
 )
+from gradsync.plan.shards import parts
 from tiny_workloads import workload
 
 EVERY = tiny.every_kind()
@@ -277,10 +282,11 @@ def test_parameters_are_alike_on_all_ranks_where_all_do_the_same_to_whole_ranges
         return dataclasses.replace(op, requires=None) if isinstance(op, Local) else op
 
     alike = {name: plan.alike for name, plan in EVERY.items() if plan.alike}
-    assert alike == dict.fromkeys(("synchronous", "two_lanes", "repeated"), ("parameter",))
+    everybody = ("synchronous", "two_lanes", "repeated", "sharded", "split_norms")
+    assert alike == dict.fromkeys(everybody, ("parameter",))
     assert tiny.sparse(3).alike == ()  # what is gathered, each rank sums for itself
-    assert tiny.split_norms(3).alike == ()  # each rank has norms of its own layer
-    assert tiny.sharded(3).alike == ()  # a piece each
+    assert tiny.split_norms(3).alike == ("parameter",)  # all have gathered the norms
+    assert tiny.sharded(3).alike == ("parameter",)  # a piece each, which all gather
     plan = tiny.synchronous(2)
     assert changed(plan, of_one_rank).alike == ()  # an update from gradients that are not those of all
     scratch = Local(name="noise", kernel="fill", arguments={"value": 1.0}, writes=(Ref("gradient", 0, 1),))
@@ -321,3 +327,29 @@ def test_nothing_of_a_plan_can_be_changed_and_operations_are_written_by_name():
 
 def test_every_type_has_a_size_that_of_bytes_is_one():
     assert DTYPE_BYTES[BYTES] == 1
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 5])
+def test_a_rank_has_a_piece_of_each_part_of_a_buffer_of_shards_and_no_gaps(ranks):
+    plan = bases.with_shards(bases.sharded_model(ranks))
+    whole = np.arange(plan.elements)
+    (momentum,) = (buffer for buffer in plan.buffers if buffer.mine)
+    own = [of_rank(plan, momentum, rank, whole) for rank in range(ranks)]
+    assert sorted(np.concatenate(own)) == list(whole)
+    for rank, values in enumerate(own):
+        assert len(values) == plan.shards.elements("momentum", rank)
+        for part in parts(momentum):
+            start, stop = plan.shards.place(part, rank)
+            assert list(values[start:stop]) == list(range(*plan.mesh.bounds(part, rank)))
+    assert plan.most_bytes("momentum") == max(plan.bytes_of_rank(rank, "momentum") for rank in range(ranks))
+    assert plan.most_bytes() == 8 * (2 * plan.elements + max(map(len, own)))  # parameters and gradients are whole
+
+
+def test_what_of_shards_is_a_ranks_own_is_no_mark_of_others():
+    plan = bases.with_momentum(tiny.sharded(2))
+    assert plan.alike == ("parameter",)
+    assert bases.with_shards(plan).alike == ("parameter",)
+    (role,) = plan.roles
+    gathers = [op.name for op in role.body if isinstance(op, Collective) and op.kind == "all_gather"]
+    ungathered = tuple(op for op in role.body if op.name != gathers[0])
+    assert dataclasses.replace(plan, roles=(dataclasses.replace(role, body=ungathered),)).alike == ()

@@ -212,3 +212,14 @@ def test_a_run_that_is_complete_leaves_nothing(tmp_path):
     one.clear()
     assert not (tmp_path / "checkpoint").exists()
     one.clear()
+
+
+def test_a_checkpoint_of_other_ranks_is_refused_and_stays(tmp_path, monkeypatch):
+    folder = tmp_path / "checkpoint"
+    Checkpoints(folder, "on one rank", 0, 0.0, "this launch").save(*state())
+    assert same(Checkpoints(folder, "on one rank", 0, 0.0, "this launch").load(), state())
+    assert Checkpoints(folder, "with other options", 0, 0.0, "another launch").load() is None
+    monkeypatch.setattr(checkpoint.dist, "get_world_size", lambda: 2)
+    with pytest.raises(InputError, match=r"of the same launch on 1 ranks, .* and there are 2 now: go on with 1 ranks"):
+        Checkpoints(folder, "on two ranks", 0, 0.0, "this launch").load()
+    assert (folder / "latest.json").exists()

@@ -13,6 +13,7 @@ from gradsync.runtime import memory
 from gradsync.runtime.devices import PROCESSOR
 from gradsync.runtime.execute import Executor
 from gradsync.runtime.group import Groups
+from gradsync.updates import sharded as by_piece
 from gradsync.updates import ssgd
 
 ELEMENTS = 1000
@@ -27,6 +28,22 @@ def plan(momentum, ranks=2, name="sgd"):
 
 def need(plans, peers=0.0, references=False, conformance=0, width=4):
     return memory.needed(ELEMENTS, plans, peers, references=references, conformance=conformance, width=width)
+
+
+def test_what_ranks_have_shards_of_is_counted_once_over_all_of_them():
+    sizes = [4 * 401, 4 * 599]
+    load = tiny.workload(sizes, [1.0, 1.0])
+    messages = schedules.messages("wfbp", load, Linear(1.0, 1.0), {})
+    adam = optimizers.get("adam")
+    for ranks in (2, 4):
+        replicated, sharded = (update.plan("own", load, messages, ranks, optimizer=adam) for update in (ssgd, by_piece))
+        assert replicated.most_bytes("momentum") == 2 * sum(sizes)
+        pieces = [sharded.bytes_of_rank(rank, "momentum") for rank in range(ranks)]
+        assert sum(pieces) == 2 * sum(sizes)
+        assert max(pieces) == sharded.most_bytes("momentum") <= 2 * (sum(sizes) / ranks + 4 * len(sizes))
+        assert need([replicated]).plans - need([sharded]).plans == 2 * sum(sizes) - max(pieces)
+        # who trains for itself has all of it
+        assert need([sharded], references=True).plans - need([sharded]).plans == 3 * sum(sizes)
 
 
 @pytest.mark.usefixtures("alone")

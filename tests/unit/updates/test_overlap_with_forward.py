@@ -16,7 +16,8 @@ from gradsync.engine.bounds import hard_bound_seconds
 from gradsync.engine.oracle import evaluate
 from gradsync.engine.simulate import simulate
 from gradsync.errors import InputError
-from gradsync.plan import Collective, Local, Need
+from gradsync.plan import WORLD, Collective, Local, Need, Ref
+from gradsync.runtime.contenders import silent
 from gradsync.schedules import Message, pipelined
 from gradsync.transforms.step import Step
 from tiny_workloads import workload
@@ -61,10 +62,13 @@ def test_twenty_steps_are_those_of_an_all_reduce(schedule, update, momentum, ran
 
 def test_a_rank_keeps_the_momentum_of_its_own_pieces_alone():
     (whole, *_), ends = trained(planned(update="ssgd")), trained(planned(update="sharded"))
-    kept = [np.flatnonzero(end["momentum"]) for end in ends]
-    assert sorted(np.concatenate(kept)) == list(range(ELEMENTS))
-    for end, own in zip(ends, kept, strict=True):
-        np.testing.assert_allclose(end["momentum"][own], whole["momentum"][own], rtol=0, atol=1e-12)
+    plan = planned(update="sharded")
+    pieces = [plan.shards.held("momentum", rank) for rank in range(plan.ranks)]
+    assert sorted(i for held in pieces for start, stop, _ in held for i in range(start, stop)) == list(range(ELEMENTS))
+    for end, held in zip(ends, pieces, strict=True):
+        own = np.concatenate([whole["momentum"][start:stop] for start, stop, _ in held])
+        np.testing.assert_allclose(end["momentum"], own, rtol=0, atol=1e-12)
+        assert np.abs(own).min() > 0
 
 
 @pytest.mark.parametrize("update", OVERLAPPED)
@@ -169,9 +173,9 @@ def test_halves_of_a_measured_all_reduce_take_half_of_it():
 @pytest.mark.parametrize(
     ("update", "step", "text"),
     [
-        ("sharded", Step(clip_norm=1.0), "clipping needs one local operation that applies all gradients"),
-        ("decoupled", Step(clip_norm=1.0), "clipping needs one local operation that applies all gradients"),
-        ("by_message", Step(clip_norm=1.0), "clipping needs one local operation that applies all gradients"),
+        ("sharded", Step(loss_scaling=True), "loss scaling needs one local operation that applies all gradients"),
+        ("decoupled", Step(loss_scaling=True), "loss scaling needs one local operation that applies all gradients"),
+        ("by_message", Step(loss_scaling=True), "loss scaling needs one local operation that applies all gradients"),
         ("decoupled", Step(wire="float16"), "'gather0' is no sum of one range of gradients"),
     ],
 )
@@ -182,12 +186,99 @@ def test_what_does_not_go_together_is_refused_by_name(update, step, text):
 
 @pytest.mark.parametrize("update", OVERLAPPED)
 def test_a_single_message_is_refused_as_several_are(update):
-    with pytest.raises(InputError, match="clipping needs one local operation that applies all gradients"):
-        updates.plan(update, "own", net(), schedules.grouped([3]), 2, step=Step(clip_norm=1.0))
+    with pytest.raises(InputError, match="loss scaling needs one local operation that applies all gradients"):
+        updates.plan(update, "own", net(), schedules.grouped([3]), 2, step=Step(loss_scaling=True))
+
+
+CLIPPED = 15.0  # what shortens most of the gradients of two ranks, and not all of them
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3])
+@pytest.mark.parametrize("update", OVERLAPPED)
+@pytest.mark.parametrize("schedule", ["wfbp", "single", "pipelined", "dear"])
+def test_clipping_part_by_part_is_that_of_the_whole_gradient(schedule, update, ranks):
+    plan, whole = (planned(schedule, each, ranks, clip_norm=CLIPPED) for each in (update, "ssgd"))
+    check(plan)
+    (expected, *_), ends = trained(whole), trained(plan)
+    for end in ends:
+        np.testing.assert_allclose(end["parameter"], expected["parameter"], rtol=0, atol=1e-12)
+    if ranks < 3:
+        free, *_ = trained(planned(schedule, "ssgd", ranks))
+        assert np.abs(free["parameter"] - expected["parameter"]).max() > 1e-3
+
+
+@pytest.mark.parametrize("update", HALVED)
+def test_a_norm_of_shards_takes_one_small_message_before_any_gather(update):
+    plan, free = planned("wfbp", update, clip_norm=CLIPPED), planned("wfbp", update)
+    sent = [op for op in plan.communications() if op not in free.communications() and op.kind == "all_reduce"]
+    (squares,) = sent
+    assert plan.bytes_of(squares.writes) == 4 * len(SIZES)
+    body = [op.name for op in plan.roles[0].flat]
+    lasts = [op.name for op in plan.communications() if op.kind == "reduce_scatter"]
+    gathers = [op.name for op in plan.communications() if op.kind == "all_gather"]
+    assert max(map(body.index, lasts)) < body.index("squares") < min(map(body.index, gathers))
+    periods = [simulate(each, net(), alpha_beta.around(COST, 3)).iteration_seconds(0) for each in (free, plan)]
+    assert periods[0] < periods[1]  # updates wait for all of backward
+
+
+def test_a_gather_between_two_messages_goes_behind_the_norm():
+    messages = (Message(0, 1, gathered_after=1), Message(2, 2), Message(3, 3))
+    plan = updates.plan("sharded", "own", net(), messages, 2, step=Step(clip_norm=CLIPPED))
+    check(plan)
+    on_lane = [op.name for op in plan.roles[0].flat if isinstance(op, Collective)]
+    assert on_lane == ["message0", "message1", "message2", "squares", "gather0", "gather2", "gather1"]
+
+
+def setting(name, **values):
+    return lambda body: [dataclasses.replace(op, **values) if op.name == name else op for op in body]
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (
+            setting("squares:update1", reads=(Ref("gradient", 100, 598, (WORLD,)),)),
+            "'squares:update1' reads gradient.* nothing",
+        ),
+        (setting("squares", writes=(Ref("squares", 0, 1),), reads=(Ref("squares", 0, 1),)), "norm of something else"),
+        (setting("norm", reads=(Ref("squares", 0, 1),)), "clips with the norm of something else"),
+        (setting("squares", after=("squares:update0",)), "race on squares"),
+        (setting("norm", kernel="squares"), "clips to a norm and finds sum of squares"),
+        (setting("norm", kernel="copy", reads=(Ref("squares", 0, 1),)), "clips to a norm and finds sum of squares"),
+    ],
+)
+def test_a_norm_that_is_not_of_all_shards_is_found(change, problem):
+    plan = planned("wfbp", "sharded", ranks=2, clip_norm=CLIPPED)
+    (role,) = plan.roles
+    with pytest.raises(PlanError, match=problem):
+        check(dataclasses.replace(plan, roles=(dataclasses.replace(role, body=tuple(change(role.body))),)))
+
+
+def test_squares_that_no_message_sums_and_those_that_are_summed_twice_are_found():
+    plan = planned("wfbp", "sharded", ranks=2, clip_norm=CLIPPED)
+    (role,) = plan.roles
+    squares = next(op for op in role.body if op.name == "squares")
+    unsent = [dataclasses.replace(op, after=squares.after) if op.name == "norm" else op for op in role.body]
+    body = tuple(op for op in unsent if op is not squares)
+    with pytest.raises(PlanError, match="clips with the norm of something else"):
+        check(dataclasses.replace(plan, roles=(dataclasses.replace(role, body=body),)))
+    norm = next(op for op in role.body if op.name == "norm")
+    again = dataclasses.replace(squares, name="again", after=("squares",))
+    late = dataclasses.replace(norm, after=("again",))
+    body = tuple(each for op in role.body for each in ((again, late) if op is norm else (op,)))
+    with pytest.raises(PlanError, match="finds sum of several"):
+        check(dataclasses.replace(plan, roles=(dataclasses.replace(role, body=body),)))
+
+
+def test_updates_without_messages_have_the_norm_of_their_own_gradients():
+    quiet = silent(planned("wfbp", "sharded", ranks=2, clip_norm=CLIPPED))
+    alone = silent(planned("wfbp", "ssgd", ranks=2, clip_norm=CLIPPED))
+    for end, expected in zip(trained(quiet), trained(alone), strict=True):
+        np.testing.assert_allclose(end["parameter"], expected["parameter"], rtol=0, atol=1e-12)
 
 
 def test_schemes_that_apply_gradients_part_by_part_are_left_out_of_steps_that_need_all_of_them():
-    known = schemes.discovered()
+    known = schemes.discovered()  # a loss scale does
     picked = {scheme.name for scheme in schemes.pick(known, "native", "here", 2, at_once=True)}
     assert {"mgwfbp", "optimal"} <= picked
     assert not {"dear", "pipelined", "priority"} & picked

@@ -45,6 +45,7 @@ from gradsync.plan.content import (
     Parts,
     Sum,
     sum_of_parameters,
+    sum_of_squares,
     terms,
     together,
 )
@@ -308,7 +309,7 @@ class Run:
             return added[0] if added else contents[0]
         if {content.kind for content in added} != {GRADIENT}:
             mixed = Content(MIXED, self.version("sum", *sorted(added, key=repr)), None)
-            return sum_of_parameters(added) or mixed
+            return sum_of_parameters(added) or sum_of_squares(added) or mixed
         tokens, weight, sparse, narrowed = added[0].key
         shift = added[0].shift or 0
         names = self.tensors(low + shift, high + shift)

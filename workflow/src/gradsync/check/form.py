@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
+from itertools import pairwise
 from typing import Any
 
 from gradsync.check.grid import fail
@@ -16,6 +18,7 @@ from gradsync.plan import (
     DTYPE_BYTES,
     KEYED,
     WORLD,
+    Buffer,
     Collective,
     Local,
     Plan,
@@ -26,6 +29,7 @@ from gradsync.plan import (
     SharedAdd,
     SharedRead,
 )
+from gradsync.plan.shards import parts
 from gradsync.rounds import lowering
 
 ANYWHERE = ("local", "shared_read", "shared_add")  # on any lane; need and ready compute, the others communicate
@@ -35,6 +39,7 @@ MOST_TAG = 1 << 24  # collectives that are lowered take the tags above those of 
 MOST_RAILS = 16
 MOST_GROUPS = 512  # of ranks that a rank is in: each has connections of its own between all of them
 MOST_ELEMENTS = 1 << 40
+SHOWN_ENDS = 4  # of the parts of a buffer
 WIDE = ("float32", "float64")  # of which a loss scale is: float16 doesn't hold the first one
 # names that `lowering.lower` gives to the transfers of a collective
 LOWERED = re.compile(r"(.*)\.(?:send|recv|add)[0-9]+\.[0-9]+", re.DOTALL)
@@ -109,6 +114,7 @@ def _buffers(plan: Plan) -> None:
             fail(plan, f"buffer {buffer.name!r}: unknown dtype {buffer.dtype!r} (known: {', '.join(DTYPE_BYTES)})")
         if not 1 <= buffer.elements <= MOST_ELEMENTS:
             fail(plan, f"buffer {buffer.name!r} has {buffer.elements} elements: 1 to {MOST_ELEMENTS}")
+        _shards(plan, buffer)
         if buffer.role in KEYED and buffer.elements != plan.elements:
             fail(
                 plan,
@@ -127,6 +133,24 @@ def _buffers(plan: Plan) -> None:
             fail(plan, f"buffers {names[0]!r} and {names[1]!r} are both of role {role}: a model has one")
     if len(plan.buffer) != len(plan.buffers):
         fail(plan, "two buffers have the same name")
+
+
+def _shards(plan: Plan, buffer: Buffer) -> None:
+    """What ranks have pieces of is cut into parts, one after the other, over axes that there are."""
+    ends = (0, *buffer.ends)
+    if bool(buffer.mine) != bool(buffer.ends) or (buffer.mine and buffer.shared):
+        fail(
+            plan,
+            f"buffer {buffer.name!r}: shards have axes (mine) and parts (ends), and are no memory that ranks share",
+        )
+    if not buffer.mine:
+        return
+    if ends[-1] != buffer.elements or any(stop <= start for start, stop in pairwise(ends)):
+        fail(plan, f"buffer {buffer.name!r}: its parts end one after the other, the last at {buffer.elements}")
+    try:
+        _axes(plan, f"buffer {buffer.name!r} is of", parts(buffer)[0])
+    except InputError as error:
+        fail(plan, str(error))
 
 
 def _tensors(plan: Plan) -> None:
@@ -178,13 +202,36 @@ def _range(plan: Plan, op: Any, ref: Ref) -> None:
             f"{op.name!r} uses {ref.buffer}[{ref.start}:{ref.stop}], the buffer has {buffer.elements} elements: a "
             "range has at least one of them"
         )
+    _axes(plan, f"{op.name!r} takes", ref)
+    if buffer.mine and (not isinstance(op, Local) or ref.mine != buffer.mine or not _is_part(ref, buffer)):
+        taken = f" of mine over {', '.join(ref.mine)}" if ref.mine else ""
+        raise InputError(
+            f"{op.name!r} uses {ref.buffer}[{ref.start}:{ref.stop}]{taken}, of which a rank has its own shard alone: "
+            f"a local operation takes a whole part, one that ends at {_shown_ends(buffer)}, of mine over "
+            f"{', '.join(buffer.mine)}"
+        )
+
+
+def _axes(plan: Plan, who: str, ref: Ref) -> None:
     for axis in ref.mine:
         plan.mesh.refuse_axis(axis)
     if len(set(ref.mine)) < len(ref.mine) or (plan.axes and WORLD in ref.mine):
         raise InputError(
-            f"{op.name!r} takes a piece of {ref.buffer}[{ref.start}:{ref.stop}] over {', '.join(ref.mine)}: name each "
+            f"{who} a piece of {ref.buffer}[{ref.start}:{ref.stop}] over {', '.join(ref.mine)}: name each "
             f"axis once, and in a plan with axes of its own not {WORLD!r}, whose pieces may be others"
         )
+
+
+def _is_part(ref: Ref, buffer: Buffer) -> bool:
+    """Whether a range is a part of a buffer of shards."""
+    place = bisect_left(buffer.ends, ref.stop)
+    starts = (0, *buffer.ends)
+    return place < len(buffer.ends) and (starts[place], buffer.ends[place]) == (ref.start, ref.stop)
+
+
+def _shown_ends(buffer: Buffer) -> str:
+    more = ", .." if len(buffer.ends) > SHOWN_ENDS else ""
+    return ", ".join(map(str, buffer.ends[:SHOWN_ENDS])) + more
 
 
 def _kept(plan: Plan, op: Any) -> None:

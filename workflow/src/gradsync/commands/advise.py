@@ -58,7 +58,8 @@ def _lines(advice: dict[str, Any]) -> list[str]:
 
 
 def _table(rows: list[dict[str, Any]]) -> list[str]:
-    cells = [("scheme", "iteration", "interval", "over DDP", "exposed", "messages", "over bound", "changes training")]
+    titles = ("iteration", "interval", "over DDP", "exposed", "messages", "over bound", "MB a rank", "changes training")
+    cells = [("scheme", *titles)]
     for row in rows:
         over = row["over_baseline"]
         cells.append(
@@ -70,6 +71,7 @@ def _table(rows: list[dict[str, Any]]) -> list[str]:
                 _ms(row["exposed_communication_seconds"]),
                 str(row["messages"]),
                 "" if row["over_bound"] is None else f"{row['over_bound']:.3f}",
+                f"{row['buffer_bytes'] / 1e6:.1f}",
                 row["changes_training"] or "no",
             )
         )

@@ -114,8 +114,8 @@ class Training(Closed):
 
     @property
     def at_once(self) -> bool:
-        """Whether its steps need all gradients at once."""
-        return self.clip_norm is not None or self.precision == "float16"
+        """Whether its steps need all gradients at once, as a loss scale does."""
+        return self.precision == "float16"
 
     @field_validator("profile_iterations")
     @classmethod

@@ -169,8 +169,8 @@ class Scheme(BaseModel):
         if at_once and not updates.at_once(self.update):
             able = ", ".join(name for name in updates.names() if updates.at_once(name))
             raise InputError(
-                f"scheme {self.name!r}: update {self.update!r} applies gradients part by part; clipping and a loss "
-                f"scale (float16) need all of them at once: take a scheme with update {able}"
+                f"scheme {self.name!r}: update {self.update!r} applies gradients part by part; a loss scale (float16) "
+                f"needs all of them at once: take a scheme with update {able}"
             )
 
     def refuse_optimizer(self, name: str) -> None:

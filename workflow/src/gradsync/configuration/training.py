@@ -82,8 +82,8 @@ class Steps:
 
     @property
     def at_once(self) -> bool:
-        """Whether a step needs all gradients at once."""
-        return self.clip_norm is not None or self.precision == "float16"
+        """Whether a step needs all gradients at once, as a loss scale does."""
+        return self.precision == "float16"
 
     def refuse_steps(self) -> None:
         """Raises InputError for an optimizer, a rate, a number of micro-batches or a norm that makes no sense."""

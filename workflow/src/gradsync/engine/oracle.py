@@ -17,7 +17,7 @@ from gradsync.engine.progress import Clock, Progress
 from gradsync.errors import InputError, RunError
 from gradsync.kernels import KERNELS
 from gradsync.learning_rates import UNCHANGED, Rate
-from gradsync.plan import BYTES, KEYED, Collective, Plan, Ref, piece
+from gradsync.plan import BYTES, KEYED, Buffer, Collective, Plan, Ref, piece
 
 Gradient = Callable[[int, int, np.ndarray], np.ndarray]
 """(rank, number, parameter) -> the rank's flat gradient in backward order.
@@ -40,8 +40,9 @@ def evaluate(
     """Buffers of every rank after `turns` turns, of which the first has number `first`.
 
     `initial` gives the first values of buffers by name (copied for each rank; the others begin at zero), for all ranks
-    or for each. `dtype` replaces the floating-point type of all buffers. `rate` multiplies learning rates. Passes are
-    counted from `first` on, too. Raises RunError if the plan is stuck.
+    or for each; of shards, the whole buffer's or the rank's own. `dtype` replaces the floating-point type of all
+    buffers. `rate` multiplies learning rates. Passes are counted from `first` on, too. Raises RunError if the plan is
+    stuck.
     """
     refuse_bytes(plan)
     parameter = plan.holding("parameter") or ""
@@ -108,14 +109,21 @@ def _initial_values(
             if buffer.shared and buffer.name in shared:
                 buffers[buffer.name] = shared[buffer.name]
                 continue
-            array = np.zeros(buffer.elements, kind)
+            array = np.zeros(plan.shards.elements(buffer.name, rank), kind)
             if buffer.name in first_values:
-                array[:] = first_values[buffer.name]
+                array[:] = of_rank(plan, buffer, rank, first_values[buffer.name])
             buffers[buffer.name] = array
             if buffer.shared:
                 shared[buffer.name] = array
         values.append(buffers)
     return values
+
+
+def of_rank(plan: Plan, buffer: Buffer, rank: int, values: np.ndarray) -> np.ndarray:
+    """What a rank has of a buffer, of its values as a whole or of the rank's own alone."""
+    if not buffer.mine or len(values) != buffer.elements:
+        return values
+    return np.concatenate([values[held.start : held.stop] for held in plan.shards.held(buffer.name, rank)])
 
 
 def refuse_bytes(plan: Plan) -> None:
@@ -134,7 +142,7 @@ def array_type(dtype: str) -> np.dtype[Any]:
 
 
 def _view(plan: Plan, buffers: dict[str, np.ndarray], ref: Ref, rank: int) -> np.ndarray:
-    start, stop = plan.mesh.bounds(ref, rank)
+    start, stop = plan.shards.place(ref, rank)
     return buffers[ref.buffer][start:stop]
 
 

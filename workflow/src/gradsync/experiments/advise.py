@@ -171,7 +171,6 @@ def _a_line(text: str) -> bool:
 def _row(candidate: Candidate, candidates: list[Candidate]) -> dict[str, Any]:
     """What the table says of a scheme."""
     from gradsync.engine.bounds import both_bounds_seconds
-    from gradsync.plan import DTYPE_BYTES
 
     scheme, plan, seconds = candidate.scheme, candidate.plan, candidate.seconds
     baseline = next((each.seconds for each in candidates if each.scheme.name == BASELINE), None)
@@ -188,7 +187,8 @@ def _row(candidate: Candidate, candidates: list[Candidate]) -> dict[str, Any]:
         "exposed_communication_seconds": candidate.trace.exposed_communication_seconds(plan.pace),
         "messages": len(plan.messages()),
         "over_bound": _ratio(seconds, bound),
-        "buffer_bytes": sum(buffer.elements * DTYPE_BYTES[buffer.dtype] for buffer in plan.buffers),
+        "buffer_bytes": plan.most_bytes(),
+        "state_bytes": plan.most_bytes("momentum"),
         "changes_training": scheme.changes_training,
     }
 

@@ -227,6 +227,8 @@ def _prediction(plan: Plan, workload: Any, known: Costs, interference: Interfere
         **bounds(plan, workload, known, plain),
         "allreduce": cost.describe(),
         "messages": messages,
+        "buffer_bytes": plan.most_bytes(),
+        "state_bytes": plan.most_bytes("momentum"),
         "warnings": [note for note in dict.fromkeys((trace.note, plain.note)) if note],
     }
     if interference:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gradsync.kernels import FLOATS, Array, Form, Track
 from gradsync.plan import DTYPE_BYTES
-from gradsync.plan.content import NORM, Content, Part, Parts, together
+from gradsync.plan.content import NORM, Content, Elements, Part, Parts, together
 
 COUNTS = True
 
@@ -44,14 +44,14 @@ def follow(track: Track) -> None:
     track.put(0, norms)
 
 
-def described(track: Track, number: int) -> tuple[object, ...]:
+def described(track: Track, number: int) -> tuple[Elements, ...]:
     """Of which elements of what the norm of an operand is."""
     return elements(track.read(number))
 
 
-def elements(parts: Parts) -> tuple[object, ...]:
-    """(first, one past the last, kind, which) of each run of elements."""
-    runs: list[tuple[int, int, str, object]] = []
+def elements(parts: Parts) -> tuple[Elements, ...]:
+    """The runs of elements in a range."""
+    runs: list[Elements] = []
     for low, high, (content,) in together([parts]):
         start = low + (content.shift or 0)
         if runs and runs[-1][1:] == (start, content.kind, content.key):

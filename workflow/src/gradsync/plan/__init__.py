@@ -12,7 +12,8 @@ one layer on two ranks:
     Collective(name="message0", lane="network", after=("ready:fc",), reads=(Ref("gradient", 0, 4),), writes=..)
     Local(name="update", kernel="sgd", after=("message0",), reads=(Ref("gradient", 0, 4),), writes=..)
 
-`buffers.py` holds what operations work on, `mesh.py` how ranks lie on axes, `operations.py` the vocabulary,
+`buffers.py` holds what operations work on, `mesh.py` how ranks lie on axes, `shards.py` what a rank has of a buffer,
+`operations.py` the vocabulary,
 `repeats.py` spells out what a turn does several times, `loop.py` has roles and plans with their JSON: read it for the
 meaning of lanes, waits and channels.
 """

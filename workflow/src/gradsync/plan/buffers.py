@@ -55,6 +55,9 @@ class Buffer:
 
     `role` says what it holds: one of `KEYED`; `statistics` of batch normalisation, which forward changes; the `scaler`
     of the loss; `scratch`, which is written before it is read; or `state`, anything that the caller sets beforehand.
+
+    With `mine` it is one of shards: a rank has its pieces over these axes alone, of each of the parts that end at
+    `ends` (`shards.py`), and local operations alone touch it.
     """
 
     __pydantic_config__ = CLOSED
@@ -63,3 +66,5 @@ class Buffer:
     dtype: str = "float32"
     shared: bool = False
     role: BufferRole = "scratch"
+    mine: tuple[str, ...] = ()
+    ends: tuple[int, ...] = ()

@@ -18,6 +18,7 @@ GRADIENT, PARAMETER, MOMENTUM, RESIDUAL, CENTRE, STATISTICS, SCALER, STATE = (
     *("statistics", "scaler", "state"),
 )
 VALUES, INDICES, NORM, MIXED = "values", "indices", "norm", "sum of several"
+SQUARES = "sum of squares"  # its key, as that of a norm: runs of elements
 PARAMETERS, DIFFERENCE = "sum of parameters", "elastic difference"
 NOTHING, CONSTANT = "nothing", "constant"
 
@@ -81,6 +82,30 @@ def sum_of_parameters(contents: Sequence[Content]) -> Content | None:
     each = [terms(content) for content in contents]
     summed = (tuple(sorted(key for one in each for key in one[side])) for side in (0, 1))
     return Content(PARAMETERS, Terms(*summed), contents[0].shift)
+
+
+Elements = tuple[int, int, str, Any]
+"""(first, one past the last, kind, which) of elements that follow one another."""
+
+
+def joined(runs: Sequence[Elements]) -> tuple[Elements, ...] | None:
+    """The runs in order, those in one that go on one another; None if an element is in two."""
+    whole: list[Elements] = []
+    for run in sorted(runs, key=lambda run: run[:2]):
+        if whole and run[0] < whole[-1][1]:
+            return None
+        if whole and whole[-1][1:] == (run[0], *run[2:]):
+            run = (whole.pop()[0], *run[1:])
+        whole.append(run)
+    return tuple(whole)
+
+
+def sum_of_squares(contents: Sequence[Content]) -> Content | None:
+    """The sum of sums of squares; None if it is none, or if an element is in it twice."""
+    if {content.kind for content in contents} != {SQUARES}:
+        return None
+    runs = joined([run for content in contents for run in content.key])
+    return None if runs is None else Content(SQUARES, runs)
 
 
 UNSET = Content(NOTHING)

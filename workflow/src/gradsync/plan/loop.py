@@ -23,11 +23,13 @@ from gradsync.errors import InputError
 from gradsync.files import reading
 from gradsync.files.problems import first_problem
 from gradsync.plan import repeats
+from gradsync.plan.alike import alike
 from gradsync.plan.buffers import BYTES, CLOSED, DTYPE_BYTES, KEYED, WORLD, Buffer, Ref, Tensor
 from gradsync.plan.mesh import Axis, Group, Mesh
 from gradsync.plan.operations import Collective, Local, Need, Operation, Ready
+from gradsync.plan.shards import Shards
 
-VERSION = 3
+VERSION = 4
 
 
 @dataclass(frozen=True)
@@ -153,21 +155,28 @@ class Plan:
 
     @cached_property
     def alike(self) -> tuple[str, ...]:
-        """Names of the buffers that outlast a turn and hold the same on all ranks between two turns.
+        """Names of the buffers that outlast a turn and hold the same on all ranks between two turns (`alike.py`)."""
+        return alike(self)
 
-        These are parameters, momentum and scaler, if all ranks do the same to whole ranges and update from sums over
-        all ranks. Statistics of batch normalisation differ from a forward pass on until they are sent.
+    @cached_property
+    def shards(self) -> Shards:
+        """What each rank has of the buffers, and where."""
+        return Shards(self.mesh, self.buffer)
+
+    def bytes_of_rank(self, rank: int, *roles: str) -> int:
+        """Bytes that a rank allocates for its buffers of these roles; without any, for all of its buffers."""
+        return sum(
+            self.shards.elements(buffer.name, rank) * DTYPE_BYTES[buffer.dtype]
+            for buffer in self.buffers
+            if not roles or buffer.role in roles
+        )
+
+    def most_bytes(self, *roles: str) -> int:
+        """Bytes that no rank allocates more than for its buffers of these roles, or for all.
+
+        The last place on an axis has the largest piece of whatever is cut over it.
         """
-        kept = tuple(buffer.name for buffer in self.buffers if buffer.role in ("parameter", "momentum", "scaler"))
-
-        def differs(op: Any) -> bool:
-            if any(ref.mine for ref in (*op.reads, *op.writes)):
-                return True
-            if isinstance(op, Collective):
-                return op.over != WORLD or op.kind not in ("all_reduce", "broadcast")
-            return isinstance(op, Local) and op.requires is None and any(ref.buffer in kept for ref in op.writes)
-
-        return () if not self.symmetric or any(map(differs, self.roles[0].flat)) else kept
+        return self.bytes_of_rank(self.ranks - 1, *roles)
 
     @cached_property
     def pace(self) -> int:

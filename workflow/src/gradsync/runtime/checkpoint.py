@@ -1,8 +1,9 @@
 """Checkpoints of a launch, from which an interrupted run goes on.
 
-Each rank writes a file of its own; only rank 0 writes what all ranks hold alike (parameters, momentum). A checkpoint
-counts once `latest.json` names it, so that a run that is killed while it saves goes on from the one before. Files hold
-tensors and plain values only: they are loaded without running anything that they contain.
+Each rank writes a file of its own, with its shards of what ranks have divided; only rank 0 writes what all ranks hold
+alike (parameters, whole momentum). A checkpoint counts once `latest.json` names it, so that a run that is killed while
+it saves goes on from the one before. Files hold tensors and plain values only: they are loaded without running anything
+that they contain.
 """
 
 from __future__ import annotations
@@ -29,10 +30,14 @@ State = dict[str, Any]
 
 
 class Checkpoints:
-    """Checkpoints below `folder`; `key` identifies the run that they belong to. All methods are collective."""
+    """Checkpoints below `folder`; `key` identifies the run that they belong to. All methods are collective.
 
-    def __init__(self, folder: Path, key: str, rank: int, every_seconds: float):
+    `launch` identifies what the run has in common with the same one on another number of ranks (empty: unknown).
+    """
+
+    def __init__(self, folder: Path, key: str, rank: int, every_seconds: float, launch: str = ""):
         self.folder, self.key, self.rank, self.every_seconds = folder, key, rank, every_seconds
+        self.launch = launch
         self.saved = time.monotonic()
         self.number = 0
         self.kept = 0  # the number of the one that counts; 0: none
@@ -55,6 +60,7 @@ class Checkpoints:
         written = self._write_together(lambda: _save(content, target / f"rank{self.rank}.pt"))
         if written:
             state = {"version": VERSION, "key": self.key, "number": self.number}
+            state |= {"launch": self.launch, "ranks": dist.get_world_size()}
             latest = json.dumps(state) + "\n"
             written = self._write_together(lambda: self._name(latest))
         if self.rank == 0:
@@ -95,12 +101,14 @@ class Checkpoints:
     def load(self) -> tuple[State, State] | None:
         """(alike, own) of the last checkpoint; None if there is none, or if it belongs to another run.
 
-        Raises InputError for a file that can't be read.
+        Raises InputError for a file that can't be read, and for a checkpoint of the same launch on other ranks.
         """
         latest: list[Any] = [self._latest() if self.rank == 0 else None]
         dist.broadcast_object_list(latest, 0)
         if latest[0] is None:
             return None
+        if isinstance(latest[0], str):  # what is wrong with it
+            raise InputError(latest[0])
         self.number = self.kept = latest[0]
         problem, own, alike = "", {}, {}
         try:
@@ -114,12 +122,19 @@ class Checkpoints:
             raise InputError(next(filter(None, problems)))
         return alike, own["own"]
 
-    def _latest(self) -> int | None:
+    def _latest(self) -> int | str | None:
+        """Its number; None if there is none to go on from; a text that says why it can't be taken."""
         path = self.folder / "latest.json"
         try:
             state = json.loads(path.read_text())
             if state["version"] == VERSION and state["key"] == self.key:
                 return int(state["number"])
+            if self.launch and state.get("launch") == self.launch and state["ranks"] != dist.get_world_size():
+                return (
+                    f"checkpoint {self.folder} is of the same launch on {state['ranks']} ranks, of which each has "
+                    f"samples and shards of its own, and there are {dist.get_world_size()} now: go on with "
+                    f"{state['ranks']} ranks, or delete {self.folder} to start anew"
+                )
         except FileNotFoundError:
             return None
         except (OSError, ValueError, KeyError, TypeError):

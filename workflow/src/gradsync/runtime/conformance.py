@@ -208,7 +208,9 @@ class Held:
                 for value in own_buffers.values():
                     dist.send(value, 0)
             elif self.rank == 0:
-                received = {name: torch.empty_like(value) for name, value in own_buffers.items()}
+                received = {
+                    name: value.new_empty(plan.shards.elements(name, rank)) for name, value in own_buffers.items()
+                }
                 for value in received.values():
                     dist.recv(value, rank)
                 states[rank] = {name: value.numpy() for name, value in received.items()}
@@ -226,17 +228,29 @@ class Held:
         """The differences of every tensor of a rank."""
         allowed_of = tolerance(plan, self.dtype)
         for buffer in kept:
-            tensors = [(buffer.name, 0, buffer.elements)]
-            if buffer.role in KEYED:
-                tensors = [(tensor.name, tensor.start, tensor.stop) for tensor in plan.tensors]
+            tensors = list(_by_tensor(plan, buffer, rank))
             initial, reference, actual = (states[rank][buffer.name] for states in (before, expected, after))
             moved, off = np.abs(reference - initial), np.abs(reference - actual)
+            if not len(moved):
+                continue
             most = float(moved.max()) or float(np.abs(reference).max()) or 1.0
             for name, start, stop in tensors:
                 largest = float(off[start:stop].max())
                 allowed = allowed_of.own * float(moved[start:stop].max()) + allowed_of.any * most
                 shown = largest if self.dtype == torch.float64 else largest / most
                 yield Difference(rank, buffer.name, name, shown, largest / allowed if largest == largest else np.inf)
+
+
+def _by_tensor(plan: Plan, buffer: Buffer, rank: int) -> Iterator[tuple[str, int, int]]:
+    """Tensor -> elements [start, stop) of what a rank has of a buffer; all of it, if it is not keyed by parameters."""
+    if buffer.role not in KEYED:
+        yield buffer.name, 0, plan.shards.elements(buffer.name, rank)
+        return
+    for held in plan.shards.held(buffer.name, rank):
+        for tensor in plan.tensors:
+            start, stop = max(tensor.start, held.start), min(tensor.stop, held.stop)
+            if start < stop:
+                yield tensor.name, held.at + start - held.start, held.at + stop - held.start
 
 
 def _arrivals(spans: list[Span], begun: int) -> Arrivals:

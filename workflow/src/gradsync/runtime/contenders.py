@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -153,6 +154,11 @@ class Planned(Contender):
         """The trace of this rank's last block."""
         return dataclasses.replace(self.executor.trace(), spans=tuple(self.spans))
 
+    def held_bytes(self, *roles: str) -> int:
+        """What this rank has allocated for buffers of these roles."""
+        held = (self.executor.buffers[each.name] for each in self.plan.buffers if each.role in roles)
+        return sum(buffer.untyped_storage().nbytes() for buffer in held)
+
     def parameters(self) -> dict[str, torch.Tensor]:
         """Views of the flat buffer."""
         return {tensor.name: self.flat[tensor.start : tensor.stop] for tensor in self.plan.tensors}
@@ -254,6 +260,17 @@ def saved(trace: Trace) -> Trace:
     )
 
 
+def _of_updates(plan: Plan, operations: Sequence[Any]) -> list[Local]:
+    """The updates of parameters, and what computes the norms that they read."""
+    wanted = {buffer.name for buffer in plan.buffers if buffer.role == "parameter"}
+    chosen: list[Local] = []
+    for op in reversed(operations):
+        if isinstance(op, Local) and any(ref.buffer in wanted for ref in op.writes):
+            chosen.insert(0, op)
+            wanted |= {ref.buffer for ref in op.reads if plan.buffer[ref.buffer].role == "scratch"}
+    return chosen
+
+
 def silent(plan: Plan) -> Plan:
     """The plan without its messages: what is computed stays, and waits for nothing but itself.
 
@@ -269,9 +286,8 @@ def silent(plan: Plan) -> Plan:
             reads=tuple(ref._replace(mine=()) for ref in op.reads),
             writes=tuple(ref._replace(mine=()) for ref in op.writes),
         )
-        for op in operations
-        if op.lane != COMPUTE and any(plan.buffer[ref.buffer].role == "parameter" for ref in op.writes)
-        if isinstance(op, Local)
+        for op in _of_updates(plan, operations)
+        if op.lane != COMPUTE
     ]
     stay = {op.name for op in (*computing, *beside)}
     body = tuple(
@@ -283,4 +299,6 @@ def silent(plan: Plan) -> Plan:
         )
         for op in (*computing, *beside)
     )
-    return dataclasses.replace(plan, name=NO_COMMUNICATION, roles=(dataclasses.replace(role, body=body),))
+    buffers = tuple(dataclasses.replace(buffer, mine=(), ends=()) for buffer in plan.buffers)
+    role = dataclasses.replace(role, body=body)
+    return dataclasses.replace(plan, name=NO_COMMUNICATION, buffers=buffers, roles=(role,))

@@ -160,17 +160,18 @@ class Executor:
         return dataclasses.replace(op, algorithm=RING, shape=()) if halves else None
 
     def _view(self, ref: Ref) -> torch.Tensor:
-        start, stop = self.plan.mesh.bounds(ref, self.rank)
+        start, stop = self.plan.shards.place(ref, self.rank)
         return self.buffers[ref.buffer][start:stop]
 
     def _allocate(self, buffer: Buffer, kind: torch.dtype, pool: Pool | None) -> torch.Tensor:
         if buffer.shared:
             return self._share(buffer, kind)
+        elements = self.plan.shards.elements(buffer.name, self.rank)
         if pool is None or buffer.role not in PASSING:
-            return torch.zeros(buffer.elements, dtype=kind, device=self.device.torch_device)
-        key = (buffer.name, buffer.elements, kind)
+            return torch.zeros(elements, dtype=kind, device=self.device.torch_device)
+        key = (buffer.name, elements, kind)
         if key not in pool:
-            pool[key] = torch.zeros(buffer.elements, dtype=kind, device=self.device.torch_device)
+            pool[key] = torch.zeros(elements, dtype=kind, device=self.device.torch_device)
         return pool[key]
 
     def _share(self, buffer: Buffer, kind: torch.dtype) -> torch.Tensor:

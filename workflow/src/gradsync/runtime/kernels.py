@@ -147,6 +147,12 @@ def norm(reads: list[torch.Tensor], writes: list[torch.Tensor]) -> None:
         writes[0][i] = torch.linalg.vector_norm(norms)
 
 
+def squares(reads: list[torch.Tensor], writes: list[torch.Tensor]) -> None:
+    """writes[0][0] = sum of the squares of reads[0], as `norm` sums them."""
+    norm(reads, writes)
+    writes[0].square_()
+
+
 def cast(reads: list[torch.Tensor], writes: list[torch.Tensor], *, scale: float = 1.0) -> None:
     """writes[0] = scale * reads[0]; scaled in the narrower type, as DDP's fp16 hook does."""
     writes[0].copy_(reads[0])
@@ -177,7 +183,7 @@ def decode_sum(reads: list[torch.Tensor], writes: list[torch.Tensor]) -> None:
     writes[0].zero_().index_add_(0, indices.long(), values)
 
 
-OWN = (sgd, sgd_scaled, adam, adamw, lars, lamb, lamb_norms, cast, norm, decode_sum)
+OWN = (sgd, sgd_scaled, adam, adamw, lars, lamb, lamb_norms, cast, norm, squares, decode_sum)
 EXECUTED: dict[str, Callable[..., None]] = {
     **{name: kernel.compute for name, kernel in KERNELS.items()},
     **{kernel.__name__: kernel for kernel in OWN},

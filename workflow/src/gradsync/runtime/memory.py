@@ -61,7 +61,7 @@ def needed(
         return Need(0.0, stock)
     kept = [_bytes(plan, scratch=False) for plan in plans]
     scratch = max(_bytes(plan, scratch=True) for plan in plans)
-    held = sum(kept) + (max(kept) if references else 0.0) + scratch
+    held = sum(kept) + (max(map(_of_reference, plans)) if references else 0.0) + scratch
     if not conformance:
         return Need(held, stock)
     one, ranks = width / 4 * (max(kept) + scratch), plans[0].ranks
@@ -71,13 +71,15 @@ def needed(
 
 
 def _bytes(plan: Plan, scratch: bool) -> float:
-    return float(
-        sum(
-            buffer.elements * DTYPE_BYTES[buffer.dtype]
-            for buffer in plan.buffers
-            if (buffer.role in PASSING) is scratch
-        )
-    )
+    """What the rank with the largest shards holds."""
+    roles = {buffer.role for buffer in plan.buffers if (buffer.role in PASSING) is scratch}
+    return float(plan.most_bytes(*roles)) if roles else 0.0
+
+
+def _of_reference(plan: Plan) -> float:
+    """What each rank keeps if it trains for itself, with what it would have a shard of."""
+    kept = (buffer for buffer in plan.buffers if buffer.role not in PASSING)
+    return float(sum(buffer.elements * DTYPE_BYTES[buffer.dtype] for buffer in kept))
 
 
 def refuse(model: str, need: Need, rank: int, device: Device) -> None:

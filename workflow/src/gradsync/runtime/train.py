@@ -97,10 +97,15 @@ class _Launch:
         self.progress = _Progress()
         self.cache: DataCache | None = None
         self.results = Results(plans, options, testbed, ranks, self.device, machine, wrong_places)
-        settings = {**recorded(options, testbed), "ranks": ranks, "peers": [peer.model_dump() for peer in peers]}
-        key = json.dumps([settings, [plan.digest for plan in plans], torch.__version__], sort_keys=True)
+        settings = {**recorded(options, testbed), "peers": [peer.model_dump() for peer in peers]}
+        launch = json.dumps([settings, [plan.name for plan in plans], torch.__version__], sort_keys=True)
+        key = json.dumps([launch, ranks, [plan.digest for plan in plans]])
         self.checkpoints = Checkpoints(
-            folder / "checkpoint", hashlib.sha256(key.encode()).hexdigest(), rank, options.checkpoint_seconds
+            folder / "checkpoint",
+            hashlib.sha256(key.encode()).hexdigest(),
+            rank,
+            options.checkpoint_seconds,
+            hashlib.sha256(launch.encode()).hexdigest(),
         )
 
     def run(self) -> None:
@@ -281,7 +286,12 @@ class _Launch:
                     for name, parameter in contender.parameters().items()
                 )
             if isinstance(contender, Planned):
-                self.results.details[contender.name] = {"plan": contender.plan.digest, **contender.plan.provenance}
+                self.results.details[contender.name] = {
+                    "plan": contender.plan.digest,
+                    **contender.plan.provenance,
+                    "held_bytes": contender.held_bytes("parameter", "momentum"),
+                    "state_bytes": contender.held_bytes("momentum"),
+                }
                 if name := contender.plan.holding("scaler"):
                     scaler = contender.executor.buffers[name]
                     conformance |= {"loss_scale": float(scaler[0]), "skipped_steps": int(scaler[2])}

@@ -64,13 +64,21 @@ def the_update(plan: Plan, role: Role, body: Body, transform: str) -> Local | No
     updates = [op for op in body if applies_gradients(plan, op)]
     if not updates:
         return None
-    update = updates[0]
-    if len(updates) > 1 or not isinstance(update, Local) or not _whole(plan, update) or update.lane != COMPUTE:
+    if not at_once(plan, updates):
         raise InputError(
             f"plan {plan.name!r}: {transform} needs one local operation that applies all gradients; role {role.name!r} "
             f"has: {', '.join(op.name for op in updates)}"
         )
+    (update,) = updates
     return update
+
+
+def at_once(plan: Plan, updates: Sequence[Any]) -> bool:
+    """Whether these are one local operation that applies all gradients."""
+    if len(updates) != 1:
+        return False
+    (update,) = updates
+    return isinstance(update, Local) and _whole(plan, update) and update.lane == COMPUTE
 
 
 def _whole(plan: Plan, update: Local) -> bool:

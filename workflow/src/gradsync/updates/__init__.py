@@ -74,7 +74,7 @@ def refuse_options(name: str, chosen: Mapping[str, Any]) -> None:
 
 
 def at_once(name: str) -> bool:
-    """Whether an update applies all gradients at once, as clipping and a loss scale need it."""
+    """Whether an update applies all gradients at once, as a loss scale needs it."""
     return _declares(name, "AT_ONCE")
 
 

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from gradsync import optimizers
 from gradsync.optimizers import Kept, Optimizer
-from gradsync.plan import COMPUTE, Buffer, Local, Plan, Ref, Role, Tensor
+from gradsync.plan import COMPUTE, WORLD, Buffer, Local, Plan, Ref, Role, Tensor
 from gradsync.plan.workload import Workload
 from gradsync.updates._tensors import buffer_of_norms, by_tensor
 
@@ -52,14 +52,26 @@ def of_workers(
     ranks: int,
     optimizer: Optimizer,
     body: Sequence[Any],
+    parts: Sequence[int] = (),
 ) -> Plan:
-    """The plan of one role for all ranks, with gradients, parameters and what the optimizer keeps."""
+    """The plan of one role for all ranks, with gradients, parameters and what the optimizer keeps.
+
+    `parts`: where the ranges end of which a rank updates a piece of its own, and keeps no more; empty: all is updated.
+    """
     norms = (buffer_of_norms(len(tensors), workload.unit),) if optimizer.norms else ()
-    keyed = (Kept("gradient", "gradient"), Kept("parameter", "parameter"), *optimizer.kept)
+    whole = (Kept("gradient", "gradient"), Kept("parameter", "parameter"))
+    elements, mine = tensors[-1].stop, (WORLD,) if parts else ()
     return Plan(
         name=name,
         ranks=ranks,
         tensors=tensors,
-        buffers=(*(Buffer(each.name, tensors[-1].stop, workload.unit, role=each.role) for each in keyed), *norms),
+        buffers=(
+            *(Buffer(each.name, elements, workload.unit, role=each.role) for each in whole),
+            *(
+                Buffer(each.name, elements, workload.unit, role=each.role, mine=mine, ends=tuple(parts))
+                for each in optimizer.kept
+            ),
+            *norms,
+        ),
         roles=(Role("worker", tuple(range(ranks)), tuple(body)),),
     )

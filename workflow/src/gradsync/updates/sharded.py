@@ -1,9 +1,9 @@
 """Synchronous SGD with a sharded update: reduce-scatter behind backward, all-gather before the next forward.
 
 Each rank sums up its own piece of every message, updates that piece of the parameters, for which it alone has momentum
-(ZeRO-1: Rajbhandari et al., SC 2020), and all gather the parameters. Forward of a layer begins once its parameters are
-there, so that messages overlap with backward and with the next forward. Both halves together send what an all-reduce
-sends.
+(ZeRO-1: Rajbhandari et al., SC 2020), in buffers of shards, and all gather the parameters. Forward of a layer begins
+once its parameters are there, so that messages overlap with backward and with the next forward. Both halves together
+send what an all-reduce sends.
 
 A piece is updated once its gradients are summed, also while backward goes on in other layers: no model may use a
 parameter in backward after its gradient is ready (as `x @ w.detach()` beside `x @ w` does).
@@ -80,4 +80,5 @@ def plan(
     for number in needed_first(workload, messages):
         if messages[number].gathered_after is None:
             body += gathered(number)
-    return of_workers(name, workload, tensors, ranks, optimizer, body)
+    ends = sorted(stop for _, stop in gathers.values())
+    return of_workers(name, workload, tensors, ranks, optimizer, body, ends)
