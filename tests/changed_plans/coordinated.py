@@ -9,6 +9,7 @@ from typing import Any
 
 from changed_plans.bodies import body_of, with_body
 from gradsync import collectives
+from gradsync.collectives import POSTCONDITION
 from gradsync.plan import DTYPE_BYTES, KEYED, Collective, Local, Plan, Recv, RecvAny, Ref, Reply, Send, SharedAdd
 
 Change = Callable[[Plan, random.Random], Plan]

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from changed_plans.bodies import body_of, with_body
+from gradsync.collectives import POSTCONDITION
 from gradsync.plan import WORLD, Plan, Ref, Role
 
 Change = Callable[[Plan, random.Random], Plan]

@@ -37,7 +37,7 @@ MOST_GROUPS = 512  # of ranks that a rank is in: each has connections of its own
 MOST_ELEMENTS = 1 << 40
 WIDE = ("float32", "float64")  # of which a loss scale is: float16 doesn't hold the first one
 # names that `lowering.lower` gives to the transfers of a collective
-LOWERED = re.compile(r"(.*)\.(?:send|recv|add)[0-9]+\.[0-9]+", re.DOTALL)
+LOWERED = re.compile(r"(.*)\.(?:send|recv|add|copy)[0-9]+\.[0-9]+", re.DOTALL)
 
 
 def refuse_form(plan: Plan) -> None:
