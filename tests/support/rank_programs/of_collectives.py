@@ -11,7 +11,8 @@ import tiny_plans as tiny
 from gradsync import collectives
 from gradsync.benchmarks import collectives_speed
 from gradsync.errors import RunError
-from gradsync.plan import Buffer, Collective, Plan, Ref, Role, piece
+from gradsync.measure import allreduce
+from gradsync.plan import Axis, Buffer, Collective, Plan, Ref, Role, piece
 from gradsync.runtime import transfers
 from gradsync.runtime.execute import Executor
 from gradsync.runtime.group import Groups
@@ -104,8 +105,8 @@ def both_halves(rank: int, ranks: int) -> dict[tuple[str, str], tuple[float, flo
     return errors
 
 
-def other_kinds(rank: int, ranks: int) -> dict[tuple[str, str], float]:
-    """(kind, collective) -> largest error of what this rank ends with, after two turns from the same values."""
+def other_kinds(rank: int, ranks: int) -> tuple[dict[tuple[str, str], float], dict[str, Any]]:
+    """(kind, collective) -> largest error of what this rank ends with; and a measurement of all kinds."""
     transfers.CHUNK_BYTES = CHUNK
     errors: dict[tuple[str, str], float] = {}
     groups = Groups()
@@ -134,7 +135,9 @@ def other_kinds(rank: int, ranks: int) -> dict[tuple[str, str], float]:
                     assert np.array_equal(buffer[place].numpy(), every[rank][place])
             errors[kind, algorithm] = error
     groups.close()
-    return errors
+    allreduce.REPEATS, allreduce.SECONDS_PER_SIZE = 4, 0.001
+    axes = (Axis("node", 1), Axis("local", ranks))
+    return errors, allreduce.measure(400, 4000, of_kinds=collectives.KINDS, axes=axes)["kinds"]
 
 
 def ring_benchmark(rank: int, ranks: int) -> tuple[list[dict[str, Any]], str]:
