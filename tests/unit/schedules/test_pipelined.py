@@ -118,6 +118,47 @@ def test_gathers_read_from_the_end_are_messages_of_a_backward(seed):
     assert of_forward(lasts) == pytest.approx(min(map(of_forward, groupings(LAYERS))))
 
 
+@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("host", [0.0, 0.02, 0.05])
+def test_the_host_is_charged_as_in_the_best_of_all_groupings(seed, host):
+    """`host`: of computation, for each start; what is found takes at most 2 % more, in no more messages."""
+    load, cost = drawn(seed)
+    seconds = host * (load.backward_seconds + load.forward_seconds)
+    cost = Contended(Linear(cost.a + 2 * seconds, cost.b), 1.0, seconds)
+    net = pipelined.Halves(load, cost)
+    every = {lasts: net.period(lasts) for lasts in groupings(LAYERS)}
+    least = min(period.charged for period in every.values())
+    lasts, shortest = pipelined.searched(net, 40_000)
+    cores = load.backward_seconds + load.forward_seconds + len(lasts) * seconds
+    assert shortest.charged == pytest.approx(max(shortest.seconds, cores), rel=1e-12)
+    assert net.bound_seconds() * (1 - 1e-12) <= least <= shortest.charged <= 1.02 * least
+    for number in range(len(lasts) - 1):  # no two of them could as well be one
+        other = net.period((*lasts[:number], *lasts[number + 1 :]), (shortest.late,))
+        assert other.charged > shortest.charged
+
+
+def test_hidden_messages_are_few():
+    """A network that is five times as fast as it needs to be: without the host in the cost each layer went alone."""
+    load, _ = drawn(1, layers=60)
+    computation = load.backward_seconds + load.forward_seconds
+    cost = Linear(1e-4 * computation, 0.2 * computation / load.bytes)
+    lasts, shortest = pipelined.searched(pipelined.Halves(load, cost), 40_000)
+    by_layer = pipelined.Halves(load, cost).period(tuple(range(60)))
+    assert shortest.seconds <= by_layer.seconds * (1 + 1e-9)
+    assert len(lasts) <= 12
+
+
+def test_a_host_that_starts_slowly_gets_fewer_messages():
+    load, _ = drawn(1, layers=60)
+    computation = load.backward_seconds + load.forward_seconds
+    transfer = Linear(0.05 * computation, 0.3 * computation / load.bytes)
+    free, slow = (
+        len(pipelined.searched(pipelined.Halves(load, Contended(transfer, 1.0, host)), 40_000)[0])
+        for host in (0.0, 0.04 * computation)
+    )
+    assert slow < free
+
+
 def test_gathers_go_into_the_gaps_of_a_long_backward():
     load = workload([4000, 4000, 4000], [1.0, 6.0, 6.0], dtype="float32")
     messages = schedules.messages("pipelined", load, Linear(0.0, 0.001), {})

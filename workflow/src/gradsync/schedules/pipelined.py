@@ -13,6 +13,11 @@ half (`costs/half.py`); its groupings for either half are where the search begin
 best of them a local search joins and splits messages and moves borders. The result is no proven optimum;
 `Halves.bound_seconds` is what no messages can undercut.
 
+A message that is hidden still takes its host's time, and cores that start messages don't compute: no period is taken
+for less than computation with the host's seconds of all messages (`costs/contention.py`). Of groupings that take as
+long, the one of fewer messages counts, also where nothing is known of the host: in the end messages are joined as long
+as that costs nothing.
+
 Forward is taken for the reverse of backward, and updates take nothing: where they do, simulations take longer than
 planned.
 """
@@ -25,6 +30,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gradsync.costs import MessageCost
+from gradsync.costs.contention import host_seconds
 from gradsync.costs.half import halves
 from gradsync.errors import InputError
 from gradsync.plan.workload import Workload
@@ -53,10 +59,16 @@ def schedule(workload: Workload, cost: MessageCost, *, effort: int = 40_000) -> 
 
 
 class Period(NamedTuple):
-    """Seconds from one forward to the next; messages gathered in gaps of backward, each with the one it follows."""
+    """Seconds from one forward to the next; messages gathered in gaps of backward, each with the one it follows.
+
+    `charged`: the same, but no less than what the cores of a rank have to do. `late`: by which share of itself each of
+    these may delay the next scatter.
+    """
 
     seconds: float
+    charged: float
     gathers: tuple[tuple[int, int], ...]
+    late: float
 
 
 class Halves:
@@ -71,6 +83,7 @@ class Halves:
         self.ready: list[float] = self.backward.tolist()  # from the beginning of backward
         self.forward = np.concatenate([[0.0], np.cumsum(workload.forward_by_layer())])
         self.ahead: list[float] = self.forward.tolist()
+        self.host = host_seconds(self.scatter) + host_seconds(self.gather)
         self.known: dict[float, tuple[float, float]] = {}
 
     def seconds(self, first: int, last: int) -> tuple[float, float]:
@@ -80,15 +93,19 @@ class Halves:
             self.known[size] = float(self.scatter.seconds(size)), float(self.gather.seconds(size))
         return self.known[size]
 
-    def period(self, lasts: Lasts) -> Period:
+    def period(self, lasts: Lasts, lates: Sequence[float] = LATE) -> Period:
         """The shortest period of these messages over what a gather in a gap of backward may stick out."""
+        # computation, and the host's time of both halves of each message
+        least = self.ready[-1] + self.ahead[-1] + len(lasts) * self.host
         firsts = [0, *(last + 1 for last in lasts[:-1])]
         seconds = [self.seconds(first, last) for first, last in zip(firsts, lasts, strict=True)]
-        return min(self._period(firsts, lasts, seconds, late) for late in LATE)
+        found = [self._period(firsts, lasts, seconds, late) for late in lates]
+        (shortest, gathers), late = min(zip(found, lates, strict=True), key=lambda each: each[0][0])
+        return Period(shortest, max(shortest, least), gathers, late)
 
     def _period(
         self, firsts: Sequence[int], lasts: Lasts, seconds: Sequence[tuple[float, float]], late: float
-    ) -> Period:
+    ) -> tuple[float, tuple[tuple[int, int], ...]]:
         """A gather goes into a gap of backward unless it delays the next scatter by more than this share of itself."""
         lane, gathered, gathers = 0.0, 0, []
         for number, last in enumerate(lasts):
@@ -104,12 +121,12 @@ class Halves:
                 lane += seconds[number][1]
                 now = max(now, lane)
             now += self.ahead[lasts[number] + 1] - self.ahead[firsts[number]]
-        return Period(now, tuple(gathers))
+        return now, tuple(gathers)
 
     def bound_seconds(self) -> float:
-        """No period is shorter: computation, or the transfer of all bytes."""
+        """Nothing is charged less: computation and a host that starts one message, or the transfer of all bytes."""
         transfer = sum(half.least_transfer_seconds(self.bytes[-1]) for half in (self.scatter, self.gather))
-        return max(self.ready[-1] + self.ahead[-1], transfer)
+        return max(self.ready[-1] + self.ahead[-1] + self.host, transfer)
 
 
 def beginnings(net: Halves) -> Iterator[Lasts]:
@@ -126,21 +143,44 @@ def beginnings(net: Halves) -> Iterator[Lasts]:
 
 
 def searched(net: Halves, effort: int) -> tuple[Lasts, Period]:
-    """The messages of the shortest period that the search finds, and that period."""
-    best = min(beginnings(net), key=lambda lasts: net.period(lasts).seconds)
-    shortest, bound = net.period(best), net.bound_seconds()
+    """The messages that are charged least of those that the search finds, and their period."""
+    begun = [(net.period(lasts), lasts) for lasts in dict.fromkeys(beginnings(net))]
+    least = min(period.charged for period, _ in begun)
+    shortest, best = min(
+        (each for each in begun if each[0].charged * BETTER <= least), key=lambda each: (len(each[1]), each[0].charged)
+    )
+    bound = net.bound_seconds()
     improved = True
-    while improved and effort > 0 and shortest.seconds > bound / BETTER:
+    while improved and effort > 0 and shortest.charged > bound / BETTER:
         improved = False
         for other in neighbours(best, net):
             effort -= len(LATE) * len(other)
             period = net.period(other)
-            if period.seconds < shortest.seconds * BETTER:
+            if period.charged < shortest.charged * BETTER:
                 best, shortest, improved = other, period, True
                 break
             if effort <= 0:
                 break
-    return best, shortest
+    return joined(net, best, shortest)
+
+
+def joined(net: Halves, lasts: Lasts, period: Period) -> tuple[Lasts, Period]:
+    """The messages with as many of them joined to the next as cost nothing, from the end of the net on.
+
+    Twice as many at once as long as that works, half as many once it does not.
+    """
+    most, number, count = period.charged / BETTER, 0, 1
+    while number < len(lasts) - 1:
+        count = min(count, len(lasts) - 1 - number)
+        fewer = (*lasts[:number], *lasts[number + count :])
+        other = net.period(fewer, (period.late,))
+        if other.charged <= most:
+            lasts, period, count = fewer, other, 2 * count
+        elif count > 1:
+            count //= 2
+        else:
+            number += 1
+    return lasts, period
 
 
 def neighbours(lasts: Lasts, net: Halves) -> Iterator[Lasts]:
