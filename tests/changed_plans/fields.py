@@ -111,7 +111,7 @@ def kind(plan: Plan, chance: random.Random) -> Plan:
 
 
 def algorithm(chance: random.Random, op: Any, plan: Plan) -> str:
-    return chance.choice(("native", *collectives.names(), "nonsense"))
+    return chance.choice(("native", *collectives.described(), "nonsense"))
 
 
 def axis(chance: random.Random, op: Any, plan: Plan) -> str:

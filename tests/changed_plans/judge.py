@@ -140,7 +140,7 @@ def _steps(plan: Plan) -> list[int]:
     return passes if any(passes) else []
 
 
-COSTS = ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "send")
+COSTS = ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "all_to_all", "send")
 
 
 @cache

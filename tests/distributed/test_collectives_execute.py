@@ -30,6 +30,21 @@ def test_a_reduce_scatter_and_an_all_gather_give_every_rank_its_piece_and_then_a
             assert max(both) < ACCURACY[dtype], (name, dtype, rank)
 
 
+@pytest.mark.parametrize("ranks", [3, *(pytest.param(n, marks=pytest.mark.deep) for n in (2, 8))])
+def test_reduce_broadcast_and_all_to_all_bring_every_rank_its_values(on_ranks, ranks):
+    kinds = ("reduce", "broadcast", "all_to_all")
+    for rank, (errors, measured) in enumerate(on_ranks("other_kinds", ranks)):
+        assert {*errors} == {(kind, name) for kind in kinds for name in ("native", *collectives.names(kind))}
+        for (kind, name), error in errors.items():
+            assert error < ACCURACY["float64"], (kind, name, rank)
+        names = {*collectives.KINDS[1:], *(f"{kind}@local:{ranks}" for kind in collectives.KINDS)}
+        assert {*measured} == names  # a node alone exchanges nothing
+        for kind, times in measured.items():
+            assert all(size % (4 * ranks) == 0 for size in times) or "all_to_all" not in kind
+            assert len(times) > 3
+            assert all(seconds > 0 for repeats in times.values() for seconds in repeats)
+
+
 @pytest.mark.parametrize("ranks", [4, pytest.param(9, marks=pytest.mark.deep)])
 def test_a_collective_is_one_operation_of_its_lane(on_ranks, ranks):
     for (name, _), (_, trace) in on_ranks("all_collectives", ranks)[1].items():

@@ -11,7 +11,8 @@ import tiny_plans as tiny
 from gradsync import collectives
 from gradsync.benchmarks import collectives_speed
 from gradsync.errors import RunError
-from gradsync.plan import Buffer, Collective, Plan, Ref, Role, piece
+from gradsync.measure import allreduce
+from gradsync.plan import Axis, Buffer, Collective, Plan, Ref, Role, piece
 from gradsync.runtime import transfers
 from gradsync.runtime.execute import Executor
 from gradsync.runtime.group import Groups
@@ -23,7 +24,8 @@ TYPES = (torch.float64, torch.float32)
 
 def messages(algorithm: str, ranks: int, kind: str = collectives.ALL_REDUCE) -> Plan:
     """Messages one after another on a lane, and on another lane one that is larger than a chunk."""
-    sizes = (*MESSAGES, 3 * CHUNK)
+    cut = ranks if kind == collectives.ALL_TO_ALL else 1
+    sizes = [-(-size // cut) * cut for size in (*MESSAGES, 3 * CHUNK)]
     body: list[Any] = []
     start = 3
     for number, size in enumerate(sizes):
@@ -36,7 +38,7 @@ def messages(algorithm: str, ranks: int, kind: str = collectives.ALL_REDUCE) -> 
                 kind=kind,
                 postcondition=collectives.POSTCONDITION[kind],
                 algorithm=algorithm,
-                shape=tiny.levels(algorithm, ranks),
+                shape=tiny.levels(algorithm, ranks) if kind in collectives.kinds("ring", (ranks,)) else (),
                 root=number % ranks,
                 reads=(ref,),
                 writes=(ref,),
@@ -101,6 +103,41 @@ def both_halves(rank: int, ranks: int) -> dict[tuple[str, str], tuple[float, flo
             )
     groups.close()
     return errors
+
+
+def other_kinds(rank: int, ranks: int) -> tuple[dict[tuple[str, str], float], dict[str, Any]]:
+    """(kind, collective) -> largest error of what this rank ends with; and a measurement of all kinds."""
+    transfers.CHUNK_BYTES = CHUNK
+    errors: dict[tuple[str, str], float] = {}
+    groups = Groups()
+    for kind in (collectives.REDUCE, collectives.BROADCAST, collectives.ALL_TO_ALL):
+        for algorithm in (collectives.NATIVE, *collectives.names(kind)):
+            executor = Executor(messages(algorithm, ranks, kind), rank, groups)
+            buffer = executor.buffers["gradient"]
+            every = [np.random.default_rng(peer).normal(size=len(buffer)) for peer in range(ranks)]
+            error = 0.0
+            for _ in range(2):
+                buffer.copy_(torch.from_numpy(every[rank]))
+                executor.run(1)
+                for op in executor.body:
+                    start, stop = op.writes[0][1:3]
+                    if kind == collectives.REDUCE and rank != op.root:
+                        continue
+                    parts = [values[start:stop] for values in every]
+                    if kind == collectives.REDUCE:
+                        wanted = np.sum(parts, axis=0)
+                    elif kind == collectives.BROADCAST:
+                        wanted = parts[op.root]
+                    else:
+                        wanted = np.concatenate([np.split(part, ranks)[rank] for part in parts])
+                    error = max(error, float(np.abs(buffer[start:stop].numpy() - wanted).max()))
+                for place in (slice(0, 3), slice(-2, None)):  # of no message
+                    assert np.array_equal(buffer[place].numpy(), every[rank][place])
+            errors[kind, algorithm] = error
+    groups.close()
+    allreduce.REPEATS, allreduce.SECONDS_PER_SIZE = 4, 0.001
+    axes = (Axis("node", 1), Axis("local", ranks))
+    return errors, allreduce.measure(400, 4000, of_kinds=collectives.KINDS, axes=axes)["kinds"]
 
 
 def ring_benchmark(rank: int, ranks: int) -> tuple[list[dict[str, Any]], str]:

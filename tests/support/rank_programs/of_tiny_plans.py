@@ -50,6 +50,12 @@ def tiny_cases(ranks: int) -> dict[str, Plan]:
         cases["sharded on axes"] = tiny.sharded_on_axes(2, ranks // 2)
         cases["summed on axes, by rings"] = with_rings(tiny.summed_on_axes(2, ranks // 2))
         cases["summed on axes, by rings spelled out"] = lowered(cases["summed on axes, by rings"])
+    for algorithm in ("native", *collectives.names("broadcast")):
+        plan = tiny.reduced_and_broadcast(ranks, algorithm)
+        cases |= {f"reduced and broadcast, {algorithm}": plan, f"the same, {algorithm} spelled out": lowered(plan)}
+    for algorithm in ("native", "pairwise"):
+        plan = tiny.exchanged(ranks, algorithm)
+        cases |= {f"exchanged, {algorithm}": plan, f"exchanged, {algorithm} spelled out": lowered(plan)}
     for algorithm in collectives.names():
         try:
             plan = tiny.synchronous(ranks, algorithm=algorithm, shape=tiny.levels(algorithm, ranks))

@@ -11,6 +11,7 @@ from gradsync.rounds.lowering import lowered
 from gradsync.schedules import Message
 from tiny_plans.collective import in_groups, levels, repeated, synchronous, two_lanes, two_level, uneven_roles
 from tiny_plans.on_axes import sharded_on_axes, summed_on_axes
+from tiny_plans.other_kinds import exchanged, reduced_and_broadcast
 from tiny_plans.parts import LR, RHO, SIZES, fixed_pull, layout, passes, place, pull, start
 from tiny_plans.references import easgd_reference, lars_reference, server_reference, synchronous_reference
 from tiny_plans.servers import async_server, easgd_round_robin, hogwild
@@ -25,6 +26,7 @@ __all__ = [
     "easgd_reference",
     "easgd_round_robin",
     "every_kind",
+    "exchanged",
     "fixed_pull",
     "hogwild",
     "in_groups",
@@ -34,6 +36,7 @@ __all__ = [
     "passes",
     "place",
     "pull",
+    "reduced_and_broadcast",
     "repeated",
     "server_reference",
     "sharded",
@@ -69,4 +72,6 @@ def every_kind() -> dict[str, Plan]:
         "sharded": sharded(3),
         "summed_on_axes": summed_on_axes(2, 3),
         "sharded_on_axes": sharded_on_axes(2, 2),
+        "reduced_and_broadcast": reduced_and_broadcast(3),
+        "exchanged": exchanged(3),
     }

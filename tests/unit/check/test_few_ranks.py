@@ -11,6 +11,7 @@ from changed_plans import bases
 from changed_plans.changes import changed
 from gradsync.check import PlanError, check, runs
 from gradsync.check.few_ranks import on_few_ranks
+from gradsync.errors import InputError
 from gradsync.plan import Plan
 
 MANY = {
@@ -20,6 +21,7 @@ MANY = {
     "summed on axes": tiny.summed_on_axes(4, 3),
     "sharded on axes": tiny.sharded_on_axes(3, 4),
     "sparse": tiny.sparse(6),
+    "exchanged": tiny.exchanged(6),
     "sparse between nodes": bases.compressed("wfbp", "hitopk", 12, topology="dense_gpu:4,3", density=0.5),
 }
 CHANGES = 120
@@ -33,6 +35,7 @@ CHANGES = 120
         ("summed on axes", 6),
         ("sharded on axes", 6),
         ("sparse", 3),
+        ("exchanged", 3),
         ("sparse between nodes", 6),
     ],
 )
@@ -50,8 +53,8 @@ def test_a_plan_that_counts_on_its_ranks_is_followed_on_all():
 def _refused(plan: Plan) -> str:
     try:
         check(plan)
-    except PlanError as error:
-        return error.problem
+    except (PlanError, InputError) as error:
+        return str(error)
     return ""
 
 

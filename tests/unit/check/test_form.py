@@ -24,6 +24,8 @@ RINGS = tiny.synchronous(2, algorithm="ring")
 WHOLE = Ref("gradient", 0, 13)
 SHARDS = bases.with_shards(bases.sharded_model(2))
 OWN_SHARD = (Ref("momentum", 0, 5, ("world",)),)
+EXCHANGED = tiny.exchanged(3)
+MOVED = (Ref("moved", 2, 6),)
 
 
 def of_two_ranges():
@@ -71,7 +73,23 @@ FAULTS = {
     ),
     "a ring of two ranges": (
         changed(RINGS, setting("message0", **of_two_ranges())),
-        r"only an all-reduce, a reduce-scatter or an all-gather of one range",
+        r"only one of one range, in place, over an axis can be",
+    ),
+    "an exchange of unequal pieces": (
+        changed(EXCHANGED, setting("message1:there", reads=MOVED, writes=MOVED)),
+        r"'message1:there' exchanges pieces of 4 elements of 'moved', which are no 3 equal pieces: take a multiple",
+    ),
+    "an exchange by what broadcasts": (
+        changed(EXCHANGED, setting("message1:there", algorithm="chain")),
+        r"collective 'chain' has no all_to_all on 3 ranks; there are those of native, pairwise",
+    ),
+    "a broadcast by what sums": (
+        changed(tiny.reduced_and_broadcast(2), setting("message1", algorithm="ring")),
+        r"collective 'ring' has no broadcast on 2 ranks; there are those of native, binary_tree, chain, ",
+    ),
+    "an exchange that declares a sum": (
+        changed(EXCHANGED, setting("message1:there", postcondition="sum")),
+        r"postcondition of all_to_all is 'exchange', not 'sum'",
     ),
     "a gather by what has none": (
         changed(SHARDED, setting("gather:layer3", algorithm="binary_tree")),

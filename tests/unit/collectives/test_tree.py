@@ -77,7 +77,7 @@ def test_chunks_follow_from_bytes() -> None:
 
 
 def test_chunks_are_refused_where_there_is_no_pipeline() -> None:
-    with pytest.raises(InputError, match="'ring' is no pipeline, whose chunks could be counted; tree is"):
+    with pytest.raises(InputError, match="'ring' is no pipeline, whose chunks could be counted: chain, tree are"):
         collectives.rounds("ring", (4,), chunks=3)
     with pytest.raises(InputError, match="'tree': 0 chunks: at least 1"):
         collectives.rounds("tree", (4,), chunks=0)

@@ -185,6 +185,22 @@ BAD = {
         ["measure", "allreduce", "--output", "{out}", "--ranks", "2", "--smallest", "0"],
         "--smallest 0: at least 4",
     ),
+    "measure an unknown kind": (
+        ["measure", "allreduce", "--output", "{out}", "--ranks", "2", "--kind", "all_gather", "nosuch"],
+        "--kind nosuch: does not exist; there are: all_reduce, reduce_scatter, ",
+    ),
+    "measure a kind of another collective": (
+        ["measure", "allreduce", "--output", "{out}", "--ranks", "2", "--kind", "reduce", "--collective", "ring"],
+        "--collective: reduce is measured of native: name it too",
+    ),
+    "measure no axes": (
+        ["measure", "allreduce", "--output", "{out}", "--ranks", "4", "--axes", "node=2"],
+        "--axes node=2: give NAME:PLACES",
+    ),
+    "measure other axes": (
+        ["measure", "allreduce", "--output", "{out}", "--ranks", "4", "--axes", "node:2", "local:3"],
+        "--axes node:2 local:3: mesh: 2 (node) x 3 (local) places for 4 ranks: they must be as many",
+    ),
     "measure missing workload": (
         ["measure", "allreduce", "--output", "{out}", "--ranks", "2", "--workload", "nosuch.json"],
         "nosuch.json: can't be read",

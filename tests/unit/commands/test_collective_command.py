@@ -48,6 +48,40 @@ def test_without_a_topology_it_is_made_for_the_ranks(run):
     assert (answer["topology"], answer["ranks"], answer["rounds"]) == ("bcube:3,2", 6, 10)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "kind", "busbw"),
+    [
+        # 2 chunks of 9 s in 3 rounds of 0.5 s start-up
+        (("chain", "--kind", "broadcast", "--ranks", "3", "--chunks", "2", "--root", "1"), "broadcast", 18e6 / 28.5),
+        (("binary_tree", "--kind", "reduce", "--ranks", "4", "--root", "3"), "reduce", 18e6 / 37),
+        (("pairwise", "--ranks", "3"), "all_to_all", 2 / 3 * 18e6 / 12.5),
+    ],
+)
+def test_the_other_kinds_from_a_root_in_chunks(run, arguments, kind, busbw):
+    status, out, _ = run(*arguments, *GIVEN, "--check", "--json")
+    answer = json.loads(out)
+    assert (status, answer["kind"], answer["check"]) == (0, kind, "passed")
+    assert answer["busbw_bytes_per_second"] == pytest.approx(busbw)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (("chain", "--kind", "broadcast", "--ranks", "3", "--root", "3"), "--root 3: must be one of the ranks, 0 to 2"),
+        (("chain", "--kind", "broadcast", "--ranks", "3", "--chunks", "0"), "--chunks 0: must be a whole number"),
+        (
+            ("ring", "--ranks", "3", "--chunks", "4"),
+            "'ring' is no pipeline, whose chunks could be counted: chain",
+        ),
+        (("pairwise", "--ranks", "3", "--kind", "all_reduce"), "'pairwise' has no all_reduce on 3 ranks"),
+    ],
+)
+def test_a_root_or_chunks_that_make_no_sense(run, arguments, text):
+    status, _, errors = run(*arguments, *GIVEN)
+    assert status == 2
+    assert text in errors
+
+
 def test_speeds_by_kind_latency_and_gamma(run):
     options = ("--bandwidth", "inside=8e6,between=1e6", "--latency", "inside=0.25,between=1", "--gamma", "1e-6")
     answer = json.loads(run("hierarchical", "--topology", "dense_gpu:2,4", *GIVEN, *options, "--json")[1])

@@ -75,6 +75,17 @@ def test_the_startups_that_the_paper_measured():
         assert alpha_beta.ring(n, 45.26e-6, BETA).a * 1e6 == pytest.approx(microseconds, rel=1e-9)
 
 
+def test_all_to_all_and_the_trees_take_what_their_rounds_take():
+    for n in range(2, 20):
+        network = alpha_beta.network(n, ALPHA, BETA, GAMMA)
+        for kind, name in (("all_to_all", "pairwise"), ("broadcast", "binary_tree"), ("reduce", "binary_tree")):
+            if kind != "all_to_all" and n not in POWERS:
+                continue
+            topology, speeds = Switch(n), Speeds(ALPHA, 1 / BETA)
+            cost = flow_level.cost(name, topology, speeds, kind=kind, root=n // 2, add_seconds_per_byte=GAMMA)
+            assert (cost.line.a, cost.line.b) == pytest.approx((network.of(kind).a, network.of(kind).b))
+
+
 def test_a_network_has_a_cost_for_every_kind():
     network = alpha_beta.network(8, ALPHA, BETA, GAMMA)
     whole, scatter, gather = (network.of(kind).seconds(8e6) for kind in ("all_reduce", "reduce_scatter", "all_gather"))

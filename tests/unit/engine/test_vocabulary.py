@@ -160,7 +160,7 @@ def test_a_collective_that_waits_for_the_previous_turn_still_does_when_lowered()
 def test_what_cannot_be_lowered_is_refused_by_name():
     ref = Ref("gradient", 0, 8)
     for op in (
-        Collective(name="part", kind="broadcast", algorithm="ring", reads=(ref,), writes=(ref,)),
+        Collective(name="part", kind="broadcast", algorithm="ring", reads=(ref,), writes=(Ref("gradient", 8, 16),)),
         Collective(name="part", ranks=(0, 1), algorithm="ring", reads=(ref,), writes=(ref,)),
     ):
         with pytest.raises(InputError, match="'part'"):

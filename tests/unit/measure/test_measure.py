@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from gradsync.cli import main
+from gradsync.costs import kinds
 from gradsync.costs.fitted import load_points
 from gradsync.errors import InputError
 from gradsync.measure import allreduce, interference, layers, passes
@@ -162,6 +163,49 @@ def test_bandwidths_are_those_of_nccl_tests():
     assert (point.seconds, point.seconds_low, point.seconds_high, point.repeats) == (2.0, None, None, 3)
     assert point.algbw_bytes_per_second == 500.0
     assert point.busbw_bytes_per_second == 750.0  # 2 (4 - 1) / 4
+
+
+@pytest.mark.parametrize(
+    ("kind", "factor"),
+    [
+        ("reduce_scatter", 3 / 4),
+        ("all_gather", 3 / 4),
+        ("all_to_all", 3 / 4),
+        ("broadcast", 1.0),
+        ("reduce", 1.0),
+        ("all_reduce@local:2", 1.0),  # 2 (2 - 1) / 2
+        ("all_gather@node:2", 1 / 2),
+    ],
+)
+def test_bandwidths_of_other_kinds_have_the_factor_of_the_kind(kind, factor):
+    point = allreduce.point(4, 1000, [2.0], kind=kind)
+    assert (point.algbw_bytes_per_second, point.busbw_bytes_per_second) == (500.0, pytest.approx(500.0 * factor))
+
+
+def of_kind(kind: str, seconds: float) -> list[allreduce.Point]:
+    return [each._replace(kind=kind, mean_seconds=seconds) for each in points()]
+
+
+def test_points_of_several_kinds_are_told_apart(tmp_path):
+    """All-reduces are read as if nothing else were there; axes count if they have as many places."""
+    path = tmp_path / "points.csv"
+    others = {"reduce_scatter": 7.0, "all_gather": 5.0, "all_reduce@local:2": 3.0, "all_gather@node:4": 2.0}
+    every = [*points(), *(point for kind, seconds in others.items() for point in of_kind(kind, seconds))]
+    path.write_text(allreduce.to_csv(every, {}))
+    assert list(load_points(path, 4)[1]) == [p.mean_seconds for p in points() if p.ranks == 4]
+    assert set(load_points(path, 4, kind="all_gather")[1]) == {5.0}
+    costs = kinds.measured(path, 4, {"node": 2, "local": 2})
+    assert {kind: cost.seconds(1000) for kind, cost in costs.items()} == {
+        "reduce_scatter": pytest.approx(7.0),
+        "all_gather": pytest.approx(5.0),
+        "all_reduce@local": pytest.approx(3.0),
+    }
+    assert {*kinds.halves(path, 4)} == {"reduce_scatter", "all_gather"}
+    assert [fit.get("kind") for fit in allreduce.fits(every)][:5] == [None, *others]
+    lines = allreduce.columns(every).splitlines()
+    assert lines[-1].split()[4::5] == ["none", "all_gather@node:4"]
+    with pytest.raises(InputError, match="has all-reduce times of 2, 4 ranks, not of 8"):
+        kinds.measured(path, 8)
 
 
 def test_points_survive_their_file(tmp_path):

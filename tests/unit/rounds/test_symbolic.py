@@ -58,6 +58,29 @@ def test_any_rank_may_be_the_server(name):
         assert set(push.destination) == set(pull.source) == {root}
 
 
+OTHERS = [(name, kind) for kind in ("reduce", "broadcast", "all_to_all") for name in collectives.names(kind)]
+
+
+@pytest.mark.parametrize(("name", "kind"), OTHERS)
+def test_every_other_collective_does_what_its_kind_says_from_whichever_root(name, kind):
+    for ranks in (*range(1, 12), 66):  # 66: more than a word has bits
+        for root in {0, ranks // 2, ranks - 1}:
+            symbolic.verify(name, (ranks,), root, kind=kind)
+    if getattr(collectives.get(name), "CHUNKED", False):
+        for chunks in (1, 2, 9):
+            symbolic.verify(name, (5,), 3, kind=kind, chunks=chunks)
+
+
+def test_which_collectives_there_are_of_each_kind():
+    of_kind = {kind: collectives.names(kind) for kind in ("reduce", "broadcast", "all_to_all")}
+    rooted = ["binary_tree", "chain", "ps_central", "ps_tensor"]
+    assert of_kind == {"reduce": rooted, "broadcast": rooted, "all_to_all": ["pairwise"]}
+    with pytest.raises(InputError, match=r"'pairwise' has no all_reduce on 3 ranks; there are those of native, binary"):
+        symbolic.verify("pairwise", (3,))
+    with pytest.raises(InputError, match=r"'ring' has no all_to_all on 3 ranks; there are those of native, pairwise$"):
+        symbolic.verify("ring", (3,), kind="all_to_all")
+
+
 def test_256_servers_and_more_ranks_than_a_word_has_bits():
     symbolic.verify("bml", (4, 4, 4, 4))
     symbolic.verify("ring", (130,))
@@ -103,8 +126,8 @@ def broken(monkeypatch, name: str, change: Callable[[int, Round], Round | None])
     module = collectives.get(name)
     whole = module.rounds
 
-    def rounds(shape, root=0):
-        changed = (change(number, step) for number, step in enumerate(whole(shape, root), start=1))
+    def rounds(shape, root=0, **how):
+        changed = (change(number, step) for number, step in enumerate(whole(shape, root, **how), start=1))
         return (step for step in changed if step is not None)
 
     monkeypatch.setattr(module, "rounds", rounds)
@@ -112,20 +135,22 @@ def broken(monkeypatch, name: str, change: Callable[[int, Round], Round | None])
 
 def edited(step: Round, at: int, **values: int) -> Round:
     """The round with other values in transfer `at`."""
-    arrays = {key: np.array(getattr(step, key)) for key in values}
+    changed = {key: np.array(getattr(step, key)) for key in values}
     for key, value in values.items():
-        arrays[key][at] = value
-    return step._replace(**arrays)
+        changed[key][at] = value
+    return step._replace(**changed)
+
+
+def arrays(step: Round) -> dict[str, np.ndarray]:
+    return {key: each for key, each in step._asdict().items() if isinstance(each, np.ndarray)}
 
 
 def without(step: Round, at: int) -> Round:
-    return step._replace(**{key: np.delete(getattr(step, key), at) for key in Round._fields if key != "adds"})
+    return step._replace(**{key: np.delete(each, at) for key, each in arrays(step).items()})
 
 
 def twice(step: Round, at: int) -> Round:
-    return step._replace(
-        **{key: np.append(getattr(step, key), getattr(step, key)[at]) for key in Round._fields if key != "adds"}
-    )
+    return step._replace(**{key: np.append(each, each[at]) for key, each in arrays(step).items()})
 
 
 # collective, shape, what is wrong with a round, and the message
@@ -241,6 +266,61 @@ def test_no_transfer_of_a_half_is_dispensable(data):
         broken(patch, name, lambda n, step: change(step, at) if n == number + 1 else step)
         with pytest.raises(RunError):
             symbolic.verify(name, shape, kind=kind)
+
+
+@settings(max_examples=80)
+@given(data=st.data())
+def test_no_transfer_of_the_other_kinds_is_dispensable(data):
+    """Left out, from another rank, from or to a wrong piece: it is found, whatever the root."""
+    name, kind = data.draw(st.sampled_from(OTHERS))
+    ranks = data.draw(st.integers(3, 8))
+    root = data.draw(st.integers(0, ranks - 1))
+    whole = list(collectives.get(name).rounds((ranks,), root))
+    adds = kind == "reduce"
+    number = data.draw(st.sampled_from([i for i, step in enumerate(whole) if step.adds == adds]))
+    at = data.draw(st.integers(0, len(whole[number].source) - 1))
+    changes = [without, lambda step, i: edited(step, i, first=step.first[i] + 1)]
+    if kind == "all_to_all":
+        changes.append(lambda step, i: edited(step, i, into=(step.into[i] + 1) % ranks))
+        changes.append(lambda step, i: edited(step, i, first=(step.first[i] + 1) % ranks))
+    change = data.draw(st.sampled_from(changes))
+    with pytest.MonkeyPatch.context() as patch:
+        broken(patch, name, lambda n, step: change(step, at) if n == number + 1 else step)
+        with pytest.raises(RunError):
+            symbolic.verify(name, (ranks,), root, kind=kind)
+
+
+BROKEN_OTHERS = {
+    "a broadcast that leaves one out": (
+        ("binary_tree", "broadcast", 1),
+        lambda number, step: without(step, 0) if number == 4 else step,
+        "after round 2, the last: rank 2 has nothing in place of piece 0 (1 such piece(s) in all)",
+    ),
+    "a reduce that forgets one": (
+        ("ps_central", "reduce", 2),
+        lambda number, step: without(step, 1) if number == 1 else step,
+        "after round 1, the last, rank 2 lacks the contribution of rank 1 in piece 0 (1 incomplete piece(s) in all)",
+    ),
+    "an exchange with the wrong piece": (
+        ("pairwise", "all_to_all", 0),
+        lambda number, step: edited(step, 0, first=3) if number == 1 else step,
+        "after round 2, the last: rank 1 has piece 3 of rank 0 in place of piece 0 (1 such piece(s) in all)",
+    ),
+    "an exchange into one place": (
+        ("pairwise", "all_to_all", 0),
+        lambda number, step: edited(step, 0, into=2) if number == 1 else step,
+        "round 1: ranks 0 and 2 both replace piece 2 of rank 1: which of them comes last is left to chance",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", BROKEN_OTHERS)
+def test_a_broken_one_of_another_kind_is_refused_with_the_place(monkeypatch, fault):
+    (name, kind, root), change, text = BROKEN_OTHERS[fault]
+    broken(monkeypatch, name, change)
+    with pytest.raises(RunError) as caught:
+        symbolic.verify(name, (4,), root, kind=kind)
+    assert str(caught.value) == f"collective {name!r} on 4 ranks: {text}"
 
 
 def test_an_all_gather_that_brings_another_piece_is_refused_with_rank_and_piece(monkeypatch):

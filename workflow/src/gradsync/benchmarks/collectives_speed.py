@@ -20,7 +20,7 @@ import torch.distributed as dist
 
 from gradsync.benchmarks import collective_scaling, rows
 from gradsync.benchmarks.rows import Row
-from gradsync.collectives import ALL_GATHER, ALL_REDUCE, KINDS, POSTCONDITION, REDUCE_SCATTER
+from gradsync.collectives import ALL_GATHER, ALL_REDUCE, POSTCONDITION, REDUCE_SCATTER, bus_factor
 from gradsync.errors import RunError
 from gradsync.files.results import write_whole
 from gradsync.plan import Collective, Ref
@@ -36,6 +36,7 @@ TARGET = 0.9
 HALVES_TARGET = 1.02
 BLOCK_SECONDS, MOST_MESSAGES = 0.03, 32  # of a block; a sum grows by the number of ranks with each message
 LANE = "network"
+KINDS = (ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER)  # of a ring
 
 
 def measure(folder: Path, config: str) -> Row:
@@ -69,7 +70,7 @@ def ring_against_native(rank: int, ranks: int, sizes: tuple[int, ...] = SIZES, p
         native = _native(buffer, groups, everyone)
         seconds, messages = _in_turn((ring[ALL_REDUCE], native), buffer, rank, ranks, pairs)
         interval = median_interval(seconds[1] / seconds[0])
-        busbw = 2 * (ranks - 1) / ranks * size / np.median(seconds, axis=1)
+        busbw = bus_factor(ALL_REDUCE, ranks) * size / np.median(seconds, axis=1)
         of_sizes.append(
             {
                 "task": f"ring, {ranks} ranks, {size} B: busbw of ours / of Gloo's own",

@@ -21,6 +21,7 @@ def follow(run: Run, op: Collective, event: Event) -> None:
         return
     run.done.add(key)
     ops = {rank: run.op[run.plan.role_of[rank].name][op.name] for rank in everyone}
+    exchanged: list[tuple[int, Ref, Sequence[Part]]] = []  # written when all ranks have been read
     for i in range(len(op.writes)):
         first, last = run.bounds(op.writes[i], event.rank)
         length = last - first
@@ -31,11 +32,23 @@ def follow(run: Run, op: Collective, event: Event) -> None:
         def read(rank: int, part: tuple[int, int] | None = None, i: int = i) -> Parts:
             return run.get(ops[rank].reads[i], rank, ops[rank], part)
 
-        if op.kind == "all_gather":
+        def gathered(taken: Sequence[tuple[int, int]], pieces: Sequence[tuple[int, int]] = pieces) -> Parts:
+            """Of each rank the part that is taken, in the place of its piece."""
             whole: Parts = []
-            for rank, (start, stop) in zip(everyone, pieces, strict=True):
-                parts = read(rank, (start, stop)) if stop > start else []
+            for rank, (first, last), (start, _) in zip(everyone, taken, pieces, strict=True):
+                parts = read(rank, (first, last)) if last > first else []
                 whole += [Part(part.start + start, part.stop + start, part.content.moved(-start)) for part in parts]
+            return whole
+
+        if op.kind == "all_to_all":
+            for rank, own in zip(everyone, pieces, strict=True):
+                ref = ops[rank].writes[i]
+                whole = gathered([own] * len(everyone))
+                held = run.taken(ref, run.bounds(ref, rank)[0], whole, rank, ops[rank])
+                exchanged.append((rank, ref, held))
+            continue
+        if op.kind == "all_gather":
+            whole = gathered(pieces)
         elif op.kind == "broadcast":
             whole = read(run.plan.root(op, event.rank))
         else:
@@ -52,3 +65,5 @@ def follow(run: Run, op: Collective, event: Event) -> None:
             if op.kind == "reduce" and rank != run.plan.root(op, rank):
                 held = [Part(0, length, UNSET)]
             run.covers[rank][ref.buffer].write(run.bounds(ref, rank)[0], held)
+    for rank, ref, held in exchanged:
+        run.covers[rank][ref.buffer].write(run.bounds(ref, rank)[0], held)

@@ -7,6 +7,7 @@ pieces, groups and sums are relative. So two or three places stand for all of th
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from math import prod
 from typing import Any
 
@@ -34,14 +35,25 @@ def on_few_ranks(plan: Plan) -> Plan:
     sizes = {WORLD: ranks, **{axis.name: axis.size for axis in axes}}
     if any(isinstance(op, Collective) and op.root >= sizes[op.over] for op in body):
         return plan
+    if any(_cut_unevenly(op, sizes) for op in body):
+        return plan
     role = dataclasses.replace(plan.roles[0], ranks=tuple(range(ranks)), body=tuple(map(_as_native, body)))
     return dataclasses.replace(plan, ranks=ranks, roles=(role,), axes=axes if plan.axes else ())
 
 
 def _is_cut(op: Any) -> bool:
     """Whether ranks have pieces of their own of what the operation touches."""
-    pieces = isinstance(op, Collective) and op.kind in ("reduce_scatter", "all_gather")
+    pieces = isinstance(op, Collective) and op.kind in ("reduce_scatter", "all_gather", "all_to_all")
     return pieces or any(ref.mine for ref in (*op.reads, *op.writes))
+
+
+def _cut_unevenly(op: Any, sizes: Mapping[str, int]) -> bool:
+    """Whether so many places would exchange pieces that are not equally long."""
+    return (
+        isinstance(op, Collective)
+        and op.kind == "all_to_all"
+        and any((ref.stop - ref.start) % prod(sizes[axis] for axis in (*ref.mine, op.over)) for ref in op.writes)
+    )
 
 
 def _counts(op: Any) -> bool:

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from gradsync.check.grid import fail
-from gradsync.collectives import NATIVE, POSTCONDITION
+from gradsync.collectives import ALL_TO_ALL, NATIVE, POSTCONDITION
 from gradsync.errors import InputError
 from gradsync.kernels import FLOATS, KERNELS, SMALLEST_SCALE, Form, largest
 from gradsync.kernels.sgd_scaled import SCALER_ELEMENTS
@@ -42,7 +42,7 @@ MOST_ELEMENTS = 1 << 40
 SHOWN_ENDS = 4  # of the parts of a buffer
 WIDE = ("float32", "float64")  # of which a loss scale is: float16 doesn't hold the first one
 # names that `lowering.lower` gives to the transfers of a collective
-LOWERED = re.compile(r"(.*)\.(?:send|recv|add)[0-9]+\.[0-9]+", re.DOTALL)
+LOWERED = re.compile(r"(.*)\.(?:send|recv|add|copy)[0-9]+\.[0-9]+", re.DOTALL)
 
 
 def refuse_form(plan: Plan) -> None:
@@ -330,7 +330,19 @@ def _collective(plan: Plan, role: Role, op: Collective) -> None:
     if not op.writes:
         raise InputError(f"{op.name!r}: a collective reads and writes at least one range")
     _same(plan, op, "reads and writes ranges of equal lengths and types")
+    if op.kind == ALL_TO_ALL:
+        _equal_pieces(plan, op)
     lowering.refuse(op, plan.group_size(op))
+
+
+def _equal_pieces(plan: Plan, op: Collective) -> None:
+    """Pieces that change places are equally long."""
+    for ref in op.writes:
+        if (ref.stop - ref.start) % (count := plan.group_size(op) * plan.mesh.pieces(ref)):
+            raise InputError(
+                f"{op.name!r} exchanges pieces of {ref.stop - ref.start} elements of {ref.buffer!r}, which are no "
+                f"{count} equal pieces: take a multiple"
+            )
 
 
 def _over_axis(plan: Plan, op: Collective) -> None:

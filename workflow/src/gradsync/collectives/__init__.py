@@ -1,7 +1,8 @@
 """Collectives as rounds of transfers: how one message travels.
 
-A collective is one file here that describes an all-reduce over the levels of a topology (`shape`: sizes of the levels,
-nearest first; their product is the number of ranks) of a message that is cut into equal pieces:
+A collective is one file here that describes an all-reduce, or what its KINDS say, over the levels of a topology
+(`shape`: sizes of the levels, nearest first; their product is the number of ranks) of a message that is cut into equal
+pieces:
 
     pieces(shape) -> int
     rounds(shape, root) -> Iterator[Round]
@@ -10,6 +11,9 @@ nearest first; their product is the number of ranks) of a message that is cut in
     LEVELS_AT_ONCE              optional, True: needs a topology whose levels have links of their own
     halves(shape) -> bool       optional, True: the rounds that add leave the sum of piece r on rank r, so that they are
                                 a reduce-scatter, and the rounds after them an all-gather
+    ROOTED                      optional, True: the rounds that add leave the sum on the root, so that they are a
+                                reduce, and the rounds after them a broadcast
+    KINDS                       optional: what its rounds are, if they are no all-reduce
     server(message, ranks)      optional: which rank is the root of message number `message` of an iteration
     CHUNKED                     optional, True: `pieces` and `rounds` take `chunks`, into how many a pipeline cuts a
                                 message, beside; without it they take a number of their own
@@ -38,13 +42,18 @@ NATIVE = "native"
 ALL_REDUCE: Final = "all_reduce"
 REDUCE_SCATTER: Final = "reduce_scatter"
 ALL_GATHER: Final = "all_gather"
-KINDS = (ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER)  # of what rounds may do
+REDUCE: Final = "reduce"
+BROADCAST: Final = "broadcast"
+ALL_TO_ALL: Final = "all_to_all"
+KINDS = (ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, REDUCE, BROADCAST, ALL_TO_ALL)
+SUMS = (ALL_REDUCE, REDUCE_SCATTER, REDUCE)  # those that add
 POSTCONDITION: dict[str, Any] = {
     ALL_REDUCE: "sum",
     REDUCE_SCATTER: "shard",
     ALL_GATHER: "gather",
-    "broadcast": "copy",
-    "reduce": "root_sum",
+    BROADCAST: "copy",
+    REDUCE: "root_sum",
+    ALL_TO_ALL: "exchange",
 }
 
 Shape = tuple[int, ...]
@@ -54,7 +63,8 @@ class Round(NamedTuple):
     """Transfers of one round: rank source[i] sends `pieces[i]` pieces from first[i] on to destination[i].
 
     The destination adds them to its own if `adds`, else they replace its own. `rail[i]` is the link that the source
-    sends on, if it has several.  # all (transfers,)
+    sends on, if it has several. `into[i]` is the first piece that they replace; without it, their own places.
+    # all (transfers,)
     """
 
     source: np.ndarray
@@ -63,6 +73,12 @@ class Round(NamedTuple):
     pieces: np.ndarray
     adds: bool
     rail: np.ndarray
+    into: np.ndarray | None = None
+
+    @property
+    def place(self) -> np.ndarray:
+        """The first piece at the destination that a transfer adds to or replaces.  # (transfers,)"""
+        return self.first if self.into is None else self.into
 
 
 def on_one_rail(
@@ -72,16 +88,21 @@ def on_one_rail(
     return Round(source, destination, first, pieces, adds, np.zeros_like(source))
 
 
-def names() -> list[str]:
-    """Names of all collectives that are described by rounds, sorted."""
+def names(kind: str = ALL_REDUCE) -> list[str]:
+    """Names of those of a kind, between some ranks at least; sorted."""
+    return [name for name in described() if kind in kinds(name, (2,))]
+
+
+def described() -> list[str]:
+    """Names of all collectives that are described by rounds, of whatever kind; sorted."""
     return modules_in(__path__)
 
 
 @cache  # plans ask for every transfer of theirs
 def get(name: str) -> Any:
     """The module of a collective; raises InputError that lists the known ones."""
-    if name not in names():
-        known = [NATIVE, *names()]
+    if name not in (every := described()):
+        known = [NATIVE, *every]
         raise InputError(f"collective {name!r} does not exist; {near(name, known)}there are: {', '.join(known)}")
     return importlib.import_module(f"{__name__}.{name}")
 
@@ -91,12 +112,12 @@ def topology_of(name: str) -> str:
     return "switch" if name == NATIVE else str(get(name).TOPOLOGY)
 
 
-def shape_on(name: str, topology: Topology, ranks: int) -> Shape:
+def shape_on(name: str, topology: Topology, ranks: int, kind: str = ALL_REDUCE) -> Shape:
     """The levels that `ranks` ranks fill; raises InputError if the topology lacks links that are needed."""
     shape = topology.shape_of(ranks)
     if name != NATIVE:
         refuse_links(name, topology.name)
-        refuse(name, shape)
+        refuse(name, shape, kind)
         if _levels_at_once(name) and any(map(gt, shape, topology.shape)):
             raise InputError(
                 f"collective {name!r} sends on all levels at once, and {ranks} ranks fill no whole levels of topology "
@@ -125,8 +146,8 @@ def refuse(name: str, shape: Shape, kind: str = ALL_REDUCE) -> None:
     refuse_shape = getattr(get(name), "refuse", None)
     if refuse_shape is not None:
         refuse_shape(shape)
-    if kind != ALL_REDUCE and not halves(name, shape):
-        able = [other for other in names() if halves(other, shape)]
+    if kind not in kinds(name, shape):
+        able = [other for other in described() if kind in kinds(other, shape)]
         raise InputError(
             f"collective {name!r} has no {kind} on {' x '.join(map(str, shape))} ranks; there are those of "
             f"{', '.join([NATIVE, *able])}"
@@ -137,6 +158,26 @@ def halves(name: str, shape: Shape) -> bool:
     """Whether the rounds of a collective are those of a reduce-scatter and then those of an all-gather."""
     in_halves = getattr(get(name), "halves", None)
     return in_halves is not None and bool(in_halves(shape))
+
+
+def kinds(name: str, shape: Shape) -> tuple[str, ...]:
+    """Of which kinds the rounds of a collective are, the whole of them or those that add or that don't."""
+    module = get(name)
+    scattered = (REDUCE_SCATTER, ALL_GATHER) if halves(name, shape) else ()
+    rooted = (REDUCE, BROADCAST) if getattr(module, "ROOTED", False) else ()
+    return tuple(getattr(module, "KINDS", (ALL_REDUCE, *scattered, *rooted)))
+
+
+def bus_factor(kind: str, ranks: int) -> float:
+    """busbw over algbw, by nccl-tests' convention (doc/PERFORMANCE.md there): what compares with the rate of a link.
+
+    algbw is bytes of the whole message, of all pieces of it, over seconds. Of these bytes each link carries at least:
+    2(N-1)/N in an all-reduce; (N-1)/N in a reduce-scatter, an all-gather and an all-to-all, in which a rank keeps a
+    piece; all in a broadcast and a reduce.
+    """
+    if kind in (BROADCAST, REDUCE):
+        return 1.0
+    return (2 if kind == ALL_REDUCE else 1) * (ranks - 1) / ranks
 
 
 def server(name: str, message: int, ranks: int) -> int:
@@ -185,9 +226,9 @@ def rounds(
 ) -> Iterator[Round]:
     """The rounds of a collective; a single rank sends nothing.
 
-    `kind`: of the whole all-reduce, or of the half of it that is a reduce-scatter or an all-gather. `chunks`: into how
-    many a pipeline cuts the message; None: the collective's own number. Raises InputError for levels that it can't
-    serve, and for chunks if it has none.
+    `kind`: of the whole collective, or of the half of an all-reduce that is a reduce-scatter or reduce, or an
+    all-gather or broadcast. `chunks`: into how many a pipeline cuts the message; None: the collective's own number.
+    Raises InputError for levels that it can't serve, and for chunks if it has none.
     """
     module = get(name)
     refuse(name, shape, kind)
@@ -195,13 +236,13 @@ def rounds(
     if prod(shape) == 1:
         return iter(())
     every: Iterator[Round] = module.rounds(shape, root, **cut)
-    return every if kind == ALL_REDUCE else (step for step in every if step.adds == (kind == REDUCE_SCATTER))
+    return every if kind in (ALL_REDUCE, ALL_TO_ALL) else (step for step in every if step.adds == (kind in SUMS))
 
 
 def _chunks(name: str, chunks: int) -> int:
     if not getattr(get(name), "CHUNKED", False):
-        able = [other for other in names() if getattr(get(other), "CHUNKED", False)]
-        raise InputError(f"collective {name!r} is no pipeline, whose chunks could be counted; {', '.join(able)} is")
+        able = [other for other in described() if getattr(get(other), "CHUNKED", False)]
+        raise InputError(f"collective {name!r} is no pipeline, whose chunks could be counted: {', '.join(able)} are")
     if chunks < 1:
         raise InputError(f"collective {name!r}: {chunks} chunks: at least 1")
     return chunks

@@ -1,4 +1,4 @@
-"""Binary tree all-reduce: reduce to rank 0, then broadcast, the whole message each time (MG-WFBP Table II).
+"""Binary tree all-reduce: reduce to the root, then broadcast, the whole message each time (MG-WFBP Table II).
 
 Differs from the paper: any number of ranks; those that a power of two lacks are missing leaves.
 """
@@ -12,7 +12,7 @@ import numpy as np
 
 from gradsync.collectives import Round, Shape, on_one_rail
 
-TOPOLOGY, POSTCONDITION = "switch", "sum"
+TOPOLOGY, POSTCONDITION, ROOTED = "switch", "sum", True
 
 
 def pieces(shape: Shape) -> int:
@@ -28,6 +28,7 @@ def rounds(shape: Shape, root: int = 0) -> Iterator[Round]:
         for k in levels if adds else reversed(levels):
             child = np.arange(2**k, n, 2 ** (k + 1))
             parent = child - 2**k
+            child, parent = (child + root) % n, (parent + root) % n
             zero, one = np.zeros_like(child), np.ones_like(child)
             source, destination = (child, parent) if adds else (parent, child)
             yield on_one_rail(source, destination, zero, one, adds)

@@ -9,7 +9,7 @@ import numpy as np
 
 from gradsync.collectives import Round, Shape, on_one_rail
 
-TOPOLOGY, POSTCONDITION = "switch", "sum"
+TOPOLOGY, POSTCONDITION, ROOTED = "switch", "sum", True
 
 
 def pieces(shape: Shape) -> int:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from gradsync.collectives.ps_central import pieces, rounds
 
-TOPOLOGY, POSTCONDITION = "switch", "sum"
-__all__ = ["POSTCONDITION", "TOPOLOGY", "pieces", "rounds", "server"]
+TOPOLOGY, POSTCONDITION, ROOTED = "switch", "sum", True
+__all__ = ["POSTCONDITION", "ROOTED", "TOPOLOGY", "pieces", "rounds", "server"]
 
 
 def server(message: int, ranks: int) -> int:

@@ -20,13 +20,14 @@ REPORT_SECONDS_TO_A_FILE = 30.0
 
 def options(parser: argparse.ArgumentParser) -> None:
     """What it takes. Numbers are read by `run`, which says what is wrong with them."""
-    parser.add_argument("name", metavar="NAME", help="ring, bml, ps_p2p, ...")
+    parser.add_argument("name", metavar="NAME", help="ring, bml, ps_p2p, pairwise, ...")
     parser.add_argument(
         "--kind",
-        choices=("all_reduce", "reduce_scatter", "all_gather"),
-        default="all_reduce",
-        help="the whole all-reduce, or the half of it that is another collective (default: %(default)s)",
+        choices=("all_reduce", "reduce_scatter", "all_gather", "reduce", "broadcast", "all_to_all"),
+        help="the whole of it, or the half that is another collective (default: the whole)",
     )
+    parser.add_argument("--root", default="0", metavar="RANK", help="where it reduces to, or broadcasts from")
+    parser.add_argument("--chunks", metavar="C", help="into how many a pipeline cuts the message (chain, tree)")
     parser.add_argument("--topology", metavar="NAME[:NUMBERS]", help="as bcube:3,2 (default: what it is made for)")
     parser.add_argument("--ranks", metavar="N", help="that fill the topology in order (default: all that it holds)")
     parser.add_argument("--bytes", required=True, metavar="M", help="of the message")
@@ -50,32 +51,37 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     if options.name == collectives.NATIVE:
         raise InputError(
             f"collective {options.name!r} is the backend's own, which has no rounds to time: choose one of "
-            f"{', '.join(collectives.names())}"
+            f"{', '.join(collectives.described())}"
         )
     ranks = None if options.ranks is None else _whole("--ranks", options.ranks)
     topology = _topology(options.topology, collectives.topology_of(options.name), ranks)
     ranks = ranks or topology.hosts
+    kind = options.kind or collectives.kinds(options.name, (2,))[0]
+    root = _root(options.root, ranks)
+    chunks = None if options.chunks is None else _whole("--chunks", options.chunks)
     try:
-        shape = collectives.shape_on(options.name, topology, ranks)
-        collectives.refuse(options.name, shape, options.kind)
+        shape = collectives.shape_on(options.name, topology, ranks, kind)
+        collectives.pieces(options.name, shape, chunks)
         if options.check:
-            symbolic.refuse_size(options.name, shape)
+            symbolic.refuse_size(options.name, shape, kind, chunks)
     except InputError as error:
         raise InputError(f"--topology {topology.name} with {ranks} ranks: {error}") from None
     size, speeds = _whole("--bytes", options.bytes), _speeds(options, topology)
     gamma = positive("--gamma", options.gamma, "seconds per byte, not negative")
     watch = _progress("timed")
-    cost = flow_level.cost(
-        options.name, topology, speeds, ranks, kind=options.kind, add_seconds_per_byte=gamma, watch=watch
-    )
+    how: dict[str, Any] = {"root": root, "kind": kind, "chunks": chunks}
+    cost = flow_level.cost(options.name, topology, speeds, ranks, **how, add_seconds_per_byte=gamma, watch=watch)
+    seconds = cost.seconds(size)
+    factor = collectives.bus_factor(kind, ranks)
     equipment = topology.equipment()
     answer: dict[str, Any] = {
         "collective": options.name,
-        "kind": options.kind,
+        "kind": kind,
         "topology": topology.name,
         "ranks": ranks,
         "bytes": size,
-        "seconds": cost.seconds(size),
+        "seconds": seconds,
+        **({"busbw_bytes_per_second": factor * size / seconds} if seconds else {}),
         "a_seconds": cost.line.a,
         "b_seconds_per_byte": cost.line.b,
         "rounds": cost.rounds,
@@ -87,7 +93,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     }
     if options.check:
         try:
-            symbolic.verify(options.name, shape, watch=_progress("checked"), kind=options.kind)
+            symbolic.verify(options.name, shape, root, watch=_progress("checked"), kind=kind, chunks=chunks)
         except RunError as error:
             raise RunError(str(error), answer | {"check": "failed", "failure": str(error)}) from None
         answer["check"] = "passed"
@@ -147,6 +153,12 @@ def _whole(option: str, text: str) -> int:
     if not 1 <= value < inf or value != int(value):
         raise InputError(f"{option} {text}: must be a whole number of at least 1")
     return int(value)
+
+
+def _root(text: str, ranks: int) -> int:
+    if not text.isdecimal() or int(text) >= ranks:
+        raise InputError(f"--root {text}: must be one of the ranks, 0 to {ranks - 1}")
+    return int(text)
 
 
 def _progress(done: str) -> Callable[[int, int], None]:

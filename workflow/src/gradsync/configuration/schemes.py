@@ -96,6 +96,11 @@ class Scheme(BaseModel):
                 self.refuse_optimizer(self.optimizer)
             if self.algorithm != NATIVE and updates.halved(self.update):
                 collectives.refuse(self.algorithm, (2,), collectives.REDUCE_SCATTER)
+            if self.algorithm not in (NATIVE, *collectives.names()):
+                raise InputError(
+                    f"collective {self.algorithm!r} sums no gradients: choose one of "
+                    f"{', '.join([NATIVE, *collectives.names()])}"
+                )
         except InputError as error:
             raise InputError(f"{where}, scheme {self.name!r}: {error}") from None
 

@@ -55,7 +55,7 @@ def network(
     all_reduce: str = "ring",
     axes: Mapping[str, int] | None = None,
 ) -> Network:
-    """Costs of every kind of message between `n` ranks; the other collectives as rings, broadcast and reduce as trees.
+    """Costs of every kind of message between `n` ranks; others as rings, trees or a pairwise exchange.
 
     `axes`: name -> places of a mesh's axes, whose groups have the same between so many ranks (`all_reduce@node`).
     """
@@ -77,6 +77,7 @@ def _between(n: int, alpha: float, beta: float, gamma: float, all_reduce: str) -
         "reduce_scatter": Linear(half.a, half.b + (n - 1) / n * gamma, half.source),
         "all_gather": half,
         "broadcast": Linear(alpha * log2(n), beta * log2(n), f"binary tree of {n}"),
+        "all_to_all": Linear(n // 2 * alpha, (n - 1) / n * beta, f"pairwise exchange of {n}"),
         "reduce": Linear(alpha * log2(n), (beta + gamma) * log2(n), f"binary tree of {n}"),
     }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from typing import Any
 
@@ -52,6 +52,13 @@ class Contended:
     def least_transfer_seconds(self, total: float, low: bool = False) -> float:
         """Alone, one message after the other; several at once take 1/capacity of it together."""
         return self.alone.least_transfer_seconds(total, low)
+
+    @property
+    def halves(self) -> dict[str, Contended]:
+        """What is known of a reduce-scatter and an all-gather, on the same link; the host starts either sooner."""
+        known = getattr(self.alone, "halves", {})
+        half = replace(self, host_seconds=0.5 * self.host_seconds)
+        return {kind: replace(half, alone=cost) for kind, cost in known.items()}
 
     def describe(self) -> str:
         """The cost alone, and the capacity."""

@@ -11,14 +11,15 @@ from __future__ import annotations
 import csv
 import dataclasses
 import io
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
+from gradsync.costs import MessageCost
 from gradsync.errors import InputError
 from gradsync.files import reading
 
@@ -31,7 +32,8 @@ class Fitted:
     """T(m) by pieces: piece i holds for sizes up to `bounds[i]` bytes, T = intercepts[i] + slopes[i] m.
 
     `variances[i]` is the relative residual variance of piece i and `moments[i]` what its interval needs:
-    (sum of weights, weighted mean size, weighted sum of squared deviations).
+    (sum of weights, weighted mean size, weighted sum of squared deviations). `halves`: of an all-reduce, what its
+    reduce-scatter and its all-gather take, if they were measured.
     """
 
     bounds: np.ndarray
@@ -44,6 +46,7 @@ class Fitted:
     moments: np.ndarray
     points: int
     source: str = ""
+    halves: Mapping[str, MessageCost] = field(default_factory=dict)
 
     def _piece(self, size: Any) -> Any:
         return np.minimum(np.searchsorted(self.bounds, size, side="left"), len(self.bounds) - 1)
@@ -208,11 +211,14 @@ def straight_line(sizes: Any, times: Any) -> tuple[float, float, float]:
     return float(a), float(b), 1.0 - float(((t - a - b * m) ** 2).sum()) / spread if spread else 1.0
 
 
-def load_points(path: str | Path, ranks: int | None = None, collective: str = "") -> tuple[np.ndarray, np.ndarray]:
+def load_points(
+    path: str | Path, ranks: int | None = None, collective: str = "", kind: str = ""
+) -> tuple[np.ndarray, np.ndarray]:
     """Read (bytes, seconds) from a CSV with these columns; lines that begin with # are comments.
 
     A column `mean_seconds` wins over `seconds`. If there is a column `ranks`, `ranks` chooses, and if there is a column
-    `collective`, `collective` does (empty: the backend's own). Raises InputError with file and line, or with the
+    `collective`, `collective` does (empty: the backend's own). Of a file with a column `kind`, the points of that kind
+    are read (empty: all-reduces of all ranks). Raises InputError with file and line, or with the
     numbers of ranks (the collectives) that are there if none of them is the chosen one or, of ranks, none was named.
     """
     points: dict[str, dict[int | None, list[tuple[float, float]]]] = {}
@@ -233,6 +239,8 @@ def load_points(path: str | Path, ranks: int | None = None, collective: str = ""
             time = "mean_seconds" if "mean_seconds" in columns else "seconds"
             by_ranks = "ranks" in columns
             for row in reader:
+                if (row.get("kind") or "") != kind:
+                    continue
                 try:
                     row_ranks = int(row["ranks"]) if by_ranks else None
                     measured = points.setdefault(row.get("collective") or "", {}).setdefault(row_ranks, [])

@@ -1,12 +1,14 @@
-"""A reduce-scatter or an all-gather that takes half of an all-reduce, as a ring's halves do."""
+"""A reduce-scatter and an all-gather: as measured, or half of an all-reduce, as a ring's halves are."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from gradsync.costs import MessageCost
 from gradsync.costs.contention import capacity, host_seconds
+
+HALVES: Final = ("reduce_scatter", "all_gather")
 
 
 @dataclass(frozen=True)
@@ -43,5 +45,6 @@ class Half:
 
 
 def halves(whole: MessageCost) -> dict[str, MessageCost]:
-    """The costs of both kinds."""
-    return dict.fromkeys(("reduce_scatter", "all_gather"), Half(whole))
+    """The costs of both kinds: those that `whole` knows (`halves`, by kind), half of it for others."""
+    known = getattr(whole, "halves", {})
+    return {kind: known.get(kind) or Half(whole) for kind in HALVES}

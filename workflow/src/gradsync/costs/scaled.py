@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gradsync.costs import MessageCost, Network
@@ -33,6 +33,12 @@ class Scaled:
     def describe(self) -> str:
         """The whole, and by how much it is changed."""
         return f"{self.whole.describe()}, start-up x {self.startup:.3g}, transfer x {self.transfer:.3g}"
+
+    @property
+    def halves(self) -> dict[str, Scaled]:
+        """What of its halves is known, as much slower."""
+        known = getattr(self.whole, "halves", {})
+        return {kind: replace(self, whole=cost) for kind, cost in known.items()}
 
     @property
     def host_seconds(self) -> float:

@@ -41,7 +41,7 @@ Workloads = Workload | Mapping[int, Workload]
 ROUNDING = 1e-9  # of a bound
 MOST_RANKS = 1024  # whose routes to one another are looked at
 # how often the nodes but one send each byte of a message
-SENT = {"all_reduce": 2.0, "reduce_scatter": 1.0, "all_gather": 1.0, "broadcast": 1.0, "reduce": 1.0}
+SENT = {"all_reduce": 2.0, "reduce_scatter": 1.0, "all_gather": 1.0, "broadcast": 1.0, "reduce": 1.0, "all_to_all": 1.0}
 
 
 class Links(NamedTuple):

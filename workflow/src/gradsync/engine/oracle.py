@@ -167,6 +167,10 @@ def _collective(plan: Plan, ops: Mapping[int, Collective], values: list[dict[str
                 whole = np.concatenate([part[start:stop] for part, (start, stop) in zip(inputs, pieces, strict=True)])
                 for output in outputs:
                     output[:] = whole
+            case "all_to_all":
+                whole = np.concatenate(inputs)
+                for place, output in enumerate(outputs):
+                    output[:] = whole.reshape(len(group), len(group), -1)[:, place].ravel()
             case "reduce":
                 outputs[group.index(plan.root(op, group[0]))][:] = _sum(inputs)
             case "broadcast":

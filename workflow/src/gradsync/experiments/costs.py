@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from gradsync.plan import Axis, Plan
     from gradsync.plan.workload import Workload
 
+OVER_AXES = ("all_reduce", "reduce_scatter", "all_gather")  # what plans on axes send
 LINE = "a=SECONDS,b=SECONDS_PER_BYTE, or a CSV file of bytes,seconds"
 LINKS = "alpha=SECONDS,bandwidth=BYTES_PER_SECOND (or by kind of links: alpha=..,inside=..,between=..)"
 
@@ -111,12 +112,16 @@ def refuse_other(plan: Plan, workload: Workload) -> None:
 
 def cost_of(text: str, option: str = "--allreduce", ranks: int | None = None, collective: str = "") -> Any:
     """The cost of a message; `ranks` and `collective` choose if a file has several."""
-    from gradsync.costs import Linear, fitted
+    from gradsync.costs import Linear, fitted, kinds
 
     pairs = _pairs(text)
     if pairs is None:
         sizes, times = fitted.load_points(text, ranks, collective)
-        return fitted.fit(sizes, times, source=text)
+        cost = fitted.fit(sizes, times, source=text)
+        # of the backend's own; a pipe has been read to its end
+        if collective or ranks is None or not Path(text).is_file():
+            return cost
+        return replace(cost, halves=kinds.halves(text, ranks))
     return Linear(*_two_numbers(text, option, pairs, ("a", "b"), LINE), "given")
 
 
@@ -219,13 +224,20 @@ def _costs_alone(options: Known, ranks: int, scheme: Any) -> tuple[Any, Costs]:
 
 
 def _measured(text: str, scheme: Any, ranks: int) -> Costs:
-    """The cost of the scheme's collective; other messages follow from the backend's own if its cost is known, too."""
+    """The cost of the scheme's collective; other messages take what was measured, or follow from the backend's own."""
+    from gradsync.costs import Network, kinds
+    from gradsync.costs.half import halves
+
     collective = scheme.measured_as(ranks)
     cost = native = cost_of(text, ranks=ranks, collective=collective)
     if collective:
         with suppress(InputError):  # a file of that collective alone
             native = cost_of(text, ranks=ranks)
-    return Costs(cost, _others(cost, native, ranks), [], [])
+    network = _others(cost, native, ranks)
+    if Path(text).is_file():
+        of_its_own = halves(cost) if collective else {}  # the file has those of the backend's
+        network = Network({**network.costs, **kinds.measured(text, ranks), **of_its_own})
+    return Costs(cost, network, [], [])
 
 
 def _on_links(text: str, scheme: Any, ranks: int) -> Costs:
@@ -255,10 +267,11 @@ def _on_links(text: str, scheme: Any, ranks: int) -> Costs:
 def on_axes(known: Costs, allreduce: str | None, axes: Sequence[Axis], ranks: int) -> Costs:
     """The same, with what messages over the axes of a plan cost.
 
-    Inside and between nodes, if the links of both are known, as rings on these: the ranks of a node share its links.
-    Else as rings on the links of all ranks.
+    As measured, if the file of all-reduces has points between as many places. Else inside and between nodes, if the
+    links of both are known, as rings on these: the ranks of a node share its links. Else as rings on the links of all
+    ranks.
     """
-    from gradsync.costs import Network
+    from gradsync.costs import Network, kinds
     from gradsync.costs.alpha_beta import network, with_axes
 
     if not axes:
@@ -266,15 +279,19 @@ def on_axes(known: Costs, allreduce: str | None, axes: Sequence[Axis], ranks: in
     places = {axis.name: axis.size for axis in axes}
     speeds = speeds_of(allreduce) if allreduce and "inside" in (_pairs(allreduce) or {}) else None
     if speeds is None or set(places) != {"node", "local"}:
-        note = f"messages over {', '.join(places)} are timed as rings on the same links"
-        return known._replace(network=with_axes(known.network, ranks, places), warnings=[*known.warnings, note])
+        measured = kinds.measured(allreduce, ranks, places) if allreduce and Path(allreduce).is_file() else {}
+        of_axes = {kind: cost for kind, cost in measured.items() if "@" in kind}
+        lacking = [axis for axis in places if not {f"{kind}@{axis}" for kind in OVER_AXES} <= of_axes.keys()]
+        notes = [f"messages over {', '.join(lacking)} are timed as rings on the same links"] if lacking else []
+        network_of_axes = with_axes(Network({**known.network.costs, **of_axes}), ranks, places)
+        return known._replace(network=network_of_axes, warnings=[*known.warnings, *notes])
     seconds_per_byte = {"local": 1 / speeds.bandwidth["inside"], "node": places["local"] / speeds.bandwidth["between"]}
-    of_axes = {
+    of_links = {
         f"{kind}@{axis}": cost
         for axis, beta in seconds_per_byte.items()
         for kind, cost in network(places[axis], speeds.alpha, beta).costs.items()
     }
-    return known._replace(network=Network({**known.network.costs, **of_axes}))
+    return known._replace(network=Network({**known.network.costs, **of_links}))
 
 
 def _others(cost: Any, native: Any, ranks: int) -> Any:

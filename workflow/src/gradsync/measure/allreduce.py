@@ -1,7 +1,8 @@
-"""Measure all-reduce times between the running ranks: the points that a cost is fitted to.
+"""Measure all-reduce times between the running ranks, and those of other kinds: the points that costs are fitted to.
 
-Columns and bus bandwidth are those of nccl-tests, with the median as time: algbw is bytes over seconds, busbw is
-algbw x 2(N-1)/N, which compares with the speed of the link for any number of ranks.
+Columns and bus bandwidth are those of nccl-tests, with the median as time: algbw is bytes over seconds, busbw is algbw
+times a factor of the kind (`collectives.bus_factor`), which compares with the speed of the link for any number of
+ranks.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-from gradsync.collectives import NATIVE
+from gradsync.collectives import ALL_REDUCE, NATIVE, SUMS, bus_factor
 from gradsync.configuration.schemes import Scheme
-from gradsync.costs import fitted
+from gradsync.costs import fitted, kinds
+from gradsync.plan import WORLD, Axis, Kind
 from gradsync.runtime.devices import PROCESSOR, Device
 from gradsync.runtime.hosts import machines
 from gradsync.runtime.other_work import OtherWork
@@ -33,7 +35,8 @@ class Point(NamedTuple):
 
     The interval is of `repeats` messages, in turn with those of other sizes; None if they are too few.
     Planners take the mean: it is what adds up over several messages if some of them are late. `collective` is that of a
-    scheme (`Scheme.measured_as`), empty for the backend's own.
+    scheme (`Scheme.measured_as`), empty for the backend's own. `kind` is as in `costs/kinds.py`, empty for an
+    all-reduce of all ranks.
     """
 
     ranks: int
@@ -46,6 +49,7 @@ class Point(NamedTuple):
     mean_seconds: float
     collective: str = ""
     repeats: int = 0
+    kind: str = ""
 
 
 def sizes(smallest: int, largest: int, per_decade: int = SIZES_PER_DECADE) -> list[int]:
@@ -82,11 +86,14 @@ def measure(
     device: Device = PROCESSOR,
     chosen: Sequence[str] = (NATIVE,),
     largest_of_our_own: int | None = None,
+    of_kinds: Sequence[Kind] = (ALL_REDUCE,),
+    axes: tuple[Axis, ...] = (),
 ) -> dict[str, Any]:
-    """Seconds of each repeat by collective and message size, and what they were measured with.
+    """Seconds of each repeat by collective and message size, the same by kind, and what they were measured with.
 
-    `largest_of_our_own`: largest message of collectives that are not the backend's; None: the same. Collective over the
-    running ranks.
+    `largest_of_our_own`: largest message of collectives that are not the backend's; None: the same. `of_kinds`: those
+    of the backend's own, as they are executed, between all ranks and between the groups of each of `axes`. Collective
+    over the running ranks.
     """
     others = OtherWork()
     ranks = dist.get_world_size() if dist.is_initialized() else 1
@@ -101,6 +108,7 @@ def measure(
             seconds[key] = all_reduce_seconds(sizes(smallest, largest), REPEATS, SECONDS_PER_SIZE, device=device)
     return {
         "seconds": seconds,
+        "kinds": _of_kinds(sizes(smallest, largest), of_kinds, axes),
         "provenance": {
             "repeats": f"{REPEATS // 15} to {REPEATS}, about {SECONDS_PER_SIZE:g} s a size",
             "threads": torch.get_num_threads(),
@@ -112,12 +120,37 @@ def measure(
     }
 
 
-def point(ranks: int, size: int, seconds: Sequence[float], collective: str = "") -> Point:
+def _of_kinds(
+    message_sizes: list[int], chosen: Sequence[Kind], axes: tuple[Axis, ...]
+) -> dict[str, dict[int, list[float]]]:
+    """Seconds of each repeat by kind and message size, of all but all-reduces of all ranks."""
+    ways: dict[str, tuple[Kind, str]] = {kind: (kind, WORLD) for kind in chosen if kind != ALL_REDUCE}
+    for axis in axes:
+        if axis.size > 1:
+            ways |= {kinds.over(kind, axis.name, axis.size): (kind, axis.name) for kind in chosen}
+    return {
+        name: collective_seconds(
+            NATIVE,
+            (),
+            message_sizes,
+            REPEATS,
+            SECONDS_PER_SIZE,
+            kind=kind,
+            over=over,
+            axes=() if over == WORLD else axes,
+        )
+        for name, (kind, over) in ways.items()
+    }
+
+
+def point(ranks: int, size: int, seconds: Sequence[float], collective: str = "", kind: str = "") -> Point:
     """The point of repeated times of a message of `size` bytes."""
+    key, _, places = kind.partition(":")
     low, middle, high = median_interval(seconds)
     bandwidth = size / middle
-    bus = bandwidth * 2 * (ranks - 1) / ranks
-    return Point(ranks, size, middle, low, high, bandwidth, bus, float(np.mean(seconds)), collective, len(seconds))
+    bus = bandwidth * bus_factor(key.partition("@")[0] or ALL_REDUCE, int(places or ranks))
+    mean, repeats = float(np.mean(seconds)), len(seconds)
+    return Point(ranks, size, middle, low, high, bandwidth, bus, mean, collective, repeats, kind)
 
 
 def to_csv(points: Sequence[Point], provenance: Mapping[str, Any]) -> str:
@@ -131,29 +164,35 @@ def _line(point: Point) -> str:
 
 
 def columns(points: Sequence[Point]) -> str:
-    """The points as text for people: the columns of nccl-tests, and the collective."""
+    """The points as text for people: the columns of nccl-tests, and the collective or kind."""
     names = ("ranks", "size", "count", "type", "redop", "time", "mean", "algbw", "busbw")
     units = ("", "(B)", "(elements)", "", "", "(us)", "(us)", "(GB/s)", "(GB/s)")
     rows = [
         (
-            *(p.ranks, p.bytes, p.bytes // 4, "float", "sum"),
+            *(p.ranks, p.bytes, p.bytes // 4, "float", "sum" if _sums(p.kind) else "none"),
             *(f"{seconds * 1e6:.1f}" for seconds in (p.seconds, p.mean_seconds)),
             *(f"{bandwidth / 1e9:.3f}" for bandwidth in (p.algbw_bytes_per_second, p.busbw_bytes_per_second)),
         )
         for p in points
     ]
-    last_column = ["collective" if any(p.collective for p in points) else "", "", *(p.collective for p in points)]
+    named = [p.collective or p.kind for p in points]
+    last_column = ["collective" if any(named) else "", "", *named]
     return "\n".join(
         ("".join(f"{cell:>12}" for cell in row) + f"  {collective}").rstrip()
         for row, collective in zip((names, units, *rows), last_column, strict=True)
     )
 
 
+def _sums(kind: str) -> bool:
+    return not kind or kind.partition(":")[0].partition("@")[0] in SUMS
+
+
 def fits(points: Sequence[Point]) -> list[dict[str, Any]]:
-    """By ranks and collective: the cost that planners take (of the means), and how good one line a + b m is."""
+    """By ranks, collective and kind: the cost that planners take (of the means), and how good one line a + b m is."""
     rows = []
-    for ranks, collective in dict.fromkeys((p.ranks, p.collective) for p in sorted(points, key=lambda p: p.ranks)):
-        chosen = [p for p in points if (p.ranks, p.collective) == (ranks, collective)]
+    in_order = sorted(points, key=lambda p: p.ranks)
+    for ranks, collective, kind in dict.fromkeys((p.ranks, p.collective, p.kind) for p in in_order):
+        chosen = [p for p in points if (p.ranks, p.collective, p.kind) == (ranks, collective, kind)]
         m, t = [p.bytes for p in chosen], [p.mean_seconds for p in chosen]
         cost = fitted.fit(m, t)
         a, b, r_squared = fitted.straight_line(m, t)
@@ -161,6 +200,7 @@ def fits(points: Sequence[Point]) -> list[dict[str, Any]]:
             {
                 "ranks": ranks,
                 **({"collective": collective} if collective else {}),
+                **({"kind": kind} if kind else {}),
                 "pieces": cost.pieces(),
                 "residual": cost.residual,
                 "line": {"a": a, "b": b, "r_squared": r_squared},

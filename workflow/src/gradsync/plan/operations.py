@@ -91,7 +91,7 @@ class Reply(_Base):
     tag: int = 0
 
 
-Kind = Literal["all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce"]
+Kind = Literal["all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "all_to_all"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +100,8 @@ class Collective(_Base):
 
     `postcondition` is what holds of `writes` afterwards: `sum` (every rank has the sum over its group), `shard` (each
     rank has the sum in its own piece), `gather` (every rank has every rank's piece), `copy` (the root's values),
-    `root_sum` (the root has the sum, and the others nothing that may be read).
+    `root_sum` (the root has the sum, and the others nothing that may be read), `exchange` (in place of its piece r each
+    rank has, of rank r, the piece of its own number; all pieces are equally long).
     `shape` is how an algorithm that works level by level sees the group: sizes of the levels, nearest first (empty: all
     ranks alike). `root` is the source of a broadcast, where a reduce sums, and the server of an algorithm that has
     one: a rank, or if the collective is over an axis other than `world`, a place on it.
@@ -113,7 +114,7 @@ class Collective(_Base):
     ranks: tuple[int, ...] = ()
     shape: tuple[int, ...] = ()
     root: int = 0
-    postcondition: Literal["sum", "shard", "gather", "copy", "root_sum"] = "sum"
+    postcondition: Literal["sum", "shard", "gather", "copy", "root_sum", "exchange"] = "sum"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -59,14 +59,14 @@ def cost(
     add_seconds_per_byte: float = 0.0,
     watch: Watch | None = None,
 ) -> FlowCost:
-    """Cost of collective `name`, or of a half of it, between the first `ranks` hosts (None: all) of a topology.
+    """Cost of collective `name`, of a kind that it has, between the first `ranks` hosts (None: all) of a topology.
 
     `chunks`: into how many a pipeline cuts the message; None: the collective's own number.
 
     Raises InputError if the topology can't carry it or `speeds` lack a kind of its links.
     """
     ranks = topology.hosts if ranks is None else ranks
-    shape = collectives.shape_on(name, topology, ranks)
+    shape = collectives.shape_on(name, topology, ranks, kind)
     bandwidth, latency = speeds.of(topology)
     pieces = collectives.pieces(name, shape, chunks)
     a = b = 0.0
@@ -132,7 +132,7 @@ def _alike(rounds: Iterable[Round]) -> Iterator[tuple[Round, int, int]]:
 
 
 def _same_arrays(one: Round, other: Round) -> bool:
-    pairs = zip(one._replace(first=other.first, adds=other.adds), other, strict=True)
+    pairs = zip(one._replace(first=other.first, adds=other.adds, into=other.into), other, strict=True)
     return all(mine is theirs for mine, theirs in pairs)
 
 

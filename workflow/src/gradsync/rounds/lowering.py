@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gradsync import collectives
-from gradsync.collectives import ALL_GATHER, ALL_REDUCE, KINDS, NATIVE, REDUCE_SCATTER, Shape
+from gradsync.collectives import ALL_REDUCE, ALL_TO_ALL, NATIVE, REDUCE, REDUCE_SCATTER, SUMS, Shape
 from gradsync.errors import InputError
 from gradsync.plan import Buffer, Collective, Group, Local, Plan, Recv, Ref, Repeat, Role, Send, piece
 
@@ -42,15 +42,15 @@ class Step(NamedTuple):
 def steps(algorithm: str, shape: Shape, root: int, kind: str, rank: int) -> tuple[Step, ...]:
     """The rounds of a collective as `rank` sees them; raises InputError if the collective can't serve the shape."""
 
-    def parts(peer: np.ndarray, at: np.ndarray, step: collectives.Round) -> tuple[Part, ...]:
+    def parts(peer: np.ndarray, first: np.ndarray, at: np.ndarray, step: collectives.Round) -> tuple[Part, ...]:
         return tuple(
-            Part(*map(int, row)) for row in zip(peer[at], step.first[at], step.pieces[at], step.rail[at], strict=True)
+            Part(*map(int, row)) for row in zip(peer[at], first[at], step.pieces[at], step.rail[at], strict=True)
         )
 
     return tuple(
         Step(
-            parts(step.destination, np.flatnonzero(step.source == rank), step),
-            parts(step.source, np.flatnonzero(step.destination == rank), step),
+            parts(step.destination, step.first, np.flatnonzero(step.source == rank), step),
+            parts(step.source, step.place, np.flatnonzero(step.destination == rank), step),
             step.adds,
         )
         for step in collectives.rounds(algorithm, shape, root, kind)
@@ -81,23 +81,31 @@ def refuse(op: Collective, ranks: int) -> None:
 
 def lowerable(op: Collective) -> bool:
     """Whether rounds can carry a collective: of one range, in place, over an axis."""
-    return op.kind in KINDS and not op.ranks and len(op.writes) == 1 and op.reads == op.writes
+    return not op.ranks and len(op.writes) == 1 and op.reads == op.writes
 
 
 def _refuse_other(op: Collective) -> None:
     if not lowerable(op):
         raise InputError(
-            f"collective {op.name!r}: {op.algorithm!r} is made of rounds, and only an all-reduce, a reduce-scatter or "
-            "an all-gather of one range, in place, over an axis can be"
+            f"collective {op.name!r}: {op.algorithm!r} is made of rounds, and only one of one range, in place, over an "
+            "axis can be"
         )
 
 
 def scratch(op: Collective, ranks: int, dtype: str) -> Buffer:
-    """The buffer that `lower` receives into before it adds: it holds the longest part."""
+    """The buffer that `lower` receives into before it adds, or replaces what is being sent.
+
+    It holds the longest part that is added, and all that a rank gets in a round in place of what it sends.
+    """
     (ref,), shape = op.writes, shape_of(op, ranks)
     # of all ranks alike, as the buffers of a plan are
+    exchanges = op.kind == ALL_TO_ALL
     longest = max(
-        (step.pieces.max() for step in collectives.rounds(op.algorithm, shape, op.root, op.kind) if step.adds),
+        (
+            np.bincount(step.destination, step.pieces).max() if exchanges else step.pieces.max()
+            for step in collectives.rounds(op.algorithm, shape, op.root, op.kind)
+            if step.adds or exchanges
+        ),
         default=0,
     )
     pieces = collectives.get(op.algorithm).pieces(shape)
@@ -172,10 +180,13 @@ def lower(op: Collective, rank: int, group: Group, tag: int, bounds: tuple[int, 
             way: dict[str, Any] = {"channel": op.lane, "tag": tag, "rail": rail}
             sends.append(Send(name=name, lane=op.lane, reads=(ref,), to=to, **way, **waits()))
             ops.append(sends[-1])
+        moves: list[Local] = []  # once all of a round have come: ranks would else wait for one another in a ring
+        held = 0  # elements of the scratch
         for source, low, high, rail in step.receives:
             ref, place = Ref(buffer, low, high), _numbered(number, source, low, step.receives)
             busy = tuple(send.name for send in sends if send.reads[0].start < high and low < send.reads[0].stop)
-            into = Ref(f"scratch:{op.name}", 0, high - low) if step.adds else ref
+            staged = step.adds or op.kind == ALL_TO_ALL  # whose pieces change places with what is sent
+            into = Ref(f"scratch:{op.name}", held, held + high - low) if staged else ref
             ops.append(
                 Recv(
                     name=f"{op.name}.recv{place}",
@@ -185,20 +196,21 @@ def lower(op: Collective, rank: int, group: Group, tag: int, bounds: tuple[int, 
                     channel=op.lane,
                     tag=tag,
                     rail=rail,
-                    **waits(*(() if step.adds else busy)),
+                    **waits(*(() if staged else busy)),
                 )
             )
-            if step.adds:
-                ops.append(
-                    Local(
-                        name=f"{op.name}.add{place}",
-                        lane=op.lane,
-                        after=busy,
-                        kernel="add",
-                        reads=(into,),
-                        writes=(ref,),
-                    )
-                )
+            if staged:
+                kernel = "add" if step.adds else "copy"
+                name = f"{op.name}.{kernel}{place}"
+                move = Local(name=name, lane=op.lane, after=busy, kernel=kernel, reads=(into,), writes=(ref,))
+                if step.adds:
+                    ops.append(move)
+                else:
+                    moves.append(move)
+                    held += high - low
+        ops += moves
+    # of a reduce the others have what nobody may read
+    sums = op.kind in SUMS and (op.kind != REDUCE or group.index(rank) == op.root)
     ops.append(
         Local(
             name=op.name,
@@ -207,7 +219,7 @@ def lower(op: Collective, rank: int, group: Group, tag: int, bounds: tuple[int, 
             after_previous=op.after_previous,
             kernel="join",
             writes=(_left(op),),
-            postcondition=None if op.kind == ALL_GATHER else "sum",
+            postcondition="sum" if sums else None,
         )
     )
     return ops

@@ -3,7 +3,11 @@
 A piece of a rank is a set of ranks, held as bits; before the first round it is the rank itself. Adding is the union of
 sets that have no rank in common, replacing is replacing. What is sent is what was there before the round. An all-reduce
 ends with every rank's contribution in every piece of every rank, each exactly once; a reduce-scatter with all of them
-in piece r of rank r. An all-gather begins with piece r on rank r alone, and ends with it on every rank.
+in piece r of rank r, a reduce with all of them in every piece of the root. An all-gather begins with piece r on rank r
+alone, a broadcast with all pieces on the root alone, and both end with them on every rank.
+
+In an all-to-all pieces change places: each is a set of (rank, piece), a bit for each piece of each rank. It ends with
+piece d of rank r in the place of piece r of rank d.
 """
 
 from __future__ import annotations
@@ -16,7 +20,19 @@ from typing import NamedTuple
 import numpy as np
 
 from gradsync import collectives
-from gradsync.collectives import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER, Round, Shape, bml
+from gradsync.collectives import (
+    ALL_GATHER,
+    ALL_REDUCE,
+    ALL_TO_ALL,
+    BROADCAST,
+    POSTCONDITION,
+    REDUCE,
+    REDUCE_SCATTER,
+    SUMS,
+    Round,
+    Shape,
+    bml,
+)
 from gradsync.errors import InputError, RunError
 
 MOST_BYTES = 1 << 30  # of all sets; a round needs about three times as much in addition
@@ -43,25 +59,34 @@ def verify(
     root: int = 0,
     watch: Callable[[int, int], None] | None = None,
     kind: str = ALL_REDUCE,
+    chunks: int | None = None,
 ) -> None:
     """Run a collective of that kind symbolically and hold it to its postcondition.
+
+    `chunks`: into how many a pipeline cuts the message; None: the collective's own number.
 
     Raises RunError that names round (from 1), rank and piece if it fails, InputError for a shape that it can't serve or
     that is too large to be checked. `watch` gets, after each round, how many rounds and transfers are done.
     """
-    if (declared := collectives.get(name).POSTCONDITION) != "sum":
-        raise InputError(f"collective {name!r} declares the postcondition {declared!r}: only 'sum' can be checked")
+    collectives.refuse(name, shape, kind)
+    whole = ALL_TO_ALL if kind == ALL_TO_ALL else ALL_REDUCE  # what the file describes
+    if (declared := collectives.get(name).POSTCONDITION) != POSTCONDITION[whole]:
+        raise InputError(
+            f"collective {name!r} declares the postcondition {declared!r}: only {POSTCONDITION[whole]!r} can be checked"
+        )
     transfers = 0
-    for rounds, step, end in _run(name, shape, root, kind):  # noqa: B007  the last ones are the end
+    for rounds, step, end in _run(name, shape, root, kind, chunks):  # noqa: B007  the last ones are the end
         transfers += len(step.source) if step else 0
         if watch:
             watch(rounds, transfers)
-    if kind == ALL_GATHER:
-        _refuse_other_pieces(end, f"{_where(name, shape)}: after round {rounds}, the last")
+    if kind not in SUMS:
+        _refuse_other_pieces(end, kind, root, f"{_where(name, shape)}: after round {rounds}, the last")
         return
     short = _size(end.bits) < prod(shape)
     if kind == REDUCE_SCATTER:
         short &= np.eye(*short.shape, dtype=np.bool_)
+    elif kind == REDUCE:
+        short[np.arange(len(short)) != root] = False
     if (incomplete := np.argwhere(short)).size:
         rank, piece = map(int, incomplete[0])
         missing = sorted(set(range(prod(shape))) - set(end.contributors(rank, piece)))
@@ -71,21 +96,31 @@ def verify(
         )
 
 
-def _refuse_other_pieces(end: State, where: str) -> None:
-    """Raises RunError unless piece r of every rank is what rank r had."""
-    if (other := np.argwhere((end.bits != _own_piece(*end.bits.shape)).any(axis=-1))).size:
-        rank, piece = map(int, other[0])
-        holders = end.contributors(rank, piece)
-        has = f"that of {_some(holders)}" if holders else "nothing"
-        raise RunError(f"{where}: rank {rank} has {has} in place of piece {piece} ({len(other)} such piece(s) in all)")
-
-
-def _own_piece(ranks: int, pieces: int, words: int) -> np.ndarray:
-    """In each piece the rank of its number.  # (1, pieces, words)"""
+def _refuse_other_pieces(end: State, kind: str, root: int, where: str) -> None:
+    """Raises RunError unless every rank has the pieces that such a collective copies to it."""
+    ranks, pieces, words = end.bits.shape
     piece = np.arange(pieces)
-    bits = np.zeros((1, pieces, words), np.uint64)
-    bits[0, piece, piece // 64] = np.left_shift(np.uint64(1), (piece % 64).astype(np.uint64))
-    return bits
+    bit = {  # of each piece of each rank, or of every rank
+        ALL_GATHER: piece[None],
+        BROADCAST: np.full((1, pieces), root),
+        ALL_TO_ALL: piece * pieces + np.arange(ranks)[:, None],
+    }[kind]
+    if (other := np.argwhere((end.bits != _single(bit, words)).any(axis=-1))).size:
+        rank, place = map(int, other[0])
+        held = end.contributors(rank, place)
+        if kind == ALL_TO_ALL:
+            has = " and ".join(f"piece {bit % pieces} of rank {bit // pieces}" for bit in held)
+        else:
+            has = f"that of {_some(held)}" if held else "nothing"
+        raise RunError(f"{where}: rank {rank} has {has} in place of piece {place} ({len(other)} such piece(s) in all)")
+
+
+def _single(bit: np.ndarray, words: int) -> np.ndarray:
+    """Sets of one: (...) -> (..., words)."""
+    sets = np.zeros((*bit.shape, words), np.uint64)
+    values = np.left_shift(np.uint64(1), (bit % 64).astype(np.uint64))
+    np.put_along_axis(sets, bit[..., None] // 64, values[..., None], axis=-1)
+    return sets
 
 
 def states(name: str, shape: Shape, root: int = 0) -> Iterator[State]:
@@ -94,19 +129,21 @@ def states(name: str, shape: Shape, root: int = 0) -> Iterator[State]:
         yield State(shape, state.bits.copy())
 
 
-def refuse_size(name: str, shape: Shape) -> None:
+def refuse_size(name: str, shape: Shape, kind: str = ALL_REDUCE, chunks: int | None = None) -> None:
     """Raises InputError if the sets of a collective would take too much memory."""
-    ranks, pieces, words = _sizes(name, shape)
+    ranks, pieces, words = _sizes(name, shape, kind, chunks)
     if (needed := ranks * pieces * words * 8) > MOST_BYTES:
+        of = "where its pieces come from" if kind == ALL_TO_ALL else f"contributing ranks of its {pieces} pieces"
         raise InputError(
-            f"{_where(name, shape)}: too large to be checked: the sets of contributing ranks of its {pieces} pieces "
+            f"{_where(name, shape)}: too large to be checked: the sets of {of} "
             f"would take {needed / 2**30:.3g} GiB, more than {MOST_BYTES / 2**30:g}: check it on fewer ranks"
         )
 
 
-def _sizes(name: str, shape: Shape) -> tuple[int, int, int]:
+def _sizes(name: str, shape: Shape, kind: str, chunks: int | None) -> tuple[int, int, int]:
     """(ranks, pieces, words of a set)."""
-    return prod(shape), int(collectives.get(name).pieces(shape)), -(-prod(shape) // 64)
+    ranks, pieces = prod(shape), collectives.pieces(name, shape, chunks)
+    return ranks, pieces, -(-(ranks * pieces if kind == ALL_TO_ALL else ranks) // 64)
 
 
 def patterns(state: State, rank: int) -> tuple[str, ...]:
@@ -152,19 +189,25 @@ def _where(name: str, shape: Shape) -> str:
     return f"collective {name!r} on {' x '.join(map(str, shape))} ranks"
 
 
-def _run(name: str, shape: Shape, root: int, kind: str) -> Iterator[tuple[int, Round | None, State]]:
+def _run(
+    name: str, shape: Shape, root: int, kind: str, chunks: int | None = None
+) -> Iterator[tuple[int, Round | None, State]]:
     """(0, None, first state), then (number, round, state after it): one state, which changes."""
     collectives.refuse(name, shape, kind)
-    refuse_size(name, shape)
-    ranks, pieces, words = _sizes(name, shape)
-    rank = np.arange(ranks)
-    bits = np.zeros((ranks, pieces, words), np.uint64)
-    own = rank if kind == ALL_GATHER else slice(None)  # the pieces that a rank has
-    one = np.left_shift(np.uint64(1), (rank % 64).astype(np.uint64))
-    bits[rank, own, rank // 64] = one if kind == ALL_GATHER else one[:, None]
+    refuse_size(name, shape, kind, chunks)
+    ranks, pieces, words = _sizes(name, shape, kind, chunks)
+    rank, piece = np.arange(ranks)[:, None], np.arange(pieces)
+    if kind == ALL_TO_ALL:
+        bits = _single(rank * pieces + piece, words)
+    else:
+        bits = _single(np.broadcast_to(rank, (ranks, pieces)), words)
+    if kind == ALL_GATHER:
+        bits[rank != piece] = 0
+    elif kind == BROADCAST:
+        bits[rank[:, 0] != root] = 0
     state = State(shape, bits)
     yield 0, None, state
-    for number, step in enumerate(collectives.rounds(name, shape, root, kind), start=1):
+    for number, step in enumerate(collectives.rounds(name, shape, root, kind, chunks), start=1):
         _play(step, bits, f"{_where(name, shape)}: round {number}")
         yield number, step, state
 
@@ -174,7 +217,7 @@ class _Rows(NamedTuple):
 
     sender: np.ndarray
     receiver: np.ndarray
-    piece: np.ndarray  # these three: (rows,)
+    piece: np.ndarray  # of the receiver; these three: (rows,)
     sent: np.ndarray  # what the sender had before the round (rows, words)
 
 
@@ -213,21 +256,23 @@ def _rows(step: Round, bits: np.ndarray) -> _Rows:
     count = np.asarray(step.pieces, np.int64)
     before = np.repeat(np.cumsum(count) - count, count)  # rows of the transfers before each row's
     piece = np.repeat(step.first, count) + np.arange(len(before)) - before
+    place = piece + np.repeat(step.place - step.first, count)
     receiver = np.repeat(step.destination, count)
-    order = np.argsort(receiver * np.int64(bits.shape[1]) + piece, kind="stable")
+    order = np.argsort(receiver * np.int64(bits.shape[1]) + place, kind="stable")
     sender, piece = np.repeat(step.source, count)[order], piece[order]
-    return _Rows(sender, receiver[order], piece, bits[sender, piece])
+    return _Rows(sender, receiver[order], place[order], bits[sender, piece])
 
 
 def _refuse_transfers(step: Round, bits: np.ndarray, where: str) -> None:
     """Raises RunError for a transfer between ranks, or of pieces, that there are not."""
     ranks, pieces, _ = bits.shape
     source, destination, first, count = step[:4]
+    low, high = np.minimum(first, step.place), np.maximum(first, step.place)
     lowest, highest = np.minimum(source, destination), np.maximum(source, destination)
     faults = (
         ((lowest < 0) | (highest >= ranks), f"there are ranks 0 to {ranks - 1}"),
         (source == destination, "a rank doesn't send to itself"),
-        ((count < 1) | (first < 0) | (first + count > pieces), f"there are pieces 0 to {pieces - 1}"),
+        ((count < 1) | (low < 0) | (high + count > pieces), f"there are pieces 0 to {pieces - 1}"),
     )
     for wrong, why in faults:
         if wrong.any():

@@ -31,6 +31,9 @@ def run(
                 dist.reduce(target, root, group=group)
             else:
                 dist.broadcast(target, root, group=group)
+        elif op.kind == "all_to_all":
+            copied = source.clone() if target.data_ptr() == source.data_ptr() else source
+            dist.all_to_all_single(target, copied, group=group)
         else:
             _exchange_pieces(op.kind, source, target, len(ranks), ranks.index(rank), group)
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from math import prod
 from typing import Any
 
 import numpy as np
 import torch
 import torch.distributed as dist
 
-from gradsync.plan import Buffer, Collective, Plan, Ref, Role
+from gradsync.collectives import ALL_REDUCE, ALL_TO_ALL, POSTCONDITION
+from gradsync.plan import WORLD, Axis, Buffer, Collective, Kind, Mesh, Plan, Ref, Role
 from gradsync.runtime.devices import PROCESSOR, Device
 from gradsync.runtime.execute import Executor
 from gradsync.runtime.group import Groups, control_group, own_group, settle
@@ -109,14 +109,28 @@ def _among(
 
 
 def collective_seconds(
-    algorithm: str, shape: tuple[int, ...], sizes: list[int], repeats: int, seconds_a_size: float
+    algorithm: str,
+    shape: tuple[int, ...],
+    sizes: list[int],
+    repeats: int,
+    seconds_a_size: float,
+    *,
+    kind: Kind = ALL_REDUCE,
+    over: str = WORLD,
+    axes: tuple[Axis, ...] = (),
 ) -> dict[int, list[float]]:
-    """The same for a collective that is made of transfers, executed as in training: in a lane of a plan of one message.
+    """The same for a collective as it is executed in training: in a lane of a plan of one message.
 
-    A time is from the end of a message to the end of the next. Collective over all ranks; on processors.
+    Of that kind, between the groups of an axis `over` all at the same time (`world`: all ranks), if the ranks lie on
+    `axes`; an all-to-all has messages of equal pieces. A time is from the end of a message to the end of the next.
+    Collective over all ranks; on processors.
     """
     groups, rank = Groups(), dist.get_rank()
-    lanes = [Executor(_alone(algorithm, shape, max(1, size // 4)), rank, groups) for size in sizes]
+    ranks = dist.get_world_size()
+    places = Mesh(ranks, axes).size(over)
+    cut = places if kind == ALL_TO_ALL else 1
+    elements = [-(-max(1, size // 4) // cut) * cut for size in sizes]
+    lanes = [Executor(_alone(algorithm, shape, count, ranks, kind, over, axes), rank, groups) for count in elements]
 
     def in_turn(counts: list[int]) -> list[list[float]]:
         """Seconds of each message, by size."""
@@ -142,10 +156,7 @@ def collective_seconds(
     totals = [torch.tensor(size_times, dtype=torch.float64) for size_times in times]
     for total in totals:
         dist.all_reduce(total)
-    ranks = dist.get_world_size()
-    return {
-        4 * max(1, size // 4): (size_times / ranks).tolist() for size, size_times in zip(sizes, totals, strict=True)
-    }
+    return {4 * count: (size_times / ranks).tolist() for count, size_times in zip(elements, totals, strict=True)}
 
 
 def _count(seconds: float, repeats: int, seconds_a_size: float) -> int:
@@ -154,16 +165,27 @@ def _count(seconds: float, repeats: int, seconds_a_size: float) -> int:
     return int(np.clip(seconds_a_size / seconds, few, max(few, repeats)))
 
 
-def _alone(algorithm: str, shape: tuple[int, ...], elements: int) -> Plan:
+def _alone(
+    algorithm: str, shape: tuple[int, ...], elements: int, ranks: int, kind: Kind, over: str, axes: tuple[Axis, ...]
+) -> Plan:
     """A plan of one message of so many float32 elements per turn."""
-    ranks, all_of_it = prod(shape), (Ref("gradient", 0, elements),)
+    all_of_it = (Ref("gradient", 0, elements),)
     message = Collective(
-        name=MESSAGE, lane=DEFAULT_LANE, algorithm=algorithm, shape=shape, reads=all_of_it, writes=all_of_it
+        name=MESSAGE,
+        lane=DEFAULT_LANE,
+        kind=kind,
+        postcondition=POSTCONDITION[kind],
+        algorithm=algorithm,
+        shape=shape,
+        over=over,
+        reads=all_of_it,
+        writes=all_of_it,
     )
     return Plan(
-        name=f"{algorithm} of {4 * elements} B",
+        name=f"{algorithm} {kind} of {4 * elements} B",
         ranks=ranks,
         tensors=(),
         buffers=(Buffer("gradient", elements),),
         roles=(Role("worker", tuple(range(ranks)), (message,)),),
+        axes=axes,
     )

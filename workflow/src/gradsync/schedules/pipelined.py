@@ -8,10 +8,15 @@ is
     + the gathers that are left, in forward order, with the forward that waits for them.
 
 Read from its end, forward is a backward: a layer is "ready" once all layers behind it have been computed, and gathers
-leave in backward order. So without gaps each half is the problem that `optimal.py` solves, for half the seconds of an
-all-reduce; its groupings for either half are where the search begins, besides constant buckets. From the best of them a
-local search joins and splits messages and moves borders. The result is no proven optimum; `Halves.bound_seconds` is
-what no messages can undercut.
+leave in backward order. So without gaps each half is the problem that `optimal.py` solves, for the seconds of that
+half (`costs/half.py`); its groupings for either half are where the search begins, besides constant buckets. From the
+best of them a local search joins and splits messages and moves borders. The result is no proven optimum;
+`Halves.bound_seconds` is what no messages can undercut.
+
+A message that is hidden still takes its host's time, and cores that start messages don't compute: no period is taken
+for less than computation with the host's seconds of all messages (`costs/contention.py`). Of groupings that take as
+long, the one of fewer messages counts, also where nothing is known of the host: in the end messages are joined as long
+as that costs nothing.
 
 Forward is taken for the reverse of backward, and updates take nothing: where they do, simulations take longer than
 planned.
@@ -25,6 +30,8 @@ from typing import NamedTuple
 import numpy as np
 
 from gradsync.costs import MessageCost
+from gradsync.costs.contention import host_seconds
+from gradsync.costs.half import halves
 from gradsync.errors import InputError
 from gradsync.plan.workload import Workload
 from gradsync.schedules import Message, grouped
@@ -33,7 +40,6 @@ from gradsync.schedules._groupings import exact_by_rows
 UPDATE = "sharded"
 BUCKETS = 16  # constant sizes tried, from SMALLEST bytes to the whole model
 SMALLEST = 32 * 1024
-HALF = 0.5  # of an all-reduce's seconds: a reduce-scatter, or an all-gather
 LATE = (0.0, 0.3, 0.6, 0.9)  # of its seconds, by which a gather may delay the next scatter
 BETTER = 1.0 - 1e-9
 
@@ -53,99 +59,138 @@ def schedule(workload: Workload, cost: MessageCost, *, effort: int = 40_000) -> 
 
 
 class Period(NamedTuple):
-    """Seconds from one forward to the next; messages gathered in gaps of backward, each with the one it follows."""
+    """Seconds from one forward to the next; messages gathered in gaps of backward, each with the one it follows.
+
+    `charged`: the same, but no less than what the cores of a rank have to do. `late`: by which share of itself each of
+    these may delay the next scatter.
+    """
 
     seconds: float
+    charged: float
     gathers: tuple[tuple[int, int], ...]
+    late: float
 
 
 class Halves:
     """A workload and a cost, with the periods of messages."""
 
     def __init__(self, workload: Workload, cost: MessageCost):
-        self.cost = cost
+        of_kinds = halves(cost)
+        self.scatter, self.gather = of_kinds["reduce_scatter"], of_kinds["all_gather"]
         self.total = np.concatenate([[0.0], np.cumsum(workload.sizes())])
         self.bytes: list[float] = self.total.tolist()
         self.backward = np.cumsum([layer.backward_seconds for layer in workload.layers])
         self.ready: list[float] = self.backward.tolist()  # from the beginning of backward
         self.forward = np.concatenate([[0.0], np.cumsum(workload.forward_by_layer())])
         self.ahead: list[float] = self.forward.tolist()
-        self.known: dict[float, float] = {}
+        self.host = host_seconds(self.scatter) + host_seconds(self.gather)
+        self.known: dict[float, tuple[float, float]] = {}
 
-    def seconds(self, first: int, last: int) -> float:
-        """Of the reduce-scatter, or the all-gather, of layers first..last."""
+    def seconds(self, first: int, last: int) -> tuple[float, float]:
+        """Of the reduce-scatter, and of the all-gather, of layers first..last."""
         size = self.bytes[last + 1] - self.bytes[first]
         if size not in self.known:
-            self.known[size] = HALF * float(self.cost.seconds(size))
+            self.known[size] = float(self.scatter.seconds(size)), float(self.gather.seconds(size))
         return self.known[size]
 
-    def period(self, lasts: Lasts) -> Period:
+    def period(self, lasts: Lasts, lates: Sequence[float] = LATE) -> Period:
         """The shortest period of these messages over what a gather in a gap of backward may stick out."""
+        # computation, and the host's time of both halves of each message
+        least = self.ready[-1] + self.ahead[-1] + len(lasts) * self.host
         firsts = [0, *(last + 1 for last in lasts[:-1])]
         seconds = [self.seconds(first, last) for first, last in zip(firsts, lasts, strict=True)]
-        return min(self._period(firsts, lasts, seconds, late) for late in LATE)
+        found = [self._period(firsts, lasts, seconds, late) for late in lates]
+        (shortest, gathers), late = min(zip(found, lates, strict=True), key=lambda each: each[0][0])
+        return Period(shortest, max(shortest, least), gathers, late)
 
-    def _period(self, firsts: Sequence[int], lasts: Lasts, seconds: Sequence[float], late: float) -> Period:
+    def _period(
+        self, firsts: Sequence[int], lasts: Lasts, seconds: Sequence[tuple[float, float]], late: float
+    ) -> tuple[float, tuple[tuple[int, int], ...]]:
         """A gather goes into a gap of backward unless it delays the next scatter by more than this share of itself."""
         lane, gathered, gathers = 0.0, 0, []
         for number, last in enumerate(lasts):
             ready = self.ready[last]
-            while gathered < number and lane + seconds[gathered] * (1 - late) <= ready:
-                lane += seconds[gathered]
+            while gathered < number and lane + seconds[gathered][1] * (1 - late) <= ready:
+                lane += seconds[gathered][1]
                 gathers.append((gathered, number - 1))
                 gathered += 1
-            lane = max(lane, ready) + seconds[number]
+            lane = max(lane, ready) + seconds[number][0]
         now = self.ready[-1]
         for number in reversed(range(len(lasts))):
             if number >= gathered:
-                lane += seconds[number]
+                lane += seconds[number][1]
                 now = max(now, lane)
             now += self.ahead[lasts[number] + 1] - self.ahead[firsts[number]]
-        return Period(now, tuple(gathers))
+        return now, tuple(gathers)
 
     def bound_seconds(self) -> float:
-        """No period is shorter: computation, or the transfer of all bytes."""
-        return max(self.ready[-1] + self.ahead[-1], self.cost.least_transfer_seconds(self.bytes[-1]))
+        """Nothing is charged less: computation and a host that starts one message, or the transfer of all bytes."""
+        transfer = sum(half.least_transfer_seconds(self.bytes[-1]) for half in (self.scatter, self.gather))
+        return max(self.ready[-1] + self.ahead[-1] + self.host, transfer)
 
 
-def beginnings(halves: Halves) -> Iterator[Lasts]:
+def beginnings(net: Halves) -> Iterator[Lasts]:
     """Messages to begin with: constant buckets, and the exact ones of either half alone."""
-    total, layers = halves.total, len(halves.ready)
+    total, layers = net.total, len(net.ready)
     for size in np.geomspace(min(SMALLEST, total[-1]), total[-1], BUCKETS):
         for ends in (total[1:], total[-1] - total[:-1]):  # buckets counted from the end of the net, or from its front
             borders = np.flatnonzero(np.diff(np.floor(ends / size * (1 - 1e-12)))).tolist()
             yield (*borders, layers - 1)
-    for ready in (halves.backward, halves.forward[1:]):  # forward: until a layer has been passed, from the end back
-        lasts, _ = exact_by_rows(ready, lambda j: HALF * halves.cost.seconds(total[j] - total[:j]))
+    # forward: until a layer has been passed, from the end back
+    for ready, half in ((net.backward, net.scatter), (net.forward[1:], net.gather)):
+        lasts, _ = exact_by_rows(ready, lambda j, half=half: half.seconds(total[j] - total[:j]))  # type: ignore[misc]
         yield lasts
 
 
-def searched(halves: Halves, effort: int) -> tuple[Lasts, Period]:
-    """The messages of the shortest period that the search finds, and that period."""
-    best = min(beginnings(halves), key=lambda lasts: halves.period(lasts).seconds)
-    shortest, bound = halves.period(best), halves.bound_seconds()
+def searched(net: Halves, effort: int) -> tuple[Lasts, Period]:
+    """The messages that are charged least of those that the search finds, and their period."""
+    begun = [(net.period(lasts), lasts) for lasts in dict.fromkeys(beginnings(net))]
+    least = min(period.charged for period, _ in begun)
+    shortest, best = min(
+        (each for each in begun if each[0].charged * BETTER <= least), key=lambda each: (len(each[1]), each[0].charged)
+    )
+    bound = net.bound_seconds()
     improved = True
-    while improved and effort > 0 and shortest.seconds > bound / BETTER:
+    while improved and effort > 0 and shortest.charged > bound / BETTER:
         improved = False
-        for other in neighbours(best, halves):
+        for other in neighbours(best, net):
             effort -= len(LATE) * len(other)
-            period = halves.period(other)
-            if period.seconds < shortest.seconds * BETTER:
+            period = net.period(other)
+            if period.charged < shortest.charged * BETTER:
                 best, shortest, improved = other, period, True
                 break
             if effort <= 0:
                 break
-    return best, shortest
+    return joined(net, best, shortest)
 
 
-def neighbours(lasts: Lasts, halves: Halves) -> Iterator[Lasts]:
+def joined(net: Halves, lasts: Lasts, period: Period) -> tuple[Lasts, Period]:
+    """The messages with as many of them joined to the next as cost nothing, from the end of the net on.
+
+    Twice as many at once as long as that works, half as many once it does not.
+    """
+    most, number, count = period.charged / BETTER, 0, 1
+    while number < len(lasts) - 1:
+        count = min(count, len(lasts) - 1 - number)
+        fewer = (*lasts[:number], *lasts[number + count :])
+        other = net.period(fewer, (period.late,))
+        if other.charged <= most:
+            lasts, period, count = fewer, other, 2 * count
+        elif count > 1:
+            count //= 2
+        else:
+            number += 1
+    return lasts, period
+
+
+def neighbours(lasts: Lasts, net: Halves) -> Iterator[Lasts]:
     """Messages of which one is split in the middle, joined with the next, or gives layers to it or takes some."""
     first = 0
     for number, last in enumerate(lasts):
         before, after = lasts[:number], lasts[number + 1 :]
         if last > first:
-            middle = (halves.bytes[first] + halves.bytes[last + 1]) / 2
-            border = min(max(int(np.searchsorted(halves.total, middle)) - 1, first), last - 1)
+            middle = (net.bytes[first] + net.bytes[last + 1]) / 2
+            border = min(max(int(np.searchsorted(net.total, middle)) - 1, first), last - 1)
             yield (*before, border, last, *after)
         if after:
             yield (*before, *after)

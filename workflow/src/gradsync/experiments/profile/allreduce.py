@@ -1,4 +1,4 @@
-"""All-reduce times of many message sizes, of one or several collectives, between one or several numbers of ranks."""
+"""Times of all-reduces, and of other kinds, of many message sizes between one or several numbers of ranks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from gradsync.configuration.options import option
 from gradsync.configuration.training import OnDevice
@@ -19,6 +19,7 @@ from gradsync.lifetimes import leftovers
 
 if TYPE_CHECKING:
     from gradsync.measure.allreduce import Point
+    from gradsync.plan import Axis, Kind
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,11 +32,50 @@ class Options(OnTestbed, OnDevice, Messages):
     collective: tuple[str, ...] = option(
         ("native",), "native, the backend's own; bml, bml@bcube:3,2", metavar="NAME[@TOPOLOGY]"
     )
+    kind: tuple[str, ...] = option(
+        ("all_reduce",),
+        "of the backend's own: reduce_scatter, all_gather, reduce, broadcast, all_to_all, beside the all-reduce",
+        metavar="KIND",
+    )
+    axes: tuple[str, ...] = option(
+        (), "between the groups of these axes too, the outermost first: node:2 local:4", metavar="NAME:PLACES"
+    )
     by_layer: bool = option(
         False,
         "with --workload: collectives but native carry single gradients, so no larger message of them is measured",
     )
     output: Path = option(meaning="write the points, CSV", metavar="FILE")
+
+    def mesh(self, ranks: int) -> tuple[Axis, ...]:
+        """The axes; raises InputError unless so many ranks lie on them."""
+        from gradsync.plan import Axis, Mesh
+
+        axes = []
+        for text in self.axes:
+            name, _, places = text.partition(":")
+            if not (name.isidentifier() and places.isdecimal() and int(places) > 0):
+                raise InputError(f"--axes {text}: give NAME:PLACES, as node:2 local:4")
+            axes.append(Axis(name, int(places)))
+        try:
+            Mesh(ranks, tuple(axes)).refuse()
+        except InputError as error:
+            raise InputError(f"--axes {' '.join(self.axes)}: {error}") from None
+        return tuple(axes)
+
+    def refuse_kinds(self) -> None:
+        """Raises InputError for kinds that don't exist, or that can't be measured on the device."""
+        from gradsync.collectives import ALL_REDUCE, KINDS, NATIVE
+        from gradsync.runtime.devices import CPU
+
+        for kind in self.kind:
+            if kind not in KINDS:
+                raise InputError(f"--kind {kind}: does not exist; there are: {', '.join(KINDS)}")
+        if (others := [*self.axes, *(kind for kind in self.kind if kind != ALL_REDUCE)]) and self.device != CPU:
+            raise InputError(f"--device {self.device}: {others[0]} can be measured on {CPU} only")
+        if others and NATIVE not in self.collective:
+            raise InputError(f"--collective: {others[0]} is measured of {NATIVE}: name it too")
+        for ranks in self.ranks:
+            self.mesh(ranks)
 
     def refuse_by_layer(self) -> None:
         """Raises InputError for --by-layer without the layers."""
@@ -69,6 +109,7 @@ def measure(options: Options) -> Measured | None:
     described(options, options.ranks, options.device)
     launches.refuse_output(options.output)
     options.refuse_by_layer()
+    options.refuse_kinds()
     smallest, largest = options.sizes()
     enter(options)
     sized = replace(
@@ -121,6 +162,9 @@ def points(content: dict[str, Any], ranks: int) -> Iterable[Point]:
     for collective, times in content["seconds"].items():
         for size, seconds in times.items():
             yield allreduce.point(ranks, int(size), seconds, collective)
+    for kind, times in content.get("kinds", {}).items():
+        for size, seconds in times.items():
+            yield allreduce.point(ranks, int(size), seconds, kind=kind)
 
 
 def _measure_as_rank(options: Options) -> None:
@@ -131,11 +175,19 @@ def _measure_as_rank(options: Options) -> None:
     from gradsync.runtime.group import process_group
 
     options.refuse_by_layer()
-    with process_group(device=options.device) as (rank, _):
+    with process_group(device=options.device) as (rank, ranks):
         device = devices.pick(options.device)
         largest = options.largest  # of collectives that are not the backend's own
         if options.by_layer and options.workload:
             largest = max(layer.bytes for layer in Workload.load(options.workload).layers)
-        times = allreduce.measure(options.smallest, options.largest, device, options.collective, largest)
+        times = allreduce.measure(
+            options.smallest,
+            options.largest,
+            device,
+            options.collective,
+            largest,
+            of_kinds=cast("tuple[Kind, ...]", options.kind),  # the launcher refuses what is none
+            axes=options.mesh(ranks),
+        )
         if rank == 0:
             write_whole(options.output, json.dumps(times))

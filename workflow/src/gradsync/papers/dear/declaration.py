@@ -1,4 +1,4 @@
-"""DeAR (Zhang et al.; ICDCS 2023): the table that its abstract's claims are decided on, and a figure of it."""
+"""DeAR (Zhang et al.; ICDCS 2023): the table that its claims are decided on, a figure of it, and timelines."""
 
 from __future__ import annotations
 
@@ -14,5 +14,5 @@ PAPER = Paper(
     quick_seconds=20,
     inputs=(testbed,),
     tables={"overlap": table(overlap, COMPUTATION, MODELS)},
-    figures={"overlap": figure("overlap")},
+    figures={"overlap": figure("overlap"), "timelines": figure(sources=(testbed, COMPUTATION, MODELS))},
 )

@@ -77,13 +77,13 @@ def _rows(settings: Settings, results: Path) -> Iterator[dict[str, Any]]:
         for network in NETWORKS:
             base: dict[str, Any] = {"rung": "simulated", "network": network, "model": model}
             base |= {"nodes": workers // per_node, "workers": workers}
-            for point in _band(file, network, workers):
+            for point in band(file, network, workers):
                 for scheme in contenders:
                     row = {**base, "scheme": scheme.name, "assumption": point.label}
                     yield row | _timed(scheme, workload, point, workers)
 
 
-def _band(file: Testbed, network: str, workers: int) -> Iterator[Point]:
+def band(file: Testbed, network: str, workers: int) -> Iterator[Point]:
     """The start-ups and rates of a network; the ring crosses the link of each node once."""
     rate = file.positive("networks", network, "link_bits_per_second")
     per_node = int(file.positive("gpus_per_node", "value"))

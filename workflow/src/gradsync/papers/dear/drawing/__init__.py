@@ -8,5 +8,6 @@ from pathlib import Path
 from gradsync.configuration.settings import Settings
 from gradsync.drawing.style import Drawn
 from gradsync.papers.dear.drawing.overlap import overlap
+from gradsync.papers.dear.drawing.timelines import timelines
 
-FIGURES: dict[str, Callable[[Settings, Path], Drawn]] = {"overlap": overlap}
+FIGURES: dict[str, Callable[[Settings, Path], Drawn]] = {"overlap": overlap, "timelines": timelines}
