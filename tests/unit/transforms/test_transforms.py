@@ -289,7 +289,7 @@ def test_who_cannot_take_a_loss_scale_out_is_refused(plan, problem):
 @pytest.mark.parametrize(
     ("plan", "problem"),
     [
-        (tiny.split_norms(2), "clipping needs one local operation that applies all gradients"),
+        (tiny.dealt_ratios(2), "clipping needs one local operation that applies all gradients"),
         (tiny.easgd_round_robin(2), "kernel 'elastic_worker' of 'update' can't clip"),
         (bases.exchange(), "clipping needs an operation that applies gradients"),
         (clipping.clip(tiny.synchronous(2), 1.0), "needs a buffer 'norm', which the plan has already"),

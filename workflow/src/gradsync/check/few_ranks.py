@@ -11,8 +11,7 @@ from math import prod
 from typing import Any
 
 from gradsync.collectives import NATIVE
-from gradsync.kernels import KERNELS
-from gradsync.plan import WORLD, Axis, Collective, Local, Plan
+from gradsync.plan import WORLD, Axis, Collective, Plan
 
 MOST_PLACES = 3  # of the outermost axis: the first, the last, and one between them
 FEW_PLACES = 2  # of the others, and of all if no rank has a piece of its own
@@ -24,8 +23,6 @@ def on_few_ranks(plan: Plan) -> Plan:
         return plan
     body = plan.roles[0].flat
     cut = any(map(_is_cut, body))
-    if cut and any(map(_counts, body)):
-        return plan
     axes = tuple(
         Axis(axis.name, min(axis.size, MOST_PLACES if cut and not number else FEW_PLACES))
         for number, axis in enumerate(plan.axes or (Axis(WORLD, plan.ranks),))
@@ -42,11 +39,6 @@ def _is_cut(op: Any) -> bool:
     """Whether ranks have pieces of their own of what the operation touches."""
     pieces = isinstance(op, Collective) and op.kind in ("reduce_scatter", "all_gather")
     return pieces or any(ref.mine for ref in (*op.reads, *op.writes))
-
-
-def _counts(op: Any) -> bool:
-    """Whether what a rank writes into its piece has one place for each operand, however long the piece is."""
-    return isinstance(op, Local) and KERNELS[op.kernel].counts and any(ref.mine for ref in (*op.reads, *op.writes))
 
 
 def _as_native(op: Any) -> Any:

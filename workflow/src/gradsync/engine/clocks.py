@@ -25,7 +25,7 @@ OF_SGD = ("sgd", f"sgd{optimizers.SCALED}")  # kernels that take the workload's 
 MOVED_BY_SGD = 5  # numbers of a parameter: gradient, parameter and momentum are read, the last two are written
 ELASTIC = ("elastic_worker", "elastic_centre", "elastic_difference", "sgd_difference")
 UPDATES = (*OF_SGD, *(name for name in optimizers.names() if name not in OF_SGD), *ELASTIC)
-NORMS = ("norm", "lamb_norms")  # kernels that take the workload's norm_seconds, which are of `norm`
+NORMS = ("norm", "lars_ratios", "lamb_ratios")  # kernels that take the workload's norm_seconds, which are of `norm`
 SHARED = {"shared_read": "copy", "shared_add": "add"}  # what moves as many bytes
 
 
@@ -91,7 +91,7 @@ class NetworkClock(Clock):
             updated = sum(each.elements / each.pieces for each in _updated(form)) / self.plan.tensors[-1].stop
             return workload.update_seconds * updated * self._of_sgd(kernel, form)
         if kernel == "norm" or (kernel in NORMS and kernel not in workload.kernels):
-            elements = sum(operand.elements / operand.pieces for operand in form.reads)
+            elements = form.most(lambda operand: operand.elements / operand.pieces)
             return workload.norm_seconds * elements / self.plan.tensors[-1].stop
         if kernel == "add" and self.gamma is not None:
             return self.gamma * form.writes[0].bytes

@@ -257,18 +257,14 @@ def saved(trace: Trace) -> Trace:
 def silent(plan: Plan) -> Plan:
     """The plan without its messages: what is computed stays, and waits for nothing but itself.
 
-    Updates beside computation come after it, and are those of whole ranges on every rank.
+    Updates beside computation come after it. On every rank all is of whole ranges, and what was dealt to ranks it does
+    alone.
     """
     (role,) = plan.roles
     operations: tuple[Any, ...] = role.flat
-    computing = [op for op in operations if op.lane == COMPUTE and not isinstance(op, Collective)]
+    computing = [_whole(op) for op in operations if op.lane == COMPUTE and not isinstance(op, Collective)]
     beside = [
-        dataclasses.replace(
-            op,
-            lane=COMPUTE,
-            reads=tuple(ref._replace(mine=()) for ref in op.reads),
-            writes=tuple(ref._replace(mine=()) for ref in op.writes),
-        )
+        dataclasses.replace(_whole(op), lane=COMPUTE)
         for op in operations
         if op.lane != COMPUTE and any(plan.buffer[ref.buffer].role == "parameter" for ref in op.writes)
         if isinstance(op, Local)
@@ -284,3 +280,12 @@ def silent(plan: Plan) -> Plan:
         for op in (*computing, *beside)
     )
     return dataclasses.replace(plan, name=NO_COMMUNICATION, roles=(dataclasses.replace(role, body=body),))
+
+
+def _whole(op: Any) -> Any:
+    """The operation on whole ranges, not on the pieces of a rank."""
+    return dataclasses.replace(
+        op,
+        reads=tuple(ref._replace(mine=()) for ref in op.reads),
+        writes=tuple(ref._replace(mine=()) for ref in op.writes),
+    )

@@ -9,7 +9,7 @@ from gradsync import optimizers
 from gradsync.optimizers import Kept, Optimizer
 from gradsync.plan import COMPUTE, Buffer, Local, Plan, Ref, Role, Tensor
 from gradsync.plan.workload import Workload
-from gradsync.updates._tensors import buffer_of_norms, by_tensor
+from gradsync.updates._tensors import buffer_of_ratios, by_tensor
 
 SGD = optimizers.get("sgd")
 
@@ -25,14 +25,14 @@ def applied(
     after: tuple[str, ...],
     lane: str = COMPUTE,
 ) -> tuple[Local, ...]:
-    """The optimizer's step `name`, by the mean over so many ranks of what is summed in `gradient`, and its norms first.
+    """The optimizer's step `name`, by the mean over so many ranks of what is summed in `gradient`; its ratios first.
 
     Raises InputError if it needs norms of whole tensors, and `gradient` is not one of whole `tensors`.
     """
     scale = 1.0 / ranks
     how: dict[str, Any] = {"lane": lane, "after": after, "requires": requires}
-    if optimizer.norms is not None:
-        return by_tensor(optimizer, optimizer.norms, name, gradient, tensors, scale, **how)
+    if optimizer.ratios is not None:
+        return by_tensor(optimizer, optimizer.ratios, name, gradient, tensors, scale, **how)
     kept = ("parameter", *(each.name for each in optimizer.kept))
     step = Local(
         name=name,
@@ -54,12 +54,12 @@ def of_workers(
     body: Sequence[Any],
 ) -> Plan:
     """The plan of one role for all ranks, with gradients, parameters and what the optimizer keeps."""
-    norms = (buffer_of_norms(len(tensors), workload.unit),) if optimizer.norms else ()
+    ratios = (buffer_of_ratios(len(tensors), workload.unit),) if optimizer.ratios else ()
     keyed = (Kept("gradient", "gradient"), Kept("parameter", "parameter"), *optimizer.kept)
     return Plan(
         name=name,
         ranks=ranks,
         tensors=tensors,
-        buffers=(*(Buffer(each.name, tensors[-1].stop, workload.unit, role=each.role) for each in keyed), *norms),
+        buffers=(*(Buffer(each.name, tensors[-1].stop, workload.unit, role=each.role) for each in keyed), *ratios),
         roles=(Role("worker", tuple(range(ranks)), tuple(body)),),
     )
