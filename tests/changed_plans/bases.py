@@ -56,6 +56,10 @@ def _load(**more: object) -> Workload:
     return load.model_copy(update=more)
 
 
+def _two_layers() -> Workload:
+    return workload([8 * size for size in SIZES[:2]], [1.0, 2.0], forward=1.0, update=0.1, dtype="float64")
+
+
 def scheme(
     name: str, ranks: int, load: Workload | None = None, wire: str = "", pto: bool = False, **how: object
 ) -> Plan:
@@ -290,6 +294,7 @@ def bases() -> dict[str, Callable[[], Plan]]:
         "lars": lambda: scheme("mgwfbp", 2, optimizer="lars", weight_decay=0.1),
         "lars by pto": lambda: scheme("mgwfbp", 3, optimizer="lars", pto=True),
         "lamb by pto": lambda: scheme("wfbp", 2, optimizer="lamb", weight_decay=0.1, pto=True),
+        "lars by pto, more ranks than layers": lambda: scheme("wfbp", 4, _two_layers(), optimizer="lars", pto=True),
         "lars by pto between nodes": lambda: compressed("wfbp", "hitopk", 4, optimizer="lars", pto=True),
         "striped": lambda: scheme("striped", 3, momentum=0.0),
         "ascwfbp": lambda: scheme("ascwfbp", 2),
