@@ -31,6 +31,7 @@ from gradsync.rounds.lowering import lowered
 from tiny_plans import (
     SIZES,
     async_server,
+    dealt_ratios,
     easgd_round_robin,
     exchanged,
     hogwild,
@@ -40,7 +41,6 @@ from tiny_plans import (
     sharded,
     sharded_on_axes,
     sparse,
-    split_norms,
     summed_on_axes,
     synchronous,
     two_lanes,
@@ -58,17 +58,23 @@ def _load(**more: object) -> Workload:
     return load.model_copy(update=more)
 
 
-def scheme(name: str, ranks: int, load: Workload | None = None, wire: str = "", **how: object) -> Plan:
+def _two_layers() -> Workload:
+    return workload([8 * size for size in SIZES[:2]], [1.0, 2.0], forward=1.0, update=0.1, dtype="float64")
+
+
+def scheme(
+    name: str, ranks: int, load: Workload | None = None, wire: str = "", pto: bool = False, **how: object
+) -> Plan:
     """A scheme's plan for a few layers."""
     how = {"lr": 0.125, **({} if "optimizer" in how else {"momentum": 0.5})} | how
-    return plan(Scheme(name=name, wire=wire), load or _load(), COST, ranks, **how)  # type: ignore[arg-type]
+    return plan(Scheme(name=name, wire=wire, pto=pto), load or _load(), COST, ranks, **how)  # type: ignore[arg-type]
 
 
-def compressed(schedule: str, collective: str, ranks: int, **how: object) -> Plan:
+def compressed(schedule: str, collective: str, ranks: int, optimizer: str = "sgd", **how: object) -> Plan:
     """A scheme of sparse messages, a third of the elements of each."""
     parts = {"schedule": schedule, "collective": collective, "density": 0.34} | how
     composed = Scheme(name=f"{schedule}_{collective}", **parts)  # type: ignore[arg-type]
-    return plan(composed, _load(), COST, ranks, lr=0.125, momentum=0.5)
+    return plan(composed, _load(), COST, ranks, optimizer=optimizer, lr=0.125, momentum=0.5)
 
 
 def _state(*names: str) -> tuple[Buffer, ...]:
@@ -280,7 +286,7 @@ def bases() -> dict[str, Callable[[], Plan]]:
         "hogwild": lambda: hogwild(2),
         "easgd 1": lambda: easgd_round_robin(1),
         "easgd 2": lambda: easgd_round_robin(2),
-        "split norms": lambda: split_norms(2),
+        "dealt ratios": lambda: dealt_ratios(2),
         "sharded 2": lambda: sharded(2),
         "sharded 4": lambda: sharded(4),
         "sharded model 3": lambda: sharded_model(3),
@@ -302,6 +308,11 @@ def bases() -> dict[str, Callable[[], Plan]]:
         "kway": lambda: scheme("kway", 2),
         "adam": lambda: scheme("mgwfbp", 2, optimizer="adam", weight_decay=0.1),
         "adamw by pieces": lambda: scheme("pipelined", 2, optimizer="adamw"),
+        "lars": lambda: scheme("mgwfbp", 2, optimizer="lars", weight_decay=0.1),
+        "lars by pto": lambda: scheme("mgwfbp", 3, optimizer="lars", pto=True),
+        "lamb by pto": lambda: scheme("wfbp", 2, optimizer="lamb", weight_decay=0.1, pto=True),
+        "lars by pto, more ranks than layers": lambda: scheme("wfbp", 4, _two_layers(), optimizer="lars", pto=True),
+        "lars by pto between nodes": lambda: compressed("wfbp", "hitopk", 4, optimizer="lars", pto=True),
         "striped": lambda: scheme("striped", 3, momentum=0.0),
         "ascwfbp": lambda: scheme("ascwfbp", 2),
         "sparse by scheme": lambda: compressed("wfbp", "allgather_sparse", 2),

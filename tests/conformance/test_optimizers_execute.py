@@ -15,7 +15,7 @@ from gradsync.check import check
 from gradsync.engine.oracle import evaluate
 from gradsync.runtime.compute import oracle_gradient
 from gradsync.runtime.peers import KINDS
-from rank_programs import OPTIMIZED, together
+from rank_programs import DEALT, OPTIMIZED, together
 
 RANKS = 2
 EQUAL = 1e-9
@@ -45,6 +45,16 @@ def test_executed_equals_the_oracle(on_ranks, case, update):
     ends = evaluate(plan, small_model.TURNS, gradient, {"parameter": small_model.first(plan)}, rate=rate)
     for result, end in zip(on_ranks("optimized", RANKS), ends, strict=True):
         np.testing.assert_allclose(result[case, update], end["parameter"], rtol=0, atol=EQUAL)
+
+
+@pytest.mark.parametrize("case", DEALT)
+def test_norms_that_are_dealt_to_ranks_change_no_bit(on_ranks, case):
+    plan = small_model.plan("mgwfbp", RANKS, optimizer=OPTIMIZED[case].optimizer, pto=True)
+    check(plan)
+    for result in on_ranks("optimized", RANKS):
+        np.testing.assert_array_equal(result[case, "pto"], result[case, "ssgd"])
+        np.testing.assert_array_equal(result[case, "pto queued"], result[case, "queued"])
+        np.testing.assert_allclose(result[case, "pto"], reference(case), rtol=0, atol=EQUAL)
 
 
 def test_decays_and_schedules_are_told_apart():

@@ -40,7 +40,7 @@ def test_executed_buffers_equal_the_oracle(on_ranks, ranks, name):
     initial = {"parameter": first, "centre": first}
     expected = evaluate(plan, TINY_TURNS, pull_of(name), initial, arrivals=arrivals or None)
     for rank in range(ranks):
-        for buffer in ("parameter", "centre", "residual", "norms"):
+        for buffer in ("parameter", "centre", "residual", "ratios"):
             if buffer in plan.buffer:
                 if name == "hogwild" and buffer == "parameter":
                     continue  # what a rank read from the shared buffer depends on who came first

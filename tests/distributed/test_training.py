@@ -239,6 +239,21 @@ def test_micro_batches_and_clipping_are_those_of_peers(tmp_path, precision, enou
 
 
 @pytest.mark.deep
+def test_norms_that_are_dealt_to_ranks_train_the_same_model(tmp_path):
+    """The first plan, whose computation `no_communication` does alone, is the one that deals."""
+    how: dict[str, Any] = {"schedule": "fixed_buckets", "optimizer": "lars"}
+    plans = (plan_file(tmp_path, "dealt", pto=True, **how), plan_file(tmp_path, "serial", **how))
+    arguments = [part for path in plans for part in ("--plan", path)]
+    trained(tmp_path / "run", *arguments, "--optimizer", "lars", "--peer", "ddp", "--iterations", "6", "--block", "3")
+    results = {name: result(tmp_path / "run", name) for name in ("dealt", "serial", "ddp", "no_communication")}
+    assert results["dealt"]["conformance"]["oracle_difference"] < 1e-9
+    assert results["serial"]["conformance"]["difference_to_first"] == 0.0
+    assert results["ddp"]["conformance"]["difference_to_first"] < 1e-6
+    rows = (tmp_path / "run" / "no_communication" / "metrics.csv").read_text()
+    assert "nan" not in rows
+
+
+@pytest.mark.deep
 def test_accuracy_is_looked_at_without_the_other_ranks(tmp_path):
     """Batch normalisation: DDP's own forward pass would wait for them."""
     arguments = ["--model", "resnet18", "--size", "8", "--batch", "120", "--epochs", "1", "--block", "5"]

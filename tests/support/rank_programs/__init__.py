@@ -16,7 +16,7 @@ from rank_programs.of_conformance import held_against_the_oracle
 from rank_programs.of_failures import LATE, killed_in_a_collective, killed_in_a_ring, killed_worker, limits, straggling
 from rank_programs.of_methods import METHOD_TURNS, all_methods, method_cases
 from rank_programs.of_models import quarter_models, real_models
-from rank_programs.of_optimizers import OPTIMIZED, optimized, together
+from rank_programs.of_optimizers import DEALT, OPTIMIZED, optimized, together
 from rank_programs.of_schedules import (
     COMPOSED_RANKS,
     MICRO_BATCHES,
@@ -47,6 +47,7 @@ PROGRAMS = (
 
 __all__ = [
     "COMPOSED_RANKS",
+    "DEALT",
     "HAMMER_TURNS",
     "LATE",
     "MESSAGES",

@@ -45,10 +45,12 @@ OPTIMIZED = {
 }
 
 
+DEALT = [case for case in OPTIMIZED if OPTIMIZED[case].optimizer.ratios]  # of norms that can be dealt to ranks
+
+
 def together(case: str) -> list[str]:
     """The updates that the optimizer of a case goes with."""
-    by_norms = OPTIMIZED[case].optimizer.norms is not None
-    return [update for update in updates.names() if not (by_norms and updates.pieces(update))]
+    return [update for update in updates.names() if not (case in DEALT and updates.pieces(update))]
 
 
 def optimized(rank: int, ranks: int) -> dict[tuple[str, str], np.ndarray]:
@@ -62,8 +64,8 @@ def optimized(rank: int, ranks: int) -> dict[tuple[str, str], np.ndarray]:
     def sample(turn: int) -> tuple[torch.Tensor, torch.Tensor]:
         return small_model.sample(rank, turn)
 
-    def planned(case: str, update: str, on: Groups) -> Contender:
-        plan = small_model.plan("mgwfbp", ranks, update=update, optimizer=OPTIMIZED[case].optimizer)
+    def planned(case: str, update: str, on: Groups, pto: bool = False) -> Contender:
+        plan = small_model.plan("mgwfbp", ranks, update=update, optimizer=OPTIMIZED[case].optimizer, pto=pto)
         return Planned(plan, forward(), sample, on, Pool(), OPTIMIZED[case].rate)
 
     def peer(case: str, kind: str) -> Contender:
@@ -74,6 +76,9 @@ def optimized(rank: int, ranks: int) -> dict[tuple[str, str], np.ndarray]:
         for update in together(case):
             ended[case, update] = _resumed(partial(planned, case, update, groups))
         ended[case, "queued"] = _resumed(partial(planned, case, "ssgd", queued))
+        if case in DEALT:
+            ended[case, "pto"] = _resumed(partial(planned, case, "ssgd", groups, pto=True))
+            ended[case, "pto queued"] = _resumed(partial(planned, case, "ssgd", queued, pto=True))
         for kind in KINDS:
             ended[case, kind] = _resumed(partial(peer, case, kind))
     groups.close()

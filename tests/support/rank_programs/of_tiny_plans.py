@@ -38,7 +38,7 @@ def tiny_cases(ranks: int) -> dict[str, Plan]:
         "repeated": tiny.repeated(ranks, 3),
         "uneven roles": tiny.uneven_roles(ranks),
         "sparse": tiny.sparse(ranks),
-        "split norms": tiny.split_norms(ranks),
+        "dealt ratios": tiny.dealt_ratios(ranks),
         "sharded": tiny.sharded(ranks),
         "hogwild": tiny.hogwild(ranks),
         "easgd": tiny.easgd_round_robin(ranks - 1),

@@ -15,7 +15,7 @@ from tiny_plans.other_kinds import exchanged, reduced_and_broadcast
 from tiny_plans.parts import LR, RHO, SIZES, fixed_pull, layout, passes, place, pull, start
 from tiny_plans.references import easgd_reference, lars_reference, server_reference, synchronous_reference
 from tiny_plans.servers import async_server, easgd_round_robin, hogwild
-from tiny_plans.split import sharded, sparse, split_norms
+from tiny_plans.split import dealt_ratios, sharded, sparse
 
 __all__ = [
     "LR",
@@ -23,6 +23,7 @@ __all__ = [
     "SIZES",
     "Message",
     "async_server",
+    "dealt_ratios",
     "easgd_reference",
     "easgd_round_robin",
     "every_kind",
@@ -42,7 +43,6 @@ __all__ = [
     "sharded",
     "sharded_on_axes",
     "sparse",
-    "split_norms",
     "start",
     "summed_on_axes",
     "synchronous",
@@ -68,7 +68,7 @@ def every_kind() -> dict[str, Plan]:
         "hogwild": hogwild(2),
         "hogwild_unlocked": hogwild(2, locked=False),
         "easgd_round_robin": easgd_round_robin(3),
-        "split_norms": split_norms(3),
+        "dealt_ratios": dealt_ratios(3),
         "sharded": sharded(3),
         "summed_on_axes": summed_on_axes(2, 3),
         "sharded_on_axes": sharded_on_axes(2, 2),

@@ -54,22 +54,24 @@ def sparse(ranks: int, sizes: Sequence[int] = SIZES, k: int = 3) -> Plan:
     return plan_of("sparse", tensors, [Role("worker", tuple(range(ranks)), body)], messages, ["residual"])
 
 
-def split_norms(ranks: int, elements: int = 3) -> Plan:
-    """A layer a rank: each computes the norms of its own layer, all gather them, then LARS on all layers."""
+def dealt_ratios(ranks: int, elements: int = 3) -> Plan:
+    """A layer a rank: each computes the ratio of its own layer, all gather them, then LARS on all layers."""
     tensors = layout([elements] * ranks)
-    gradient, parameter = (Ref(name, 0, tensors[-1].stop) for name in ("gradient", "parameter"))
-    norms = Ref("norms", 0, 2 * ranks)
+    gradient = Ref("gradient", 0, tensors[-1].stop)
+    ratios = Ref("ratios", 0, ranks)
+    of_both = {"weight_decay": DECAY, "scale": 1.0 / ranks}
     body: tuple = (
         *passes(tensors),
         Collective(
             name="sum", lane=NETWORK, after=(f"ready:{tensors[-1].name}",), reads=(gradient,), writes=(gradient,)
         ),
         Local(
-            name="norms",
-            kernel="norm",
+            name="ratios",
+            kernel="lars_ratios",
+            arguments={"trust": TRUST, **of_both},
             after=("sum",),
-            reads=(parameter._replace(mine=(WORLD,)), gradient._replace(mine=(WORLD,))),
-            writes=(norms._replace(mine=(WORLD,)),),
+            reads=tuple(place(buffer, tensor) for tensor in tensors for buffer in ("parameter", "gradient")),
+            writes=(ratios._replace(mine=(WORLD,)),),
             requires="sum",
         ),
         Collective(
@@ -77,17 +79,17 @@ def split_norms(ranks: int, elements: int = 3) -> Plan:
             lane=NETWORK,
             kind="all_gather",
             postcondition="gather",
-            after=("norms",),
-            reads=(norms,),
-            writes=(norms,),
+            after=("ratios",),
+            reads=(ratios,),
+            writes=(ratios,),
         ),
         *(
             Local(
                 name=f"update:{tensor.name}",
                 kernel="lars",
-                arguments={"lr": LR, "trust": TRUST, "weight_decay": DECAY, "scale": 1.0 / ranks},
+                arguments={"lr": LR, **of_both},
                 after=("gather",),
-                reads=(place("gradient", tensor), Ref("norms", 2 * i, 2 * i + 2)),
+                reads=(place("gradient", tensor), Ref("ratios", i, i + 1)),
                 writes=(place("parameter", tensor),),
                 requires="sum",
             )
@@ -95,7 +97,7 @@ def split_norms(ranks: int, elements: int = 3) -> Plan:
         ),
     )
     role = Role("worker", tuple(range(ranks)), body)
-    return plan_of("split norms", tensors, [role], [Buffer("norms", 2 * ranks, "float64")])
+    return plan_of("dealt ratios", tensors, [role], [Buffer("ratios", ranks, "float64")])
 
 
 def sharded(ranks: int, sizes: Sequence[int] = SIZES) -> Plan:

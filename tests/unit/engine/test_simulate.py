@@ -138,7 +138,7 @@ def test_the_bound_is_reached_where_a_link_is_all_there_is():
     assert iteration("wfbp", load, cost) < model_bound_seconds(planned("wfbp", doubled, cost), doubled, network)
 
 
-SYMMETRIC = ["synchronous", "two_lanes", "repeated", "sparse", "split_norms", "sharded"]
+SYMMETRIC = ["synchronous", "two_lanes", "repeated", "sparse", "dealt_ratios", "sharded"]
 
 
 def on_axes(*axes: str) -> tuple[str, ...]:
@@ -195,7 +195,7 @@ def test_messages_of_one_name_in_two_roles_have_their_own_sizes():
     assert {span.rank: span.end for span in trace.spans if span.verb == "send"} == {0: 22.0, 2: 202.0}
 
 
-@pytest.mark.parametrize(("name", "seconds"), [("synchronous", 6.0), ("split_norms", 27.0), ("sharded", 2.0)])
+@pytest.mark.parametrize(("name", "seconds"), [("synchronous", 6.0), ("dealt_ratios", 27.0), ("sharded", 2.0)])
 def test_updates_of_parts_take_their_part_of_the_update(name, seconds):
     """Of the 6 s of a whole update; three ranks that each update a third need 2 s.
 

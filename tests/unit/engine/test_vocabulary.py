@@ -239,8 +239,8 @@ def test_a_round_robin_sweep_is_the_elastic_rule(workers):
 
 
 @pytest.mark.parametrize("n", [2, 4])
-def test_split_norms_are_lars_on_the_whole_model(n):
-    plan = tiny.split_norms(n)
+def test_dealt_ratios_are_lars_on_the_whole_model(n):
+    plan = tiny.dealt_ratios(n)
     for rank in values(plan, 4):
         np.testing.assert_allclose(rank["parameter"], tiny.lars_reference(n, 3, 4), rtol=1e-9)
 

@@ -181,33 +181,41 @@ def root_of_sum() -> list[Case]:
     return [([np.array([4.0, 0.0, 12.0])], [np.zeros(1)], {}, [np.array([4.0])])]
 
 
+def lars_ratios() -> list[Case]:
+    gradient, parameter, second = drawn(N), drawn(N, seed=1), drawn(3, seed=3)
+    how = {"trust": 0.02, "weight_decay": 0.1, "scale": 0.25}
+
+    def ratio(parameter: np.ndarray, gradient: np.ndarray) -> float:
+        size, steepness = (math.sqrt(sum(x * x for x in values)) for values in (parameter, gradient * 0.25))
+        return 0.02 * size / (steepness + 0.1 * size)
+
+    zero = np.zeros(N)  # a bias that begins at 0 is trained, at the plain rate
+    one, other = ratio(parameter, gradient), ratio(second, 2 * second)
+    return [
+        ([parameter, gradient], [np.zeros(1)], how, [np.array([one])]),
+        ([parameter, gradient, second, 2 * second], [np.zeros(2)], how, [np.array([one, other])]),
+        ([zero, gradient, parameter, zero], [np.zeros(2)], how, [np.ones(2)]),
+        ([], [np.zeros(0)], how, [np.zeros(0)]),  # a rank that has no tensor
+    ]
+
+
 def lars() -> list[Case]:
     gradient, parameter = drawn(N), drawn(N, seed=1)
-    rates = {"lr": 0.4, "trust": 0.02, "weight_decay": 0.1, "scale": 0.25}
-
-    def length(values: np.ndarray) -> float:
-        return math.sqrt(sum(x * x for x in values))
-
-    norms = np.array([length(parameter), length(gradient)])
-    steepness = length(gradient * 0.25)
-    rate = 0.4 * 0.02 * norms[0] / (steepness + 0.1 * norms[0])
+    rates = {"lr": 0.4, "weight_decay": 0.1, "scale": 0.25}
+    ratio, rate = np.array([0.05]), 0.4 * 0.05
     expected = np.array([w - rate * (0.25 * g + 0.1 * w) for w, g in zip(parameter, gradient, strict=True)])
     velocity, second = drawn(N, seed=2), drawn(3, seed=3)
     moved = [0.9 * v + w - e for v, w, e in zip(velocity, parameter, expected, strict=True)]
-    rest = [w - 0.4 * 0.02 * 2 / (3 * 0.25 + 0.1 * 2) * (0.25 * w + 0.1 * w) for w in second]
-    zero = np.zeros(N)  # a bias that begins at 0 is trained, at the plain rate
-    plain = np.array([-0.4 * 0.25 * g for g in gradient])
+    rest = [w - 0.4 * 1.5 * (0.25 * w + 0.1 * w) for w in second]
     return [
-        ([gradient, norms], [parameter], rates, [expected]),
-        ([gradient, norms, second, np.array([2.0, 3.0])], [parameter, second], rates, [expected, np.array(rest)]),
+        ([gradient, ratio], [parameter], rates, [expected]),
+        ([gradient, ratio, second, np.array([1.5])], [parameter, second], rates, [expected, np.array(rest)]),
         (
-            [gradient, norms],
+            [gradient, ratio],
             [parameter, velocity],
             {**rates, "momentum": 0.9},
             [np.array([w - v for w, v in zip(parameter, moved, strict=True)]), np.array(moved)],
         ),
-        ([gradient, np.array([0.0, norms[1]])], [zero], rates, [plain]),
-        ([zero, np.array([norms[0], 0.0])], [parameter], rates, [np.array([w * (1 - 0.4 * 0.1) for w in parameter])]),
     ]
 
 
@@ -229,18 +237,24 @@ def lamb() -> list[Case]:
     gradient, parameter, first, second = lamb_operands()
     steps = [lamb_step(*each) for each in zip(gradient, parameter, first, second, strict=True)]
     cases: list[Case] = []
-    for norms, rate in (([3.0, 2.0], 0.4 * 1.5), ([0.0, 2.0], 0.4), ([3.0, 0.0], 0.4)):
-        ends = [(w - rate * u, m, v) for w, (u, m, v) in zip(parameter, steps, strict=True)]
+    for ratio in (1.5, 1.0):
+        ends = [(w - 0.4 * ratio * u, m, v) for w, (u, m, v) in zip(parameter, steps, strict=True)]
         state = [np.array(each) for each in zip(*ends, strict=True)]
-        cases.append(([gradient, np.array(norms)], [parameter, first, second], {"lr": 0.4, **LAMB}, state))
+        cases.append(([gradient, np.array([ratio])], [parameter, first, second], {"lr": 0.4, **LAMB}, state))
     return cases
 
 
-def lamb_norms() -> list[Case]:
+def lamb_ratios() -> list[Case]:
     gradient, parameter, first, second = lamb_operands()
     steps = [lamb_step(*each)[0] for each in zip(gradient, parameter, first, second, strict=True)]
-    norms = [math.sqrt(sum(x * x for x in each)) for each in (parameter, steps)]
-    return [([parameter, gradient, first, second], [np.zeros(2)], LAMB, [np.array(norms)])]
+    size, moved_by = (math.sqrt(sum(x * x for x in each)) for each in (parameter, steps))
+    zero, still = np.zeros(N), {**LAMB, "weight_decay": 0.0}
+    return [
+        ([parameter, gradient, first, second], [np.zeros(1)], LAMB, [np.array([size / moved_by])]),
+        ([zero, gradient, first, second], [np.zeros(1)], LAMB, [np.ones(1)]),
+        ([parameter, zero, zero, zero], [np.zeros(1)], still, [np.ones(1)]),  # it doesn't move
+        ([], [np.zeros(0)], LAMB, [np.zeros(0)]),  # a rank that has no tensor
+    ]
 
 
 def elastic_worker() -> list[Case]:
@@ -281,7 +295,7 @@ REFERENCES: dict[str, Callable[[], list[Case]]] = {
     reference.__name__: reference
     for reference in (
         *(sgd, sgd_scaled, adam, adamw, cast, add, copy, fill, join, decode_sum, norm, lars, squares, root_of_sum),
-        *(lamb, lamb_norms, elastic_worker, elastic_centre, elastic_difference, sgd_difference),
+        *(lars_ratios, lamb, lamb_ratios, elastic_worker, elastic_centre, elastic_difference, sgd_difference),
     )
 }
 REFERENCES |= {f"encode_{name}": functools.partial(encode, name) for name in compressors.names()}

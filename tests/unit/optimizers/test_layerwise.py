@@ -138,31 +138,30 @@ def operation(plan: Plan, name: str) -> Any:
 
 
 @pytest.mark.parametrize("name", STEPS)
-def test_norms_of_something_else_are_found(name):
+def test_ratios_of_something_else_are_found(name):
     plan = planned(name)
-    norms, update = operation(plan, "norms"), operation(plan, "update")
-    each = len(norms.reads) // len(COUNTS)
-    swapped = (*norms.reads[each : 2 * each], *norms.reads[:each], *norms.reads[2 * each :])
-    with pytest.raises(PlanError, match="needs the norms of the parameters and of the gradients that it works on"):
-        check(edited(plan, "norms", reads=swapped))
-    with pytest.raises(PlanError, match="norms"):  # those of the turn before, and in the first turn none
-        check(edited(edited(plan, "update", after=norms.after), "norms", after=("update",)))
+    ratios, update = operation(plan, "ratios"), operation(plan, "update")
+    each = len(ratios.reads) // len(COUNTS)
+    swapped = (*ratios.reads[each : 2 * each], *ratios.reads[:each], *ratios.reads[2 * each :])
+    with pytest.raises(PlanError, match="needs the ratio of the parameters and of the gradients that it works on"):
+        check(edited(plan, "ratios", reads=swapped))
+    with pytest.raises(PlanError, match="ratios"):  # those of the turn before, and in the first turn none
+        check(edited(edited(plan, "update", after=ratios.after), "ratios", after=("update",)))
     halved = {**update.arguments, "scale": update.arguments["scale"] / 2}
-    if name == "lamb":  # by LARS the update weighs the norm itself
-        with pytest.raises(PlanError, match="needs the norms"):
-            check(edited(plan, "update", arguments=halved))
-        with pytest.raises(PlanError, match="needs the norms"):
-            check(edited(plan, "norms", arguments={**norms.arguments, "weight_decay": 0.0}))
+    with pytest.raises(PlanError, match="needs the ratio"):
+        check(edited(plan, "update", arguments=halved))
+    with pytest.raises(PlanError, match="needs the ratio"):
+        check(edited(plan, "ratios", arguments={**ratios.arguments, "weight_decay": 0.0}))
 
 
 @pytest.mark.parametrize("name", STEPS)
-def test_norms_that_nobody_computes_are_found(name):
+def test_ratios_that_nobody_computes_are_found(name):
     plan = planned(name)
     (role,) = plan.roles
-    body = tuple(op for op in role.flat if op.name != "norms")
+    body = tuple(op for op in role.flat if op.name != "ratios")
     lost = dataclasses.replace(plan, roles=(dataclasses.replace(role, body=body),))
-    with pytest.raises(PlanError, match=r"reads norms\[0:2\], which nothing has written"):
-        check(edited(lost, "update", after=operation(plan, "norms").after))
+    with pytest.raises(PlanError, match=r"reads ratios\[0:1\], which nothing has written"):
+        check(edited(lost, "update", after=operation(plan, "ratios").after))
 
 
 @pytest.mark.parametrize("name", STEPS)

@@ -42,7 +42,7 @@ BY_UPDATE = [
     (name, each, update)
     for name, each in CASES
     for update in updates.names()
-    if not (optimizers.get(name).norms and updates.pieces(update))
+    if not (optimizers.get(name).ratios and updates.pieces(update))
 ]
 CLIPPED = [(name, each) for name, each in CASES if "clip" in KERNELS[name].arguments]
 
@@ -148,8 +148,8 @@ def test_what_is_executed_is_what_the_oracle_computes(case, turn, scale, clip, e
 def test_the_optimizer_is_read_off_its_plan(name, settings):
     assert optimizers.of(planned(name, **settings)) == optimizers.get(name, **settings)
     held = {buffer.name for buffer in planned(name, **settings).buffers}
-    norms = ["norms"] if optimizers.get(name).norms else []
-    assert held == {"gradient", "parameter", *norms, *(kept.name for kept in optimizers.get(name, **settings).kept)}
+    ratios = ["ratios"] if optimizers.get(name).ratios else []
+    assert held == {"gradient", "parameter", *ratios, *(kept.name for kept in optimizers.get(name, **settings).kept)}
 
 
 def test_a_plan_of_plain_sgd_is_what_it_was():

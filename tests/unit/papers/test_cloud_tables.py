@@ -15,6 +15,7 @@ from gradsync.errors import InputError
 from gradsync.files.results import TIMED
 from gradsync.papers import coverage, figures
 from gradsync.papers.cloud_topk.models import balanced, in_order
+from gradsync.papers.cloud_topk.pto import WORKERS
 from gradsync.papers.table import file, read
 from made_up_cloud import BENCH, PAPER, configured, write_inputs
 
@@ -23,6 +24,7 @@ COLUMNS = {  # as the comments of published.yaml have them
     "models": "model parameters tensors",
     "complexity": "step nodes gpus_per_node density rounds_seconds formula_seconds",
     "pto_split": "model split workers layers_reduction elements_reduction",
+    "pto": "model optimizer workers serial_seconds pto_seconds",
     "table1": "cloud memory_gib network_gbit_per_second",
     "table5": "entry seconds link_gbit_per_second accuracy",
 }
@@ -73,12 +75,39 @@ def test_layers_are_dealt(cloud_tables):
     assert frame.used["vgg19", "printed"] == 65
 
 
+def test_lars_by_pto_takes_the_part_of_the_gpu_with_most_and_the_gather(cloud_tables):
+    """ResNet-50 of 10, 20, 70, 100 and 800 elements, 11 ms. Of two GPUs one has 100 and 800; as planned 10 and 800."""
+    frame = frame_of(cloud_tables, "pto")
+    published = frame[frame.rung == "published"].set_index("model")
+    assert published.pto_seconds["resnet50"] == 0.007
+    frame = frame[frame.rung == "simulated"].set_index(["model", "optimizer", "workers", "assumption"])
+    good, poor = "network good, all gather recursive_doubling", "network poor, all gather ring"
+    row = frame.loc["resnet50", "lars", 2, f"{good}, inside fast, time by elements"]
+    assert row.serial_seconds == pytest.approx(0.011)
+    assert row.pto_seconds == pytest.approx(0.011 * 0.9 + 5e-6)
+    assert row.balanced_seconds == pytest.approx(0.011 * 0.81 + 5e-6, rel=5e-3)  # and the ratios that it writes
+    row = frame.loc["resnet50", "lars", 128, f"{poor}, inside fast, time by layers"]
+    assert row.pto_seconds == pytest.approx(0.011 * 2 / 5 + 127 * 1e-4)
+    assert row.balanced_seconds == pytest.approx(0.011 * 1 / 5 + 127 * 1e-4, rel=5e-3)
+    row = frame.loc["resnet50", "lamb", 128, f"{good}, inside slow, time by layers"]
+    assert row.serial_seconds == pytest.approx(0.022, rel=1e-2)  # twice the operands
+    assert row.gather_seconds == pytest.approx(3 * 2e-5 + 4 * 2e-5)
+    assert set(frame.xs("resnet50").index.get_level_values("workers")) == set(WORKERS)
+
+
 def test_claims_on_published_numbers_are_decided(cloud_tables):
     verdicts = claims.evaluate(PAPER, cloud_tables[1] / "tables")
     by_id = {v.claim: v for v in verdicts if v.rung in ("derived", "simulated")}
     expected = {
         claims.CONFIRMED: ["eq3", "published-run", "published-tables-2dtar", "published-pto-transformer"],
-        claims.REFUTED: ["eq9", "eq10", "published-tables-mstopk", "published-pto-resnet50", "published-intro"],
+        claims.REFUTED: [
+            "eq9",
+            "eq10",
+            "pto-lars-resnet50",
+            "published-tables-mstopk",
+            "published-pto-resnet50",
+            "published-intro",
+        ],
         claims.CONSTRUCTED: ["eq7", "table1-networks", "table5-record"],
         claims.UNDECIDED: ["table5-slower-links", "table5-seconds", "algorithm1-always-k"],
     }
@@ -101,7 +130,11 @@ def test_figures_are_written_and_say_what_differs(cloud_tables):
     for name in figures.of("cloud_topk"):
         written = [Path(path) for path in figures.write("cloud_topk", name, config, results)]
         assert [path.suffix.lstrip(".") for path in written] == [*style.FORMATS, "csv"]
-        expected = {"complexity": ("x 16", "x 6.25"), "table5": ("562 s, no link stated",)}[name]
+        expected = {
+            "complexity": ("x 16", "x 6.25"),
+            "table5": ("562 s, no link stated",),
+            "pto": ("network poor, time by layers: faster than serial up to 64", "PTO, published"),
+        }[name]
         assert all(text in written[0].read_text() for text in expected), name
 
 

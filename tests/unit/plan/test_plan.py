@@ -186,7 +186,7 @@ ON_AXES = {"summed_on_axes", "sharded_on_axes"}
 
 def test_only_plans_whose_ranks_all_do_the_same_are_symmetric():
     symmetric = {name for name, plan in EVERY.items() if plan.symmetric}
-    assert symmetric == {"synchronous", "two_lanes", "repeated", "sparse", "split_norms", "sharded"} | ON_AXES
+    assert symmetric == {"synchronous", "two_lanes", "repeated", "sparse", "dealt_ratios", "sharded"} | ON_AXES
 
 
 def test_the_module_reads_the_version_that_it_writes():
@@ -263,7 +263,7 @@ def test_what_moves_data_between_ranks_is_communication():
 
 
 def test_messages_name_no_tensor_that_they_only_touch_and_nothing_that_is_no_gradient():
-    assert tiny.split_norms(3).messages() == [["layer3", "layer2", "layer1"]]  # not the gathered norms
+    assert tiny.dealt_ratios(3).messages() == [["layer3", "layer2", "layer1"]]  # not the gathered norms
     assert tiny.synchronous(2, (5, 3)).messages() == [["layer2"], ["layer1"]]
     load = workload([20, 12], [1.0, 1.0]).model_copy(update={"statistics": 8})  # as many as there are parameters
     plan = updates.plan("ssgd", "as many", load, (tiny.Message(0, 1),), 2)
@@ -285,7 +285,7 @@ def test_parameters_are_alike_on_all_ranks_where_all_do_the_same_to_whole_ranges
     everybody = ("synchronous", "two_lanes", "repeated", "sharded", "split_norms")
     assert alike == dict.fromkeys(everybody, ("parameter",))
     assert tiny.sparse(3).alike == ()  # what is gathered, each rank sums for itself
-    assert tiny.split_norms(3).alike == ("parameter",)  # all have gathered the norms
+    assert tiny.dealt_ratios(3).alike == ("parameter",)  # all have gathered the ratios
     assert tiny.sharded(3).alike == ("parameter",)  # a piece each, which all gather
     plan = tiny.synchronous(2)
     assert changed(plan, of_one_rank).alike == ()  # an update from gradients that are not those of all

@@ -290,7 +290,7 @@ def test_who_cannot_take_a_loss_scale_out_is_refused(plan, problem):
 @pytest.mark.parametrize(
     ("plan", "problem"),
     [
-        (tiny.split_norms(2), "kernel 'lars' of 'update:layer2' can't clip"),
+        (tiny.dealt_ratios(2), "kernel 'lars' of 'update:layer2' can't clip"),
         (tiny.hogwild(2), "clipping needs one local operation that applies all gradients; .* has: push"),
         (tiny.easgd_round_robin(2), "kernel 'elastic_worker' of 'update' can't clip"),
         (bases.exchange(), "clipping needs an operation that applies gradients"),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from gradsync.engine.progress import Event
 from gradsync.plan import Collective, Ref, piece
-from gradsync.plan.content import UNSET, Part, Parts, cut
+from gradsync.plan.content import RATIO, UNSET, Part, Parts, cut, together
 
 if TYPE_CHECKING:
     from gradsync.check.contents import Run
@@ -53,6 +53,8 @@ def follow(run: Run, op: Collective, event: Event) -> None:
             whole = read(run.plan.root(op, event.rank))
         else:
             whole = run.sum([read(rank) for rank in everyone], event.rank, ops[event.rank], op.reads[i])
+        if op.kind == "all_gather" and any(part.content.kind == RATIO for part in whole):
+            _refuse_twice(run, op, ops, i, whole, pieces)
         taken: dict[Ref, Sequence[Part]] = {}  # once for all ranks that write the same
         for rank, (start, stop) in zip(everyone, pieces, strict=True):
             ref = ops[rank].writes[i]
@@ -67,3 +69,20 @@ def follow(run: Run, op: Collective, event: Event) -> None:
             run.covers[rank][ref.buffer].write(run.bounds(ref, rank)[0], held)
     for rank, ref, held in exchanged:
         run.covers[rank][ref.buffer].write(run.bounds(ref, rank)[0], held)
+
+
+def _refuse_twice(
+    run: Run, op: Collective, ops: dict[int, Collective], number: int, whole: Parts, pieces: list[tuple[int, int]]
+) -> None:
+    """Raises if a rank has computed what it gets from another: ratios are dealt, so that nobody does."""
+    for place, (rank, each) in enumerate(ops.items()):
+        held = run.covers[rank][each.writes[number].buffer].read(*run.bounds(each.writes[number], rank))
+        for low, high, (ours, theirs) in together([held, whole]):
+            outside = low < pieces[place][0] or high > pieces[place][1]
+            if outside and low < high and ours == theirs and ours.kind == RATIO:
+                owner = next(i for i, (start, stop) in enumerate(pieces) if start <= low < stop)
+                run.fail(
+                    f"{op.name!r} brings rank {rank} a {ours.kind} that it has computed itself, of rank "
+                    f"{list(ops)[owner]}: deal each to one rank",
+                    *(rank, each),
+                )

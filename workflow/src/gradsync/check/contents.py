@@ -15,6 +15,7 @@ So a message that is missing, doubled, early, late or in the wrong place is foun
 
 from __future__ import annotations
 
+import dataclasses
 from bisect import bisect_left, bisect_right
 from collections import defaultdict, deque
 from collections.abc import Hashable, Sequence
@@ -23,7 +24,7 @@ from typing import Any, NamedTuple, NoReturn
 from gradsync.check import collectives
 from gradsync.check.track import Track
 from gradsync.engine.progress import Event
-from gradsync.kernels import KERNELS, Message
+from gradsync.kernels import KERNELS, Message, reads_of
 from gradsync.plan import Buffer, Collective, Need, Plan, Ready, Ref, SharedAdd
 from gradsync.plan.content import (
     CENTRE,
@@ -290,7 +291,8 @@ class Run:
     # Local operations
 
     def _local(self, op: Any, event: Event) -> None:
-        track = Track(self, op, event)
+        reads = reads_of(op, self.plan.mesh, event.rank)
+        track = Track(self, op if reads == op.reads else dataclasses.replace(op, reads=reads), event)
         track.refuse_others()
         KERNELS[op.kernel].follow(track)
         if op.postcondition:

@@ -12,8 +12,7 @@ from math import prod
 from typing import Any
 
 from gradsync.collectives import NATIVE
-from gradsync.kernels import KERNELS
-from gradsync.plan import WORLD, Axis, Collective, Local, Plan
+from gradsync.plan import WORLD, Axis, Collective, Plan
 
 MOST_PLACES = 3  # of the outermost axis: the first, the last, and one between them
 FEW_PLACES = 2  # of the others, and of all if no rank has a piece of its own
@@ -25,8 +24,6 @@ def on_few_ranks(plan: Plan) -> Plan:
         return plan
     body = plan.roles[0].flat
     cut = any(map(_is_cut, body))
-    if cut and any(map(_counts, body)):
-        return plan
     axes = tuple(
         Axis(axis.name, min(axis.size, MOST_PLACES if cut and not number else FEW_PLACES))
         for number, axis in enumerate(plan.axes or (Axis(WORLD, plan.ranks),))
@@ -54,11 +51,6 @@ def _cut_unevenly(op: Any, sizes: Mapping[str, int]) -> bool:
         and op.kind == "all_to_all"
         and any((ref.stop - ref.start) % prod(sizes[axis] for axis in (*ref.mine, op.over)) for ref in op.writes)
     )
-
-
-def _counts(op: Any) -> bool:
-    """Whether what a rank writes into its piece has one place for each operand, however long the piece is."""
-    return isinstance(op, Local) and KERNELS[op.kernel].counts and any(ref.mine for ref in (*op.reads, *op.writes))
 
 
 def _as_native(op: Any) -> Any:

@@ -40,6 +40,7 @@ MessageBytes = Annotated[int, Field(ge=limits.LEAST_MESSAGE, le=limits.MOST_MESS
 Seed = Annotated[int, Field(ge=0, le=limits.MOST_SEED)]
 
 
+EMULATED_OPTIMIZER = "sgd"  # of emulated launches, which choose none
 TRAINING = {option.name: option for option in options_of(training.Training)}
 
 

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from gradsync import collectives, compressors, optimizers, schedules, sparse, topologies, updates
 from gradsync import names as names_of
 from gradsync.collectives import NATIVE
+from gradsync.configuration import compositions
 from gradsync.costs import Linear, MessageCost, Network
 from gradsync.engine.sparse_cost import SparseCost
 from gradsync.errors import InputError
@@ -46,6 +47,7 @@ class Scheme(BaseModel):
     update: str = ""  # empty: the method of the scheme's name, else the one that the schedule is made for
     update_options: dict[str, Any] = Field(default_factory=dict)
     optimizer: str = ""  # empty: whichever the launch has
+    pto: bool = False  # whether the norms of tensors that its optimizer needs are dealt to ranks
     wire: Literal["", "float32", "float16", "bfloat16"] = ""  # the type that gradients travel in; empty: their own
     compressor: str = ""  # of sparse messages; empty: all of each message travels
     density: float | None = None  # the share of the elements that travels; None: DEFAULT_DENSITY, if some do
@@ -85,13 +87,14 @@ class Scheme(BaseModel):
         try:
             trial = Workload(name="trial", forward_seconds=0.0, layers=TRIAL)
             schedules.messages(self.schedule, trial, Linear(0.0, 0.0), self.options)
-            self._refuse_compression()
+            compositions.refuse_compression(self)
             topology = self.topology or self._made_for
             if ":" in topology:
                 topologies.parse(topology)
             collectives.refuse_links(self.algorithm, topology)
             updates.refuse_options(self.update, self.update_options)
             self.refuse_parts_of_sums()
+            compositions.refuse_dealing(self)
             if self.optimizer:
                 self.refuse_optimizer(self.optimizer)
             if self.algorithm != NATIVE and updates.halved(self.update):
@@ -103,26 +106,6 @@ class Scheme(BaseModel):
                 )
         except InputError as error:
             raise InputError(f"{where}, scheme {self.name!r}: {error}") from None
-
-    def _refuse_compression(self) -> None:
-        """Raises InputError for what makes no sense in or with sparse messages."""
-        if self.collective not in sparse.names():
-            for key in ("compressor", "density", "error_feedback"):
-                if getattr(self, key) not in ("", None):
-                    raise InputError(
-                        f"key {key}: only with a collective of sparse messages ({', '.join(sparse.names())}), not "
-                        f"{self.collective!r}"
-                    )
-            return
-        sparse.refuse(self.compressor, self.density or 0.0)
-        if self.wire:
-            raise InputError(f"key wire: values of sparse messages travel in the gradients' own type, not {self.wire}")
-        if updates.halved(self.update):
-            able = ", ".join(name for name in updates.names() if not updates.halved(name))
-            raise InputError(
-                f"collective {self.collective!r} sums sparse gradients on all ranks, and update {self.update!r} needs "
-                f"reduce-scatters: choose update {able}, and a schedule for it"
-            )
 
     def refuse_parts_of_sums(self) -> None:
         """Raises InputError for a part that belongs to sums of gradients, if the update has none."""
@@ -179,21 +162,13 @@ class Scheme(BaseModel):
             )
 
     def refuse_optimizer(self, name: str) -> None:
-        """Raises InputError for an optimizer that is another one than the scheme's own, or that its update can't have.
-
-        An optimizer by norms of whole tensors needs an update of whole tensors.
-        """
+        """Raises InputError for an optimizer other than the scheme's own, or that its parts can't have."""
         if self.optimizer not in ("", name):
             raise InputError(
                 f"scheme {self.name!r} is one of optimizer {self.optimizer!r}, and gradients are applied by {name!r}: "
                 f"choose optimizer {self.optimizer}, or a scheme without one of its own"
             )
-        if optimizers.get(name).norms and updates.pieces(self.update):
-            able = ", ".join(update for update in updates.names() if not updates.pieces(update))
-            raise InputError(
-                f"scheme {self.name!r}: optimizer {name!r} needs norms of whole tensors, and update {self.update!r} "
-                f"has a piece of each on every rank: take another optimizer, or a scheme with update {able}"
-            )
+        compositions.refuse_optimizer(self, name)
 
     def refuse_device(self, device: str) -> None:
         """Raises InputError for a device that does not execute the scheme's collective."""
@@ -400,6 +375,7 @@ def plan(
             accumulate=accumulate,
             clip_norm=clip_norm,
             compression=compression,
+            pto=scheme.pto,
         ),
     )
     origin = {
@@ -411,5 +387,6 @@ def plan(
         "workload": workload.name,
         "all_reduce": cost.describe(),
         **({} if compression is None else {"compression": compression.describe()}),
+        **({"pto": "norms dealt to ranks"} if scheme.pto else {}),
     }
     return dataclasses.replace(planned, provenance=origin)

@@ -14,6 +14,7 @@ from pydantic import Field, SerializeAsAny, ValidationError, field_validator
 from gradsync import learning_rates, limits, names, optimizers, topologies
 from gradsync.configuration import peers, schemes
 from gradsync.configuration.launches import (
+    EMULATED_OPTIMIZER,
     Closed,
     Count,
     Emulation,
@@ -277,7 +278,7 @@ def _refuse_emulation(
         raise InputError(f"{place}.topology: {error}") from None
     if launch.paper not in papers:
         raise InputError(f"{place}.paper: {launch.paper!r} is not one of this configuration: {', '.join(papers)}")
-    for scheme in schemes.pick(known, launch.schemes, f"{place}.schemes", launch.ranks):
+    for scheme in schemes.pick(known, launch.schemes, f"{place}.schemes", launch.ranks, optimizer=EMULATED_OPTIMIZER):
         needed = scheme.network(launch.ranks).name
         if needed != network:
             raise InputError(f"{place}.schemes: {scheme.name} sends over {needed}, the testbed is {network}")

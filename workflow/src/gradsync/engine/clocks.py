@@ -26,7 +26,7 @@ MOVED_BY_SGD = 5  # numbers of a parameter: gradient, parameter and momentum are
 ELASTIC = ("elastic_worker", "elastic_centre", "elastic_difference", "sgd_difference")
 UPDATES = (*OF_SGD, *(name for name in optimizers.names() if name not in OF_SGD), *ELASTIC)
 OF_NORM = ("norm", "squares", "root_of_sum")  # kernels that take the workload's norm_seconds, which are of `norm`
-NORMS = (*OF_NORM, "lamb_norms")
+NORMS = (*OF_NORM, "lars_ratios", "lamb_ratios")
 SHARED = {"shared_read": "copy", "shared_add": "add"}  # what moves as many bytes
 
 
@@ -92,7 +92,7 @@ class NetworkClock(Clock):
             updated = sum(each.elements / each.pieces for each in _updated(form)) / self.plan.tensors[-1].stop
             return workload.update_seconds * updated * self._of_sgd(kernel, form)
         if kernel in OF_NORM or (kernel in NORMS and kernel not in workload.kernels):
-            elements = sum(operand.elements / operand.pieces for operand in form.reads)
+            elements = form.most(lambda operand: operand.elements / operand.pieces)
             return workload.norm_seconds * elements / self.plan.tensors[-1].stop
         if kernel == "add" and self.gamma is not None:
             return self.gamma * form.writes[0].bytes

@@ -15,7 +15,7 @@ import numpy as np
 
 from gradsync.engine.progress import Clock, Progress
 from gradsync.errors import InputError, RunError
-from gradsync.kernels import KERNELS
+from gradsync.kernels import KERNELS, reads_of
 from gradsync.learning_rates import UNCHANGED, Rate
 from gradsync.plan import BYTES, KEYED, Buffer, Collective, Plan, Ref, piece
 
@@ -58,7 +58,7 @@ def evaluate(
     for event in outcome.events:
         rank, turn = event.rank, event.turn + first
         op = plan.role_of[rank].flat[event.step]
-        views = [_view(plan, values[rank], ref, rank) for ref in op.reads]
+        views = [_view(plan, values[rank], ref, rank) for ref in reads_of(op, plan.mesh, rank)]
         targets = [_view(plan, values[rank], ref, rank) for ref in op.writes]
         match op.verb:
             case "ready":

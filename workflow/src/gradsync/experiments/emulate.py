@@ -80,11 +80,13 @@ def _launch(launch: Emulation, settings: Settings, results: Path, config: str) -
     """Measure, plan from what was measured, train."""
     from gradsync.collectives import NATIVE
     from gradsync.configuration import schemes
+    from gradsync.configuration.launches import EMULATED_OPTIMIZER
 
     folder, planned = results / "emulated" / launch.job, results / "plans" / "emulated" / launch.job
     workload, points, replayed = folder / "workload.json", folder / "allreduce.csv", folder / "replay.json"
     testbed = str(folder / "testbed.json")
-    chosen = schemes.pick(schemes.load(settings.schemes), launch.schemes, config, launch.ranks)
+    known = schemes.load(settings.schemes)
+    chosen = schemes.pick(known, launch.schemes, config, launch.ranks, optimizer=EMULATED_OPTIMIZER)
     updates = replay.Options(
         workload=str(replayed), iterations=UPDATES, ranks=launch.ranks, testbed=testbed, output=workload
     )

@@ -37,6 +37,7 @@ class Options(Steps, Known):
         None, "share of the elements that sparse messages have", metavar="D", unset="the scheme's, else 0.01"
     )
     no_error_feedback: bool = option(False, "what sparse messages don't have is lost, not added to the next gradient")
+    pto: bool = option(False, "norms of tensors that the optimizer needs are dealt to ranks (lars, lamb)")
     topology: str | None = option(
         None,
         "of the collective: bcube, or bcube:3,2",
@@ -160,6 +161,7 @@ def _scheme(options: Options) -> Any:
         "compressor": options.compressor,
         "density": options.density,
         "error_feedback": False if options.no_error_feedback else None,
+        "pto": options.pto or None,
     }
     given = {key: part for key, part in parts.items() if part is not None}
     of_compression = {"compressor", "density", "error_feedback"}
@@ -170,7 +172,7 @@ def _scheme(options: Options) -> Any:
     elif options.compressor and not scheme.compressor:
         changed["collective"] = ""
     scheme = schemes.Scheme.model_validate({**changed, **given})
-    if scheme.compressor or of_compression & given.keys():
+    if scheme.compressor or scheme.pto or of_compression & given.keys():
         scheme.refuse_nonsense("--schedule")
     scheme.refuse_parts_of_sums()
     return scheme

@@ -7,7 +7,8 @@ A kernel is one file of this folder with
     follow(track)                          what its results hold, given what its operands hold (`plan/content.py`)
     moved(form) -> float                   bytes that it reads and writes in memory
     KEEPS                                  roles of buffers that kernels which name them, and nothing else, may write
-    COUNTS                                 optional, True: what it writes has a place for each of its operands
+    DEALT                                  optional, a number: it writes an element for each so many operands, and a
+                                           rank that writes a piece takes the operands of its elements alone
 
 A `compute` with a keyword argument `turn` is told how many turns of its loop went before; no plan carries it.
 `compute` is written with operators that NumPy and PyTorch share if that is possible, so that the oracle (NumPy, n
@@ -26,7 +27,7 @@ from typing import Any, NamedTuple, NoReturn, Protocol
 
 from gradsync.errors import InputError
 from gradsync.names import modules_in
-from gradsync.plan import BYTES, DTYPE_BYTES, Local, Plan, Ref
+from gradsync.plan import BYTES, DTYPE_BYTES, Local, Mesh, Plan, Ref
 from gradsync.plan.content import Content, Part, Parts, Sum
 
 Array = Any
@@ -142,6 +143,11 @@ class Form:
             f"{each.ref.buffer}[{each.ref.start}:{each.ref.stop}]{_mine(each.ref)} ({each.dtype})" for each in operands
         )
 
+    def most(self, measure: Callable[[Operand], float]) -> float:
+        """The sum of a measure over what is read, on the rank that has most of it: others wait for that."""
+        taken = {reads_of(self.op, self.plan.mesh, rank) for rank in range(self.plan.ranks)}
+        return max(sum(measure(self._operand(ref)) for ref in refs) for refs in taken)
+
     def argument(self, name: str) -> float:
         """The value of an argument, or its default."""
         default = arguments(self.op.kernel)[name].default
@@ -226,7 +232,7 @@ class Kernel:
         self.follow: Callable[[Track], None] = module.follow
         self.moved: Callable[[Form], float] = module.moved
         self.keeps: tuple[str, ...] = getattr(module, "KEEPS", ())  # roles of buffers that it alone may write
-        self.counts = bool(getattr(module, "COUNTS", False))
+        self.dealt = int(getattr(module, "DEALT", 0))
         self._refuse: Callable[[Form], None] = module.refuse
 
     @cached_property
@@ -262,6 +268,8 @@ class Kernel:
             if parameter.default is inspect.Parameter.empty and name not in values:
                 form.fail(f"needs its argument {name!r}")
         self._refuse(form)
+        if self.dealt and len(form.reads) != self.dealt * form.writes[0].elements:
+            form.fail(f"writes {form.writes[0].elements} elements of {len(form.reads)} ranges: {self.dealt} for each")
 
     def _refuse_large(self, form: Form) -> None:
         """Raises InputError for arguments, or products of them, that the type of an operand can't hold."""
@@ -273,6 +281,16 @@ class Kernel:
                 form.fail(
                     f"has arguments of up to {greatest:g}, and {each.dtype} holds {largest(each.dtype):g} at most"
                 )
+
+
+def reads_of(op: Any, mesh: Mesh, rank: int) -> tuple[Ref, ...]:
+    """The ranges that a rank reads: all of an operation, or if they are dealt, those of the elements that it writes."""
+    reads: tuple[Ref, ...] = op.reads
+    dealt = KERNELS[op.kernel].dealt if isinstance(op, Local) else 0
+    if not dealt or not op.writes[0].mine:
+        return reads
+    first, (start, stop) = op.writes[0].start, mesh.bounds(op.writes[0], rank)
+    return reads[dealt * (start - first) : dealt * (stop - first)]
 
 
 def arguments(name: str) -> dict[str, inspect.Parameter]:

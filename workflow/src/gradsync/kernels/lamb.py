@@ -1,14 +1,14 @@
 """LAMB: Adam's step, of each layer as long as its parameters (You et al., ICLR 2020, Algorithm 2).
 
-With phi the identity, as the paper's experiments have it. The norms of the step come from `lamb_norms`: it computes the
-step too, and leaves nothing else. So a parameter moves 11 numbers, where a step that is kept between would move 12, and
-take memory for another gradient.
+With phi the identity, as the paper's experiments have it. The ratios come from `lamb_ratios`: it computes the step too,
+and leaves nothing else. So a parameter moves 11 numbers, where a step that is kept between would move 12, and take
+memory for another gradient.
 """
 
 from __future__ import annotations
 
 from gradsync.kernels import Array, Form, Track, _layers, _moments
-from gradsync.kernels.lamb_norms import direction, norms_of
+from gradsync.kernels.lamb_ratios import described, direction
 
 KEEPS = ("momentum",)
 
@@ -25,33 +25,28 @@ def compute(
     scale: float = 1.0,
     turn: int = 0,
 ) -> None:
-    """reads: of each tensor gradient, norms (of parameter, of direction); writes: of each parameter and two moments.
+    """reads: of each tensor gradient and ratio; writes: of each parameter and two moments.
 
-    w <- w - lr |w| / |u| u, u = m' / (sqrt(v') + eps) + decay w; a layer of which either norm is 0 moves by lr u.
-    `turn` counts the updates before this one.
+    w <- w - lr ratio u, u = m' / (sqrt(v') + eps) + decay w. `turn` counts the updates before this one.
     """
-    for gradient, norms, (parameter, first, second) in _layers.groups(reads, writes):
+    for gradient, ratio, (parameter, first, second) in _layers.groups(reads, writes):
         step, first[:], second[:] = direction(
             *(gradient * scale, parameter, first, second),
             **{"beta1": beta1, "beta2": beta2, "eps": eps, "weight_decay": weight_decay},
             turn=turn,
         )
-        parameter -= step * (lr * _layers.ratio(float(norms[0]), float(norms[1])))
+        parameter -= step * (lr * float(ratio[0]))
 
 
 def refuse(form: Form) -> None:
-    """Both norms of each layer; its own gradients, parameters and moments."""
+    """The ratio of each layer; its own gradients, parameters and moments."""
     _layers.refuse(form, moments=_moments.KEPT)
     _moments.refuse_eps(form, form.writes[0].dtype)
 
 
 def follow(track: Track) -> None:
-    """New versions of the parameters and of both moments, if the norms are those of this very step."""
-    _layers.follow(
-        track,
-        moments=_moments.KEPT,
-        expected=lambda gradient, state: norms_of(track, state[0], gradient, *state[1:]),
-    )
+    """New versions of the parameters and of both moments, if the ratios are those of this very step."""
+    _layers.follow(track, moments=_moments.KEPT, described=described)
 
 
 moved = _layers.moved

@@ -1,19 +1,26 @@
-"""Euclidean norms: of all gradients for clipping; of the layers for LARS and LAMB, split over ranks."""
+"""Euclidean norms, of all gradients for clipping."""
 
 from __future__ import annotations
+
+from typing import Any
 
 from gradsync.kernels import FLOATS, Array, Form, Track
 from gradsync.plan import DTYPE_BYTES
 from gradsync.plan.content import NORM, Content, Elements, Part, Parts, together
 
-COUNTS = True
+DEALT = 1
 
 
 def compute(reads: list[Array], writes: list[Array]) -> None:
     """writes[0][i] = norm of reads[i], summed in the type of writes."""
     for i, array in enumerate(reads):
-        wide = array.astype(writes[0].dtype, copy=False)
-        writes[0][i] = (wide * wide).sum() ** 0.5
+        writes[0][i] = length(array, writes[0].dtype)
+
+
+def length(array: Array, dtype: Any) -> float:
+    """The norm of an array, summed in a type."""
+    wide = array.astype(dtype, copy=False)
+    return float((wide * wide).sum() ** 0.5)
 
 
 def refuse(form: Form) -> None:
@@ -22,7 +29,6 @@ def refuse(form: Form) -> None:
     form.apart()
     for each in (*form.reads, *form.writes):
         form.alike(each, types=FLOATS)
-    form.long(form.writes[0], len(form.reads))
     refuse_type(form)
 
 

@@ -34,9 +34,10 @@ TRIALS: dict[str, tuple[tuple[str, ...], tuple[str, ...], dict[str, float]]] = {
     "elastic_difference": (("parameter", "centre"), ("gradient",), {"lr": 0.01, "rho": 0.1}),
     "elastic_worker": (("gradient", "centre"), ("parameter",), {"lr": 0.01, "rho": 0.1}),
     "fill": ((), ("gradient",), {}),
-    "lamb": (("gradient", "norms"), MOMENTS[1], MOMENTS[2]),
-    "lamb_norms": (("parameter", "gradient", *MOMENTS[1][1:]), ("norms",), {"scale": 0.5}),
-    "lars": (("gradient", "norms"), ("parameter",), {"lr": 0.01, "trust": 0.01, "weight_decay": 1e-4, "scale": 0.5}),
+    "lamb": (("gradient", "ratio"), MOMENTS[1], MOMENTS[2]),
+    "lamb_ratios": (("parameter", "gradient", *MOMENTS[1][1:]), ("ratio",), {"scale": 0.5}),
+    "lars": (("gradient", "ratio"), ("parameter",), {"lr": 0.01, "weight_decay": 1e-4, "scale": 0.5}),
+    "lars_ratios": (("parameter", "gradient"), ("ratio",), {"trust": 0.01, "weight_decay": 1e-4, "scale": 0.5}),
     "sgd_difference": (("gradient",), ("parameter",), {"lr": 0.01}),
     **{f"{ENCODE}{name}": (("gradient",), ("values", "indices", "residual"), {}) for name in compressors.names()},
 }
@@ -48,7 +49,7 @@ def trial(name: str, elements: int) -> tuple[Plan, Local]:
     keyed = [Buffer(key, elements, role=key) for key in ("gradient", "parameter", "centre", "residual")]
     keyed += [Buffer(key, elements, role="momentum") for key in MOMENTS[1][1:]]
     more = [Buffer("wire", elements, "float16"), Buffer("values", few), Buffer("indices", few, "int64")]
-    plan = Plan("trial", 1, (Tensor("all", 0, elements),), (*keyed, *more, Buffer("norms", 2)), ())
+    plan = Plan("trial", 1, (Tensor("all", 0, elements),), (*keyed, *more, Buffer("ratio", 1)), ())
     reads, writes, arguments = TRIALS[name]
     refs = [tuple(Ref(key, 0, plan.buffer[key].elements) for key in keys) for keys in (reads, writes)]
     return plan, Local(name="trial", kernel=name, arguments=arguments, reads=refs[0], writes=refs[1])

@@ -31,11 +31,8 @@ class Kept(NamedTuple):
     role: BufferRole = "momentum"
 
 
-class Norms(NamedTuple):
-    """Norms of each tensor that an optimizer's rates are made of, two by two: of the parameters, and of their step.
-
-    The kernel reads of each tensor the buffers `reads`.
-    """
+class Ratios(NamedTuple):
+    """The ratio of each tensor's rate to lr, of norms of the tensor: which kernel computes it, of which buffers."""
 
     kernel: str
     reads: tuple[str, ...]
@@ -48,15 +45,15 @@ class Optimizer:
 
     Its kernel, the namesake, writes the parameters and then `kept`, in this order. `arguments` are all that it takes
     but the weight of the gradients, which the update knows. `torch` is the class of torch.optim that does the same, or
-    that of `runtime/torch_optimizers.py` where it has none, and its arguments. With `norms` the kernel takes tensor
-    by tensor, each with its norms.
+    that of `runtime/torch_optimizers.py` where it has none, and its arguments. With `ratios` the kernel takes tensor
+    by tensor, each with its ratio.
     """
 
     name: str
     arguments: Mapping[str, float]
     torch: tuple[str, Mapping[str, Any]]
     kept: tuple[Kept, ...] = ()
-    norms: Norms | None = None
+    ratios: Ratios | None = None
 
     @property
     def eps(self) -> float | None:
@@ -93,10 +90,15 @@ def of(plan: Plan) -> Optimizer | None:
     """The optimizer that a plan was made with, its settings too; None if none of these applies its gradients."""
     known = names()
     for role in plan.roles:
-        for op in role.flat:
-            name = op.kernel.removesuffix(SCALED) if isinstance(op, Local) else ""
-            if name in known:
-                return get(name, **{key: op.arguments[key] for key in settings(name) if key in op.arguments})
+        local = [op for op in role.flat if isinstance(op, Local)]
+        for op in local:
+            if (name := op.kernel.removesuffix(SCALED)) in known:
+                ratios = get(name).ratios
+                kernels = (op.kernel, ratios.kernel if ratios else "")
+                given = {
+                    key: value for each in local if each.kernel in kernels for key, value in each.arguments.items()
+                }
+                return get(name, **{key: given[key] for key in settings(name) if key in given})
     return None
 
 

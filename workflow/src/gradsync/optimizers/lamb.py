@@ -4,7 +4,7 @@ w <- w - lr |w| / |u| u, u = m' / (sqrt(v') + eps) + decay w. Every gradient ten
 parameters too, which decay like the others. A tensor whose parameters are all 0 moves by lr u.
 """
 
-from gradsync.optimizers import Kept, Norms, Optimizer
+from gradsync.optimizers import Kept, Optimizer, Ratios
 
 
 def optimizer(
@@ -18,5 +18,5 @@ def optimizer(
         {"lr": lr, **of_step},
         ("LAMB", {"lr": lr, "betas": (beta1, beta2), "eps": eps, "weight_decay": weight_decay}),
         moments,
-        Norms("lamb_norms", ("parameter", "gradient", *(each.name for each in moments)), of_step),
+        Ratios("lamb_ratios", ("parameter", "gradient", *(each.name for each in moments)), of_step),
     )

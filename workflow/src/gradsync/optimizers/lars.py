@@ -7,18 +7,19 @@ Every gradient tensor is a layer here, biases and batch norm's parameters too, w
 the cloud paper counts 161 layers of ResNet-50. A tensor whose parameters or gradients are all 0 has the plain rate.
 """
 
-from gradsync.optimizers import Kept, Norms, Optimizer
+from gradsync.optimizers import Kept, Optimizer, Ratios
 
 
 def optimizer(
     *, lr: float = 0.01, momentum: float = 0.9, weight_decay: float = 0.0, trust: float = 0.001, eps: float = 1e-8
 ) -> Optimizer:
     """The paper's momentum and trust; without momentum nothing is kept."""
-    settings = {"lr": lr, "momentum": momentum, "weight_decay": weight_decay, "trust": trust, "eps": eps}
+    decay = {"weight_decay": weight_decay}
+    of_step, of_ratio = {"lr": lr, "momentum": momentum, **decay}, {"trust": trust, "eps": eps, **decay}
     return Optimizer(
         "lars",
-        settings,
-        ("LARS", settings),
+        of_step,
+        ("LARS", {**of_step, **of_ratio}),
         (Kept("momentum"),) if momentum else (),
-        Norms("norm", ("parameter", "gradient")),
+        Ratios("lars_ratios", ("parameter", "gradient"), of_ratio),
     )

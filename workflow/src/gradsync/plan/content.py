@@ -17,7 +17,7 @@ GRADIENT, PARAMETER, MOMENTUM, RESIDUAL, CENTRE, STATISTICS, SCALER, STATE = (
     *("gradient", "parameter", "momentum", "residual", "centre"),
     *("statistics", "scaler", "state"),
 )
-VALUES, INDICES, NORM, MIXED = "values", "indices", "norm", "sum of several"
+VALUES, INDICES, NORM, RATIO, MIXED = "values", "indices", "norm", "ratio", "sum of several"
 SQUARES = "sum of squares"  # its key, as that of a norm: runs of elements
 PARAMETERS, DIFFERENCE = "sum of parameters", "elastic difference"
 NOTHING, CONSTANT = "nothing", "constant"

@@ -274,20 +274,14 @@ def _of_updates(plan: Plan, operations: Sequence[Any]) -> list[Local]:
 def silent(plan: Plan) -> Plan:
     """The plan without its messages: what is computed stays, and waits for nothing but itself.
 
-    Updates beside computation come after it, and are those of whole ranges on every rank.
+    Updates beside computation come after it. On every rank all is of whole ranges, and what was dealt to ranks it does
+    alone.
     """
     (role,) = plan.roles
     operations: tuple[Any, ...] = role.flat
-    computing = [op for op in operations if op.lane == COMPUTE and not isinstance(op, Collective)]
+    computing = [_whole(op) for op in operations if op.lane == COMPUTE and not isinstance(op, Collective)]
     beside = [
-        dataclasses.replace(
-            op,
-            lane=COMPUTE,
-            reads=tuple(ref._replace(mine=()) for ref in op.reads),
-            writes=tuple(ref._replace(mine=()) for ref in op.writes),
-        )
-        for op in _of_updates(plan, operations)
-        if op.lane != COMPUTE
+        dataclasses.replace(_whole(op), lane=COMPUTE) for op in _of_updates(plan, operations) if op.lane != COMPUTE
     ]
     stay = {op.name for op in (*computing, *beside)}
     body = tuple(
@@ -302,3 +296,12 @@ def silent(plan: Plan) -> Plan:
     buffers = tuple(dataclasses.replace(buffer, mine=(), ends=()) for buffer in plan.buffers)
     role = dataclasses.replace(role, body=body)
     return dataclasses.replace(plan, name=NO_COMMUNICATION, buffers=buffers, roles=(role,))
+
+
+def _whole(op: Any) -> Any:
+    """The operation on whole ranges, not on the pieces of a rank."""
+    return dataclasses.replace(
+        op,
+        reads=tuple(ref._replace(mine=()) for ref in op.reads),
+        writes=tuple(ref._replace(mine=()) for ref in op.writes),
+    )

@@ -24,7 +24,7 @@ from gradsync.check.channels import served
 from gradsync.collectives import ALL_GATHER, NATIVE, REDUCE_SCATTER
 from gradsync.engine.oracle import refuse_bytes
 from gradsync.errors import RunError
-from gradsync.kernels import KERNELS
+from gradsync.kernels import KERNELS, reads_of
 from gradsync.learning_rates import UNCHANGED, Rate
 from gradsync.lifetimes import leftovers
 from gradsync.plan import COMPUTE, PASSING, Buffer, Collective, Need, Plan, Ready, Ref, Reply, Send
@@ -108,7 +108,8 @@ class Executor:
             kind = dtype if dtype is not None and kind.is_floating_point else kind
             self.buffers[buffer.name] = self._allocate(buffer, kind, pool)
         self.views = {
-            op.name: ([self._view(ref) for ref in op.reads], [self._view(ref) for ref in op.writes]) for op in body
+            op.name: [[self._view(ref) for ref in refs] for refs in (reads_of(op, plan.mesh, rank), op.writes)]
+            for op in body
         }
         size = {name: tensor.dtype.itemsize for name, tensor in self.buffers.items()}
         self.bytes = {

@@ -14,10 +14,9 @@ from gradsync import compressors
 from gradsync.kernels import ENCODE, KERNELS
 from gradsync.runtime import selection
 from gradsync.runtime.adam import adam, adamw, shrunk
-from gradsync.runtime.layerwise import lamb, lamb_norms, lars
+from gradsync.runtime.layerwise import lamb, lamb_ratios, lars, lars_ratios
+from gradsync.runtime.norms import length
 from gradsync.runtime.selection import Select
-
-NORM_ELEMENTS = 1 << 20  # summed at once: over 60 million, torch's float32 norm on a processor is 0.5 % off
 
 
 def sgd(
@@ -140,11 +139,9 @@ def sgd_scaled_unread(
 
 
 def norm(reads: list[torch.Tensor], writes: list[torch.Tensor]) -> None:
-    """writes[0][i] = Euclidean norm of reads[i], summed in the type of writes, without a temporary of its size."""
+    """writes[0][i] = Euclidean norm of reads[i], summed in the type of writes."""
     for i, array in enumerate(reads):
-        parts = array.split(NORM_ELEMENTS) if array.device.type == "cpu" else (array,)
-        norms = torch.stack([torch.linalg.vector_norm(part, dtype=writes[0].dtype) for part in parts])
-        writes[0][i] = torch.linalg.vector_norm(norms)
+        writes[0][i] = length(array, writes[0].dtype)
 
 
 def squares(reads: list[torch.Tensor], writes: list[torch.Tensor]) -> None:
@@ -183,7 +180,7 @@ def decode_sum(reads: list[torch.Tensor], writes: list[torch.Tensor]) -> None:
     writes[0].zero_().index_add_(0, indices.long(), values)
 
 
-OWN = (sgd, sgd_scaled, adam, adamw, lars, lamb, lamb_norms, cast, norm, squares, decode_sum)
+OWN = (sgd, sgd_scaled, adam, adamw, lars, lars_ratios, lamb, lamb_ratios, cast, norm, squares, decode_sum)
 EXECUTED: dict[str, Callable[..., None]] = {
     **{name: kernel.compute for name, kernel in KERNELS.items()},
     **{kernel.__name__: kernel for kernel in OWN},

@@ -1,6 +1,6 @@
 """LARS and LAMB for torch: each kernel means what its namesake in `gradsync.kernels` means, with less memory.
 
-The rates of tensors are numbers on a processor. A GPU is not asked for them, for which the host would have to wait.
+The ratios of tensors are numbers on a processor. A GPU is not asked for them, for which the host would have to wait.
 """
 
 from __future__ import annotations
@@ -10,11 +10,59 @@ from collections.abc import Iterator
 import torch
 
 from gradsync.kernels import _layers, _moments
-from gradsync.kernels import lamb_norms as of_norms
-from gradsync.kernels import lars as of_lars
+from gradsync.kernels import lamb_ratios as of_lamb
+from gradsync.kernels import lars_ratios as of_lars
 from gradsync.runtime.adam import ELEMENTS
+from gradsync.runtime.norms import length
 
 Rate = float | torch.Tensor
+
+
+def lars_ratios(
+    reads: list[torch.Tensor],
+    writes: list[torch.Tensor],
+    *,
+    trust: float,
+    weight_decay: float = 0.0,
+    eps: float = of_lars.SMALLEST,
+    scale: float,
+) -> None:
+    """trust |w| / (|g| + decay |w| + eps) of each tensor."""
+    if not len(writes[0]):  # all tensors are other ranks'
+        return
+    norms = torch.stack([length(array, writes[0].dtype) for array in reads])
+    size, steepness = norms[:: of_lars.DEALT], norms[1 :: of_lars.DEALT] * scale
+    _ratios(writes[0], size, steepness, trust * size / (steepness + weight_decay * size + eps))
+
+
+def lamb_ratios(
+    reads: list[torch.Tensor],
+    writes: list[torch.Tensor],
+    *,
+    beta1: float = 0.9,
+    beta2: float = 0.999,
+    eps: float = 1e-6,
+    weight_decay: float = 0.0,
+    scale: float = 1.0,
+    turn: int = 0,
+) -> None:
+    """|w| / |u| of each tensor, without memory for u: a processor goes part by part."""
+    (ratios,) = writes
+    rates = {"beta1": beta1, "beta2": beta2, "eps": eps, "weight_decay": weight_decay}
+    squares = ratios.new_zeros(2, len(ratios))
+    for number in range(len(ratios)):
+        operands = reads[of_lamb.DEALT * number : of_lamb.DEALT * (number + 1)]
+        for parameter, gradient, first, second in _parts(operands):
+            step, _, _ = of_lamb.direction(gradient * scale, parameter, first, second, **rates, turn=turn)
+            for place, array in enumerate((parameter, step)):
+                squares[place, number] += torch.linalg.vector_norm(array, dtype=ratios.dtype) ** 2
+    size, moved_by = squares.sqrt_()
+    _ratios(ratios, size, moved_by, size / moved_by)
+
+
+def _ratios(target: torch.Tensor, size: torch.Tensor, other: torch.Tensor, ratios: torch.Tensor) -> None:
+    """The ratios of tensors of which neither norm is 0; 1 for the others."""
+    target.copy_(torch.where((size > 0) & (other > 0), ratios, 1.0))
 
 
 def lars(
@@ -24,14 +72,10 @@ def lars(
     lr: float,
     momentum: float = 0.0,
     weight_decay: float = 0.0,
-    trust: float,
-    eps: float = of_lars.SMALLEST,
     scale: float,
 ) -> None:
     """v <- mu v + rate (g + decay w), w <- w - v, tensor by tensor."""
-    size, steepness = _norms(reads)
-    steepness = steepness * scale
-    rates = torch.where((size > 0) & (steepness > 0), lr * trust * size / (steepness + weight_decay * size + eps), lr)
+    rates = lr * torch.cat(reads[1 :: _layers.READS])
     for rate, (gradient, _, (parameter, *kept)) in zip(
         _each(rates, writes[0]), _layers.groups(reads, writes), strict=True
     ):
@@ -46,30 +90,6 @@ def lars(
             _add(parameter, gradient, rate, -scale)
 
 
-def lamb_norms(
-    reads: list[torch.Tensor],
-    writes: list[torch.Tensor],
-    *,
-    beta1: float = 0.9,
-    beta2: float = 0.999,
-    eps: float = 1e-6,
-    weight_decay: float = 0.0,
-    scale: float = 1.0,
-    turn: int = 0,
-) -> None:
-    """|w| and |u| of each tensor, without memory for u: a processor goes part by part."""
-    (norms,) = writes
-    rates = {"beta1": beta1, "beta2": beta2, "eps": eps, "weight_decay": weight_decay}
-    for number in range(len(reads) // of_norms.READS):
-        operands = reads[of_norms.READS * number : of_norms.READS * (number + 1)]
-        squares = torch.zeros_like(norms[:2])
-        for parameter, gradient, first, second in _parts(operands):
-            step, _, _ = of_norms.direction(gradient * scale, parameter, first, second, **rates, turn=turn)
-            for place, array in enumerate((parameter, step)):
-                squares[place] += torch.linalg.vector_norm(array, dtype=norms.dtype) ** 2
-        norms[2 * number : 2 * number + 2] = squares.sqrt_()
-
-
 def lamb(
     reads: list[torch.Tensor],
     writes: list[torch.Tensor],
@@ -82,9 +102,8 @@ def lamb(
     scale: float = 1.0,
     turn: int = 0,
 ) -> None:
-    """w <- w - lr |w| / |u| u, tensor by tensor."""
-    size, length = _norms(reads)
-    rates = lr * torch.where((size > 0) & (length > 0), size / length, 1.0)
+    """w <- w - lr ratio u, tensor by tensor."""
+    rates = lr * torch.cat(reads[1 :: _layers.READS])
     unbias, root = _moments.rates(1.0, beta1, beta2, turn)
     for rate, (gradient, _, state) in zip(_each(rates, writes[0]), _layers.groups(reads, writes), strict=True):
         for part, parameter, first, second in _parts([gradient, *state]):
@@ -94,12 +113,6 @@ def lamb(
             if weight_decay:
                 step.add_(parameter, alpha=weight_decay)
             _add(parameter, step, rate, -1.0)
-
-
-def _norms(reads: list[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
-    """Both norms of all tensors.  # (tensors,), (tensors,)"""
-    first, second = torch.stack(reads[1 :: _layers.READS]).unbind(1)
-    return first, second
 
 
 def _each(rates: torch.Tensor, like: torch.Tensor) -> Iterator[Rate]:

@@ -51,9 +51,9 @@ def applies_gradients(plan: Plan, op: Any) -> bool:
 
 
 def weighs_gradients(plan: Plan, op: Any) -> bool:
-    """Whether an operation applies gradients, or takes the norms of what an update by norms will apply."""
-    norms = isinstance(op, Local) and op.requires is not None and "scale" in KERNELS[op.kernel].arguments
-    return norms or applies_gradients(plan, op)
+    """Whether an operation applies gradients, or makes the ratios that an update of whole tensors will take."""
+    ratios = isinstance(op, Local) and op.requires is not None and "scale" in KERNELS[op.kernel].arguments
+    return ratios or applies_gradients(plan, op)
 
 
 def the_update(plan: Plan, role: Role, body: Body, transform: str) -> Local | None:

@@ -11,6 +11,7 @@ from gradsync.transforms.clipping import clip
 from gradsync.transforms.compression import compress
 from gradsync.transforms.loss_scaling import scale_loss
 from gradsync.transforms.narrow_wire import narrow
+from gradsync.transforms.pto import deal
 from gradsync.transforms.statistics import broadcast
 
 
@@ -21,7 +22,8 @@ class Step:
     `wire`: the type that gradients travel in (empty: their own). `loss_scaling` guards float16 computation. With
     `statistics` rank 0's batch-norm statistics are broadcast (DDP's default), else every rank keeps its own. A step has
     `accumulate` micro-batches. `clip_norm`: what the norm of the mean gradient is cut to (None: nothing).
-    `compression`: what part of each message travels, on which way (None: all of it).
+    `compression`: what part of each message travels, on which way (None: all of it). With `pto` norms of tensors are
+    dealt to ranks.
     """
 
     wire: str = ""
@@ -30,6 +32,7 @@ class Step:
     accumulate: int = 1
     clip_norm: float | None = None
     compression: Compression | None = None
+    pto: bool = False
 
     def added_to(self, plan: Plan, statistics: int) -> Plan:
         """The plan with all of this; `statistics`: elements of the model's batch-norm statistics.
@@ -41,4 +44,5 @@ class Step:
         plan = narrow(plan, self.wire) if self.wire else plan
         plan = broadcast(plan, statistics) if self.statistics and statistics else plan
         plan = scale_loss(plan) if self.loss_scaling else plan
-        return plan if self.clip_norm is None else clip(plan, self.clip_norm)
+        plan = plan if self.clip_norm is None else clip(plan, self.clip_norm)
+        return deal(plan) if self.pto else plan

@@ -135,6 +135,7 @@ def _refuse_more(update: str, step: Step) -> None:
         "a loss scale": step.loss_scaling,
         "micro-batches": step.accumulate != 1,
         "clipping": step.clip_norm is not None,
+        "PTO": step.pto,
     }
     for what, is_asked in asked.items():
         if is_asked:

@@ -9,7 +9,7 @@ from gradsync import optimizers
 from gradsync.optimizers import Kept, Optimizer
 from gradsync.plan import COMPUTE, WORLD, Buffer, Local, Plan, Ref, Role, Tensor
 from gradsync.plan.workload import Workload
-from gradsync.updates._tensors import buffer_of_norms, by_tensor
+from gradsync.updates._tensors import buffer_of_ratios, by_tensor
 
 SGD = optimizers.get("sgd")
 
@@ -25,14 +25,14 @@ def applied(
     after: tuple[str, ...],
     lane: str = COMPUTE,
 ) -> tuple[Local, ...]:
-    """The optimizer's step `name`, by the mean over so many ranks of what is summed in `gradient`, and its norms first.
+    """The optimizer's step `name`, by the mean over so many ranks of what is summed in `gradient`; its ratios first.
 
     Raises InputError if it needs norms of whole tensors, and `gradient` is not one of whole `tensors`.
     """
     scale = 1.0 / ranks
     how: dict[str, Any] = {"lane": lane, "after": after, "requires": requires}
-    if optimizer.norms is not None:
-        return by_tensor(optimizer, optimizer.norms, name, gradient, tensors, scale, **how)
+    if optimizer.ratios is not None:
+        return by_tensor(optimizer, optimizer.ratios, name, gradient, tensors, scale, **how)
     kept = ("parameter", *(each.name for each in optimizer.kept))
     step = Local(
         name=name,
@@ -58,7 +58,7 @@ def of_workers(
 
     `parts`: where the ranges end of which a rank updates a piece of its own, and keeps no more; empty: all is updated.
     """
-    norms = (buffer_of_norms(len(tensors), workload.unit),) if optimizer.norms else ()
+    ratios = (buffer_of_ratios(len(tensors), workload.unit),) if optimizer.ratios else ()
     whole = (Kept("gradient", "gradient"), Kept("parameter", "parameter"))
     elements, mine = tensors[-1].stop, (WORLD,) if parts else ()
     return Plan(
@@ -71,7 +71,7 @@ def of_workers(
                 Buffer(each.name, elements, workload.unit, role=each.role, mine=mine, ends=tuple(parts))
                 for each in optimizer.kept
             ),
-            *norms,
+            *ratios,
         ),
         roles=(Role("worker", tuple(range(ranks)), tuple(body)),),
     )

@@ -1,6 +1,6 @@
 """The operations by which an update applies gradients tensor by tensor, at rates that norms of each tensor make.
 
-The buffer `norms` holds two for each tensor, in the order of the plan's tensors.
+The buffer `ratios` holds a ratio for each tensor, in the order of the plan's tensors.
 """
 
 from __future__ import annotations
@@ -8,31 +8,35 @@ from __future__ import annotations
 from typing import Any
 
 from gradsync.errors import InputError
-from gradsync.kernels import KERNELS
-from gradsync.kernels._layers import NORMS
 from gradsync.kernels.norm import wide
-from gradsync.optimizers import Norms, Optimizer
+from gradsync.optimizers import Optimizer, Ratios
 from gradsync.plan import Buffer, Local, Ref, Tensor
 
-BUFFER = "norms"
+BUFFER = "ratios"
 
 
 def by_tensor(
-    optimizer: Optimizer, needed: Norms, name: str, gradient: Ref, tensors: tuple[Tensor, ...], scale: float, **how: Any
+    optimizer: Optimizer,
+    needed: Ratios,
+    name: str,
+    gradient: Ref,
+    tensors: tuple[Tensor, ...],
+    scale: float,
+    **how: Any,
 ) -> tuple[Local, Local]:
-    """The norms of the tensors in `gradient`, which is scaled, and the step `name` by them; `how`: lane, waits.
+    """The ratios of the tensors in `gradient`, which is scaled, and the step `name` by them; `how`: lane, waits.
 
     Raises InputError if the range is not one of whole tensors.
     """
     numbers = _whole(optimizer, name, gradient, tensors)
     parts = [Ref(gradient.buffer, tensors[i].start, tensors[i].stop) for i in numbers]
     weight = {"scale": scale}
-    norms = Local(
-        name=name.replace("update", "norms"),
+    ratios = Local(
+        name=name.replace("update", BUFFER),
         kernel=needed.kernel,
-        arguments={**needed.arguments, **(weight if "scale" in KERNELS[needed.kernel].arguments else {})},
+        arguments={**needed.arguments, **weight},
         reads=tuple(part._replace(buffer=buffer) for part in parts for buffer in needed.reads),
-        writes=(Ref(BUFFER, NORMS * numbers[0], NORMS * (numbers[-1] + 1)),),
+        writes=(Ref(BUFFER, numbers[0], numbers[-1] + 1),),
         **how,
     )
     written = ("parameter", *(each.name for each in optimizer.kept))
@@ -40,15 +44,11 @@ def by_tensor(
         name=name,
         kernel=optimizer.name,
         arguments={**optimizer.arguments, **weight},
-        reads=tuple(
-            ref
-            for i, part in zip(numbers, parts, strict=True)
-            for ref in (part, Ref(BUFFER, NORMS * i, NORMS * (i + 1)))
-        ),
+        reads=tuple(ref for i, part in zip(numbers, parts, strict=True) for ref in (part, Ref(BUFFER, i, i + 1))),
         writes=tuple(part._replace(buffer=buffer) for part in parts for buffer in written),
-        **{**how, "after": (norms.name,)},
+        **{**how, "after": (ratios.name,)},
     )
-    return norms, step
+    return ratios, step
 
 
 def _whole(optimizer: Optimizer, name: str, gradient: Ref, tensors: tuple[Tensor, ...]) -> range:
@@ -63,6 +63,6 @@ def _whole(optimizer: Optimizer, name: str, gradient: Ref, tensors: tuple[Tensor
     return range(first, last + 1)
 
 
-def buffer_of_norms(tensors: int, dtype: str) -> Buffer:
+def buffer_of_ratios(tensors: int, dtype: str) -> Buffer:
     """That of so many tensors, whose gradients are of that type."""
-    return Buffer(BUFFER, NORMS * tensors, wide(dtype))
+    return Buffer(BUFFER, tensors, wide(dtype))

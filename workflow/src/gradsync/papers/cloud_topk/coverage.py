@@ -5,7 +5,10 @@ from __future__ import annotations
 from gradsync.configuration.settings import Settings
 from gradsync.papers.coverage import Row
 
-NEVER = {("table5", "measured"): "no code puts such runs into this table yet"}
+NEVER = {
+    ("table5", "measured"): "no code puts such runs into this table yet",
+    ("pto", "measured"): "no code times the ratios of LARS and LAMB by themselves, on ranks that deal them, yet",
+}
 
 
 def rows(table: str, rung: str, settings: Settings) -> tuple[Row, ...]:

@@ -34,7 +34,7 @@ def models(settings: Settings, results: Path) -> Table:
     known = Published(PAPER, settings)
     rows = []
     for model in COUNTED:
-        sizes = _sizes(model, results)
+        sizes = sizes_of(model, results)
         row = {"rung": "derived", "model": model, "parameters": sum(sizes), "tensors": len(sizes)}
         number = f"{model}-parameters"
         rows.append(row | {"published_parameters": known.value(number) if number in known.entries else None})
@@ -79,7 +79,7 @@ def pto_split(settings: Settings, results: Path) -> Table:
 
 
 def _splits(model: str, workers: int, a_gpu: int, results: Path) -> Iterator[dict[str, Any]]:
-    sizes = _sizes(model, results)
+    sizes = sizes_of(model, results)
     for split, shares in (("printed", in_order(sizes, workers, a_gpu)), ("balanced", balanced(sizes, workers))):
         yield {
             "rung": "derived",
@@ -113,7 +113,7 @@ def balanced(sizes: Sequence[int], workers: int) -> list[Share]:
     return [*full, *((layers, elements) for elements, _, layers in open_gpus)]
 
 
-def _sizes(model: str, results: Path) -> list[int]:
+def sizes_of(model: str, results: Path) -> list[int]:
     """Elements of each gradient tensor, in the order of forward."""
     workload = Workload.load(results / "counted" / model / "workload.json")
     return [workload.layers[number].bytes // FLOAT32 for number in workload.forward_order()]

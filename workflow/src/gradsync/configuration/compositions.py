@@ -1,0 +1,59 @@
+"""Which parts of a scheme don't go together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gradsync import optimizers, sparse, updates
+from gradsync.errors import InputError
+
+if TYPE_CHECKING:
+    from gradsync.configuration.schemes import Scheme
+
+
+def refuse_compression(scheme: Scheme) -> None:
+    """Raises InputError for what makes no sense in or with sparse messages."""
+    if scheme.collective not in sparse.names():
+        for key in ("compressor", "density", "error_feedback"):
+            if getattr(scheme, key) not in ("", None):
+                raise InputError(
+                    f"key {key}: only with a collective of sparse messages ({', '.join(sparse.names())}), not "
+                    f"{scheme.collective!r}"
+                )
+        return
+    sparse.refuse(scheme.compressor, scheme.density or 0.0)
+    if scheme.wire:
+        raise InputError(f"key wire: values of sparse messages travel in the gradients' own type, not {scheme.wire}")
+    if updates.halved(scheme.update):
+        able = ", ".join(name for name in updates.names() if not updates.halved(name))
+        raise InputError(
+            f"collective {scheme.collective!r} sums sparse gradients on all ranks, and update {scheme.update!r} needs "
+            f"reduce-scatters: choose update {able}, and a schedule for it"
+        )
+
+
+def refuse_dealing(scheme: Scheme) -> None:
+    """Raises InputError if norms are dealt to ranks that are not taken of all tensors at once."""
+    if scheme.pto and not updates.at_once(scheme.update):
+        able = ", ".join(name for name in updates.names() if updates.at_once(name))
+        raise InputError(
+            f"key pto: the norms of all tensors are dealt to ranks at once, and update {scheme.update!r} does not "
+            f"apply all gradients at once: choose update {able}, or leave pto out"
+        )
+
+
+def refuse_optimizer(scheme: Scheme, name: str) -> None:
+    """Raises InputError for an optimizer without the norms that are dealt, or with norms of whole tensors, cut ones."""
+    by_norms = optimizers.get(name).ratios is not None
+    if scheme.pto and not by_norms:
+        able = " or ".join(each for each in optimizers.names() if optimizers.get(each).ratios)
+        raise InputError(
+            f"scheme {scheme.name!r} deals norms of tensors to ranks (key pto), and optimizer {name!r} takes none: "
+            f"choose optimizer {able}, or a scheme without pto"
+        )
+    if by_norms and updates.pieces(scheme.update):
+        able = ", ".join(update for update in updates.names() if not updates.pieces(update))
+        raise InputError(
+            f"scheme {scheme.name!r}: optimizer {name!r} needs norms of whole tensors, and update {scheme.update!r} "
+            f"has a piece of each on every rank: take another optimizer, or a scheme with update {able}"
+        )
