@@ -9,12 +9,13 @@ from typing import Any
 
 from changed_plans.bodies import body_of, with_body
 from gradsync import collectives
+from gradsync.collectives import POSTCONDITION
 from gradsync.plan import DTYPE_BYTES, KEYED, Collective, Local, Plan, Recv, RecvAny, Ref, Reply, Send, SharedAdd
 
 Change = Callable[[Plan, random.Random], Plan]
 Edit = Callable[[Any], Any]
 TRANSFERS = (Send, Recv, RecvAny, Reply)
-KINDS = {"all_reduce": "sum", "reduce_scatter": "shard", "all_gather": "gather", "broadcast": "copy"}
+KINDS = POSTCONDITION
 NUMBERS = (0.0, 1e-300, 1e-30, 1e-8, 1.0, 65504.0, 65505.0, 1e10, 1e38, 1e39, 1e300)
 
 

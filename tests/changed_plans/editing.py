@@ -8,11 +8,12 @@ from collections.abc import Callable
 from typing import Any
 
 from changed_plans.bodies import body_of, with_body
+from gradsync.collectives import POSTCONDITION
 from gradsync.plan import WORLD, Plan, Ref, Role
 
 Change = Callable[[Plan, random.Random], Plan]
 LANES = ("network", "lane0", "lane1", "serve", "compute", "other", "network2")
-KINDS = {"all_reduce": "sum", "reduce_scatter": "shard", "all_gather": "gather", "broadcast": "copy"}
+KINDS = POSTCONDITION
 ROLES = ("gradient", "parameter", "momentum", "residual", "centre", "statistics", "scaler", "scratch", "state")
 
 

@@ -7,7 +7,7 @@ from rank_programs.of_checkpoints import RESUMED_TURNS, resumed
 from rank_programs.of_collectives import MESSAGES, all_collectives, both_halves, cluster_teams, ring_benchmark
 from rank_programs.of_conformance import held_against_the_oracle
 from rank_programs.of_failures import LATE, killed_in_a_collective, killed_in_a_ring, killed_worker, limits, straggling
-from rank_programs.of_methods import METHOD_TURNS, all_methods, method_cases
+from rank_programs.of_methods import METHOD_TURNS, all_methods, averaged_by_torch, method_cases
 from rank_programs.of_models import quarter_models, real_models
 from rank_programs.of_optimizers import OPTIMIZED, optimized, together
 from rank_programs.of_schedules import (
@@ -27,6 +27,7 @@ PROGRAMS = (
     *(all_schedules, queued_schedules, gpu_schedules, micro_batches, real_models, quarter_models, all_tiny_plans),
     *(all_collectives, both_halves, ring_benchmark, cluster_teams, resumed, held_against_the_oracle, straggling),
     *(killed_worker, killed_in_a_ring, killed_in_a_collective, limits, optimized, all_methods, sparse_schemes),
+    averaged_by_torch,
 )
 
 __all__ = [

@@ -24,7 +24,7 @@ def on_few_ranks(plan: Plan) -> Plan:
         return plan
     body = plan.roles[0].flat
     cut = any(map(_is_cut, body))
-    if cut and any(map(_counts, body)):
+    if (cut and any(map(_counts, body))) or any(_terms(op) not in (None, plan.ranks) for op in body):
         return plan
     axes = tuple(
         Axis(axis.name, min(axis.size, MOST_PLACES if cut and not number else FEW_PLACES))
@@ -34,7 +34,8 @@ def on_few_ranks(plan: Plan) -> Plan:
     sizes = {WORLD: ranks, **{axis.name: axis.size for axis in axes}}
     if any(isinstance(op, Collective) and op.root >= sizes[op.over] for op in body):
         return plan
-    role = dataclasses.replace(plan.roles[0], ranks=tuple(range(ranks)), body=tuple(map(_as_native, body)))
+    few = tuple(_of_terms(_as_native(op), ranks) for op in body)
+    role = dataclasses.replace(plan.roles[0], ranks=tuple(range(ranks)), body=few)
     return dataclasses.replace(plan, ranks=ranks, roles=(role,), axes=axes if plan.axes else ())
 
 
@@ -52,3 +53,15 @@ def _counts(op: Any) -> bool:
 def _as_native(op: Any) -> Any:
     """What a collective does, whatever rounds carry it between how many ranks."""
     return dataclasses.replace(op, algorithm=NATIVE, shape=()) if isinstance(op, Collective) else op
+
+
+def _terms(op: Any) -> float | None:
+    """The ranks that an operation counts in a sum; None if it counts none."""
+    return op.arguments.get("terms") if isinstance(op, Local) else None
+
+
+def _of_terms(op: Any, ranks: int) -> Any:
+    """An operation that counts all ranks in a sum counts the few."""
+    if _terms(op) is None:
+        return op
+    return dataclasses.replace(op, arguments={**op.arguments, "terms": float(ranks)})

@@ -21,7 +21,7 @@ def applied(
     ranks: int,
     tensors: tuple[Tensor, ...],
     *,
-    requires: Literal["sum", "shard"],
+    requires: Literal["sum", "shard"] | None,
     after: tuple[str, ...],
     lane: str = COMPUTE,
 ) -> tuple[Local, ...]:
@@ -52,10 +52,11 @@ def of_workers(
     ranks: int,
     optimizer: Optimizer,
     body: Sequence[Any],
+    *more: Kept,
 ) -> Plan:
-    """The plan of one role for all ranks, with gradients, parameters and what the optimizer keeps."""
+    """The plan of one role for all ranks, with gradients, parameters, what the optimizer keeps, and `more`."""
     norms = (buffer_of_norms(len(tensors), workload.unit),) if optimizer.norms else ()
-    keyed = (Kept("gradient", "gradient"), Kept("parameter", "parameter"), *optimizer.kept)
+    keyed = (Kept("gradient", "gradient"), Kept("parameter", "parameter"), *optimizer.kept, *more)
     return Plan(
         name=name,
         ranks=ranks,
