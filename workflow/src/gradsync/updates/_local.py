@@ -45,7 +45,7 @@ def planned(
     gradient, parameter, summed = (packed.all_of(key) for key in ("gradient", "parameter", SUM))
     backward = Ready(name="backward", tensor=None, reads=(parameter,), writes=(gradient,))
     steps = applied(optimizer, "update", gradient, 1, packed.tensors, requires=None, after=(backward.name,))
-    iteration = (forward(parameter.stop, ()), backward, *steps)
+    iteration: tuple[Any, ...] = (forward(parameter.stop, ()), backward, *steps)
     body: tuple[Any, ...] = (
         Repeat(name="period", body=iteration, count=period),
         Collective(
