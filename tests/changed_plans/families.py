@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import methods
 from gradsync.plan import (
     Buffer,
-    Collective,
     Local,
     Operation,
     Plan,
@@ -105,31 +105,6 @@ def async_easgd(workers: int, steps: int = 1) -> Plan:
     )
     worker = Role("worker", tuple(range(1, workers + 1)), turn)
     return _plan("async easgd", _served(*body), worker, more=(_keyed("centre"), _keyed("incoming", "scratch")))
-
-
-def local_sgd(ranks: int, steps: int = 3, *, reduced: bool = True) -> Plan:
-    """Steps of each rank's own, then the mean of all parameters, over a copy of them."""
-    alone = (*passes(TENSORS, after_previous=("step",)), _update(name="step", after=(LAST,)))
-    mean = (
-        Collective(
-            name="sum",
-            lane=NETWORK,
-            after=("step",),
-            after_previous=("mean",),
-            reads=(_whole("parameter"),),
-            writes=(_whole("total"),),
-        ),
-        Local(
-            name="mean",
-            kernel="cast",
-            arguments={"scale": 1.0 / ranks},
-            after=("sum",),
-            reads=(_whole("total"),),
-            writes=(_whole("parameter"),),
-        ),
-    )
-    body = (Repeat(name="local", body=alone, count=steps), *mean)
-    return _plan("local sgd", Role("worker", tuple(range(ranks)), body), more=(_keyed("total", "scratch"),))
 
 
 def delayed_server(workers: int) -> Plan:
@@ -287,4 +262,8 @@ def families() -> dict[str, Callable[[], Plan]]:
         "hogwild by layer 3, unlocked": lambda: hogwild_by_layer(3, locked=False),
         "replied later 3": lambda: replied_later(3),
         "sparse server 2": lambda: sparse_server(2),
+        "sync easgd 2": lambda: methods.planned("sync_easgd2", 2),
+        "sync easgd 3, beside a master": lambda: methods.planned("sync_easgd1", 3),
+        "local sgd 3": lambda: methods.planned("local_sgd", 3),
+        "diloco 2": lambda: methods.planned("diloco", 2),
     }

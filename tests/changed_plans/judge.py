@@ -18,6 +18,7 @@ import torch.distributed as dist
 
 import tiny_plans as tiny
 from gradsync.check import PlanError, check
+from gradsync.collectives import POSTCONDITION
 from gradsync.costs import Linear, Network
 from gradsync.engine.oracle import evaluate, of_rank
 from gradsync.engine.simulate import simulate
@@ -140,7 +141,7 @@ def _steps(plan: Plan) -> list[int]:
     return passes if any(passes) else []
 
 
-COSTS = ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "all_to_all", "send")
+COSTS = (*POSTCONDITION, "send")
 
 
 @cache

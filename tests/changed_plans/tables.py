@@ -90,7 +90,7 @@ def repeat(plan: Plan, chance: random.Random) -> Plan:
     first = roles[i].body[0] if roles[i].body else None
     if isinstance(first, Repeat):
         new: Any = dataclasses.replace(first, count=chance.choice((None, 0, 1, 2, 3, -1)))
-        body: tuple[Any, ...] = (new,) if chance.random() < 0.8 else first.body
+        body: tuple[Any, ...] = (*((new,) if chance.random() < 0.8 else first.body), *roles[i].body[1:])
     else:
         body = (Repeat(name="again", body=roles[i].body, count=chance.choice((None, 1, 2))),)
     roles[i] = Role(roles[i].name, roles[i].ranks, body)

@@ -27,7 +27,7 @@ from waiting import HANGS_SECONDS
 
 ENDS_SECONDS = 30
 WORKERS, ITERATIONS, SEGMENT = 2, 6, 3
-BIT_BY_BIT = ("sync_easgd3", "original_easgd")  # their order of messages is fixed
+BIT_BY_BIT = ("sync_easgd3", "original_easgd", "post_local_sgd")  # their order of messages is fixed
 
 
 def plan_file(folder: Path, method: str, lr: float = 0.05, **options: Any) -> str:
@@ -39,6 +39,12 @@ def plan_file(folder: Path, method: str, lr: float = 0.05, **options: Any) -> st
     path = folder / f"{method}.json"
     path.write_text(schemes.plan(scheme, workload, Linear(1e-3, 1e-9), ranks, lr=lr).to_json())
     return str(path)
+
+
+def in_phases(folder: Path) -> tuple[str, list[str]]:
+    """The plan of post-local SGD with a period of a segment, and how a training begins before it."""
+    plan = plan_file(folder, "post_local_sgd", period=SEGMENT)
+    return plan, ["--before", plan_file(folder, "single"), "--switch", str(SEGMENT)]
 
 
 def start(folder: Path, plan: str, *arguments: str) -> subprocess.Popen[str]:
@@ -85,6 +91,58 @@ def test_a_master_that_takes_what_comes_is_replayed_and_its_staleness_is_recorde
     assert min(summary[f"{part}_share"] for part in ("for_backward", "master_update", "host_worker_parameters")) > 0
 
 
+def test_a_training_in_two_phases_is_held_against_the_oracle_in_both(tmp_path):
+    plan, phase = in_phases(tmp_path)
+    messages = trained(tmp_path, plan, *phase)
+    assert "iteration 3: from plan 'single' to 'post_local_sgd'" in messages
+    found = result(tmp_path, "post_local_sgd")
+    assert (found["conformance"]["before_oracle_steps"], found["conformance"]["oracle_steps"]) == (1, 1)  # a period
+    assert max(found["conformance"][key] for key in ("before_oracle_difference", "oracle_difference")) < 1e-9
+    assert (found["settings"]["before_name"], found["settings"]["period"]) == ("single", SEGMENT)
+    assert [row["step"] for row in rows(tmp_path / "post_local_sgd" / "metrics.csv")] == ["3", "6"]
+    trace = json.loads((tmp_path / "post_local_sgd" / "trace.json").read_text())
+    assert (trace["turns"], trace["iterations"]) == (2, SEGMENT)
+    assert {span["turn"] if isinstance(span, dict) else span[1] for span in trace["spans"]} == {1}  # of the second one
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "is that of a second phase, and begins with iterations of ssgd: give --before"),
+        (["--before", "single", "--switch", "4"], "a period of --plan has 3 iterations: give a multiple"),
+        (["--before", "single"], "--switch 0: the training has 6 iterations"),
+        (["--before", "single", "--switch", "6"], "--switch 6: the training has 6 iterations"),
+        (["--before", "async_sgd", "--switch", "3"], "is for other ranks or another model"),
+        (["--before", "hogwild_sgd", "--switch", "3"], "plan 'hogwild_sgd' has a master or shared memory"),
+        (["--before", "nosuch.json", "--switch", "3"], "nosuch.json"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_phases_that_do_not_go_together_are_refused(tmp_path, capsys, arguments, message):
+    plan, _ = in_phases(tmp_path)
+    known = [
+        plan_file(tmp_path, each) if each in ("single", "async_sgd", "hogwild_sgd") else each for each in arguments
+    ]
+    words = ["elastic", "--plan", plan, "--output", str(tmp_path / "out"), "--iterations", "6", *known]
+    assert main(words) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+
+
+def test_a_switch_from_nothing_is_refused(tmp_path, capsys):
+    plan = plan_file(tmp_path, "local_sgd", period=SEGMENT)
+    assert main(["elastic", "--plan", plan, "--output", str(tmp_path / "out"), "--switch", "3"]) == 2
+    assert "--switch 3: from which plan?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("period", [1, SEGMENT])
+def test_a_plan_of_local_steps_is_no_contender(tmp_path, capsys, period):
+    plan = plan_file(tmp_path, "local_sgd", period=period)
+    assert main(["train", "--plan", plan, "--output", str(tmp_path / "out")]) == 2
+    assert f"gradsync elastic --plan {plan}" in capsys.readouterr().err
+
+
 @pytest.mark.deep
 def test_unlocked_additions_are_accounted_for(tmp_path):
     trained(tmp_path, plan_file(tmp_path, "hogwild_sgd"))
@@ -96,8 +154,8 @@ def test_unlocked_additions_are_accounted_for(tmp_path):
 @pytest.mark.deep
 @pytest.mark.parametrize("method", BIT_BY_BIT)
 def test_a_killed_run_names_the_rank_and_goes_on_to_the_same_parameters(tmp_path, method):
-    plan = plan_file(tmp_path, method)
-    arguments = ["--seed", "3", "4", "--checkpoint-seconds", "0"]
+    plan, phase = (plan_file(tmp_path, method), []) if method != "post_local_sgd" else in_phases(tmp_path)
+    arguments = ["--seed", "3", "4", "--checkpoint-seconds", "0", *phase]
     trained(tmp_path / "whole", plan, *arguments)
     killed = tmp_path / "killed"
     process = start(killed, plan, *arguments)

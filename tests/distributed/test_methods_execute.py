@@ -13,8 +13,9 @@ from rank_programs import METHOD_TURNS, method_cases
 from rank_programs.of_methods import HOGWILD
 
 RANKS = (2, 3, 4)
+LOCAL = [method for method in updates.methods() if updates.steps(method)]
 CASES = [pytest.param(ranks, name, id=f"{name}-{ranks}") for ranks in RANKS for name, _, _ in method_cases(ranks)]
-KEPT = ("parameter", "centre", "momentum")
+KEPT = ("parameter", "centre", "momentum", "first_moment", "second_moment", "outer_momentum")
 
 
 def case(ranks, name):
@@ -51,17 +52,28 @@ def test_executed_buffers_equal_the_oracle_and_plain_loops(on_ranks, ranks, name
                     np.testing.assert_allclose(
                         ended[rank].buffers[buffer], expected[rank][buffer], rtol=1e-9, atol=1e-12, err_msg=buffer
                     )
+        if method in LOCAL:
+            _, parameters = methods.local(method, ranks, METHOD_TURNS)
+            for end, parameter in zip(ended, parameters, strict=True):
+                np.testing.assert_allclose(end.buffers["parameter"], parameter, rtol=1e-9, atol=1e-12)
         order = [arrivals[key] for key in sorted(arrivals)]
         assert sorted(order) == sorted([*range(1, ranks)] * METHOD_TURNS if order else [])
     assert np.abs(ended[-1].buffers["parameter"] - first).max() > 1e-3  # it has moved
 
 
 @pytest.mark.parametrize("ranks", RANKS)
-@pytest.mark.parametrize("method", ["sync_easgd1", "sync_easgd2", "sync_easgd3", "knl_easgd", "original_easgd"])
+@pytest.mark.parametrize("method", [*LOCAL, "sync_easgd1", "sync_easgd2", "sync_easgd3", "knl_easgd", "original_easgd"])
 def test_what_is_ordered_ends_alike_bit_for_bit(on_ranks, ranks, method):
     """The paper's claim of determinism: two runs of a synchronous method give the same bits."""
     assert not updates.averaged(method)
     for result in on_ranks("all_methods", ranks):
         one, other = (end.buffers for end in result[method])
-        for buffer in ("parameter", "centre"):
+        for buffer in set(KEPT) & set(one):
             assert (one[buffer] == other[buffer]).all()
+
+
+@pytest.mark.parametrize("ranks", RANKS)
+def test_torch_averages_models_to_the_same_parameters(on_ranks, ranks):
+    """PostLocalSGDOptimizer with a PeriodicModelAverager is an implementation that owes ours nothing."""
+    for ours, theirs in zip(on_ranks("all_methods", ranks), on_ranks("averaged_by_torch", ranks), strict=True):
+        np.testing.assert_allclose(ours["local_sgd"][0].buffers["parameter"], theirs, rtol=1e-9, atol=1e-12)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import torch
 
 from gradsync import optimizers, updates
 from gradsync.plan import Plan
@@ -15,6 +16,8 @@ from tiny_plans import SIZES, pull, start
 from tiny_workloads import workload
 
 LR, RHO, MOMENTUM = 0.125, 0.5, 0.75
+PERIOD, OUTER_LR, OUTER_MOMENTUM = 3, 0.625, 0.875
+LOCAL = ("local_sgd", "post_local_sgd")
 ELEMENTS = sum(SIZES)
 WHOLE = (Message(0, len(SIZES) - 1),)
 Ends = tuple[np.ndarray, list[np.ndarray]]  # the centre, and the parameters of each worker
@@ -24,11 +27,47 @@ def load(update: float = 0.0) -> Workload:
     return workload([8 * size for size in SIZES], [1.0, 2.0, 3.0, 4.0], forward=2.0, update=update, dtype="float64")
 
 
-def planned(method: str, ranks: int, **options: Any) -> Plan:
-    """The plan of a method; options that it doesn't have are left out."""
-    settings = {"rho": RHO, "momentum": MOMENTUM} | options
+def planned(method: str, ranks: int, optimizer: str = "", **options: Any) -> Plan:
+    """The plan of a method; options that it doesn't have are left out. Local steps have the default `inner`."""
+    settings = {"rho": RHO, "momentum": MOMENTUM, "period": PERIOD, "outer_lr": OUTER_LR} | options
+    settings.setdefault("outer_momentum", OUTER_MOMENTUM)
     known = {key: value for key, value in settings.items() if key in updates.options(method)}
-    return updates.plan(method, method, load(), WHOLE, ranks, optimizer=optimizers.get("sgd", lr=LR), **known)
+    inner = optimizer or (inner_of(method) if updates.steps(method) else "sgd")
+    applies = optimizers.get(
+        inner, lr=LR, **({"momentum": MOMENTUM} if updates.steps(method) and inner == "sgd" else {})
+    )
+    return updates.plan(method, method, load(), WHOLE, ranks, optimizer=applies, **known)
+
+
+def inner_of(method: str) -> str:
+    """The optimizer of local steps in the method's paper."""
+    return "adamw" if method == "diloco" else "sgd"
+
+
+def local(method: str, ranks: int, turns: int, inner: str = "", period: int = PERIOD) -> Ends:
+    """Local steps and what follows them, by optimizers of torch; the centre is None of what has none."""
+    inner = inner or inner_of(method)
+    of_torch = {
+        "sgd": lambda w: torch.optim.SGD([w], lr=LR, momentum=MOMENTUM),
+        "adamw": lambda w: torch.optim.AdamW([w], lr=LR, weight_decay=0.0),
+    }[inner]
+    parameters = [torch.from_numpy(start(ELEMENTS)).requires_grad_() for _ in range(ranks)]
+    steps = [of_torch(parameter) for parameter in parameters]
+    centre = torch.from_numpy(start(ELEMENTS)).requires_grad_()
+    outer = torch.optim.SGD([centre], lr=OUTER_LR, momentum=OUTER_MOMENTUM, nesterov=True)
+    for turn in range(turns):
+        for number in range(turn * period, (turn + 1) * period):
+            for rank, (parameter, step) in enumerate(zip(parameters, steps, strict=True)):
+                parameter.grad = torch.from_numpy(pull(rank, number, parameter.detach().numpy()))
+                step.step()
+        mean = torch.stack([parameter.detach() for parameter in parameters]).mean(0)
+        if method == "diloco":
+            centre.grad = centre.detach() - mean
+            outer.step()
+            mean = centre.detach()
+        for parameter in parameters:
+            parameter.data.copy_(mean)
+    return centre.detach().numpy(), [parameter.detach().numpy() for parameter in parameters]
 
 
 def synchronous(ranks: tuple[int, ...], turns: int) -> Ends:

@@ -14,7 +14,7 @@ from rank_programs.of_collectives import (
 )
 from rank_programs.of_conformance import held_against_the_oracle
 from rank_programs.of_failures import LATE, killed_in_a_collective, killed_in_a_ring, killed_worker, limits, straggling
-from rank_programs.of_methods import METHOD_TURNS, all_methods, method_cases
+from rank_programs.of_methods import METHOD_TURNS, all_methods, averaged_by_torch, method_cases
 from rank_programs.of_models import quarter_models, real_models
 from rank_programs.of_optimizers import DEALT, OPTIMIZED, optimized, together
 from rank_programs.of_schedules import (
@@ -43,6 +43,7 @@ PROGRAMS = (
         straggling,
     ),
     *(killed_worker, killed_in_a_ring, killed_in_a_collective, limits, optimized, all_methods, sparse_schemes),
+    averaged_by_torch,
 )
 
 __all__ = [

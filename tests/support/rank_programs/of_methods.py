@@ -6,8 +6,11 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import torch
 import torch.distributed as dist
+from torch.distributed.algorithms.model_averaging.averagers import PeriodicModelAverager
+from torch.distributed.optim import PostLocalSGDOptimizer
 
 import methods
 import tiny_plans as tiny
@@ -61,6 +64,19 @@ def all_methods(rank: int, ranks: int) -> dict[str, list[Ended]]:
             ended.setdefault(name, []).append(Ended(buffers, executor.trace()))
     groups.close()
     return ended
+
+
+def averaged_by_torch(rank: int, ranks: int) -> np.ndarray:
+    """The parameters after as many local steps by torch's own local SGD."""
+    parameter = torch.nn.Parameter(torch.from_numpy(tiny.start(methods.ELEMENTS)))
+    # it counts from 0, and averages after the steps warmup_steps, warmup_steps + period, ..
+    averager = PeriodicModelAverager(period=methods.PERIOD, warmup_steps=methods.PERIOD - 1)
+    steps = torch.optim.SGD([parameter], lr=methods.LR, momentum=methods.MOMENTUM)
+    optimizer = PostLocalSGDOptimizer(steps, averager)
+    for number in range(METHOD_TURNS * methods.PERIOD):
+        parameter.grad = torch.from_numpy(tiny.pull(rank, number, parameter.detach().numpy()))
+        optimizer.step()
+    return parameter.detach().numpy().copy()
 
 
 def _in_turn(executor: Executor, ranks: int, compute: Any) -> Any:

@@ -59,7 +59,7 @@ def test_a_plan_that_counts_on_its_ranks_is_followed_on_all():
 def _refused(plan: Plan) -> str:
     try:
         check(plan)
-    except (PlanError, InputError) as error:
+    except (PlanError, InputError) as error:  # of a repeat that makes no sense
         return str(error)
     return ""
 

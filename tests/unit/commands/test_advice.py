@@ -57,8 +57,14 @@ def test_collectives_are_compared_on_links_and_left_out_if_a_line_says_nothing_o
     links = ("--allreduce", "alpha=0.1,bandwidth=1", "--ranks", "4")
     told = advice(capsys, "--workload", workload, *links)
     ranking = [row["scheme"] for row in told["ranking"]]
-    assert set(told["left_out"]) == {"bml", *sparse.names(), *compressors.names(), *updates.methods()}
+    others = [name for name in updates.methods() if not updates.steps(name)]
+    assert set(told["left_out"]) == {"bml", *sparse.names(), *compressors.names(), *others}
     assert "trains another thing" in told["left_out"]["hitopk"]
+    apart = {row["scheme"]: row for row in told["other_training"]}
+    assert set(apart) == {name for name in updates.methods() if updates.steps(name)}
+    assert not set(apart) & set(ranking)
+    assert "every 8 iterations parameters are synchronised" in apart["local_sgd"]["changes_training"]
+    assert apart["local_sgd"]["iteration_seconds"] > apart["diloco"]["iteration_seconds"]  # which has a longer period
     assert ranking.index("ring") < ranking.index("ps_central")
     told = advice(capsys, "--workload", workload, *links, "--topology", "bcube:2,2")
     assert "bml" in [row["scheme"] for row in told["ranking"]]

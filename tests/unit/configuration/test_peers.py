@@ -140,6 +140,13 @@ def test_halves_are_no_buckets(schedule):
         peers.bucket_cap_mb_list(plan(schedule, workload([400, 400], [1.0, 1.0]), Linear(1.0, 1.0)))
 
 
+@pytest.mark.parametrize("method", ["local_sgd", "diloco"])
+def test_parameters_are_in_no_bucket(method):
+    plan = schemes.plan(schemes.Scheme(name=method), workload([8, 8], [1.0, 1.0]), Linear(1.0, 0.0), 2)
+    with pytest.raises(InputError, match="it sends parameters, and DDP's buckets hold gradients"):
+        peers.bucket_cap_mb_list(plan)
+
+
 def test_statistics_are_in_no_bucket():
     load = workload([400, 400], [1.0, 1.0]).model_copy(update={"statistics": 200})  # as many as gradients
     planned = plan("single", load, Linear(1.0, 1.0))

@@ -280,6 +280,29 @@ def elastic_centre() -> list[Case]:
     ]
 
 
+def average() -> list[Case]:
+    summed = drawn(N)
+    return [([summed], [drawn(N, seed=1)], {"terms": 3.0}, [np.array([s / 3 for s in summed])])]
+
+
+def outer_nesterov() -> list[Case]:
+    summed, centre, velocity = drawn(N), drawn(N, seed=1), drawn(N, seed=2)
+    outer = [c - s / 3 for c, s in zip(centre, summed, strict=True)]
+    faster = [0.5 * u + d for u, d in zip(velocity, outer, strict=True)]
+    plain = np.array([c - 0.7 * d for c, d in zip(centre, outer, strict=True)])
+    moved = np.array([c - 0.7 * (d + 0.5 * u) for c, d, u in zip(centre, outer, faster, strict=True)])
+    rates = {"outer_lr": 0.7, "terms": 3.0}
+    return [
+        ([summed], [drawn(N, seed=3), centre.copy()], rates, [plain, plain]),
+        (
+            [summed],
+            [drawn(N, seed=3), centre.copy(), velocity],
+            {**rates, "outer_momentum": 0.5},
+            [moved, moved, np.array(faster)],
+        ),
+    ]
+
+
 def elastic_difference() -> list[Case]:
     parameter, centre = drawn(N), drawn(N, seed=1)
     expected = [0.2 * 0.7 * (w - c) for w, c in zip(parameter, centre, strict=True)]
@@ -296,6 +319,7 @@ REFERENCES: dict[str, Callable[[], list[Case]]] = {
     for reference in (
         *(sgd, sgd_scaled, adam, adamw, cast, add, copy, fill, join, decode_sum, norm, lars, squares, root_of_sum),
         *(lars_ratios, lamb, lamb_ratios, elastic_worker, elastic_centre, elastic_difference, sgd_difference),
+        *(average, outer_nesterov),
     )
 }
 REFERENCES |= {f"encode_{name}": functools.partial(encode, name) for name in compressors.names()}

@@ -56,7 +56,7 @@ def test_several_messages_a_described_collective_and_a_rank_too_few_are_refused(
         planner(method, methods.load(), methods.WHOLE, updates.masters(method))
 
 
-@pytest.mark.parametrize("method", updates.methods())
+@pytest.mark.parametrize("method", [name for name in updates.methods() if not updates.steps(name)])
 def test_a_method_takes_the_learning_rate_of_sgd_alone(method):
     adam = optimizers.get("adam")
     decayed = optimizers.get("sgd", weight_decay=0.1)

@@ -10,6 +10,7 @@ MOST_RANKS = 65_536  # hosts of a BCube of 16 ports and 4 levels, the largest th
 MOST_COUNT = 1_000_000_000  # samples, epochs, iterations: 32 bits hold them
 MOST_LENGTH = 65_536  # pixels of a side, or tokens: more is a slip of the keyboard
 MOST_ACCUMULATED = 1024  # micro-batches per step: each is operations of the plan
+MOST_PERIOD = 2000  # iterations between two synchronisations, the longest period of DiLoCo's paper: each is in the plan
 MOST_SEED = (1 << 64) - 1  # torch's generator takes 64 bits
 MOST_GPUS_A_NODE = 1024
 MOST_MEGABYTES = 1_000_000_000  # of a node: a petabyte

@@ -9,6 +9,7 @@ Every gradient that a rank makes is a token of its own, every change of a parame
   made of it.
 - No update is lost: none is applied to a version that another one was applied to before.
 - Both sides of an elastic exchange use the same pair of parameters and centre, once.
+- A mean of parameters is that of all ranks, each after as many steps of its own from the same parameters.
 
 So a message that is missing, doubled, early, late or in the wrong place is found by name, whatever carries it.
 """
@@ -112,6 +113,8 @@ class Run:
         self.passes = turns * max((role.passes for role in plan.roles), default=0)  # bits of a rank
         self.versions: dict[Hashable, int] = {}
         self._held: dict[int, int] = {}  # version of parameters or of a centre -> the gradients in it
+        self.began: dict[int, int] = {}  # version of a rank's own steps alone -> the one that they began from
+        self.averaged: dict[int, tuple[int, ...]] = {}  # version made of a mean -> those of the ranks
         self.seen: dict[tuple[int, int], Seen] = {}
         self._owners: dict[int, dict[int, list[int]]] = {}
         self._drifted: dict[int, tuple[int, int] | None] = {}
@@ -203,8 +206,12 @@ class Run:
         held = 0
         for versions in terms(content):
             for version in versions:
-                held |= self._held.get(version, 0)
+                held |= self.held_in(version)
         return held
+
+    def held_in(self, version: int) -> int:
+        """The gradients in a version of parameters or of a centre."""
+        return self._held.get(version, 0)
 
     # Tokens
 

@@ -12,7 +12,7 @@ from math import prod
 from typing import Any
 
 from gradsync.collectives import NATIVE
-from gradsync.plan import WORLD, Axis, Collective, Plan
+from gradsync.plan import WORLD, Axis, Collective, Local, Plan
 
 MOST_PLACES = 3  # of the outermost axis: the first, the last, and one between them
 FEW_PLACES = 2  # of the others, and of all if no rank has a piece of its own
@@ -24,6 +24,8 @@ def on_few_ranks(plan: Plan) -> Plan:
         return plan
     body = plan.roles[0].flat
     cut = any(map(_is_cut, body))
+    if any(_terms(op) not in (None, plan.ranks) for op in body):
+        return plan
     axes = tuple(
         Axis(axis.name, min(axis.size, MOST_PLACES if cut and not number else FEW_PLACES))
         for number, axis in enumerate(plan.axes or (Axis(WORLD, plan.ranks),))
@@ -34,7 +36,8 @@ def on_few_ranks(plan: Plan) -> Plan:
         return plan
     if any(_cut_unevenly(op, sizes) for op in body):
         return plan
-    role = dataclasses.replace(plan.roles[0], ranks=tuple(range(ranks)), body=tuple(map(_as_native, body)))
+    few = tuple(_of_terms(_as_native(op), ranks) for op in body)
+    role = dataclasses.replace(plan.roles[0], ranks=tuple(range(ranks)), body=few)
     return dataclasses.replace(plan, ranks=ranks, roles=(role,), axes=axes if plan.axes else ())
 
 
@@ -56,3 +59,15 @@ def _cut_unevenly(op: Any, sizes: Mapping[str, int]) -> bool:
 def _as_native(op: Any) -> Any:
     """What a collective does, whatever rounds carry it between how many ranks."""
     return dataclasses.replace(op, algorithm=NATIVE, shape=()) if isinstance(op, Collective) else op
+
+
+def _terms(op: Any) -> float | None:
+    """The ranks that an operation counts in a sum; None if it counts none."""
+    return op.arguments.get("terms") if isinstance(op, Local) else None
+
+
+def _of_terms(op: Any, ranks: int) -> Any:
+    """An operation that counts all ranks in a sum counts the few."""
+    if _terms(op) is None:
+        return op
+    return dataclasses.replace(op, arguments={**op.arguments, "terms": float(ranks)})

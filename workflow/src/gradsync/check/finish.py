@@ -20,6 +20,7 @@ def refuse_unfinished(run: Run) -> None:
     for rank in run.workers:
         _refuse_unused(run, rank)
         _refuse_lost(run, rank)
+    _refuse_alone(run)
     for turn, messages in run.encoded_in.items():
         if turn < run.turns - 1 and (lost := messages & run.encoded.keys()):
             rank, step, name = run.encoded[min(lost)]
@@ -56,6 +57,23 @@ def _refuse_lost(run: Run, rank: int) -> None:
                 "come back",
                 *(rank, op),
             )
+
+
+def _refuse_alone(run: Run) -> None:
+    """If all ranks do the same, each computes in the last turn with what every other one has found in the first."""
+    if not run.plan.symmetric:
+        return
+    role = run.plan.roles[0]
+    wanted = sum(run.token(rank, number) for rank in run.workers for number in range(role.passes))
+    for rank in run.workers:
+        for low, high, content in run.seen[rank, (run.turns - 1) * role.passes].parameters.read(0, run.elements):
+            if lacking := run.owners(wanted & ~run.holds(content)):
+                op = next(op for op in role.flat if isinstance(op, Ready))
+                run.fail(
+                    f"ranks train apart: the parameters of {run.tensors(low, high)} that rank {rank} computes with "
+                    f"never have in them what rank {min(lacking)} found: no message brings it",
+                    *(rank, op),
+                )
 
 
 def _tally(exchanges: Exchanges) -> Counter[Pair]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from gradsync.check.channels import served
 from gradsync.check.contents import ContentError, Run
+from gradsync.check.few_passes import on_few_passes
 from gradsync.check.few_ranks import on_few_ranks
 from gradsync.check.finish import refuse_unfinished
 from gradsync.check.grid import PlanError, fail
@@ -33,6 +34,7 @@ class _Chance(Clock):
 
 def refuse_runs(plan: Plan) -> None:
     """Raises PlanError if a run of `TURNS` turns doesn't come to its end, or to the values that it should."""
+    plan = on_few_passes(plan)
     few = on_few_ranks(plan)
     _follow(plan, few, _run(plan, Progress(plan, TURNS, Clock(), (0,) if plan.symmetric else None)))
     if any(isinstance(op, Send | Reply) for role in plan.roles for op in role.flat):

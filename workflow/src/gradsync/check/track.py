@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from gradsync.engine.progress import Event
 from gradsync.kernels import Message
 from gradsync.plan import Ref
-from gradsync.plan.content import CENTRE, GRADIENT, NOTHING, PARAMETER, Content, Part, Parts, Sum, together
+from gradsync.plan.content import CENTRE, GRADIENT, NOTHING, PARAMETER, Content, Part, Parts, Sum, terms, together
 
 if TYPE_CHECKING:
     from gradsync.check.contents import Run
@@ -168,6 +168,8 @@ class Track:
         ranks = tuple(self.run.owners(summed.tokens))
         owners = ranks if len(ranks) > 1 else (self.rank,)
         use = summed.tokens, owners, before.key, version
+        if ranks == (self.rank,):
+            self.run.began[version] = self.run.began.get(before.key, before.key)
         for low, high, content in self.run.uses.read(origin, origin + stop - start):
             names = self.run.tensors(origin + low, origin + high)
             known: frozenset[tuple[int, tuple[int, ...], Hashable, int]] = content.key
@@ -180,6 +182,43 @@ class Track:
                     self.fail(f"updates {names} as they were before another update, which is lost")
             new.append(Part(low, high, Content("uses", known | {use})))
         self.run.uses.write(origin, new)
+
+    def synchronised(self, start: int, stop: int, summed: Content, workers: float) -> tuple[int, str]:
+        """The version that all of these parameters began from, and their names; see `kernels.Track`."""
+        run, names = self.run, self.run.tensors(start + (summed.shift or 0), stop + (summed.shift or 0))
+        versions, centres = terms(summed)
+        if not versions or centres:
+            self.fail(f"takes the sum of all ranks' parameters of {names}, and finds {summed.kind}")
+        if len(versions) != workers:
+            self.fail(f"divides by {workers:g} a sum of {len(versions)} parameters of {names}")
+        if any(version not in run.began for version in versions):
+            self.fail(f"averages parameters of {names} that a rank has not changed since all had the same")
+        began = {run.began[version] for version in versions}
+        if len(began) > 1:
+            self.fail(f"averages parameters of {names} that began from different ones: ranks have drifted apart")
+        (first,) = began
+        steps: dict[int, list[int]] = {}
+        for version in versions:
+            for rank, passes in run.owners(run.held_in(version) & ~run.held_in(first)).items():
+                if rank in steps:
+                    self.fail(f"averages the parameters of {names} of rank {rank} a second time")
+                steps[rank] = passes
+        wanted = max(steps.values())
+        if lacking := [rank for rank in run.workers if steps.get(rank) != wanted]:
+            self.fail(
+                f"averages parameters of {names} without all steps of rank {lacking[0]}: every rank's parameters are "
+                "in the mean, after as many steps as the others'"
+            )
+        return first, names
+
+    def averaged(self, version: int, summed: Content) -> None:
+        """A version was made of the mean of these parameters."""
+        self.follows(version, summed)
+        self.run.averaged[version] = terms(summed).parameters
+
+    def kept_for(self, version: int) -> tuple[int, ...]:
+        """The versions whose moments go with this one; see `kernels.Track`."""
+        return (version, *self.run.averaged.get(version, ()))
 
     def exchanged(self, side: str, start: int, stop: int, workers: Sequence[int], centre: int) -> None:
         """Raises if this rank has made the very exchange before."""

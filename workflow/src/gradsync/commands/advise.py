@@ -48,6 +48,9 @@ def _lines(advice: dict[str, Any]) -> list[str]:
         lines.append(f"not told apart from {first} by this prediction: {', '.join(alike[1:])}")
     if rows[0]["over_baseline"] is not None:
         lines.append(f"{first} takes {rows[0]['over_baseline']:.3f} of the iteration of stock DDP (fixed_buckets)")
+    if advice["other_training"]:
+        told = "synchronised once a period, which sends less and trains another thing (seconds of an iteration, too):"
+        lines += ["", told, *_table(advice["other_training"]), ""]
     for reason in dict.fromkeys(advice["left_out"].values()):
         names = [name for name, why in advice["left_out"].items() if why == reason]
         lines.append(f"left out: {', '.join(names)}: {reason}")

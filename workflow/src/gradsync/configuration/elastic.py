@@ -18,6 +18,9 @@ class Elastic(Course, OnDevice, Compute):
         16, "iterations of each worker between two tests, whose time does not count", metavar="N", least=1
     )
     seeds: tuple[int, ...] = option((0,), "one training for each", flag="--seed", metavar="N", least=0, most=MOST_SEED)
+    switch: int = option(
+        0, "iterations by the plan of --before, whole periods of --plan", metavar="N", least=0, most=MOST_COUNT
+    )
     target_errors: tuple[float, ...] = option(
         (), "test errors of which the time that they take is recorded", flag="--target-error", metavar="X"
     )

@@ -114,6 +114,10 @@ def bucket_cap_mb_list(plan: Plan) -> list[float]:
             f"plan {plan.name!r} can't be exported into DDP: its sums are reduce-scatters, and those of DDP's buckets "
             "all-reduces"
         )
+    if any(plan.buffer[ref.buffer].role == "parameter" for op in plan.communications() for ref in op.reads):
+        raise InputError(
+            f"plan {plan.name!r} can't be exported into DDP: it sends parameters, and DDP's buckets hold gradients"
+        )
     for op in plan.communications():
         gradients = isinstance(op, Collective) and plan.buffer[op.writes[0].buffer].elements == whole
         if not gradients or op.kind != "all_reduce":

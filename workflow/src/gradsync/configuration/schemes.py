@@ -215,6 +215,9 @@ class Scheme(BaseModel):
     @property
     def changes_training(self) -> str:
         """What it changes in the parameters that come out; empty if only the order of sums."""
+        if updates.steps(self.update):
+            period = self.update_options.get("period", updates.options(self.update)["period"])
+            return f"every {period} iterations parameters are synchronised, not gradients ({self.update})"
         if self.compressor:
             return f"{self.density:.3g} of the gradients' elements are sent ({self.compressor})"
         return f"gradients are rounded to {self.wire}" if self.wire not in ("", "float32") else ""
@@ -381,6 +384,7 @@ def plan(
     origin = {
         "scheme": scheme.name,
         **({} if scheme.averaged else {"update": scheme.update}),
+        **({"before": first} if (first := updates.before(scheme.update)) else {}),
         "schedule": scheme.schedule,
         "collective": scheme.collective,
         "topology": scheme.network(ranks, ranks_a_node).name,

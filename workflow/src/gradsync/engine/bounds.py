@@ -10,6 +10,8 @@ iteration; messages that wait for a gradient and that the next forward waits for
 the last micro-batch and what follows them, norm and update (`needs.py`); and all messages of an iteration take no more
 than its length, whatever they overlap.
 
+If a turn has several iterations, as those of a rank's own between two synchronisations, a bound is their mean.
+
 Bytes: an all-reduce of M bytes between n nodes sends 2 (n - 1) M over all their links, whatever its algorithm, so that
 some node sends 2 (n - 1) / n M (Patarasuk and Yuan, JPDC 69(2), 2009, Section 3: if no switch adds); a reduce-scatter
 and an all-gather send half of it each; a broadcast sends M into each node but its own, and a reduce sends M out of
@@ -60,10 +62,10 @@ class Links(NamedTuple):
 
 
 class Demand(NamedTuple):
-    """What an iteration needs, whatever the order of its messages. Seconds and bytes.
+    """What a turn needs, whatever the order of its messages. Seconds and bytes.
 
-    `awaited` bytes leave some node after the first `ready` seconds of its iteration and before the last `after`;
-    `busiest` leave, or enter, some node in an iteration.
+    `awaited` bytes leave some node after the first `ready` seconds of its turn and before the last `after`;
+    `busiest` leave, or enter, some node in a turn.
     """
 
     computation: float
@@ -73,7 +75,7 @@ class Demand(NamedTuple):
     busiest: float
 
     def seconds(self, links: Links) -> float:
-        """No iteration is shorter."""
+        """No turn is shorter."""
         awaited = self.ready + links.seconds(self.awaited) + self.after if self.awaited else 0.0
         return max(self.computation, awaited, links.seconds(self.busiest))
 
@@ -114,8 +116,8 @@ def both_bounds_seconds(plan: Plan, workload: Workloads, network: Network, *link
 
 def _hard(plan: Plan, need_of: Mapping[int, Need], links: Sequence[Links]) -> float:
     if not links:
-        return max(need_of[rank].computation for rank in in_step(plan))
-    return max(_demand(plan, need_of, each.ranks_per_node).seconds(each) for each in links)
+        return max(need_of[rank].computation for rank in in_step(plan)) / plan.iterations
+    return max(_demand(plan, need_of, each.ranks_per_node).seconds(each) for each in links) / plan.iterations
 
 
 def of_gradients(workload: Workload, ranks: int, size: float | None = None, ranks_per_node: int = 1) -> Demand:
@@ -127,7 +129,7 @@ def of_gradients(workload: Workload, ranks: int, size: float | None = None, rank
 
 
 def demand(plan: Plan, workload: Workloads, ranks_per_node: int = 1) -> Demand:
-    """What an iteration needs of the ranks in step with it; `ranks_per_node` neighbouring ranks are a node."""
+    """What a turn needs of the ranks in step with it; `ranks_per_node` neighbouring ranks are a node."""
     return _demand(plan, needs(plan, workload), ranks_per_node)
 
 
@@ -286,7 +288,7 @@ def links_bound_seconds(plan: Plan, workload: Workloads, topology: Topology, spe
     ]
     computation = max(need.computation for need in of_ranks)
     if not sends:
-        return computation
+        return computation / plan.iterations
     source, to, rail, size, is_awaited = np.array(sends, np.int64).T
     route = topology.route(source, to, rail)  # (sends, hops)
     used = route != NO_LINK
@@ -295,7 +297,8 @@ def links_bound_seconds(plan: Plan, workload: Workloads, topology: Topology, spe
     wire, busy = (
         float((np.bincount(route[at], sizes[at], len(bandwidth)) / bandwidth).max(initial=0.0)) for at in (first, used)
     )
-    return max(computation, busy, *(need.ready + wire + need.after for need in _least(of_ranks)))
+    least = max(computation, busy, *(need.ready + wire + need.after for need in _least(of_ranks)))
+    return least / plan.iterations
 
 
 def _least(of_ranks: list[Need]) -> Iterator[Need]:
@@ -326,7 +329,7 @@ def _model(plan: Plan, need_of: Mapping[int, Need], network: Network) -> float:
     waiting = [(rank, need_of[rank]) for rank in ranks if need_of[rank].awaited]
     awaited = [need.ready + seconds["awaited"][rank] + need.after for rank, need in waiting]
     computation = max(need_of[rank].computation for rank in ranks)
-    return float(max([computation, *awaited, *seconds["out"][ranks], *seconds["in"][ranks]]))
+    return float(max([computation, *awaited, *seconds["out"][ranks], *seconds["in"][ranks]])) / plan.iterations
 
 
 class _Ways:

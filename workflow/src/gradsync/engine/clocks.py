@@ -23,8 +23,11 @@ from gradsync.topologies import NO_LINK, Speeds, Topology
 
 OF_SGD = ("sgd", f"sgd{optimizers.SCALED}")  # kernels that take the workload's update_seconds, which are of SGD
 MOVED_BY_SGD = 5  # numbers of a parameter: gradient, parameter and momentum are read, the last two are written
-ELASTIC = ("elastic_worker", "elastic_centre", "elastic_difference", "sgd_difference")
-UPDATES = (*OF_SGD, *(name for name in optimizers.names() if name not in OF_SGD), *ELASTIC)
+OF_METHODS = (
+    *("elastic_worker", "elastic_centre", "elastic_difference", "sgd_difference"),
+    *("average", "outer_nesterov"),
+)
+UPDATES = (*OF_SGD, *(name for name in optimizers.names() if name not in OF_SGD), *OF_METHODS)
 OF_NORM = ("norm", "squares", "root_of_sum")  # kernels that take the workload's norm_seconds, which are of `norm`
 NORMS = (*OF_NORM, "lars_ratios", "lamb_ratios")
 SHARED = {"shared_read": "copy", "shared_add": "add"}  # what moves as many bytes

@@ -69,8 +69,8 @@ def evaluate(
                 of_tensor = last_pass[rank][1][ref.start : ref.stop]
                 targets[0][:] = targets[0] + of_tensor if op.adds else of_tensor
             case "local":
-                kernel = KERNELS[op.kernel]
-                kernel.compute(views, targets, **kernel.at(op.arguments, turn, rate(turn)))
+                kernel, times = KERNELS[op.kernel], plan.role_of[rank].times(op.name, turn)
+                kernel.compute(views, targets, **kernel.at(op.arguments, times, rate(times)))
             case "collective":
                 group = plan.group(op, rank)
                 key = (op.name, turn, group)

@@ -103,7 +103,7 @@ def _first_through(plan: Plan, events: list[Event]) -> float:
 
 def _trace(plan: Plan, events: list[Event], turns: int) -> Trace:
     spans = _with_waits(plan, _spans(plan, events), turns)
-    return Trace(plan.name, "simulated", turns, spans, plan.provenance)
+    return Trace(plan.name, "simulated", turns, spans, plan.provenance, iterations=plan.iterations)
 
 
 def _spans(plan: Plan, events: list[Event]) -> list[Span]:

@@ -74,6 +74,9 @@ class Candidate(NamedTuple):
 def advise(options: Options) -> dict[str, Any]:
     """The ranking, the fastest first, with the reasons why schemes were left out; writes it if options name a file.
 
+    Schemes whose ranks go on by themselves for a period come apart: their iterations take as many samples, and train
+    another thing.
+
     Raises InputError if nothing fits, or for costs and a network that don't go together.
     """
     from gradsync import topologies
@@ -81,7 +84,8 @@ def advise(options: Options) -> dict[str, Any]:
 
     options.refuse_steps()
     network = topologies.parse(options.topology, options.ranks).name
-    candidates, left_out = _candidates(options, network)
+    every, left_out = _candidates(options, network)
+    candidates = [each for each in every if each.scheme.averaged]
     if not candidates:
         reasons = "; ".join(dict.fromkeys(left_out.values()))
         raise InputError(f"advise: no scheme fits {options.ranks} ranks on {network}: {reasons}")
@@ -99,9 +103,12 @@ def advise(options: Options) -> dict[str, Any]:
         "computation_seconds": first.trace.computation_seconds(first.plan.pace),
         "ranking": rows,
         "not_told_apart": [row["scheme"] for row in rows if row["low_seconds"] <= rows[0]["high_seconds"]],
+        "other_training": [
+            _row(each, candidates) for each in sorted(every, key=lambda each: each.seconds) if each not in candidates
+        ],
         "left_out": left_out,
         "warnings": list(
-            dict.fromkeys(note for each in candidates for note in (*each.known.warnings, each.trace.note) if note)
+            dict.fromkeys(note for each in every for note in (*each.known.warnings, each.trace.note) if note)
         ),
     }
     if options.explain:
@@ -130,13 +137,14 @@ def _candidates(options: Options, network: str) -> tuple[list[Candidate], dict[s
 
 
 def _candidate(scheme: Scheme, options: Options) -> Candidate:
+    from gradsync import updates
     from gradsync.collectives import NATIVE
     from gradsync.engine.simulate import simulate
     from gradsync.experiments.costs import LINKS
 
     if scheme.compressor:
         raise InputError("it sends a part of each gradient, and so trains another thing than the others")
-    if not scheme.averaged:
+    if not scheme.averaged and not updates.steps(scheme.update):
         raise InputError(
             "it trains by a method of its own, whose iterations do not compare with those of a mean gradient"
         )

@@ -168,8 +168,8 @@ def _checked_plans(options: Options) -> list[Plan]:
         if plan.name in plans:
             raise InputError(f"plan {path}: another plan is named {plan.name!r} too")
         check(plan)
-        _refuse_other_steps(plan, path, options)
         _refuse_roles(plan, path)
+        _refuse_other_steps(plan, path, options)
         if options.device != "cpu":
             enqueue.refuse(plan)
         plans[plan.name] = plan
@@ -234,11 +234,18 @@ def _refuse_roles(plan: Plan, path: Path) -> None:
     """Contenders take turns in blocks, and end each with equal parameters on all ranks."""
     from gradsync.engine.masters import masters
 
-    if masters(plan) or any(buffer.role == "centre" or buffer.shared for buffer in plan.buffers):
+    apart = masters(plan) or any(buffer.role == "centre" or buffer.shared for buffer in plan.buffers)
+    if apart or plan.iterations > 1 or _averages(plan):
         raise InputError(
-            f"plan {path} has a master, a centre or shared memory, and is no contender beside plans of the mean "
-            f"gradient: train it by itself, gradsync elastic --plan {path}"
+            f"plan {path} has a master, a centre, shared memory or a mean of parameters, and is no contender beside "
+            f"plans of the mean gradient: train it by itself, gradsync elastic --plan {path}"
         )
+
+
+def _averages(plan: Plan) -> bool:
+    from gradsync.plan import Local
+
+    return any(isinstance(op, Local) and op.kernel == "average" for op in plan.roles[0].flat)
 
 
 def _schemes(options: Options) -> dict[str, Scheme]:

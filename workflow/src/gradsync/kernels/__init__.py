@@ -10,7 +10,8 @@ A kernel is one file of this folder with
     DEALT                                  optional, a number: it writes an element for each so many operands, and a
                                            rank that writes a piece takes the operands of its elements alone
 
-A `compute` with a keyword argument `turn` is told how many turns of its loop went before; no plan carries it.
+A `compute` with a keyword argument `turn` is told how often the same has been done before, to the same ranges: how many
+turns of its loop went before or, in a repeat, how many of its passes; no plan carries it.
 `compute` is written with operators that NumPy and PyTorch share if that is possible, so that the oracle (NumPy, n
 ranks in one process) and the executor (PyTorch, `runtime/kernels.py`) mean the same by a name. Discovery finds the
 file; its name is the kernel's name. `_encode.py` makes a kernel of each compressor.
@@ -215,6 +216,18 @@ class Track(Protocol):
 
     def received(self, number: int) -> None:
         """This operation decodes it."""
+
+    def synchronised(self, start: int, stop: int, summed: Content, workers: float) -> tuple[int, str]:
+        """The version that the ranks' own steps began from, whose parameters are in a sum of so many; its names.
+
+        Raises unless they are those of all ranks that compute gradients, once each, after as many steps of their own.
+        """
+
+    def averaged(self, version: int, summed: Content) -> None:
+        """A version was made of the mean of a sum of parameters; what ranks keep for theirs goes on with it."""
+
+    def kept_for(self, version: int) -> tuple[int, ...]:
+        """The versions of parameters for which moments may be that are applied to this one: itself, else its parts."""
 
     def exchanged(self, side: str, start: int, stop: int, workers: Sequence[int], centre: int) -> None:
         """An elastic exchange of these elements, as the side `worker` or `centre` saw it.

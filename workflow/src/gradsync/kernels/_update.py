@@ -43,7 +43,7 @@ def follow(track: Track, *others: Content, moments: int, read: int = 0, write: i
                 track.fail(f"updates a {kind} and finds {content.kind}")
             if content.shift != parameter.shift:
                 track.fail(f"takes the {kind} of other elements")
-            if content.key != _key(track, number, parameter.key):
+            if content.key not in {_key(track, number, version) for version in track.kept_for(parameter.key)}:
                 track.fail(f"takes the {kind} of another version of the parameters")
         origin = low + (parameter.shift or 0)
         if norm is not None:

@@ -5,7 +5,7 @@ Of one worker, as an asynchronous master pulls it, or of several at once, whose 
 
 from __future__ import annotations
 
-from gradsync.kernels import Array, Form, Track
+from gradsync.kernels import Array, Form, Track, _mean
 from gradsync.plan.content import CENTRE, Part, Parts, terms, together
 
 
@@ -22,8 +22,7 @@ def refuse(form: Form) -> None:
     """Equal ranges; a whole number of terms."""
     form.counts(1, 1)
     form.alike(*form.reads, *form.writes)
-    if not form.argument("terms").is_integer():
-        form.fail(f"needs a whole number of terms, not {form.argument('terms'):g}")
+    _mean.refuse_terms(form)
 
 
 def follow(track: Track) -> None:

@@ -27,6 +27,7 @@ TRIALS: dict[str, tuple[tuple[str, ...], tuple[str, ...], dict[str, float]]] = {
     "adam": MOMENTS,
     "adamw": MOMENTS,
     "add": (("gradient",), ("parameter",), {}),
+    "average": (("gradient",), ("parameter",), {"terms": 2.0}),
     "cast": (("gradient",), ("wire",), {"scale": 0.5}),
     "copy": (("gradient",), ("parameter",), {}),
     "decode_sum": (("values", "indices"), ("gradient",), {}),
@@ -38,6 +39,11 @@ TRIALS: dict[str, tuple[tuple[str, ...], tuple[str, ...], dict[str, float]]] = {
     "lamb_ratios": (("parameter", "gradient", *MOMENTS[1][1:]), ("ratio",), {"scale": 0.5}),
     "lars": (("gradient", "ratio"), ("parameter",), {"lr": 0.01, "weight_decay": 1e-4, "scale": 0.5}),
     "lars_ratios": (("parameter", "gradient"), ("ratio",), {"trust": 0.01, "weight_decay": 1e-4, "scale": 0.5}),
+    "outer_nesterov": (
+        ("gradient",),
+        ("parameter", "centre", "first_moment"),
+        {"outer_lr": 0.7, "outer_momentum": 0.9, "terms": 2.0},
+    ),
     "sgd_difference": (("gradient",), ("parameter",), {"lr": 0.01}),
     **{f"{ENCODE}{name}": (("gradient",), ("values", "indices", "residual"), {}) for name in compressors.names()},
 }

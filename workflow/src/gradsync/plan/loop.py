@@ -13,6 +13,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -74,6 +75,29 @@ class Role:
     def passes(self) -> int:
         """Forward and backward passes in a turn, each on samples of its own."""
         return max(self.pass_of.values(), default=-1) + 1
+
+    @cached_property
+    def iterations(self) -> int:
+        """Passes in a turn whose gradients are applied by themselves: later micro-batches add theirs to the first's."""
+        return len({self.pass_of[op.name] for op in self.flat if isinstance(op, Ready) and not op.adds})
+
+    def times(self, name: str, turn: int) -> int:
+        """How many operations have done before what this one does in that turn: the same kernel, to the same ranges."""
+        number, count = self._alike[name]
+        return turn * count + number
+
+    @cached_property
+    def _alike(self) -> dict[str, tuple[int, int]]:
+        """Local operations -> which one of its turn it is of those that do the same, as in a repeat; how many do."""
+        local = [op for op in self.flat if isinstance(op, Local)]
+        counts = Counter((op.kernel, op.writes) for op in local)
+        before: Counter[tuple[str, tuple[Ref, ...]]] = Counter()
+        numbers = {}
+        for op in local:
+            key = op.kernel, op.writes
+            numbers[op.name] = before[key], counts[key]
+            before[key] += 1
+        return numbers
 
 
 @dataclass(frozen=True)
@@ -142,8 +166,13 @@ class Plan:
 
     @cached_property
     def passes(self) -> int:
-        """Forward and backward passes in an iteration: the micro-batches of a step."""
+        """Forward and backward passes in a turn: micro-batches of a step, or iterations of a rank's own."""
         return self.role_of[self.pace].passes
+
+    @cached_property
+    def iterations(self) -> int:
+        """Iterations in a turn: 1, or as many as ranks go on by themselves before they synchronise."""
+        return max(1, self.role_of[self.pace].iterations)
 
     @cached_property
     def symmetric(self) -> bool:

@@ -48,6 +48,7 @@ class Trace:
     """Spans in order of completion; `turns` of the loop. A symmetric plan's trace may hold rank 0 alone.
 
     Times of an iteration are means over the `period` turns before turn `end_turn` begins (None: before the last one).
+    A turn has so many `iterations`.
     `steady`: whether a simulation repeats itself with that period (`engine/steady.py`); None if nobody looked.
     """
 
@@ -60,6 +61,7 @@ class Trace:
     steady: bool | None = None
     period: int = 1
     end_turn: int | None = None
+    iterations: int = 1
     version: int = VERSION
 
     @cached_property
@@ -89,9 +91,9 @@ class Trace:
         return f"{NOT_STEADY} after {self.turns} turns: mean of the last {self.period}"
 
     def iteration_seconds(self, rank: int = 0) -> float:
-        """Mean seconds of a turn over one period."""
+        """Mean seconds of an iteration over one period of turns."""
         start, end = self.window(rank)
-        return (end - start) / self.period
+        return (end - start) / (self.period * self.iterations)
 
     def windows(self, rank: int = 0) -> list[tuple[float, float]]:
         """Every whole turn of `rank`."""
@@ -131,54 +133,54 @@ class Trace:
     def exposed_communication_seconds(self, rank: int = 0, window: tuple[float, float] | None = None) -> float:
         """Seconds in which a message is under way and nothing is computed (the paper's t_c^no).
 
-        Per turn, as the mean over one period; with `window`, in all of it.
+        Per iteration, as the mean over one period; with `window`, in all of it.
         """
-        within, turns = self._within(rank, window)
+        within, iterations = self._within(rank, window)
         compute = self.busy(rank, self.computing, within)
         communication = self.busy(rank, [lane for lane in self.lanes if lane not in self.computing], within)
-        return (_length(communication) - _length(_intersect(communication, compute))) / turns
+        return (_length(communication) - _length(_intersect(communication, compute))) / iterations
 
     def exposed_by_operation(self, rank: int = 0) -> dict[str, float]:
-        """Seconds per turn in which each message is under way and nothing is computed; operation -> seconds.
+        """Seconds per iteration in which each message is under way and nothing is computed; operation -> seconds.
 
         Of several that are under way at once, each counts.
         """
-        window, turns = self._within(rank, None)
+        window, iterations = self._within(rank, None)
         compute = self.busy(rank, self.computing, window)
         exposed: dict[str, float] = {}
         for span in self.spans:
             if span.rank == rank and span.lane not in self.computing:
                 under_way = _union([(max(span.start + span.waited, window[0]), min(span.end, window[1]))])
                 alone = _length(under_way) - _length(_intersect(under_way, compute))
-                exposed[span.operation] = exposed.get(span.operation, 0.0) + alone / turns
+                exposed[span.operation] = exposed.get(span.operation, 0.0) + alone / iterations
         return {name: seconds for name, seconds in exposed.items() if seconds > 0}
 
     def waiting_seconds(self, rank: int = 0, window: tuple[float, float] | None = None) -> float:
         """Seconds in which `rank` waits for others in a message, and neither computes nor communicates meanwhile.
 
-        Per turn, as the mean over one period; with `window`, in all of it.
+        Per iteration, as the mean over one period; with `window`, in all of it.
         """
-        (low, high), turns = self._within(rank, window)
+        (low, high), iterations = self._within(rank, window)
         waiting = _union(
             (max(span.start, low), min(span.start + span.waited, high))
             for span in self.spans
             if span.rank == rank and span.waited > 0 and span.start + span.waited > low and span.start < high
         )
-        return (_length(waiting) - _length(_intersect(waiting, self.busy(rank, self.lanes, (low, high))))) / turns
+        return (_length(waiting) - _length(_intersect(waiting, self.busy(rank, self.lanes, (low, high))))) / iterations
 
     def computation_seconds(self, rank: int = 0, window: tuple[float, float] | None = None) -> float:
-        """Seconds in which something is computed, slowed by messages or not; per turn, or in all of `window`."""
-        within, turns = self._within(rank, window)
-        return _length(self.busy(rank, self.computing, within)) / turns
+        """Seconds in which something is computed, slowed by messages or not; per iteration, or in all of `window`."""
+        within, iterations = self._within(rank, window)
+        return _length(self.busy(rank, self.computing, within)) / iterations
 
     def overlap_seconds(self, first: str, second: str, rank: int = 0) -> float:
-        """Seconds per turn in which both lanes are busy."""
-        within, turns = self._within(rank, None)
-        return _length(_intersect(self.busy(rank, [first], within), self.busy(rank, [second], within))) / turns
+        """Seconds per iteration in which both lanes are busy."""
+        within, iterations = self._within(rank, None)
+        return _length(_intersect(self.busy(rank, [first], within), self.busy(rank, [second], within))) / iterations
 
     def _within(self, rank: int, window: tuple[float, float] | None) -> tuple[tuple[float, float], int]:
-        """The window to look at, and the number of turns to divide by."""
-        return (window, 1) if window else (self.window(rank), self.period)
+        """The window to look at, and the number of iterations to divide by."""
+        return (window, 1) if window else (self.window(rank), self.period * self.iterations)
 
     def to_json(self) -> str:
         """JSON that `from_json` reads."""

@@ -107,11 +107,11 @@ class Forward:
 class ModelCompute:
     """A model and its samples; call it as the executor's `Compute`.
 
-    `losses` holds the loss of each turn, of `passes` micro-batches. `scaler` (loss scale first) is the plan's, for
-    float16; it begins with torch's scale divided by the passes, as their sum is sent. Raises RunError for a loss that
-    is not finite. If work is `queued` no turn waits for a value: `settle` looks at them after a run. If the plan holds
-    back the forward of single layers, the first pass traces when the model needs them, and hooks ask for them from then
-    on. `close` removes all hooks again.
+    `losses` holds the loss of each turn, of `passes` micro-batches or `iterations` of the rank's own. `scaler` (loss
+    scale first) is the plan's, for float16; it begins with torch's scale divided by the passes, as their sum is sent.
+    Raises RunError for a loss that is not finite. If work is `queued` no turn waits for a value: `settle` looks at them
+    after a run. If the plan holds back the forward of single layers, the first pass traces when the model needs them,
+    and hooks ask for them from then on. `close` removes all hooks again.
     """
 
     def __init__(
@@ -123,9 +123,10 @@ class ModelCompute:
         scaler: torch.Tensor | None = None,
         queued: bool = False,
         passes: int = 1,
+        iterations: int = 1,
     ):
         self.forward, self.sample, self.name, self.scaler = forward, sample, name, scaler
-        self.queued = queued
+        self.queued, self.iterations = queued, iterations
         if scaler is not None and not float(scaler[0]):
             scaler[0] = FIRST_LOSS_SCALE / passes
         self._losses = Losses(forward.rank, name, scaled=scaler is not None, queued=queued, passes=passes)
@@ -167,7 +168,7 @@ class ModelCompute:
         else:
             (loss * self.scaler[0]).backward()  # its value stays where it is
         self.step = None
-        self._losses.take(step.turn, loss)
+        self._losses.take(step.turn * self.iterations, loss)
 
     def settle(self) -> None:
         """Look, after a run, at the values that no turn waited for. Raises RunError as a turn does."""

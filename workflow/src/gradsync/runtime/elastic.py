@@ -2,7 +2,11 @@
 
 Samples are dealt to the workers alone. A training runs in segments of iterations. Between two of them the ranks meet,
 and rank 0 tests the model that is trained (`engine/masters.py`); this time does not count. A worker goes on with what
-it had, so that a segment does not make anything fresh. An iteration is one gradient of each worker.
+it had, so that a segment does not make anything fresh. An iteration is one gradient of each worker; a turn of a plan
+has several if workers go on by themselves for a period, and a segment or a training ends with a whole one.
+
+A training may begin by another plan and switch after so many iterations, as post-local SGD does. Buffers of equal name
+and role are carried over, and a centre begins with the parameters.
 """
 
 from __future__ import annotations
@@ -59,26 +63,37 @@ def train(
     rank: int,
     ranks: int,
     testbed: dict[str, Any] | None = None,
+    before: Plan | None = None,
 ) -> None:
     """Run in every rank; rank 0 writes results below the folder. `testbed` describes the one that the ranks run on.
 
-    An interrupted run goes on from its last checkpoint. Raises RunError if the plan does not compute what the oracle
-    says, or a loss or the trained model is not finite.
+    With a plan `before`, the first iterations (`options.switch`) are by that. An interrupted run goes on from its last
+    checkpoint. Raises RunError if a plan does not compute what the oracle says, or a loss or the trained model is not
+    finite.
     """
-    _Launch(plan, options, folder, rank, ranks, testbed).run()
+    _Launch(plan, options, folder, rank, ranks, testbed, before).run()
 
 
 class _Launch:
     def __init__(
-        self, plan: Plan, options: Elastic, folder: Path, rank: int, ranks: int, testbed: dict[str, Any] | None
+        self,
+        plan: Plan,
+        options: Elastic,
+        folder: Path,
+        rank: int,
+        ranks: int,
+        testbed: dict[str, Any] | None,
+        before: Plan | None,
     ):
         self.plan, self.options, self.folder, self.rank, self.ranks = plan, options, folder, rank, ranks
-        self.workers, self.kept = workers(plan), kept(plan)
+        self.before, self.plans = before, [plan] if before is None else [before, plan]
+        self.workers = workers(plan)
         self.spec, self.device = models.get(options.model), devices.pick(options.device)
         self.groups = Groups(self.device)
         self.course = Course()
-        self.results = Results(plan, options, testbed, self.device, machines())
-        key = json.dumps([recorded(options, testbed), plan.digest, torch.__version__], sort_keys=True)
+        self.results = Results(plan, options, testbed, self.device, machines(), before)
+        digests = [each.digest for each in self.plans]
+        key = json.dumps([recorded(options, testbed), digests, torch.__version__], sort_keys=True)
         self.checkpoints = Checkpoints(
             folder / "checkpoint", hashlib.sha256(key.encode()).hexdigest(), rank, options.checkpoint_seconds
         )
@@ -124,24 +139,23 @@ class _Launch:
         building = time.perf_counter()
         place = self.workers.index(self.rank) if self.rank in self.workers else 0
         with data.Feed(loaded, place, device=self.device) as feed:
-            side = _Side(self, first, feed, seed)
+            side = _Side(self, self.plans[0 if own is None else own["phase"]], first, feed, seed)
             if own is not None:
                 side.restore(own)
             dist.barrier()
             if own is None:
                 self.course.begin_seed(read - begun, time.perf_counter() - building)
             self._train_segments(side, loaded, first, seed)
-            side.compute.close()
 
     def _refuse_memory(self, first: torch.nn.Module) -> None:
         """Raises InputError if the launch needs more memory than there is."""
         need = memory.needed(
             sum(parameter.numel() for parameter in first.parameters()),
-            [self.plan],
+            self.plans,
             0,
             references=False,
-            conformance=0 if self.course.conformance else self.options.conformance,
-            width=exactness(first, [self.plan]).itemsize,
+            conformance=0 if self.course.conformance else _periods(self.options.conformance, self.plan),
+            width=exactness(first, self.plans).itemsize,
         )
         memory.refuse(self.options.model, need, self.rank, self.device)
 
@@ -150,12 +164,14 @@ class _Launch:
         if any(buffer.shared for buffer in self.plan.buffers):
             self.course.conformance = {"oracle": "not asked: ranks share memory, where no order is recorded"}
             return
-        self._say(f"conformance: {self.plan.name}")
-        turns = self.options.conformance
-        held = Held(
-            *(loaded, first, self.spec.loss, seed, self.rank, self.groups, turns, [self.plan]), places=self.workers
-        )
-        self.course.conformance = held.against_oracle(self.plan)
+        for plan in self.plans:
+            self._say(f"conformance: {plan.name}")
+            turns = _periods(self.options.conformance, plan)
+            held = Held(
+                *(loaded, first, self.spec.loss, seed, self.rank, self.groups, turns, [plan]), places=self.workers
+            )
+            kind = "before_" if plan is self.before else ""
+            self.course.conformance |= {f"{kind}{key}": value for key, value in held.against_oracle(plan).items()}
 
     def _train_segments(self, side: _Side, loaded: data.Data, first: torch.nn.Module, seed: int) -> None:
         total = self.options.turns(loaded.batches.turns_an_epoch)
@@ -167,33 +183,47 @@ class _Launch:
         bind(tested, self.plan, flat)
         begun = time.monotonic(), self.course.turns
         while self.course.turns < total:
-            turns = min(self.options.segment, total - self.course.turns)
+            if side.plan is self.before and self.course.turns >= self.options.switch:
+                side = self._switched(side, first, seed)
+            until = self.options.switch if side.plan is self.before else total
+            turns = _periods(min(self.options.segment, until - self.course.turns), side.plan)
             reports = side.run(turns)
             lost = side.lost()
             self._gather_trained(side, tested, flat)
-            self.course.turns += turns
+            self.course.turns += turns * side.plan.iterations
             if reports:  # on rank 0
                 if not torch.isfinite(flat).all():
                     raise RunError(
-                        f"{self.plan.name!r}: {self.kept.buffer} of rank {self.kept.ranks[0]} is not finite after "
+                        f"{side.plan.name!r}: {side.kept.buffer} of rank {side.kept.ranks[0]} is not finite after "
                         f"iteration {self.course.turns} of seed {seed}: lower the learning rate"
                     )
                 accuracy = data.accuracy(tested, loaded.test, spec=self.spec) if loaded.test is not None else None
-                self._record(reports, arrivals, seed, turns, accuracy, lost)
+                self._record(side.plan, reports, arrivals, seed, turns, accuracy, lost)
                 self.results.save_curve(self.course, self.folder)
                 self._say(self._progress(seed, total, begun))
             dist.barrier()
             if self.course.turns < total and self.checkpoints.due():
                 self.course.updates = list(arrivals.updates.items())
                 self.course.read = [(*key, at) for key, at in arrivals.read.items()]
-                self.checkpoints.save({"course": asdict(self.course)}, side.state())
+                self.checkpoints.save({"course": asdict(self.course)}, side.state(self.plans.index(side.plan)))
+        side.compute.close()
         if self.rank == 0:
             self.course.finals[str(seed)] = hashlib.sha256(flat.cpu().numpy().tobytes()).hexdigest()
             if self.options.keep:
                 self.results.save_parameters(self.folder, seed, flat.cpu().numpy())
 
+    def _switched(self, before: _Side, first: torch.nn.Module, seed: int) -> _Side:
+        """Go on by the plan, with what was trained before it: parameters, momentum, statistics."""
+        self._say(f"iteration {self.course.turns}: from plan {before.plan.name!r} to {self.plan.name!r}")
+        before.compute.close()
+        side = _Side(self, self.plan, first, before.feed, seed)
+        side.take_over(before, self.course.turns // self.plan.iterations)
+        dist.barrier()
+        return side
+
     def _record(
         self,
+        plan: Plan,
         reports: list[_Report],
         arrivals: Arrivals,
         seed: int,
@@ -201,21 +231,22 @@ class _Launch:
         accuracy: float | None,
         lost: tuple[float, float] | None,
     ) -> None:
-        """Take what the ranks tell of a segment, and the test after it, on rank 0."""
+        """Take what the ranks tell of a segment of so many turns of a plan, and the test after it, on rank 0."""
         spans = [span for report in reports for span in report.spans]
         seconds = max(report.end for report in reports) - min(report.start for report in reports)
         loss = float(np.mean([np.mean(reports[rank].losses) for rank in self.workers]))
-        self.course.segment(seed, turns, seconds, loss, accuracy)
+        self.course.segment(seed, turns * plan.iterations, seconds, loss, accuracy)
         self.course.arrivals += [(seed, *arrival) for arrival in arrivals.take(spans)]
         windows = {rank: (reports[rank].start, reports[rank].end) for rank in self.workers}
         samples = {rank: reports[rank].samples for rank in self.workers}
-        self.course.add_parts(breakdown.seconds(self.plan, spans, windows, samples))
+        self.course.add_parts(breakdown.seconds(plan, spans, windows, samples))
         if lost is not None:
             self.course.lost, self.course.added = self.course.lost + lost[0], self.course.added + lost[1]
         since = min(
             span.start
             for span in spans
-            if span.rank in self.workers and span.turn >= self.course.turns - min(TRACED_TURNS, turns)
+            if span.rank in self.workers
+            and span.turn >= self.course.turns // plan.iterations - min(TRACED_TURNS, turns)
         )
         self.results.spans = [span for span in spans if span.start >= since]
 
@@ -234,11 +265,11 @@ class _Launch:
 
         All ranks get them.
         """
-        value = side.executor.buffers[self.kept.buffer]
-        if self.plan.buffer[self.kept.buffer].shared:
+        value = side.executor.buffers[side.kept.buffer]
+        if side.plan.buffer[side.kept.buffer].shared:
             flat.copy_(value)
         else:
-            self._mean(flat, value, self.kept.ranks)
+            self._mean(flat, value, side.kept.ranks)
         for target, source in zip(tested.buffers(), side.forward.model.buffers(), strict=True):
             if target.is_floating_point():
                 self._mean(target, source, self.workers)
@@ -250,11 +281,16 @@ class _Launch:
         dist.all_reduce(target)
 
 
-class _Side:
-    """One rank's side of a training: its model, its executor and, if it works, its samples."""
+def _periods(iterations: int, plan: Plan) -> int:
+    """The turns of a plan that have so many iterations at the least."""
+    return -(-iterations // plan.iterations)
 
-    def __init__(self, launch: _Launch, first: torch.nn.Module, feed: data.Feed, seed: int):
-        plan, self.rank, self.feed = launch.plan, launch.rank, feed
+
+class _Side:
+    """One rank's side of a training by a plan: its model, its executor and, if it works, its samples."""
+
+    def __init__(self, launch: _Launch, plan: Plan, first: torch.nn.Module, feed: data.Feed, seed: int):
+        self.rank, self.feed, self.kept = launch.rank, feed, kept(plan)
         self.plan, self.device = plan, launch.device
         self.forward = Forward(
             copy.deepcopy(first).to(self.device.torch_device), launch.spec.loss, self.rank, seed, "float32"
@@ -268,7 +304,11 @@ class _Side:
             bind_statistics(self.forward.model, buffers[name])
         self.samples: list[tuple[float, float]] = []
         self.compute = ModelCompute(
-            self.forward, self._sample, name=plan.name, queued=self.device.queued, passes=plan.passes
+            *(self.forward, self._sample),
+            name=plan.name,
+            queued=self.device.queued,
+            passes=plan.passes,
+            iterations=plan.iterations,
         )
 
     def _sample(self, number: int) -> data.Shard:
@@ -302,11 +342,27 @@ class _Side:
         """What additions without a lock lost in the segment, and all that they added; None with one. Collective."""
         return self.executor.lost() if isinstance(self.executor, Watching) else None
 
-    def state(self) -> dict[str, Any]:
-        """What a checkpoint holds of this rank."""
+    def take_over(self, before: _Side, turn: int) -> None:
+        """Begin at a turn, with the buffers of equal name and role that another plan leaves, and its model's."""
+        for buffer in self.plan.buffers:
+            other = before.plan.buffer.get(buffer.name)
+            if other is not None and other.role == buffer.role and buffer.role not in PASSING:
+                self.executor.buffers[buffer.name].copy_(before.executor.buffers[buffer.name])
+        begin_centre(self.plan, self.executor.buffers)
+        for target, source in zip(self.forward.model.buffers(), before.forward.model.buffers(), strict=True):
+            target.copy_(source)
+        self.executor.resume(turn)
+
+    def state(self, phase: int) -> dict[str, Any]:
+        """What a checkpoint holds of this rank; `phase`: the number of the plan."""
         buffers = self.executor.buffers
         kept_buffers = {b.name: buffers[b.name] for b in self.plan.buffers if b.role not in PASSING}
-        return {"turn": self.executor.turn, "buffers": kept_buffers, "model": list(self.forward.model.buffers())}
+        return {
+            "phase": phase,
+            "turn": self.executor.turn,
+            "buffers": kept_buffers,
+            "model": list(self.forward.model.buffers()),
+        }
 
     def restore(self, own: dict[str, Any]) -> None:
         """Go on from a state."""

@@ -106,6 +106,7 @@ class Results:
     testbed: dict[str, Any] | None
     device: Device
     machines: dict[str, Any]
+    before: Plan | None = None  # by which the training began
     spans: list[Span] = field(default_factory=list)  # the last ones
 
     def save_curve(self, course: Course, folder: Path) -> None:
@@ -127,7 +128,9 @@ class Results:
         header = "seed,place,turn,operation,source,staleness\n"
         rows = (",".join(map(str, row)) for row in course.arrivals)
         write_whole(place / "arrivals.csv", header + "".join(f"{row}\n" for row in rows))
-        trace = Trace(self.plan.name, self._rung, course.turns, tuple(self.spans), {"plan": self.plan.digest})
+        each, origin = self.plan.iterations, {"plan": self.plan.digest}
+        turns, spans = course.turns // each, tuple(self.spans)
+        trace = Trace(self.plan.name, self._rung, turns, spans, origin, iterations=each)
         write_whole(place / "trace.json", trace.to_json())
         write_whole(place / "plan.json", self.plan.to_json())
         self._result(course).save(place)
@@ -154,6 +157,8 @@ class Results:
                 "masters": list(masters(self.plan)),
                 "trained": kept(self.plan).buffer,
                 "plan": self.plan.digest,
+                **({} if self.plan.iterations == 1 else {"period": self.plan.iterations}),
+                **({} if self.before is None else {"before": self.before.digest, "before_name": self.before.name}),
                 **self.plan.provenance,
             },
             provenance={

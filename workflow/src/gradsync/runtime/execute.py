@@ -350,7 +350,8 @@ class Executor:
                     ranks, root = self.plan.group(op, self.rank), self.plan.root(op, self.rank)
                     native.run(op, reads, writes, ranks, self.rank, self.groups.of(op.lane, ranks), root)
             case "local":
-                arguments = KERNELS[op.kernel].at(op.arguments, turn, self.rate(turn))
+                times = self.role.times(op.name, turn)
+                arguments = KERNELS[op.kernel].at(op.arguments, times, self.rate(times))
                 EXECUTED[op.kernel](reads, writes, **arguments)
             case "send" | "reply":
                 if len(self.pending[op.name]) >= MOST_PENDING:

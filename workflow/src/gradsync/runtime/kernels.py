@@ -157,6 +157,28 @@ def cast(reads: list[torch.Tensor], writes: list[torch.Tensor], *, scale: float 
         writes[0].mul_(scale)
 
 
+def average(reads: list[torch.Tensor], writes: list[torch.Tensor], *, terms: float) -> None:
+    """w <- sum / terms."""
+    torch.div(reads[0], terms, out=writes[0])
+
+
+def outer_nesterov(
+    reads: list[torch.Tensor],
+    writes: list[torch.Tensor],
+    *,
+    outer_lr: float,
+    terms: float,
+    outer_momentum: float = 0.0,
+) -> None:
+    """d = c - sum / terms; u <- mu u + d; c <- c - lr (d + mu u); w <- c. d takes the place of w meanwhile."""
+    parameter, centre = writes[:2]
+    outer = torch.sub(centre, torch.div(reads[0], terms, out=parameter), out=parameter)
+    if outer_momentum:
+        velocity = writes[2].mul_(outer_momentum).add_(outer)
+        outer.add_(velocity, alpha=outer_momentum)
+    parameter.copy_(centre.add_(outer, alpha=-outer_lr))
+
+
 def encoder(select: Select) -> Callable[..., None]:
     """The kernel of a compressor, as `kernels/_encode.py` has it."""
 
@@ -180,7 +202,8 @@ def decode_sum(reads: list[torch.Tensor], writes: list[torch.Tensor]) -> None:
     writes[0].zero_().index_add_(0, indices.long(), values)
 
 
-OWN = (sgd, sgd_scaled, adam, adamw, lars, lars_ratios, lamb, lamb_ratios, cast, norm, squares, decode_sum)
+OF_UPDATES = (sgd, sgd_scaled, adam, adamw, lars, lars_ratios, lamb, lamb_ratios, average, outer_nesterov)
+OWN = (*OF_UPDATES, cast, norm, squares, decode_sum)
 EXECUTED: dict[str, Callable[..., None]] = {
     **{name: kernel.compute for name, kernel in KERNELS.items()},
     **{kernel.__name__: kernel for kernel in OWN},

@@ -30,21 +30,21 @@ class Losses:
         self.values: list[float] = []
         self.unread: list[tuple[int, torch.Tensor]] = []
 
-    def take(self, turn: int, loss: torch.Tensor) -> None:
-        """Take the loss of the next pass of `turn`."""
+    def take(self, iteration: int, loss: torch.Tensor) -> None:
+        """Take the loss of the next pass of the turn that begins with that iteration."""
         self.of_turn.append(loss.detach())
         if len(self.of_turn) < self.passes:
             return
         whole = self.of_turn[0] if self.passes == 1 else torch.stack(self.of_turn).mean()
         self.of_turn = []
-        self.unread.append((turn, whole))
+        self.unread.append((iteration, whole))
         if not self.queued:
             self.read()
 
     def read(self) -> None:
         """Wait for those that are not read yet; raises RunError for one that is refused."""
         unread, self.unread = self.unread, []
-        for turn, loss in unread:
+        for iteration, loss in unread:
             self.values.append(loss.item())
             if not self.scaled:
-                refuse_loss(self.values[-1], self.rank, self.name, turn)
+                refuse_loss(self.values[-1], self.rank, self.name, iteration)

@@ -7,15 +7,17 @@ An update is one file of this folder with
     HALVED      optional, True: its messages are reduce-scatters and all-gathers
     AVERAGED    optional, False: an iteration does not apply the mean gradient of all ranks
     MASTER      optional, True: rank 0 is a master that computes no gradients, and the other ranks are the workers
+    STEPS       optional, True: a method whose ranks make steps of the optimizer, and synchronise once a period
+    BEFORE      optional, the update by which a training begins, if the method's plan is that of a second phase
     PIECES      optional, True: a rank applies gradients to pieces of its own, which are no whole tensors
 
 which plans the plain step: what a step may have besides (`transforms/step.py`), a narrow wire for instance, is added to
 the plan of any update that applies the mean gradient. Discovery finds the file; its name is the update's name.
 
 Updates that apply the mean gradient all compute the same, and differ in what travels when. The others (elastic
-averaging, parameter servers, shared memory) are methods of their own, each a scheme of its name. They take options,
-keyword arguments with defaults, send all parameters packed in one message, and leave a narrow wire, clipping,
-micro-batches and a loss scale out. Batch-norm statistics stay each rank's own.
+averaging, parameter servers, shared memory, local steps) are methods of their own, each a scheme of its name. They
+take options, keyword arguments with defaults, send all parameters packed in one message, and leave a narrow wire,
+clipping, micro-batches and a loss scale out. Batch-norm statistics stay each rank's own.
 """
 
 from __future__ import annotations
@@ -91,6 +93,16 @@ def averaged(name: str) -> bool:
 def masters(name: str) -> int:
     """Ranks that compute no gradients: 1 if rank 0 is a master, else 0."""
     return int(_declares(name, "MASTER"))
+
+
+def steps(name: str) -> bool:
+    """Whether ranks make steps of the optimizer by themselves, and synchronise their parameters once a period."""
+    return _declares(name, "STEPS")
+
+
+def before(name: str) -> str:
+    """The update by which a training begins before it goes on with this one; empty: with this one."""
+    return str(getattr(_module(name), "BEFORE", ""))
 
 
 @cache

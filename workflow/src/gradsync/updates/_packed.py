@@ -1,6 +1,7 @@
 """What methods that exchange whole parameters have in common: one packed message, a worker's passes, rates.
 
-Of the settings of a step they take the learning rate alone; momentum is an option of the methods that have it. All
+Of the settings of a step they take the learning rate alone, unless their steps are an optimizer's; momentum is an
+option of the methods that have it. All
 layers travel in one message (the packed layout of the SC17 paper, Section 5.2).
 """
 
@@ -25,8 +26,8 @@ RHO = 0.5  # of elastic updates, unless an option says otherwise; the papers lea
 class Packed:
     """The parts that the plans of a method are made of; each buffer is one range of all tensors.
 
-    Raises InputError for what the method can't be: of several messages, of a described collective, of an optimizer
-    other than SGD, with too few ranks.
+    Raises InputError for what the method can't be: of several messages, of a described collective, with too few ranks
+    or, if it has an update rule of its own (`own_rule`), of an optimizer other than SGD.
     """
 
     def __init__(
@@ -38,6 +39,8 @@ class Packed:
         algorithm: str,
         optimizer: Optimizer,
         masters: int = 0,
+        *,
+        own_rule: bool = True,
     ):
         self.name, self.ranks, self.unit = name, ranks, workload.unit
         self.tensors = laid_out(workload)
@@ -47,7 +50,7 @@ class Packed:
             raise InputError(f"plan {name!r}: collective {algorithm!r} sums gradients, and none are summed here")
         if ranks <= masters:
             raise InputError(f"plan {name!r}: {ranks} rank(s), of which one is the master: at least 2")
-        if optimizer.name != "sgd" or optimizer.arguments.get("weight_decay"):
+        if own_rule and (optimizer.name != "sgd" or optimizer.arguments.get("weight_decay")):
             raise InputError(
                 f"plan {name!r} has an update rule of its own, which takes the learning rate alone: it goes with "
                 "optimizer sgd without weight decay"

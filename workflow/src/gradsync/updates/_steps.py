@@ -21,7 +21,7 @@ def applied(
     ranks: int,
     tensors: tuple[Tensor, ...],
     *,
-    requires: Literal["sum", "shard"],
+    requires: Literal["sum", "shard"] | None,
     after: tuple[str, ...],
     lane: str = COMPUTE,
 ) -> tuple[Local, ...]:
@@ -52,14 +52,15 @@ def of_workers(
     ranks: int,
     optimizer: Optimizer,
     body: Sequence[Any],
+    *more: Kept,
     parts: Sequence[int] = (),
 ) -> Plan:
-    """The plan of one role for all ranks, with gradients, parameters and what the optimizer keeps.
+    """The plan of one role for all ranks, with gradients, parameters, what the optimizer keeps, and `more`.
 
     `parts`: where the ranges end of which a rank updates a piece of its own, and keeps no more; empty: all is updated.
     """
     ratios = (buffer_of_ratios(len(tensors), workload.unit),) if optimizer.ratios else ()
-    whole = (Kept("gradient", "gradient"), Kept("parameter", "parameter"))
+    whole = (Kept("gradient", "gradient"), Kept("parameter", "parameter"), *more)
     elements, mine = tensors[-1].stop, (WORLD,) if parts else ()
     return Plan(
         name=name,

@@ -1,5 +1,8 @@
 """Asynchronous SGD with momentum, which the server keeps (SC17 paper, Eq. 3 and 4).
 
+The server applies gradients one by one: of n workers an iteration moves n / (1 - mu) times lr, and staleness adds
+momentum (Mitliagkas et al., Allerton 2016). So a rate suits it that is about an n-th of synchronous SGD's.
+
 Differs from the paper: v <- mu v + g, w <- w - lr v, as torch.optim.SGD has it; the paper's V is -lr v.
 """
 

@@ -81,4 +81,4 @@ def plan(
         if messages[number].gathered_after is None:
             body += gathered(number)
     ends = sorted(stop for _, stop in gathers.values())
-    return of_workers(name, workload, tensors, ranks, optimizer, body, ends)
+    return of_workers(name, workload, tensors, ranks, optimizer, body, parts=ends)
