@@ -65,7 +65,7 @@ class Case:
     schemes: tuple[str, ...] = ("mgwfbp",)
 
 
-UPDATING = ("priority", "dear")  # whose plans update parameters themselves
+UPDATING = ("priority", "dear", "pipelined")  # whose plans update parameters themselves
 CASES = {
     "plain": Case({}, schemes=("wfbp", "mgwfbp", "single", "fixed_buckets", *UPDATING)),
     "float64": Case({}, dtype=torch.float64, schemes=("ring", "mgwfbp", *UPDATING)),
@@ -117,7 +117,7 @@ def train(
 ) -> list[float]:
     """The loop of a user; the losses."""
     scaler = torch.amp.GradScaler("cpu", enabled=case.scaler, init_scale=1024.0)
-    slower = torch.optim.lr_scheduler.StepLR(chosen, step_size=7, gamma=0.5)
+    slower = torch.optim.lr_scheduler.LambdaLR(chosen, lambda step: 0.5 ** ((first + step) // 7))
     losses = []
     for step in range(first, first + steps):
         chosen.zero_grad(set_to_none=not case.keep_zeroed)

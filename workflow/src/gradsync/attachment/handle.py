@@ -67,7 +67,7 @@ class Attached:
             *(each.register_post_accumulate_grad_hook(self._hook(name)) for name, each in parameters.items()),
             update.optimizer.register_step_pre_hook(self._stepping),
         ]
-        executor.begin()
+        executor.begin_turns()
 
     # What a user calls
 
@@ -104,11 +104,11 @@ class Attached:
         if state.get("plan") != self.plan.digest:
             refuse(f"rank {self.rank}: the state is of another plan than {self.plan.name!r}: attach to that one")
         self.wait()
-        self.executor.end()
+        self.executor.end_turns()
         for name, value in state["buffers"].items():
             self.executor.buffers[name].copy_(value)
         self.executor.resume(state["turn"])
-        self.executor.begin()
+        self.executor.begin_turns()
 
     def close(self) -> None:
         """Wait for what the plan has yet to do, and take it off the model, whose parameters stay what they are."""
@@ -121,7 +121,7 @@ class Attached:
             return  # other ranks wait for what will never come
         self.wait()
         if self.step is None:
-            self.executor.end()
+            self.executor.end_turns()
         self.groups.close()
 
     # Forward
@@ -192,7 +192,7 @@ class Attached:
             )
         if not self.queued:
             self.queued = True
-            torch.autograd.Variable._execution_engine.queue_callback(self._backward_ends)  # type: ignore[attr-defined]
+            torch.autograd.Variable._execution_engine.queue_callback(self._backward_ends)
         self._hand_over(name, parameter)
 
     def _hand_over(self, name: str, parameter: torch.Tensor) -> None:

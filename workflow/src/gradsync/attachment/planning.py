@@ -114,7 +114,7 @@ def _planned(
     if sources.all_reduce is not None:
         costs = of_text(sources.all_reduce, scheme, ranks)
         cost, network = costs.all_reduce, costs.network
-    name, settings = "sgd", {"lr": 1.0}
+    name, settings = "sgd", dict[str, Any](lr=1.0)
     if not updates.at_once(scheme.update):
         planned = planned_optimizer(optimizer, trained(model))
         known = optimizers.settings(planned.name)

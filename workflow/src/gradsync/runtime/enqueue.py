@@ -67,7 +67,7 @@ class Enqueuer(Executor):
         self.marks: dict[int, dict[str, Any]] = {}  # turn -> watched operation -> its end
         self.stamped: list[tuple[Any, int, Any, Any]] = []  # operation, turn, marks of its start and end
 
-    def begin(self, turns: int | None = None, *, record: bool = False) -> None:
+    def begin_turns(self, turns: int | None = None, *, record: bool = False) -> None:
         """Begin as the executor does, without threads; the device is idle then."""
         self.record, self.closed, self.ends = record, turns is not None, []
         self.first = self.turn
@@ -91,7 +91,7 @@ class Enqueuer(Executor):
         if self.closed:
             self.borders.append(self.device.mark())
 
-    def end(self) -> None:
+    def end_turns(self) -> None:
         """Wait for the device, and read the marks."""
         device, failure, self.failure = self.device, self.failure, None
         if failure is not None:

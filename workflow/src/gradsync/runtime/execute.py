@@ -32,6 +32,7 @@ from gradsync.rounds.lowering import lowerable
 from gradsync.runtime import native
 from gradsync.runtime.group import Groups, agree
 from gradsync.runtime.kernels import EXECUTED
+from gradsync.runtime.step import Step
 from gradsync.runtime.transfers import Scratch, Transfers
 from gradsync.runtime.turns import LaneFailedError, Turns
 
@@ -185,6 +186,9 @@ class Executor(Turns):
             tuple(self.spans),
             {**self.plan.provenance, "plan": self.plan.digest},
         )
+
+    def _pass(self, ops: list[Any], turn: int) -> Step:
+        return Step(self, ops, turn, self.record)
 
     def wait_for(self, op: Any, turn: int) -> bool:
         """Block until everything that `op` waits for in `turn` is finished; returns whether something was not."""

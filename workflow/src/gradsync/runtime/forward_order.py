@@ -157,8 +157,9 @@ class _Uses(TorchDispatchMode):
         # by memory: a view of a parameter is that parameter; several may lie in one memory, one after the other
         self.names_in: dict[int, list[tuple[int, str]]] = defaultdict(list)
         for name, parameter in parameters.items():
-            place = parameter.storage_offset(), name
-            bisect.insort(self.names_in[parameter.untyped_storage()._cdata], place)
+            self.names_in[parameter.untyped_storage()._cdata].append((int(parameter.storage_offset()), name))
+        for places in self.names_in.values():
+            places.sort()
         self.calls: list[tuple[str, int]] = []  # (module, how many of its calls came before)
         self.counts: Counter[str] = Counter()
         self.event_of: dict[str, int] = {}
@@ -186,10 +187,15 @@ class _Uses(TorchDispatchMode):
         """The parameter that a tensor is, or is a view of."""
         if tensor.layout != torch.strided:
             return None
-        names = self.names_in.get(tensor.untyped_storage()._cdata)
-        if not names:
+        starts = self.names_in.get(tensor.untyped_storage()._cdata)
+        if not starts:
             return None
-        return names[max(0, bisect.bisect_right(names, tensor.storage_offset(), key=lambda each: each[0]) - 1)][1]
+        place = bisect.bisect_right(starts, tensor.storage_offset(), key=_start) - 1
+        return starts[max(0, place)][1]
+
+
+def _start(place: tuple[int, str]) -> int:
+    return place[0]
 
 
 def _tensors(values: Iterable[Any]) -> Iterator[torch.Tensor]:

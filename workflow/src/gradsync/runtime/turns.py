@@ -1,7 +1,7 @@
 """Turns of a plan's loop on one rank: a thread for each lane, and the compute lane in the thread of the caller.
 
-`run` does a number of turns. A loop that is not ours takes them one by one (`begin`, `take_turn`, `end`): between two
-of them lanes go on with what is left of the turn before, and none begins one that has not been taken.
+`run` does a number of turns. A loop that is not ours takes them one by one (`begin_turns`, `take_turn`, `end_turns`):
+between two of them lanes go on with what is left of the turn before, and none begins one that has not been taken.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Turns(ABC):
         self.finished: dict[str, int] = {}  # operation -> the last turn in which it was
         self.condition = threading.Condition()
         self.failure: BaseException | None = None
-        self.threads: list[threading.Thread] = []  # of the lanes, from `begin` to `end`
+        self.threads: list[threading.Thread] = []  # of the lanes, from `begin_turns` to `end_turns`
         self.turn = 0  # the next turn to run; turns go on over calls of `run`
         self.admitted = 0  # lanes may begin the turns before this one
         self.record = self.closed = False  # whether spans are kept; whether no turn will be admitted any more
@@ -45,6 +45,10 @@ class Turns(ABC):
     @abstractmethod
     def do(self, op: Any, turn: int, record: bool) -> None:
         """Wait for what an operation waits for, do it, and record it."""
+
+    @abstractmethod
+    def _pass(self, ops: list[Any], turn: int) -> Step:
+        """The pass of a turn that these operations of the compute lane are."""
 
     @abstractmethod
     def _finish_posted(self, name: str, turn: int) -> None:
@@ -56,7 +60,7 @@ class Turns(ABC):
         Raises RunError that names rank and operation if something failed.
         """
         turns = self._served(turns) if self.role.until_stopped else turns
-        self.begin(turns, record=record)
+        self.begin_turns(turns, record=record)
         try:
             for _ in range(turns):
                 for step in self.take_turn():
@@ -70,12 +74,12 @@ class Turns(ABC):
             pass
         except BaseException as error:
             self._fail(error)
-        self.end()
+        self.end_turns()
 
-    def begin(self, turns: int | None = None, *, record: bool = False) -> None:
+    def begin_turns(self, turns: int | None = None, *, record: bool = False) -> None:
         """Start the lanes. `take_turn` follows for each of `turns` turns (None: for as many as there will be).
 
-        Lanes begin a turn that is not counted once it is taken: all of them have done the same when `end` comes.
+        A lane begins a turn that is not counted once it is taken, so that all have done the same at `end_turns`.
         """
         self.record, self.closed, self.ends = record, turns is not None, []
         self.admitted = self.turn + (turns or 0)
@@ -106,13 +110,13 @@ class Turns(ABC):
                 position += 1
                 continue
             stop = last[passes[ops[position].name]] + 1
-            yield Step(self, ops[position:stop], turn, self.record)
+            yield self._pass(ops[position:stop], turn)
             position = stop
         if self.closed:
             self.ends.append(time.perf_counter())
         self.turn = turn + 1
 
-    def end(self) -> None:
+    def end_turns(self) -> None:
         """Wait until the lanes have done every turn that was taken. Raises what failed in one of them."""
         with self.condition:
             self.closed = True

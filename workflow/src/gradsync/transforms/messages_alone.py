@@ -28,7 +28,7 @@ class MessagesAlone(NamedTuple):
 
 def by_parts(plan: Plan) -> bool:
     """Whether a plan of one role applies gradients part by part, or beside computation."""
-    updates = [op for op in plan.roles[0].body if applies_gradients(plan, op)]
+    updates = [op for op in plan.roles[0].flat if applies_gradients(plan, op)]
     return len(updates) != 1 or updates[0].lane != COMPUTE
 
 
