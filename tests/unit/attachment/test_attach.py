@@ -19,9 +19,12 @@ from gradsync.attachment import Attached, RefusedError
 from gradsync.errors import InputError, RunError
 from gradsync.plan import Plan
 from gradsync.plan.workload import Workload
+from gradsync.runtime.devices import PROCESSOR
+from gradsync.runtime.enqueue import Enqueuer
 from gradsync.transforms.accumulation import accumulate
 from gradsync.transforms.clipping import clip
 from gradsync.transforms.messages_alone import by_parts, messages_alone
+from queued_device import QueuedProcessor
 from waiting import HANGS_SECONDS
 
 CASE = attached.CASES["plain"]
@@ -220,6 +223,20 @@ def test_a_compiled_module_is_attached_unless_its_layers_are_held_back():
     after = attached.state(model)
     assert all((after[name] == value).all() for name, value in attached.state(reference).items())
     assert any((after[name] != value).any() for name, value in before.items())
+
+
+@pytest.mark.usefixtures("alone")
+@pytest.mark.parametrize("scheme", ["mgwfbp", "priority"])
+def test_a_device_that_queues_its_work_trains_alike(scheme, monkeypatch):
+    ended = []
+    for device in (PROCESSOR, QueuedProcessor()):
+        monkeypatch.setattr("gradsync.attachment.start._device", lambda _, chosen=device: chosen)
+        with attaching(scheme) as (model, optimizer, handle):
+            assert isinstance(handle.executor, Enqueuer) == device.queued
+            for _ in range(4):
+                step(model, optimizer)
+            ended.append(attached.state(model))
+    assert all((ended[0][name] == value).all() for name, value in ended[1].items())
 
 
 @pytest.mark.usefixtures("alone")
