@@ -240,6 +240,20 @@ def test_a_device_that_queues_its_work_trains_alike(scheme, monkeypatch):
 
 
 @pytest.mark.usefixtures("alone")
+def test_what_a_sparse_message_leaves_out_is_kept_for_the_next_one_and_for_a_checkpoint():
+    reference = attached.build(CASE)
+    loss_of(reference).backward()
+    with attaching("exact_topk") as (model, _, handle):
+        loss_of(model).backward()
+        (residual,) = handle.state_dict()["buffers"].values()
+        for name, parameter in model.named_parameters():
+            tensor = handle.plan.tensor[name]
+            kept = residual[tensor.start : tensor.stop].view(parameter.shape)
+            torch.testing.assert_close(parameter.grad + kept, reference.get_parameter(name).grad)
+        assert 0 < sum(int(each.grad.count_nonzero()) for each in model.parameters()) < len(residual) / 10
+
+
+@pytest.mark.usefixtures("alone")
 def test_a_scheme_is_planned_from_a_workload_that_was_measured(tmp_path):
     model = attached.build(CASE)
     workload = tmp_path / "workload.json"

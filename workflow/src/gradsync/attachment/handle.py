@@ -8,6 +8,7 @@ itself, beside the next forward.
 
 from __future__ import annotations
 
+import atexit
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -68,6 +69,7 @@ class Attached:
             update.optimizer.register_step_pre_hook(self._stepping),
         ]
         executor.begin_turns()
+        atexit.register(self.close)
 
     # What a user calls
 
@@ -112,6 +114,7 @@ class Attached:
 
     def close(self) -> None:
         """Wait for what the plan has yet to do, and take it off the model, whose parameters stay what they are."""
+        atexit.unregister(self.close)
         for hook in self.hooks:
             hook.remove()
         self.hooks.clear()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -76,9 +75,7 @@ def attach(
         update = Owned(executor, parameters, optimizer, alone.sums, alone.weight)
     if (name := whole.holding("statistics")) is not None:
         bind_statistics(inner, executor.buffers[name])
-    attached = Attached(model, inner, parameters, executor, groups, update, find_unused_parameters)
-    atexit.register(attached.close)
-    return attached
+    return Attached(model, inner, parameters, executor, groups, update, find_unused_parameters)
 
 
 def _device(parameter: torch.Tensor) -> Device:
