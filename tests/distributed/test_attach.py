@@ -51,21 +51,25 @@ def otherwise(on_ranks):
     return on_ranks("attached_otherwise", RANKS)
 
 
-def test_a_model_that_differs_between_ranks_is_named_on_all(otherwise):
-    for told in otherwise:
-        assert "'weight' [3, 3] float32 on rank 0, 'weight' [4, 3] float32 on rank 1" in told["differs"]
-        assert "'body.bias' [16] float32 on rank 0, 'body.bias' [16] float32, frozen on rank 1" in told["frozen on one"]
+def test_a_model_that_differs_between_ranks_is_named_on_all(on_ranks):
+    for result in on_ranks("attached_beside_ddp", RANKS):
+        size, frozen = result["unlike", ""]
+        assert "'weight' [3, 3] float32 on rank 0, 'weight' [4, 3] float32 on rank 1" in size
+        assert "'body.bias' [16] float32 on rank 0, 'body.bias' [16] float32, frozen on rank 1" in frozen
 
 
+@pytest.mark.deep
 def test_a_rank_whose_forward_raised_goes_on(otherwise, on_ranks):
     losses, _ = otherwise[0]["after a forward that raised"]
     assert losses == on_ranks("attached_beside_ddp", RANKS)[0]["plain", "mgwfbp"][1][:5]
 
 
+@pytest.mark.deep
 def test_training_goes_on_from_a_checkpoint(otherwise):
     assert [told["resumed"] for told in otherwise] == [[True, True]] * RANKS
 
 
+@pytest.mark.deep
 def test_a_scheme_is_planned_for_the_optimizer_at_hand(otherwise):
     """Adam, which the plan applies itself, trains what torch's does on the mean gradient."""
     assert otherwise[0]["planned"] == otherwise[1]["planned"]

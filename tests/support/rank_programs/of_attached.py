@@ -13,13 +13,10 @@ import attached_models as attached
 import gradsync
 from gradsync.errors import InputError
 
-Trained = tuple[dict[str, Any], list[float]]
-"""The state of a model, and the losses on the way."""
 
-
-def attached_beside_ddp(rank: int, ranks: int) -> dict[tuple[str, str], Trained]:
-    """(case, scheme or "ddp") -> what was trained."""
-    ended: dict[tuple[str, str], Trained] = {}
+def attached_beside_ddp(rank: int, ranks: int) -> dict[tuple[str, str], Any]:
+    """(case, scheme or "ddp") -> what was trained; `unlike`: what is said of models that are."""
+    ended: dict[tuple[str, str], Any] = {("unlike", ""): _unlike(rank, ranks)}
     for name, case in attached.CASES.items():
         model = attached.build(case)
         wrapped = DistributedDataParallel(model, find_unused_parameters=case.find_unused)
@@ -45,11 +42,6 @@ def attached_otherwise(rank: int, ranks: int) -> dict[str, Any]:
     case = attached.CASES["plain"]
     model = attached.build(case)
     plan = attached.planned("mgwfbp", model, ranks)
-    wider = nn.Linear(3, 3 + rank)
-    told["differs"] = _refusal(lambda: gradsync.attach(wider, attached.optimizer(wider), plan))
-    frozen = attached.build(case)
-    frozen.body.bias.requires_grad_(rank == 0)
-    told["frozen on one"] = _refusal(lambda: gradsync.attach(frozen, attached.optimizer(frozen), plan))
     mine = plan if rank == 0 else "nowhere.json"  # rank 0's counts: files may be there alone
     optimizer = attached.optimizer(model)
     handle = gradsync.attach(model, optimizer, mine)
@@ -70,6 +62,18 @@ def attached_otherwise(rank: int, ranks: int) -> dict[str, Any]:
     told["measured"] = handle.plan.provenance["all_reduce"]
     handle.close()
     return told
+
+
+def _unlike(rank: int, ranks: int) -> tuple[str, str]:
+    """What is said of models that differ between ranks: in the size of a tensor, in what is frozen."""
+    plan = attached.planned("mgwfbp", attached.build(attached.CASES["plain"]), ranks)
+    wider, frozen = nn.Linear(3, 3 + rank), attached.build(attached.CASES["plain"])
+    frozen.body.bias.requires_grad_(rank == 0)
+    first, second = (
+        _refusal(lambda model=model: gradsync.attach(model, attached.optimizer(model), plan))
+        for model in (wider, frozen)
+    )
+    return first, second
 
 
 def _refusal(attach: Any) -> str:
