@@ -3,6 +3,7 @@
 One launch runs many cases, since starting a rank takes seconds. `real_ranks.py` finds a program by its name.
 """
 
+from rank_programs.of_attached import attached_beside_ddp, attached_otherwise
 from rank_programs.of_checkpoints import RESUMED_TURNS, resumed
 from rank_programs.of_collectives import (
     MESSAGES,
@@ -58,6 +59,8 @@ __all__ = [
     "PROGRAMS",
     "RESUMED_TURNS",
     "TINY_TURNS",
+    "attached_beside_ddp",
+    "attached_otherwise",
     "method_cases",
     "pull_of",
     "sparse_cases",

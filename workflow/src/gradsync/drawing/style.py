@@ -12,9 +12,10 @@ from matplotlib.figure import Figure
 from pandas import DataFrame
 
 from gradsync.errors import InputError
+from gradsync.files import packaged
 from gradsync.files.writing import replacing
 
-SHEET = Path(__file__).parents[4] / "reports" / "gradsync.mplstyle"
+SHEET = packaged.file("reports/gradsync.mplstyle")
 FORMATS = ("svg", "pdf", "png")
 Drawn = tuple[Figure, DataFrame]  # a figure and the data that it shows
 

@@ -203,9 +203,7 @@ def _costs_alone(options: Known, ranks: int, scheme: Any) -> tuple[Any, Costs]:
         workload = Workload.load(options.workload)
         if options.allreduce is None:
             raise InputError("--allreduce: needed if --cluster names no measured cluster")
-        if {"alpha", "bandwidth"} & (_pairs(options.allreduce) or {}).keys():
-            return workload, _on_links(options.allreduce, scheme, ranks)
-        return workload, _measured(options.allreduce, scheme, ranks)
+        return workload, of_text(options.allreduce, scheme, ranks)
     if scheme.algorithm != NATIVE:
         raise InputError(
             f"--cluster: all-reduces of the backend's own were measured there, none of {scheme.collective!r}: give "
@@ -221,6 +219,12 @@ def _costs_alone(options: Known, ranks: int, scheme: Any) -> tuple[Any, Costs]:
         workload, notes = choice.workload(profile, options.cluster, options.workload, ranks_per_node)
         warnings = warnings + notes
     return workload, Costs(cost, _others(cost, cost, ranks), warnings, [])
+
+
+def of_text(text: str, scheme: Any, ranks: int) -> Costs:
+    """The costs of a scheme's messages from what `--allreduce` takes: a line, links, or a file of measured points."""
+    on_links = {"alpha", "bandwidth"} & (_pairs(text) or {}).keys()
+    return _on_links(text, scheme, ranks) if on_links else _measured(text, scheme, ranks)
 
 
 def _measured(text: str, scheme: Any, ranks: int) -> Costs:

@@ -17,7 +17,7 @@ from gradsync.errors import InputError
 from gradsync.experiments import predict
 from gradsync.experiments.hosts import OnTestbed, described, enter, hosts
 from gradsync.experiments.profile import allreduce, launches, layers
-from gradsync.files import disk, reading
+from gradsync.files import disk, packaged, reading
 from gradsync.lifetimes import leftovers, run_lock
 from gradsync.slurm.launch import ranks_a_node
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from gradsync.configuration.schemes import Scheme
     from gradsync.plan import Plan
 
+PEERS = "config/peers.yaml"
 RESULT_BYTES = 4e6  # results, metrics and traces of a short launch
 PLANNED = ".planned"  # below the output: plans that are made of schemes
 PROFILED_ITERATIONS = 10  # of layers, from which schemes are planned
@@ -52,7 +53,9 @@ class Options(OnTestbed, Training):
     peers: tuple[str, ...] = option(
         (), "train one of torch's own ways, too (may be repeated)", flag="--peer", repeated=True, metavar="NAME"
     )
-    peers_file: str = option("config/peers.yaml", "what --peer names", flag="--peers", metavar="FILE")
+    peers_file: str | None = option(
+        None, "what --peer names", flag="--peers", metavar="FILE", unset="config/peers.yaml, else those of gradsync"
+    )
     output: Path = option(meaning="folder of the results", metavar="FOLDER")
 
 
@@ -195,7 +198,8 @@ def _peers(options: Options) -> list[Peer]:
 
     if not options.peers:
         return []
-    return peers.pick(peers.load(options.peers_file), list(options.peers), "--peer")
+    here = PEERS if Path(PEERS).is_file() else packaged.file(PEERS)
+    return peers.pick(peers.load(options.peers_file or here), list(options.peers), "--peer")
 
 
 def _refuse_other_steps(plan: Plan, path: Path, options: Options) -> None:

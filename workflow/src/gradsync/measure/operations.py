@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import copy
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import NamedTuple
 
@@ -15,7 +16,6 @@ from gradsync.runtime import models
 from gradsync.runtime.forward_order import by_parameter, forward_order
 
 BACKWARD = 2  # products for each one of forward: gradients of the inputs and of the parameters
-FLOAT32 = 4  # bytes
 
 
 class Counted(NamedTuple):
@@ -91,30 +91,59 @@ def workload(name: str, operations_per_second: float, batch: int, size: int | No
     """
     if not operations_per_second > 0:
         raise InputError(f"model {name!r}: {operations_per_second} operations a second: must be above 0")
-    operations, model = counted(name, size), _model(name)
+    return _workload(name, _model(name), counted(name, size), batch, operations_per_second)
+
+
+def of_model(
+    name: str, model: torch.nn.Module, run: Callable[[torch.nn.Module], object], forward_seconds: float
+) -> Workload:
+    """The workload of a model that is trained by one's own loop, whose forward `run` makes in so many seconds.
+
+    Its layers are the parameters that are trained, and their shares those of operations. Copies of the model are run.
+    """
+    trained = {key: parameter for key, parameter in model.named_parameters() if parameter.requires_grad}
+    needs: list[tuple[tuple[str, ...], int]] = []
+    order = forward_order(model, run).among(trained)
+    copied = copy.deepcopy(model)
+    with torch.random.fork_rng(), torch.no_grad(), FlopCounterMode(display=False) as counter:
+        order.watch(copied, lambda names: needs.append((names, counter.get_total_flops())))
+        run(copied)
+    total = counter.get_total_flops()
+    ahead = by_parameter(needs, 0, total, lambda before, after: float(after - before))
+    statistics = sum(buffer.numel() for buffer in model.buffers() if buffer.is_floating_point())
+    whole = {key: 2 * count for key, count in _by_module(copied, counter).items()}  # it halves, for two samples
+    counts = _workload(name, model, Counted(whole, ahead), 1, max(total, 1) / max(forward_seconds, 1e-9))
+    return counts.model_copy(update={"statistics": statistics})
+
+
+def _workload(name: str, model: torch.nn.Module, operations: Counted, batch: int, rate: float) -> Workload:
+    """That of a model with so many operations a sample, `rate` of them in a second."""
     place = {key: index for index, key in enumerate(operations.by_parameter)}
-    seconds_per_operation = BACKWARD * batch / operations_per_second
+    seconds_per_operation = BACKWARD * batch / rate
     layers: list[Layer] = []
     waiting = 0.0  # seconds that the next gradient takes
     for key, parameter in _backward(model):
         if parameter is None:
             waiting += seconds_per_operation * operations.by_module.get(key, 0)
             continue
+        if key not in place:  # it is not trained
+            continue
         layers.append(
             Layer(
                 name=key,
-                bytes=FLOAT32 * parameter.numel(),
+                bytes=parameter.element_size() * parameter.numel(),
                 backward_seconds=waiting,
-                forward_seconds=batch * operations.by_parameter[key] / operations_per_second,
+                forward_seconds=batch * operations.by_parameter[key] / rate,
                 forward_index=place[key],
+                dtype=str(parameter.dtype).removeprefix("torch."),
             )
         )
         waiting = 0.0
     return Workload(
         name=name,
-        forward_seconds=batch * sum(operations.by_module.values()) / operations_per_second,
+        forward_seconds=batch * sum(operations.by_module.values()) / rate,
         layers=tuple(layers),
-        provenance={"operations_per_second": operations_per_second, "batch": batch, "source": "operations counted"},
+        provenance={"operations_per_second": rate, "batch": batch, "source": "operations counted"},
     )
 
 

@@ -33,11 +33,11 @@ SMALLEST_LOSS_SCALE = 1e-4  # by then many steps in a row were skipped
 
 
 def bind(model: nn.Module, plan: Plan, flat: torch.Tensor) -> None:
-    """Move the model's parameters into `flat` (mutated: it takes their values), where the plan lays them.
+    """Move the parameters that are trained into `flat` (mutated: it takes their values), where the plan lays them.
 
     Raises RunError if model and plan name different tensors.
     """
-    parameters = dict(model.named_parameters())
+    parameters = {name: each for name, each in model.named_parameters() if each.requires_grad}
     unknown = set(parameters) ^ {tensor.name for tensor in plan.tensors}
     if unknown:
         raise RunError(f"plan {plan.name!r} is not for this model: {sorted(unknown)[0]!r} is only in one of them")

@@ -17,6 +17,7 @@ for ever; it has no receive-from-any, and memory that ranks share is the host's.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from typing import Any
 
 from gradsync.collectives import NATIVE
@@ -25,7 +26,7 @@ from gradsync.plan import COMPUTE, Collective, Plan
 from gradsync.plan.trace import Span
 from gradsync.runtime.execute import Executor
 from gradsync.runtime.group import Groups, settle
-from gradsync.runtime.step import Compute
+from gradsync.runtime.step import Step
 
 VERBS = ("need", "ready", "local", "collective")
 
@@ -61,39 +62,51 @@ class Enqueuer(Executor):
         self.queues = {lane: groups.queue(lane) for lane in self.lanes if lane != COMPUTE}
         self.position = 0  # in the body: what lies before has been launched, or is being computed
         self.passed: set[str] = set()  # computation of this turn that has been launched whole
+        self.first = 0  # turn of this run
+        self.zero_hour, self.borders = 0.0, list[Any]()  # when the run began; marks of the borders of its turns
         self.marks: dict[int, dict[str, Any]] = {}  # turn -> watched operation -> its end
         self.stamped: list[tuple[Any, int, Any, Any]] = []  # operation, turn, marks of its start and end
 
-    def run(self, turns: int, compute: Compute | None = None, *, record: bool = True) -> None:
-        """Run as the executor does; the device is idle when the run begins and when it ends."""
-        device, first = self.device, self.turn
-        device.synchronize()
+    def begin_turns(self, turns: int | None = None, *, record: bool = False) -> None:
+        """Begin as the executor does, without threads; the device is idle then."""
+        self.record, self.closed, self.ends = record, turns is not None, []
+        self.first = self.turn
+        self.device.synchronize()
         self.marks, self.stamped = {}, []
-        zero_hour, borders = time.perf_counter(), [device.mark()]
+        self.zero_hour, self.borders = time.perf_counter(), [self.device.mark()]
         for queue in self.queues.values():
-            with device.on(queue):
-                device.wait(borders[0])
-        for turn in range(first, first + turns):
-            self.position, self.passed = 0, set()
-            self.marks = {turn - 1: self.marks.get(turn - 1, {}), turn: {}}
-            self._launch(turn, record)
-            self._compute_turn(turn, compute, record)
-            if self.position < len(self.body):
-                missed = self.body[self.position].name
-                raise RunError(f"rank {self.rank}, turn {turn}: {missed!r} was never reached: check the plan")
-            borders.append(device.mark())
+            with self.device.on(queue):
+                self.device.wait(self.borders[0])
+
+    def take_turn(self) -> Iterator[Step]:
+        """Queue one more turn; the computation of the last pass is followed by all that is left of it."""
+        turn = self.turn
+        self.position, self.passed = 0, set()
+        self.marks = {turn - 1: self.marks.get(turn - 1, {}), turn: {}}
+        self._launch(turn, self.record)
+        yield from super().take_turn()
+        if self.position < len(self.body):
+            missed = self.body[self.position].name
+            raise RunError(f"rank {self.rank}, turn {turn}: {missed!r} was never reached: check the plan")
+        if self.closed:
+            self.borders.append(self.device.mark())
+
+    def end_turns(self) -> None:
+        """Wait for the device, and read the marks."""
+        device, failure, self.failure = self.device, self.failure, None
+        if failure is not None:
+            raise failure
         if self.queues:
             settle(device)
         else:
             device.synchronize()  # nothing is sent: other ranks may not even run
-        at = device.instants(borders)
-        clock = [zero_hour + seconds - at[0] for seconds in at]  # of this machine, as a processor's stamps
+        at = device.instants(self.borders)
+        clock = [self.zero_hour + seconds - at[0] for seconds in at]  # of this machine, as a processor's stamps
         self.ends = clock[1:]
         for op, turn, start, end in self.stamped:
-            border, zero = borders[turn - first], clock[turn - first]
+            border, zero = self.borders[turn - self.first], clock[turn - self.first]
             began, ended = (zero + device.seconds(border, mark) for mark in (start, end))
             self.spans.append(Span(self.rank, turn, op.name, op.verb, op.lane, began, ended, self.bytes[op.name]))
-        self.turn = first + turns
 
     def in_rounds(self, op: Collective) -> Collective | None:
         """None: the backend executes all of them."""
@@ -116,7 +129,7 @@ class Enqueuer(Executor):
         """The current queue, which is that of `op`, waits; the host does not."""
         for names, wanted in ((op.after, turn), (op.after_previous, turn - 1)):
             for name in names:
-                if self.lane_of[name] == op.lane or wanted < self.turn:
+                if self.lane_of[name] == op.lane or wanted < self.first:
                     continue  # a queue is in order; what an earlier run launched is done
                 mark = self.marks[wanted].get(name)
                 if mark is None:

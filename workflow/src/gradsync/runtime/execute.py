@@ -12,7 +12,7 @@ import fcntl
 import os
 import threading
 import time
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from typing import IO, Any
@@ -20,26 +20,21 @@ from typing import IO, Any
 import torch
 import torch.distributed as dist
 
-from gradsync.check.channels import served
 from gradsync.collectives import ALL_GATHER, NATIVE, REDUCE_SCATTER
 from gradsync.engine.oracle import refuse_bytes
 from gradsync.errors import RunError
 from gradsync.kernels import KERNELS, reads_of
 from gradsync.learning_rates import UNCHANGED, Rate
 from gradsync.lifetimes import leftovers
-from gradsync.plan import COMPUTE, PASSING, Buffer, Collective, Need, Plan, Ready, Ref, Reply, Send
+from gradsync.plan import PASSING, Buffer, Collective, Plan, Ref, Reply, Send
 from gradsync.plan.trace import Span, Trace
 from gradsync.rounds.lowering import lowerable
 from gradsync.runtime import native
 from gradsync.runtime.group import Groups, agree
 from gradsync.runtime.kernels import EXECUTED
-from gradsync.runtime.step import Compute, Step
+from gradsync.runtime.step import Step
 from gradsync.runtime.transfers import Scratch, Transfers
-
-
-class _LaneFailedError(Exception):
-    """Another lane of this rank has failed."""
-
+from gradsync.runtime.turns import LaneFailedError, Turns
 
 Pool = dict[tuple[str, int, torch.dtype], torch.Tensor]
 RING = "ring"
@@ -61,7 +56,7 @@ class Posted:
             self.works = []
 
 
-class Executor:
+class Executor(Turns):
     """Runs a plan's role of `rank`; `buffers` (name -> flat tensor) are allocated as the plan says, zeroed.
 
     Collective over all ranks of the plan. `dtype` replaces the floating-point type of all buffers. Executors with one
@@ -86,15 +81,12 @@ class Executor:
     ):
         refuse_bytes(plan)
         agree(plan, rank)
-        self.plan, self.rank, self.groups, self.device = plan, rank, groups, groups.device
+        super().__init__(plan, rank)
+        self.groups, self.device = groups, groups.device
         self.rate = rate
         groups.prepare(plan)
-        self.role = plan.role_of[rank]
         self.everyone = tuple(range(plan.ranks))
-        self.body = body = list(self.role.flat)
-        self.lanes: dict[str, list[Any]] = defaultdict(list)
-        for op in body:
-            self.lanes[op.lane].append(op)
+        body = self.body
         self.lane_of = {op.name: op.lane for op in body}
         # operations that another lane waits for: only these wake other lanes
         self.watched = {
@@ -119,15 +111,11 @@ class Executor:
             for op in body
         }
         self.transfers = self._transfers()
-        self.condition = threading.Condition()
-        self.finished: dict[str, int] = dict.fromkeys(self.lane_of, -1)  # the last turn; a send's: the last posted
+        self.finished = dict.fromkeys(self.lane_of, -1)  # the last turn; a send's: the last posted
         self.pending: dict[str, dict[int, Posted]] = {name: {} for name in self.posts}  # turn -> what has been posted
         self.sources: dict[tuple[str, int], list[int]] = {}  # senders to a receive-from-any in a turn, one per reply
         self.replies = Counter(op.to for op in body if isinstance(op, Reply))
-        self.failure: BaseException | None = None
         self.spans: list[Span] = []
-        self.turn = 0  # the next turn to run; turns go on over calls of `run`
-        self.ends: list[float] = []  # when each turn of the last `run` ended
 
     def _transfers(self) -> dict[str, Transfers]:
         """The transfers of each collective that is made of rounds here."""
@@ -191,42 +179,6 @@ class Executor:
             os.close(handle)
         return tensor
 
-    def run(self, turns: int, compute: Compute | None = None, *, record: bool = True) -> None:
-        """Run the role's loop for `turns` more turns (a role that serves others runs until they have had theirs).
-
-        Raises RunError that names rank and operation if something failed.
-        """
-        first, last = self.turn, self.turn + (self._served(turns) if self.role.until_stopped else turns)
-        threads = [
-            threading.Thread(target=self._lane, args=(ops, first, last, record), name=lane, daemon=True)
-            for lane, ops in self.lanes.items()
-            if lane != COMPUTE
-        ]
-        for thread in threads:
-            thread.start()
-        try:
-            self.ends = []
-            for turn in range(first, last):
-                self._compute_turn(turn, compute, record)
-                self.ends.append(time.perf_counter())
-        except _LaneFailedError:
-            pass
-        except BaseException as error:
-            self._fail(error)
-        for thread in threads:
-            thread.join()
-        if self.failure is not None:
-            failure, self.failure = self.failure, None
-            raise failure
-        for name in self.posts:
-            self._finish_posted(name, last)
-        self.turn = last
-
-    def resume(self, turn: int) -> None:
-        """Go on with `turn`, as if those before it had been run; the buffers are the caller's to restore."""
-        self.turn = turn
-        self.finished = dict.fromkeys(self.finished, turn - 1)
-
     def trace(self, name: str | None = None) -> Trace:
         """This rank's spans so far, on the clock of this machine."""
         return Trace(
@@ -237,42 +189,8 @@ class Executor:
             {**self.plan.provenance, "plan": self.plan.digest},
         )
 
-    def _served(self, turns: int) -> int:
-        """The passes that a role that serves others has in so many turns of theirs."""
-        return served(self.plan, self.role) * turns
-
-    def _compute_turn(self, turn: int, compute: Compute | None, record: bool) -> None:
-        ops, passes = self.lanes[COMPUTE], self.role.pass_of
-        last = {passes[op.name]: position for position, op in enumerate(ops) if op.name in passes}
-        position = 0
-        while position < len(ops):
-            if not isinstance(ops[position], Need | Ready):
-                self.do(ops[position], turn, record)
-                position += 1
-                continue
-            stop = last[passes[ops[position].name]] + 1
-            if compute is None:
-                raise RunError(
-                    f"rank {self.rank}: role {self.role.name!r} computes gradients; nothing to compute was given"
-                )
-            Step(self, ops[position:stop], turn, record).run(compute)
-            position = stop
-
-    def _lane(self, ops: list[Any], first: int, last: int, record: bool) -> None:
-        try:
-            for turn in range(first, last):
-                for op in ops:
-                    self.do(op, turn, record)
-        except _LaneFailedError:
-            pass
-        except BaseException as error:  # whatever it is must reach the caller of `run`
-            self._fail(error)
-
-    def _fail(self, error: BaseException) -> None:
-        with self.condition:
-            if self.failure is None:
-                self.failure = error
-            self.condition.notify_all()
+    def _pass(self, ops: list[Any], turn: int) -> Step:
+        return Step(self, ops, turn, self.record)
 
     def wait_for(self, op: Any, turn: int) -> bool:
         """Block until everything that `op` waits for in `turn` is finished; returns whether something was not."""
@@ -284,7 +202,7 @@ class Executor:
                     with self.condition:
                         self.condition.wait_for(partial(self._reached, name, wanted))
                     if self.failure is not None:
-                        raise _LaneFailedError
+                        raise LaneFailedError
                 if name in self.posts:
                     self._sent(name, wanted)
         return waited
@@ -332,7 +250,7 @@ class Executor:
         source = None
         try:
             source = self._perform(op, turn)
-        except _LaneFailedError:
+        except LaneFailedError:
             raise
         except Exception as error:
             raise RunError(

@@ -1,9 +1,9 @@
 """In which order the forward pass of a model first needs its parameters, and hooks that say so while it runs.
 
-One pass of a copy of the model is traced. Each call of a module is an *event*; a parameter belongs to the last event
-that has begun when an operation first takes it. So a hook before that call (the module's k-th of a pass) comes before
-the parameter is read, and as late as hooks can come: a parameter that a module uses after the modules inside it have
-run belongs to the last of those.
+One pass of the model, or of a copy of it, is traced. Each call of a module is an *event*; a parameter belongs to the
+last event that has begun when an operation first takes it. So a hook before that call (the module's k-th of a pass)
+comes before the parameter is read, and as late as hooks can come: a parameter that a module uses after the modules
+inside it have run belongs to the last of those.
 
 Operations are seen below autograd, with the memory that they take: tied weights, lists of weights, weights of a module
 that is not called itself and functions with a backward of their own are all the same there. A kernel that is called
@@ -15,6 +15,7 @@ Every pass must take the same way through the model as the traced one.
 
 from __future__ import annotations
 
+import bisect
 import copy
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -95,28 +96,55 @@ class Watch:
             hook.remove()
 
 
+class Traced:
+    """The order of the forward pass that a model makes inside of this context; its values stay what they are."""
+
+    def __init__(self, model: nn.Module):
+        parameters = dict(model.named_parameters())
+        self.owner_of = {name: name.rpartition(".")[0] for name in parameters}
+        self.uses = _Uses(parameters)
+        self.hooks = [
+            # before hooks that the module has: they may compute one parameter from others
+            module.register_forward_pre_hook(self.uses.calls_of(name), prepend=True)
+            for name, module in model.named_modules()
+        ]
+
+    def __enter__(self) -> Traced:
+        self.uses.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self.uses.__exit__(*error)
+        for hook in self.hooks:
+            hook.remove()
+
+    def called(self) -> None:
+        """The model itself has been called already, and its hook here came too late."""
+        self.uses.calls_of("")()
+
+    def order(self) -> ForwardOrder:
+        """That of the pass."""
+        uses = self.uses
+        first_calls = {module: event for event, (module, call) in enumerate(uses.calls) if call == 0}
+        last = max(uses.event_of.values(), default=0)
+        untaken, taken = defaultdict[int, list[str]](list), defaultdict[int, list[str]](list)
+        for name, owner in self.owner_of.items():
+            if name in uses.event_of:
+                taken[uses.event_of[name]].append(name)
+            else:
+                untaken[first_calls.get(owner, last)].append(name)
+        return ForwardOrder(
+            tuple(Event(*uses.calls[event], (*untaken[event], *taken[event])) for event in sorted({*untaken, *taken}))
+        )
+
+
 def forward_order(model: nn.Module, run: Callable[[nn.Module], object]) -> ForwardOrder:
     """The order of the pass that `run` makes with a copy of `model`; neither it nor torch's random state is changed."""
     copied = copy.deepcopy(model)
-    owner_of = {name: name.rpartition(".")[0] for name, _ in copied.named_parameters()}
-    uses = _Uses(dict(copied.named_parameters()))
-    for name, module in copied.named_modules():
-        # before hooks that the module has: they may compute one parameter from others
-        module.register_forward_pre_hook(uses.calls_of(name), prepend=True)
     gpus = {parameter.device for parameter in copied.parameters() if parameter.device.type == "cuda"}
-    with torch.random.fork_rng(list(gpus)), torch.no_grad(), uses:
+    with torch.random.fork_rng(list(gpus)), torch.no_grad(), Traced(copied) as traced:
         run(copied)
-    first_calls = {module: event for event, (module, call) in enumerate(uses.calls) if call == 0}
-    last = max(uses.event_of.values(), default=0)
-    untaken, taken = defaultdict[int, list[str]](list), defaultdict[int, list[str]](list)
-    for name, owner in owner_of.items():
-        if name in uses.event_of:
-            taken[uses.event_of[name]].append(name)
-        else:
-            untaken[first_calls.get(owner, last)].append(name)
-    return ForwardOrder(
-        tuple(Event(*uses.calls[event], (*untaken[event], *taken[event])) for event in sorted({*untaken, *taken}))
-    )
+    return traced.order()
 
 
 class _Uses(TorchDispatchMode):
@@ -126,8 +154,12 @@ class _Uses(TorchDispatchMode):
 
     def __init__(self, parameters: dict[str, nn.Parameter]) -> None:
         super().__init__()
-        # by memory: a view of a parameter is that parameter
-        self.name_of = {parameter.untyped_storage()._cdata: name for name, parameter in parameters.items()}
+        # by memory: a view of a parameter is that parameter; several may lie in one memory, one after the other
+        self.names_in: dict[int, list[tuple[int, str]]] = defaultdict(list)
+        for name, parameter in parameters.items():
+            self.names_in[parameter.untyped_storage()._cdata].append((int(parameter.storage_offset()), name))
+        for places in self.names_in.values():
+            places.sort()
         self.calls: list[tuple[str, int]] = []  # (module, how many of its calls came before)
         self.counts: Counter[str] = Counter()
         self.event_of: dict[str, int] = {}
@@ -146,10 +178,24 @@ class _Uses(TorchDispatchMode):
     ) -> Any:
         """Note the parameters among what an operation takes, then do it."""
         for tensor in _tensors((*args, *(kwargs or {}).values())):
-            name = self.name_of.get(tensor.untyped_storage()._cdata) if tensor.layout == torch.strided else None
+            name = self._name(tensor)
             if name is not None and self.calls:
                 self.event_of.setdefault(name, len(self.calls) - 1)
         return function(*args, **(kwargs or {}))
+
+    def _name(self, tensor: torch.Tensor) -> str | None:
+        """The parameter that a tensor is, or is a view of."""
+        if tensor.layout != torch.strided:
+            return None
+        starts = self.names_in.get(tensor.untyped_storage()._cdata)
+        if not starts:
+            return None
+        place = bisect.bisect_right(starts, tensor.storage_offset(), key=_start) - 1
+        return starts[max(0, place)][1]
+
+
+def _start(place: tuple[int, str]) -> int:
+    return place[0]
 
 
 def _tensors(values: Iterable[Any]) -> Iterator[torch.Tensor]:

@@ -45,8 +45,12 @@ class Step:
         self.since = executor.now()
 
     def run(self, compute: Compute) -> None:
-        """Run it; a tensor that backward never reached counts as a zero gradient."""
+        """Run it from its beginning to its end."""
         compute(self.number, self)
+        self.finish()
+
+    def finish(self) -> None:
+        """Backward is over: a tensor that it never reached counts as a zero gradient."""
         self.backward()
         self.held |= dict.fromkeys(name for name in self.tensors if name not in self.placed and name not in self.held)
         self._advance()
@@ -121,5 +125,5 @@ class Step:
                 place.zero_()
         elif op.adds:
             place.add_(gradient.reshape(-1))
-        else:
+        elif gradient.data_ptr() != place.data_ptr():  # else whoever has computed it has put it there
             place.copy_(gradient.reshape(-1))

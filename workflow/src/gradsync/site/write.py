@@ -15,6 +15,7 @@ from gradsync.claims import Judged, Remedies, Verdict, published
 from gradsync.claims.published import Paper
 from gradsync.configuration.settings import Settings
 from gradsync.errors import InputError
+from gradsync.files import packaged
 from gradsync.files.results import write_whole
 from gradsync.papers.declaration import Place
 from gradsync.papers.labels import labels
@@ -25,7 +26,7 @@ from gradsync.site.runs import mlflow_command, runs
 from gradsync.site.scoreboard import SHOWN, score
 from gradsync.site.sections import sections
 
-TEMPLATES = Path(__file__).parents[4] / "reports" / "site"
+TEMPLATES = packaged.file("reports/site")
 COPIED = ("style.css", "tables.js")
 
 

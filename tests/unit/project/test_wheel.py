@@ -1,0 +1,74 @@
+"""A wheel of the project works outside of a checkout, with the files that it needs."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+from waiting import HANGS_SECONDS
+
+ROOT = Path(__file__).parents[3]
+PARTS = ("setup.py", "pyproject.toml", "README.md", "LICENSE", "workflow/src", "config", "reports")
+ATTACHED = """
+import gradsync, sys
+assert "torch" not in sys.modules
+import torch
+import torch.distributed as dist
+dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+model = torch.nn.Linear(3, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+attached = gradsync.attach(model, optimizer, "mgwfbp_as_printed", inputs=torch.ones(4, 3), all_reduce="a=1e-4,b=1e-9")
+model(torch.ones(4, 3)).sum().backward()
+optimizer.step()
+print(gradsync.__file__, attached.plan.name, float(model.bias.grad[0]))
+"""
+
+
+def ran(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    return subprocess.run(
+        [str(word) for word in command],
+        capture_output=True,
+        text=True,
+        timeout=HANGS_SECONDS,
+        cwd=cwd,
+        env=environment,
+        check=False,
+    )
+
+
+@pytest.mark.deep
+def test_a_wheel_is_built_installed_and_used_elsewhere(tmp_path):
+    source, fresh = tmp_path / "source", tmp_path / "fresh"
+    for part in PARTS:
+        (source / part).parent.mkdir(parents=True, exist_ok=True)
+        copy = shutil.copytree if (ROOT / part).is_dir() else shutil.copy
+        copy(ROOT / part, source / part)
+    pip = (sys.executable, "-m", "pip", "--disable-pip-version-check")
+    built = ran(*pip, "wheel", "--no-deps", "--no-build-isolation", "-w", tmp_path, source, cwd=tmp_path)
+    assert built.returncode == 0, built.stderr
+    ran(sys.executable, "-m", "venv", "--without-pip", fresh, cwd=tmp_path)
+    python = fresh / "bin/python"
+    (wheel,) = tmp_path.glob("*.whl")
+    installed = ran(*pip, "--python", python, "install", "--no-deps", "--no-index", wheel, cwd=tmp_path)
+    assert installed.returncode == 0, installed.stderr
+    libraries = next((fresh / "lib").glob("python*/site-packages"))
+    (libraries / "others.pth").write_text(sysconfig.get_path("purelib") + "\n")  # what gradsync needs besides
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    assert "usage: gradsync" in ran(python, "-m", "gradsync", "--help", cwd=elsewhere).stdout
+    options = ("--model", "lenet5", "--peer", "nosuch", "--output", "runs")
+    refused = ran(python, "-m", "gradsync", "train", *options, cwd=elsewhere)
+    assert refused.returncode == 2
+    assert "'nosuch' does not exist; there are: ddp, ddp_view" in refused.stderr
+    used = ran(python, "-c", ATTACHED, cwd=elsewhere)
+    assert used.returncode == 0, used.stderr
+    file, plan, gradient = used.stdout.split()
+    assert file.startswith(str(fresh))
+    assert (plan, float(gradient)) == ("mgwfbp_as_printed", 4.0)

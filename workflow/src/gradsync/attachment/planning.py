@@ -1,0 +1,165 @@
+"""The plan that a model is attached to: a plan, the file of one, or the name of a scheme that is planned now.
+
+A scheme is planned on rank 0, from a workload that was measured, or from the operations of a forward pass of the model
+and the time that the pass takes; and from what all-reduces take, which is measured between the running ranks unless it
+is given.
+"""
+
+from __future__ import annotations
+
+import copy
+import statistics
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from gradsync import optimizers, updates
+from gradsync.attachment.fit import planned_optimizer, trained
+from gradsync.check import check
+from gradsync.configuration import schemes
+from gradsync.configuration.schemes import Scheme
+from gradsync.costs import fitted
+from gradsync.errors import InputError
+from gradsync.experiments.costs import of_text
+from gradsync.files import packaged, reading
+from gradsync.measure import allreduce as measured
+from gradsync.measure import operations
+from gradsync.names import refuse_unknown
+from gradsync.plan import Plan
+from gradsync.plan.workload import Workload
+from gradsync.runtime.devices import Device
+from gradsync.runtime.models import own
+
+SMALLEST = 4096  # bytes of the smallest all-reduce that is measured
+PASSES = 3  # timed, of forward
+
+
+@dataclass(frozen=True)
+class Sources:
+    """What a scheme is planned from: `workload` or `inputs`, `all_reduce` (as --allreduce; None: measured now)."""
+
+    workload: Workload | str | Path | None
+    inputs: Any
+    all_reduce: str | None
+    broadcast_buffers: bool
+
+
+def plan(
+    given: Plan | str | Path, sources: Sources, model: nn.Module, optimizer: torch.optim.Optimizer, device: Device
+) -> Plan:
+    """The checked plan, the same on all ranks. Collective; raises InputError for one that is none, on some rank."""
+    seconds: float | None = None
+    cost: Any = None
+    if isinstance(given, str) and not _is_file(given):
+        if sources.workload is None and sources.inputs is None:
+            raise InputError(
+                f"attach: to plan {given!r} for this model, give workload= (a file of gradsync measure layers) or "
+                "inputs= (one batch, as the model takes it); or give the file of a plan"
+            )
+        seconds = _forward_seconds(model, sources.inputs) if sources.workload is None else None
+        if sources.all_reduce is None:
+            cost = _measured(model, device)
+    problem, text = "", ""
+    if dist.get_rank() == 0:
+        try:
+            made = _made(given, sources, model, optimizer, cost, seconds)
+            check(made)
+            text = made.to_json()
+        except InputError as error:
+            problem = str(error)
+    shared = [problem, text]
+    dist.broadcast_object_list(shared, 0)
+    if shared[0]:
+        raise InputError(shared[0])
+    return Plan.from_json(shared[1])
+
+
+def _is_file(given: str) -> bool:
+    return given.endswith(".json") or "/" in given or Path(given).is_file()
+
+
+def _made(
+    given: Plan | str | Path,
+    sources: Sources,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    cost: Any,
+    seconds: float | None,
+) -> Plan:
+    if isinstance(given, Plan):
+        return given
+    if isinstance(given, Path) or _is_file(given):
+        return Plan.from_json(reading.text(str(given), "plan"), str(given))
+    known = schemes.load(packaged.file("config/schemes.yaml"))
+    refuse_unknown("scheme", given, known, "attach")
+    scheme = known[given].model_copy(update={"topology": known[given].network(dist.get_world_size()).name})
+    if not scheme.averaged:
+        raise InputError(f"attach: scheme {given!r} applies no mean gradient of all ranks: gradsync train runs it")
+    workload = _workload(sources, model, seconds)
+    if not sources.broadcast_buffers:
+        workload = workload.model_copy(update={"statistics": 0})
+    return _planned(scheme, workload, sources, model, optimizer, cost)
+
+
+def _planned(
+    scheme: Scheme, workload: Workload, sources: Sources, model: nn.Module, optimizer: torch.optim.Optimizer, cost: Any
+) -> Plan:
+    """The plan, whose update is that of the optimizer if it has to be the plan's own."""
+    ranks, network = dist.get_world_size(), None
+    if sources.all_reduce is not None:
+        costs = of_text(sources.all_reduce, scheme, ranks)
+        cost, network = costs.all_reduce, costs.network
+    name, settings = "sgd", dict[str, Any](lr=1.0)
+    if not updates.at_once(scheme.update):
+        planned = planned_optimizer(optimizer, trained(model))
+        known = optimizers.settings(planned.name)
+        name, settings = planned.name, {key: value for key, value in planned.arguments.items() if key in known}
+    return schemes.plan(scheme, workload, cost, ranks, optimizer=name, network=network, **settings)
+
+
+def _workload(sources: Sources, model: nn.Module, seconds: float | None) -> Workload:
+    if isinstance(sources.workload, Workload):
+        return sources.workload
+    if sources.workload is not None:
+        return Workload.load(sources.workload)
+    name = type(model).__name__
+    return operations.of_model(name, model, lambda copied: _outputs(copied, sources.inputs), seconds or 0.0)
+
+
+def _outputs(model: nn.Module, inputs: Any) -> Any:
+    return own.Own(model, lambda output: output, inputs).outputs(model, inputs)
+
+
+def _forward_seconds(model: nn.Module, inputs: Any) -> float:
+    """The median of a few forward passes of a copy, on the slowest rank; collective."""
+    problem, taken = "", []
+    try:
+        copied = copy.deepcopy(model)
+        with torch.random.fork_rng(), torch.no_grad():
+            for _ in range(1 + PASSES):
+                start = time.perf_counter()
+                _outputs(copied, inputs)
+                if torch.cuda.is_available():
+                    torch.cuda.synchronize()
+                taken.append(time.perf_counter() - start)
+    except Exception as error:
+        problem = f"attach: inputs=: forward raised {type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
+    reports: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(reports, (problem, statistics.median(taken[1:]) if taken[1:] else 0.0))
+    for reason, _ in reports:
+        if reason:
+            raise InputError(reason)
+    return max(seconds for _, seconds in reports)
+
+
+def _measured(model: nn.Module, device: Device) -> Any:
+    """What the backend's own all-reduce takes between the running ranks; collective."""
+    total = sum(parameter.numel() * parameter.element_size() for parameter in trained(model).values())
+    points = measured.measure(SMALLEST, max(total, 2 * SMALLEST), device)["seconds"][""]
+    sizes = sorted(points)
+    return fitted.fit(sizes, [statistics.fmean(points[size]) for size in sizes], source="measured between the ranks")
