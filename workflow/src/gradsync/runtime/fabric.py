@@ -46,11 +46,16 @@ class Fabric(NamedTuple):
         groups = [tuple(rank for rank in ranks if rank in switch) for switch in self.switches[rail]]
         return [part for part in groups if len(part) > 1]
 
+    def _alias(self, rail: int, lane: int) -> str:
+        """What a rail is called on a lane by this rank."""
+        number = lane % self.lanes * self.together + self.place
+        return f"{self.interfaces[rail]}:{number}" if number else self.interfaces[rail]
+
     @contextmanager
     def on(self, rail: int, lane: int = 0) -> Iterator[None]:
         """Have groups that are made meanwhile connect over a rail, with the name of a lane."""
-        before, alias = os.environ[INTERFACE], lane % self.lanes * self.together + self.place
-        os.environ[INTERFACE] = f"{self.interfaces[rail]}:{alias}" if alias else self.interfaces[rail]
+        before = os.environ[INTERFACE]
+        os.environ[INTERFACE] = self._alias(rail, lane)
         try:
             yield
         finally:

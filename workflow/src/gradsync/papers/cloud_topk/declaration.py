@@ -19,7 +19,7 @@ from gradsync.papers.declaration import Paper, counted, emulated_runs, figure, t
 from gradsync.papers.emulated import emulated
 
 PAPER = Paper(
-    quick_seconds=90,
+    quick_seconds=30,
     inputs=(testbed, declaration.published),
     replayed=(testbed, counted(*COUNTED)),
     tables={

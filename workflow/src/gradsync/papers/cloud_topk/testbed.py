@@ -199,7 +199,8 @@ class Bench:
             gather = flow_level.cost("ring", self.topology, speeds, kind=ALL_GATHER, flows=flows).line
             return Network({ALL_GATHER: gather, ALL_REDUCE: self.all_reduce("ring", point)})
         if collective == "hitopk":
-            return Network({ALL_REDUCE: self.all_reduce("ring", point), **self._of_axes(speeds, point)})
+            # what is too short to be cut into slices is summed as 2DTAR does it, which crosses the same links
+            return Network({ALL_REDUCE: self.all_reduce("torus2d", point), **self._of_axes(speeds, point)})
         return Network({ALL_REDUCE: self.all_reduce(collective, point)})
 
     def _of_axes(self, speeds: Speeds, point: Point) -> dict[str, Linear]:
