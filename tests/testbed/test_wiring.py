@@ -10,6 +10,7 @@ import pytest
 from gradsync import topologies
 from gradsync.cli import main
 from gradsync.errors import InputError
+from gradsync.runtime.fabric import Fabric
 from gradsync.testbed import namespaces
 from gradsync.testbed.wiring import CONTROL, MOST_LANES
 from testbeds import RATE, made_of, wired
@@ -120,6 +121,18 @@ def test_more_ranks_than_the_machine_holds_are_refused_with_the_limit(tmp_path, 
 
 
 # Shaping
+
+
+def test_each_rank_of_a_host_has_connections_of_its_own_on_each_lane():
+    """An address of its own, each with a class: what one rank receives takes nothing from the limit of another."""
+    network = namespaces.Testbed("t", tuple(wired("dense_gpu:2,3")), RATE, RATE / 2, lanes=2)
+    assert network.addresses == 6
+    names = [
+        Fabric((), ("rail0",), 2, 3, place)._alias(0, lane) for lane in range(3) for place in range(3)
+    ]  # the third lane has none of its own
+    assert names == ["rail0", *(f"rail0:{number}" for number in range(1, 6)), "rail0", "rail0:1", "rail0:2"]
+    with pytest.raises(InputError, match="4 lanes of 4 ranks on a host: a testbed has 15 of both together"):
+        namespaces.refuse_lanes(4, 4)
 
 
 def test_a_link_with_latency_delays_what_waits_in_each_of_its_queues():

@@ -125,6 +125,10 @@ def test_computation_and_exposed_messages_are_those_of_the_turns_that_are_timed(
     record = Record()
     record.block(0, 0, [2.0, 1.0], [begun + 10, begun + 14], Trace("wfbp", "measured", 2, tuple(spans)))
     assert (record.blocks, record.computation, record.exposed) == ([4.0], [3.0], [1.0])
+    sent = {span.operation for span in spans if span.lane != COMPUTE}
+    assert set(record.operations) == sent  # few operations: each has its time, of the turn that is timed
+    assert all(len(each) == 1 and each[0] > 0 for each in record.operations.values())
+    assert {f"seconds_of_{name}" for name in sent} <= set(repeats({"wfbp": record}, "wfbp", 2))
 
 
 SPANS = {"exposed": [1.0, 5.0, 9.0, 2.0, 2.0, 7.0], "computation": [3.0, 3.5, 4.0, 5.0, 6.0, 7.0]}  # a timed turn each

@@ -51,6 +51,9 @@ class Cells:
         self.claim, self.schemes, self.what = claim, paper.schemes, f"table {claim.table} has no {rung}"
         self.timed, self.exact = rung in TIMED, paper.exact.get(claim.table, ())
         self.rows = [row for row in rows if row.get("rung", "simulated") == rung]
+        self.at: dict[str, list[Row]] = {}  # the same by point of the band; "": those without an assumption
+        for row in self.rows:
+            self.at.setdefault(row.get("assumption", ""), []).append(row)
         if rows and (unknown := [column for column in self.exact if column not in rows[0]]):
             raise InputError(f"exact: the table {claim.table} has no column {unknown[0]!r}")
         self.labels: dict[str, None] = {}  # assumptions behind the cells looked up, in order of the table
@@ -70,15 +73,14 @@ class Cells:
 
     def note_labels(self, column: str, keys: Keys) -> float:
         """Lookup that only collects which points of the band a check depends on."""
-        self.labels.update({row["assumption"]: None for row in self._matching(keys) if row.get("assumption")})
+        self.labels.update(
+            {row["assumption"]: None for row in self._matching(keys, self.rows) if row.get("assumption")}
+        )
         return math.nan
 
     def cell(self, point: str, column: str, keys: Keys) -> Span:
         """Lookup of a value at one point of the band; rows without an assumption hold at every point."""
-        rows = self._matching(keys)
-        rows = [row for row in rows if row.get("assumption", "") == point] or [
-            row for row in rows if not row.get("assumption")
-        ]
+        rows = self._matching(keys, self.at.get(point, [])) or self._matching(keys, self.at.get("", []))
         key_text = shown(keys)
         if not rows:
             raise Missing(f"{self.what} row with {key_text}")
@@ -108,7 +110,7 @@ class Cells:
             return f"no interval of {name}{others}: {repeats:g} repeats, {needed} are needed"
         return f"no interval of {name}{others}"
 
-    def _matching(self, keys: Keys) -> list[Row]:
+    def _matching(self, keys: Keys, rows: list[Row]) -> list[Row]:
         if "scheme" in keys:
             scheme = self.schemes[str(keys["scheme"])]
             if scheme is None:
@@ -116,7 +118,6 @@ class Cells:
             keys = {**keys, "scheme": scheme}
         if unknown := keys.keys() - self.rows[0].keys():
             raise InputError(f"the table has no column {min(unknown)!r} (it has: {', '.join(self.rows[0])})")
-        rows = self.rows
         for key, value in keys.items():  # key by key: a claim over a band looks thousands of cells up
             same = {cell for cell in {row[key] for row in rows} if _same(cell, value)}
             rows = [row for row in rows if row[key] in same]

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator
 
-from gradsync import limits
+from gradsync import limits, topologies
 from gradsync.configuration import training
 from gradsync.configuration.options import options_of, taken
 from gradsync.configuration.training import DataCache, Precision, Statistics
@@ -161,6 +161,11 @@ class Emulation(Closed):
     conformance: Count = Field(
         default=1, ge=0, description="steps that plans are held against the oracle, without waits"
     )
+
+    @property
+    def ranks_a_node(self) -> int | None:
+        """How many ranks are on a host together; None if the topology says nothing of hosts."""
+        return topologies.parse(self.topology, self.ranks).ranks_a_node
 
     @property
     def job(self) -> str:

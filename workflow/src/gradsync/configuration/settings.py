@@ -28,6 +28,7 @@ from gradsync.configuration.launches import (
 from gradsync.errors import InputError
 from gradsync.files import reading
 from gradsync.files.problems import first_problem
+from gradsync.topologies.switch import Switch
 
 VERSION = 1
 
@@ -273,15 +274,16 @@ def _refuse_emulation(
     place: str,
 ) -> None:
     try:
-        network = topologies.parse(launch.topology, launch.ranks).name
+        network = topologies.parse(launch.topology, launch.ranks)
     except InputError as error:
         raise InputError(f"{place}.topology: {error}") from None
     if launch.paper not in papers:
         raise InputError(f"{place}.paper: {launch.paper!r} is not one of this configuration: {', '.join(papers)}")
     for scheme in schemes.pick(known, launch.schemes, f"{place}.schemes", launch.ranks, optimizer=EMULATED_OPTIMIZER):
-        needed = scheme.network(launch.ranks).name
-        if needed != network:
-            raise InputError(f"{place}.schemes: {scheme.name} sends over {needed}, the testbed is {network}")
+        needed = scheme.network(launch.ranks, network.ranks_a_node)
+        # what is made for a switch goes wherever every rank reaches every other one
+        if needed.name != network.name and (network.own_links or not isinstance(needed, Switch)):
+            raise InputError(f"{place}.schemes: {scheme.name} sends over {needed.name}, the testbed is {network.name}")
     for peer in peers.pick(stock, launch.peers, f"{place}.peers"):
         try:
             peer.refuse_replay()

@@ -91,12 +91,13 @@ def _launch(launch: Emulation, settings: Settings, results: Path, config: str) -
         workload=str(replayed), iterations=UPDATES, ranks=launch.ranks, testbed=testbed, output=workload
     )
     _run("measure", "replay", options=updates)
-    measured = {scheme.measured_as(launch.ranks): scheme for scheme in chosen}
+    together = launch.ranks_a_node
+    measured = {scheme.measured_as(launch.ranks, together): scheme for scheme in chosen}
     sums = allreduce.Options(
         workload=str(workload),
         by_layer=all(scheme.schedule == schemes.LAYER_BY_LAYER for scheme in chosen if scheme.algorithm != NATIVE),
         collective=tuple(
-            f"{scheme.collective}@{scheme.network(launch.ranks).name}" if key else NATIVE
+            f"{scheme.collective}@{scheme.network(launch.ranks, together).name}" if key else NATIVE
             for key, scheme in measured.items()
         ),
         ranks=(launch.ranks,),
@@ -119,6 +120,7 @@ def _launch(launch: Emulation, settings: Settings, results: Path, config: str) -
             schemes=settings.schemes,
             schedule=scheme.name,
             ranks=launch.ranks,
+            ranks_a_node=together,
             output=planned / f"{scheme.name}.json",
             prediction=planned / f"{scheme.name}.prediction.json",
         )

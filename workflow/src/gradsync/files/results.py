@@ -20,10 +20,11 @@ from gradsync.files import reading
 from gradsync.files.problems import first_problem
 from gradsync.files.writing import write_whole
 
-__all__ = ["TIMED", "VERSION", "Result", "Rung", "machine", "write_whole"]
+__all__ = ["OPERATION", "TIMED", "VERSION", "Result", "Rung", "machine", "write_whole"]
 
 VERSION = 2
 Rung = Literal["published", "simulated", "emulated", "measured"]
+OPERATION = "seconds_of_"  # what samples of an operation of a plan are called, before its name
 TIMED = ("emulated", "measured")  # rungs whose numbers are times that were taken; each has an interval, or is unknown
 
 

@@ -10,7 +10,7 @@ If rounds need not be in step, and for whole plans, transfers are simulated one 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -57,11 +57,13 @@ def cost(
     kind: str = ALL_REDUCE,
     chunks: int | None = None,
     add_seconds_per_byte: float = 0.0,
+    flows: Mapping[str, float] | None = None,
     watch: Watch | None = None,
 ) -> FlowCost:
     """Cost of collective `name`, of a kind that it has, between the first `ranks` hosts (None: all) of a topology.
 
-    `chunks`: into how many a pipeline cuts the message; None: the collective's own number.
+    `chunks`: into how many a pipeline cuts the message; None: the collective's own number. `flows`: by kind of link,
+    the most bytes per second that one transfer gets of such a link (a single connection often does not fill it).
 
     Raises InputError if the topology can't carry it or `speeds` lack a kind of its links.
     """
@@ -72,10 +74,11 @@ def cost(
     a = b = 0.0
     rounds = transfers = 0
     sent, load = np.zeros(ranks), np.zeros(len(bandwidth))  # pieces, of all rounds
+    flow = _flow_rates(topology, flows)
     for step, times, adding in _alike(_watched(collectives.rounds(name, shape, root, kind, chunks), watch)):
-        traffic = _traffic(step, topology, latency)
+        traffic = _traffic(step, topology, latency, flow)
         a += times * (speeds.alpha + traffic.latency)
-        b += times * float((traffic.load / bandwidth).max(initial=0.0)) / pieces
+        b += times * max(float((traffic.load / bandwidth).max(initial=0.0)), traffic.flow) / pieces
         if adding and add_seconds_per_byte:
             added = np.bincount(step.destination, step.pieces).max(initial=0.0)
             b += adding * add_seconds_per_byte * float(added) / pieces
@@ -139,10 +142,18 @@ def _same_arrays(one: Round, other: Round) -> bool:
 class _Traffic(NamedTuple):
     load: np.ndarray  # pieces over each link (links,)
     latency: float  # seconds, of the slowest route
+    flow: float  # the largest quotient of a transfer's pieces and what one transfer gets of a link
 
 
-def _traffic(step: Round, topology: Topology, latency: np.ndarray) -> _Traffic:
-    load, slowest = np.zeros(len(latency)), 0.0
+def _flow_rates(topology: Topology, flows: Mapping[str, float] | None) -> np.ndarray | None:
+    """Bytes per second that one transfer gets of each link at most; None if it gets all of any.  # (links,)"""
+    if not flows:
+        return None
+    return np.array([flows.get(kind, np.inf) for kind in topology.kinds])[topology.link_kind()]
+
+
+def _traffic(step: Round, topology: Topology, latency: np.ndarray, flow: np.ndarray | None = None) -> _Traffic:
+    load, slowest, longest = np.zeros(len(latency)), 0.0, 0.0
     for start in range(0, len(step.source), CHUNK):
         part = slice(start, start + CHUNK)
         pieces = step.pieces[part]
@@ -152,5 +163,7 @@ def _traffic(step: Round, topology: Topology, latency: np.ndarray) -> _Traffic:
             load += np.bincount(hop[used], pieces[used], minlength=len(load))
             if latency.any():
                 late = late + np.where(hop == NO_LINK, 0.0, latency[hop])
+            if flow is not None:
+                longest = max(longest, float((pieces[used] / flow[hop[used]]).max(initial=0.0)))
         slowest = max(slowest, float(np.max(late)))
-    return _Traffic(load, slowest)
+    return _Traffic(load, slowest, longest)

@@ -29,6 +29,7 @@ from gradsync.runtime.group import Groups
 
 NO_COMMUNICATION, ONE_RANK = "no_communication", "one_rank"
 TRACE_TURNS = 3
+MOST_OPERATIONS = 16  # of a plan, whose times are kept one by one
 
 
 @dataclass
@@ -44,6 +45,8 @@ class Record:
     computation: list[float] = field(default_factory=list)  # computation seconds of a turn
     reading: list[tuple[float, float]] = field(default_factory=list)
     """By block: seconds in which samples of a turn are read and decoded, and those in which the rank waits for them."""
+    operations: dict[str, list[float]] = field(default_factory=dict)
+    """By operation beside computation, its seconds in a turn, by block; of plans with few of them."""
     absorbed: list[float] = field(default_factory=list)  # host seconds of a turn that replayed waits hid, by block
 
     def block(self, seed: int, first: int, losses: list[float], ends: list[float], trace: Trace | None = None) -> None:
@@ -59,6 +62,17 @@ class Record:
             self.exposed += [trace.exposed_communication_seconds(0, window) for window in timed]
             self.waiting += [trace.waiting_seconds(0, window) for window in timed]
             self.computation += [trace.computation_seconds(0, window) for window in timed]
+            self._add_operations(trace, ends)
+
+    def _add_operations(self, trace: Trace, ends: list[float]) -> None:
+        """The median of each operation over the turns that are timed, without waiting for other ranks."""
+        seconds: dict[str, list[float]] = {}
+        for span in trace.spans:
+            if span.rank == 0 and span.lane not in trace.computing and ends[0] <= span.end <= ends[-1]:
+                seconds.setdefault(span.operation, []).append(span.end - span.start - span.waited)
+        if len(seconds) <= MOST_OPERATIONS:
+            for name, each in seconds.items():
+                self.operations.setdefault(name, []).append(float(np.median(each)))
 
     def csv(self, an_epoch: int) -> str:
         """One row per turn; `an_epoch` is the number of turns of an epoch."""

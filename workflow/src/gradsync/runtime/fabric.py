@@ -26,12 +26,15 @@ Ranks = tuple[int, ...]
 class Fabric(NamedTuple):
     """`switches[rail]`: the ranks in each switch of a rail; `interfaces[rail]`: what a rail is called on every host.
 
-    `lanes` is the number of lanes that have interface names of their own; further lanes share them.
+    `lanes` is the number of lanes that have interface names of their own; further lanes share them. Each rank of a host
+    has names of its own: `place` is the number of this one among those `together`.
     """
 
     switches: tuple[tuple[Ranks, ...], ...]
     interfaces: tuple[str, ...]
     lanes: int = 1
+    together: int = 1
+    place: int = 0
 
     def parts(self, ranks: Ranks, rail: int) -> list[Ranks]:
         """Those of `ranks` that reach one another on a rail, group by group; raises InputError for an unknown rail."""
@@ -43,11 +46,16 @@ class Fabric(NamedTuple):
         groups = [tuple(rank for rank in ranks if rank in switch) for switch in self.switches[rail]]
         return [part for part in groups if len(part) > 1]
 
+    def _alias(self, rail: int, lane: int) -> str:
+        """What a rail is called on a lane by this rank."""
+        number = lane % self.lanes * self.together + self.place
+        return f"{self.interfaces[rail]}:{number}" if number else self.interfaces[rail]
+
     @contextmanager
     def on(self, rail: int, lane: int = 0) -> Iterator[None]:
         """Have groups that are made meanwhile connect over a rail, with the name of a lane."""
-        before, alias = os.environ[INTERFACE], lane % self.lanes
-        os.environ[INTERFACE] = f"{self.interfaces[rail]}:{alias}" if alias else self.interfaces[rail]
+        before = os.environ[INTERFACE]
+        os.environ[INTERFACE] = self._alias(rail, lane)
         try:
             yield
         finally:
@@ -62,11 +70,13 @@ def fabric() -> Fabric | None:
         return None
     content = json.loads(text)
     switches = tuple(tuple(tuple(ranks) for ranks in rail) for rail in content["switches"])
-    return Fabric(switches, tuple(content["interfaces"]), content["lanes"])
+    place = int(os.environ.get("LOCAL_RANK", 0))
+    return Fabric(switches, tuple(content["interfaces"]), content["lanes"], content["together"], place)
 
 
 def environment(
-    switches: Sequence[Sequence[Sequence[int]]], interfaces: Sequence[str], lanes: int = 1
+    switches: Sequence[Sequence[Sequence[int]]], interfaces: Sequence[str], lanes: int = 1, together: int = 1
 ) -> dict[str, str]:
     """The environment that passes a fabric to ranks."""
-    return {VARIABLE: json.dumps({"switches": switches, "interfaces": interfaces, "lanes": lanes})}
+    content = {"switches": switches, "interfaces": interfaces, "lanes": lanes, "together": together}
+    return {VARIABLE: json.dumps(content)}

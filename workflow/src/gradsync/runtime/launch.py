@@ -185,7 +185,7 @@ def _on_hosts(arguments: list[str], ranks: int, testbed: Testbed) -> None:
         "MASTER_ADDR": testbed.address(0, None),
         "MASTER_PORT": str(TESTBED_PORT),
         fabric.INTERFACE: CONTROL,
-        **fabric.environment(testbed.switches(), rails, testbed.lanes),
+        **fabric.environment(testbed.switches(), rails, testbed.lanes, testbed.addresses // testbed.lanes),
         **dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1"),
         "TORCH_CPP_LOG_LEVEL": "ERROR",  # that hosts have no names
     }

@@ -11,6 +11,7 @@ from itertools import groupby
 
 import numpy as np
 
+from gradsync.files.results import OPERATION
 from gradsync.runtime.contenders import NO_COMMUNICATION, ONE_RANK, Record
 
 
@@ -27,6 +28,8 @@ def repeats(records: Mapping[str, Record], name: str, ranks: int) -> dict[str, l
         quantities["exposed_communication_seconds"] = _by_block(record, record.exposed)
         quantities["waiting_seconds"] = _by_block(record, record.waiting)
         quantities["busy_computation_seconds"] = _by_block(record, record.computation)
+    of_all_blocks = {name: each for name, each in record.operations.items() if len(each) == len(iteration)}
+    quantities |= {f"{OPERATION}{name.replace(':', '_')}": np.array(each) for name, each in of_all_blocks.items()}
     if record.reading:
         quantities["io_seconds"], quantities["exposed_io_seconds"] = np.array(record.reading).T
     return {key: values.tolist() for key, values in quantities.items()}

@@ -82,6 +82,11 @@ class Testbed:
         place_of = {rank: (host, place) for host, ranks in ranks_of.items() for place, rank in enumerate(ranks)}
         return [place_of[rank] for rank in sorted(place_of)]
 
+    @property
+    def addresses(self) -> int:
+        """How many an interface has: one for each rank of a host on each lane, so that their connections are apart."""
+        return self.lanes * max(len(cable.ranks) for cable in self.cables)
+
     def switches(self) -> list[list[list[int]]]:
         """By rail, the ranks in each switch."""
         ranks_in: dict[int, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
@@ -113,9 +118,9 @@ def testbed(
 ) -> Iterator[Testbed]:
     """Make the hosts, switches and links; remove them at the end, with every process in them.
 
-    `flow_bits_per_second`: the most that two hosts send each other over a link on a lane, as a single connection often
-    gets less than the link has; None: all of it. `latency_seconds`: of each link, one way; a message crosses one up to
-    the switch and one down. `lanes` that have their own connections; further ones share them.
+    `flow_bits_per_second`: the most that a host sends to one rank of another over a link on a lane, as a single
+    connection often gets less than the link has; None: all of it. `latency_seconds`: of each link, one way; a message
+    crosses one up to the switch and one down. `lanes` that have their own connections; further ones share them.
 
     Raises InputError for a rate or latency that makes no sense, or if commands, privileges or a part of the kernel
     are missing, RunError if the kernel refuses.
@@ -127,6 +132,7 @@ def testbed(
     _refuse_number(1 + len({cable.host for cable in cables}))
     _warn_of_leftovers(tuple(left_behind()))
     network = Testbed(new_name(), tuple(cables), bits_per_second, flow_bits_per_second, latency_seconds, lanes)
+    refuse_lanes(lanes, network.addresses // lanes)
     before = signal.signal(signal.SIGTERM, _leave)
     try:
         _make(network)
@@ -164,10 +170,14 @@ def refuse_latency(seconds: float) -> None:
         raise InputError(f"latency {seconds:g} s: a link takes none, or {LEAST_LATENCY:g} to {MOST_LATENCY:g}")
 
 
-def refuse_lanes(lanes: int) -> None:
+def refuse_lanes(lanes: int, ranks_a_host: int = 1) -> None:
     """Raises InputError for a number of lanes that there are no addresses for."""
     if not 1 <= lanes <= MOST_LANES:
         raise InputError(f"{lanes} lanes: a testbed has 1 to {MOST_LANES}")
+    if lanes * ranks_a_host > MOST_LANES:
+        raise InputError(
+            f"{lanes} lanes of {ranks_a_host} ranks on a host: a testbed has {MOST_LANES} of both together at most"
+        )
 
 
 def refuse_commands() -> None:
@@ -240,7 +250,7 @@ def _make(network: Testbed) -> None:
             f"link add {port} type veth peer name {end} netns {namespace}",
             f"link set {port} gso_max_size {PACKET} master {bridges[cable.switch]} up",
         ]
-        lanes = range(network.lanes if cable.rails else 1)
+        lanes = range(network.addresses if cable.rails else 1)
         addresses = [cable.on_lane(lane) for lane in lanes]
         inside[namespace] += [f"addr add {address}/24 dev {end} label {label}" for address, label in addresses]
         inside[namespace].append(f"link set {end} gso_max_size {PACKET} up")

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from gradsync.configuration.options import option
 from gradsync.errors import InputError
 
+OF_ONE_LAYER = 16  # the part of a single layer that the smallest message is
+
 
 @dataclass(frozen=True, kw_only=True)
 class Messages:
@@ -26,7 +28,10 @@ class Messages:
 
         if self.workload:
             workload = Workload.load(self.workload)
-            return min(layer.bytes for layer in workload.layers), workload.bytes
+            smallest = min(layer.bytes for layer in workload.layers)
+            if smallest == workload.bytes:  # of a single layer; a line needs more than one size
+                smallest = max(4, smallest // OF_ONE_LAYER // 4 * 4)
+            return smallest, workload.bytes
         if self.smallest >= self.largest:
             raise InputError(f"--smallest {self.smallest}: must be less than --largest {self.largest}")
         return self.smallest, self.largest

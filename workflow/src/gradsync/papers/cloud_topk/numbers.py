@@ -1,4 +1,4 @@
-"""What the paper publishes, as tables: every number, the instances of Table 1, and the runs of Table 5."""
+"""What the paper publishes, as tables: every number, and the instances of Table 1."""
 
 from __future__ import annotations
 
@@ -13,16 +13,6 @@ from gradsync.papers.table import Table
 
 PAPER = "cloud_topk"
 CLOUDS = {"aws": "AWS p3.16xlarge", "aliyun": "Aliyun c10g1.20xlarge", "tencent": "Tencent 18XLARGE320"}
-RUNS = {
-    "fastai": "FastAI, Sep 2018",
-    "huawei_2018": "Huawei, Dec 2018",
-    "huawei_2019": "Huawei, May 2019",
-    "alibaba": "Alibaba, Mar 2020",
-    "ours": "the authors, Aug 2020",
-}
-OURS = "ours"
-NO_LINK = "the paper has no interconnect of this entry (CT-E33)"
-NOT_SIMULATED = "it needs the iterations of Table 4, which no code simulates yet"
 
 
 def published(settings: Settings, results: Path) -> Table:
@@ -77,34 +67,3 @@ def table1(settings: Settings, results: Path) -> Table:
         }
     )
     return Table(frame, display, "Table 1: instances of eight V100, as published.")
-
-
-def table5(settings: Settings, results: Path) -> Table:
-    """A row per entry of Table 5 as published; the authors' run is not simulated yet."""
-    known = Published(PAPER, settings)
-    rows: list[dict[str, Any]] = []
-    for entry in RUNS:
-        number = f"table5-{entry.replace('_', '-')}"
-        link = known.value(f"{number}-link") if f"{number}-link" in known.entries else None
-        rows.append(
-            {
-                "rung": "derived",
-                "entry": entry,
-                "seconds": known.value(number),
-                "link_gbit_per_second": link,
-                "accuracy": known.value("target-accuracy"),
-                "note": NO_LINK if link is None else "",
-            }
-        )
-    rows.append({"rung": "simulated", "entry": OURS, "note": NOT_SIMULATED})
-    frame = pd.DataFrame(rows)
-    shown = frame[frame.rung == "derived"]
-    display = pd.DataFrame(
-        {
-            "run": shown.entry.map(RUNS),
-            "link [Gbit/s]": shown.link_gbit_per_second.map(lambda rate: "-" if pd.isna(rate) else f"{rate:g}"),
-            "time [s]": shown.seconds.map("{:g}".format),
-        }
-    )
-    caption = "Table 5: ResNet-50 to a top-5 accuracy of 93 % on 128 V100, as published."
-    return Table(frame, display, caption)

@@ -9,7 +9,7 @@ from matplotlib import pyplot as plt
 
 from gradsync.configuration.settings import Settings
 from gradsync.drawing.style import Drawn
-from gradsync.papers.cloud_topk.numbers import RUNS
+from gradsync.papers.cloud_topk.recipe import RUNS
 from gradsync.papers.table import file, read
 
 
