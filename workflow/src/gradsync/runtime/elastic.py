@@ -77,6 +77,7 @@ class _Launch:
         self.spec, self.device = models.get(options.model), devices.pick(options.device)
         self.groups = Groups(self.device)
         self.course = Course()
+        self.seeds = (*options.seeds, *options.seeds[:1] * options.again)
         self.results = Results(plan, options, testbed, self.device, machines())
         key = json.dumps([recorded(options, testbed), plan.digest, torch.__version__], sort_keys=True)
         self.checkpoints = Checkpoints(
@@ -88,18 +89,23 @@ class _Launch:
         loaded, own = self.checkpoints.load(), None
         if loaded is not None:
             self.course, own = Course.restored(loaded[0]["course"]), loaded[1]
-            seed = self.options.seeds[self.course.seed]
+            seed = self.seeds[self.course.seed]
             self._say(f"going on from the checkpoint at iteration {self.course.turns} of seed {seed}")
-        for index in range(self.course.seed, len(self.options.seeds)):
+        for index in range(self.course.seed, len(self.seeds)):
             if own is None:
                 self.course.begin(index)
-            self._train_seed(self.options.seeds[index], own)
+            self._train_seed(self.seeds[index], own)
             own = None
         self.groups.close()
         self.results.machines |= other_work.share()
         if self.rank == 0:
             self.results.save(self.course, self.folder)
         self.checkpoints.clear()
+
+    @property
+    def _again(self) -> bool:
+        """Whether the first seed is trained again, of which the outcome alone is recorded."""
+        return self.course.seed >= len(self.options.seeds)
 
     def _say(self, text: str) -> None:
         if self.rank == 0:
@@ -128,7 +134,7 @@ class _Launch:
             if own is not None:
                 side.restore(own)
             dist.barrier()
-            if own is None:
+            if own is None and not self._again:
                 self.course.begin_seed(read - begun, time.perf_counter() - building)
             self._train_segments(side, loaded, first, seed)
             side.compute.close()
@@ -178,17 +184,24 @@ class _Launch:
                         f"{self.plan.name!r}: {self.kept.buffer} of rank {self.kept.ranks[0]} is not finite after "
                         f"iteration {self.course.turns} of seed {seed}: lower the learning rate"
                     )
-                accuracy = data.accuracy(tested, loaded.test, spec=self.spec) if loaded.test is not None else None
-                self._record(reports, arrivals, seed, turns, accuracy, lost)
-                self.results.save_curve(self.course, self.folder)
-                self._say(self._progress(seed, total, begun))
+                if self._again:
+                    self._say(f"seed {seed} again, iteration {self.course.turns}/{total}")
+                else:
+                    accuracy = data.accuracy(tested, loaded.test, spec=self.spec) if loaded.test is not None else None
+                    self._record(reports, arrivals, seed, turns, accuracy, lost)
+                    self.results.save_curve(self.course, self.folder)
+                    self._say(self._progress(seed, total, begun))
             dist.barrier()
             if self.course.turns < total and self.checkpoints.due():
                 self.course.updates = list(arrivals.updates.items())
                 self.course.read = [(*key, at) for key, at in arrivals.read.items()]
                 self.checkpoints.save({"course": asdict(self.course)}, side.state())
         if self.rank == 0:
-            self.course.finals[str(seed)] = hashlib.sha256(flat.cpu().numpy().tobytes()).hexdigest()
+            digest = hashlib.sha256(flat.cpu().numpy().tobytes()).hexdigest()
+            if self._again:
+                self.course.again.append(digest)
+                return
+            self.course.finals[str(seed)] = digest
             if self.options.keep:
                 self.results.save_parameters(self.folder, seed, flat.cpu().numpy())
 
@@ -209,7 +222,7 @@ class _Launch:
         self.course.arrivals += [(seed, *arrival) for arrival in arrivals.take(spans)]
         windows = {rank: (reports[rank].start, reports[rank].end) for rank in self.workers}
         samples = {rank: reports[rank].samples for rank in self.workers}
-        self.course.add_parts(breakdown.seconds(self.plan, spans, windows, samples))
+        self.course.add_parts(seed, breakdown.seconds(self.plan, spans, windows, samples))
         if lost is not None:
             self.course.lost, self.course.added = self.course.lost + lost[0], self.course.added + lost[1]
         since = min(
