@@ -24,7 +24,8 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     from gradsync.measure import operations
 
     settings, results = configured.load(options)
-    launches: dict[str, Any] = {each.job: each for each in (*settings.elastic, *settings.training)}
+    launches: dict[str, Any] = {launch.job: launch for launch in settings.training}
+    launches |= {launch.job: launch for launch in settings.elastic}
     for name in options.name:
         names.refuse_unknown("launch or model", name, [*launches, *names.MODELS])
     written = []

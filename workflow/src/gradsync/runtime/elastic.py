@@ -164,6 +164,7 @@ class _Launch:
         self.course.conformance = held.against_oracle(self.plan)
 
     def _train_segments(self, side: _Side, loaded: data.Data, first: torch.nn.Module, seed: int) -> None:
+        self.results.turns_an_epoch = loaded.batches.turns_an_epoch
         total = self.options.turns(loaded.batches.turns_an_epoch)
         arrivals = Arrivals(self.plan)
         arrivals.updates.update(dict(self.course.updates))

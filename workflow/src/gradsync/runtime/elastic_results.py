@@ -115,6 +115,7 @@ class Results:
     device: Device
     machines: dict[str, Any]
     spans: list[Span] = field(default_factory=list)  # the last ones
+    turns_an_epoch: int = 0
 
     def save_curve(self, course: Course, folder: Path) -> None:
         """Write what is known so far, which stays if the launch is ended."""
@@ -160,6 +161,7 @@ class Results:
                 "workers": len(workers(self.plan)),
                 "masters": list(masters(self.plan)),
                 "trained": kept(self.plan).buffer,
+                "turns_an_epoch": self.turns_an_epoch,
                 "plan": self.plan.digest,
                 **self.plan.provenance,
             },
