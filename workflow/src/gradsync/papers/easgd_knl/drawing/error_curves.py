@@ -32,15 +32,16 @@ CURVES = ["rung", "scheme", "assumption", "seed", "seconds", "error", "iteration
 def fig6(settings: Settings, results: Path) -> Drawn:
     """A column per pair of methods, a row per clock; medians of the seeds, shades over all of them."""
     frame = _middle(read(file(results, "easgd_knl", "curves"), CURVES))
-    figure, grid = plt.subplots(len(RUNGS), len(PAIRS), figsize=(3.4 * len(PAIRS), 3.1 * len(RUNGS)), sharey=True)
+    trained = set(frame.scheme)
+    shown = [pair for pair in PAIRS if trained & {*pair}]
+    size = (max(3.4 * len(shown), 4.6), 3.1 * len(RUNGS))
+    figure, grid = plt.subplots(len(RUNGS), max(len(shown), 1), figsize=size, sharey=True, squeeze=False)
     for row, (rung, axis) in zip(grid, RUNGS.items(), strict=True):
-        for axes, (place, *pair) in zip(row, PAIRS, strict=True):
-            there = [scheme for scheme in pair if scheme in set(frame.scheme)]
-            for scheme in there:
+        if not shown:
+            panels.say(row[0], "none of these methods is trained in this configuration")
+        for axes, (place, *pair) in zip(row, shown, strict=bool(shown)):
+            for scheme in [name for name in pair if name in trained]:
                 _curve(axes, frame[(frame.rung == rung) & (frame.scheme == scheme)], scheme, settings)
-            if not there:
-                panels.say(axes, "not trained in this configuration")
-                continue
             axes.set_yscale("log")
             axes.set_xlabel(axis, fontsize=8)
             axes.set_title(f"Fig. {place}, {rung}", loc="left")
