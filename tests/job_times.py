@@ -37,7 +37,7 @@ def recorded(records: Path, name: str) -> Iterator[tuple[str, str, float]]:
 def paper_of(rule: str, log: str, chosen: Settings) -> str:
     """Whose job it is: that of a table, a figure, a launch, or a profile that one paper needs."""
     words = {*Path(log).with_suffix("").parts}
-    for launch in (*chosen.training, *chosen.emulated):
+    for launch in (*chosen.training, *chosen.elastic, *chosen.emulated):
         if launch.job in words:
             return launch.paper
     for paper, own in chosen.papers.items():

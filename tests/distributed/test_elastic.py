@@ -16,11 +16,12 @@ from typing import Any
 import pytest
 from test_training import SIZES, children, gone
 
-from gradsync import updates
 from gradsync.cli import main
 from gradsync.configuration import schemes
 from gradsync.costs import Linear
 from gradsync.engine import breakdown
+from gradsync.errors import RunError
+from gradsync.files.results import Result
 from gradsync.plan.workload import Layer, Workload
 from gradsync.runtime.launch import VARIABLES
 from waiting import HANGS_SECONDS
@@ -30,12 +31,12 @@ WORKERS, ITERATIONS, SEGMENT = 2, 6, 3
 BIT_BY_BIT = ("sync_easgd3", "original_easgd", "post_local_sgd")  # their order of messages is fixed
 
 
-def plan_file(folder: Path, method: str, lr: float = 0.05, **options: Any) -> str:
+def plan_file(folder: Path, method: str, lr: float = 0.05, ranks: int = 0, **options: Any) -> str:
     """A plan of a method for LeNet-5."""
     layers = tuple(Layer(name=key, bytes=4 * size, backward_seconds=1e-3) for key, size in SIZES.items())
     workload = Workload(name="lenet5", forward_seconds=1e-3, layers=layers)
     scheme = schemes.Scheme(name=method, update_options=options)
-    ranks = WORKERS + updates.masters(scheme.update)
+    ranks = ranks or scheme.ranks(WORKERS)
     path = folder / f"{method}.json"
     path.write_text(schemes.plan(scheme, workload, Linear(1e-3, 1e-9), ranks, lr=lr).to_json())
     return str(path)
@@ -141,6 +142,41 @@ def test_a_plan_of_local_steps_is_no_contender(tmp_path, capsys, period):
     plan = plan_file(tmp_path, "local_sgd", period=period)
     assert main(["train", "--plan", plan, "--output", str(tmp_path / "out")]) == 2
     assert f"gradsync elastic --plan {plan}" in capsys.readouterr().err
+
+
+def test_plans_are_launched_in_turn_and_a_command_goes_on_after_those_that_are_done(tmp_path, monkeypatch):
+    names = ["async_sgd", "sync_easgd3"]
+    plans = [f"--plan={plan_file(tmp_path, name)}" for name in names]
+    out, launched = tmp_path / "out", []
+
+    def launch(arguments: list[str], ranks: int, network: object) -> None:
+        (plan,) = (Path(word.removeprefix("--plan=")).stem for word in arguments if word.startswith("--plan="))
+        launched.append((plan, ranks))
+        if len(launched) == 2:
+            raise RunError("rank 1 was killed")
+        Result(rung="measured", scheme=plan, model="lenet5", ranks=ranks, summary={"seconds": 1.0}).save(out / plan)
+
+    monkeypatch.setattr("gradsync.runtime.launch.launch", launch)
+    command = ["elastic", *plans, "--output", str(out), "--batch", "8", "--iterations", "2"]
+    assert main(command) == 1
+    assert not (out / "schemes.json").exists()
+    assert main(command) == 0
+    both = [("async_sgd", WORKERS + 1), ("sync_easgd3", WORKERS)]
+    assert launched == [*both, both[1]]
+    assert json.loads((out / "schemes.json").read_text()) == names
+    assert main(command) == 0  # what has ended is trained again
+    assert launched[3:] == both
+    assert main([*command, plans[0]]) == 2
+
+
+def test_one_worker_trains_and_a_seed_again_gives_the_same(tmp_path):
+    plan = plan_file(tmp_path, "knl_easgd", ranks=1)
+    trained(tmp_path, plan, "--again", "1", "--iterations", "2", "--segment", "2")
+    found = result(tmp_path, "knl_easgd")
+    assert (found["summary"]["runs"], found["summary"]["distinct_results"]) == (2, 1)
+    assert found["settings"]["turns_an_epoch"] == 1438 // 8
+    assert len(rows(tmp_path / "knl_easgd" / "metrics.csv")) == 1  # of the first training alone
+    assert len(found["samples"]["for_backward_share"]) == 1
 
 
 @pytest.mark.deep

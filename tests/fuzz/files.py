@@ -46,7 +46,7 @@ DAMAGE = (
 )
 # models whose operations are counted, for tables that are made of a testbed: in place of what is measured, or assumed
 COUNTED = {"counted": ("resnet152", "densenet201", "inceptionv4", "bert_base", "lenet5"), "profile": ("resnet50",)}
-CONFIGURATIONS = ("quick", "measured", "full", "emulated", "modern", "overlap", "simultaneous")
+CONFIGURATIONS = ("quick", "measured", "full", "emulated", "modern", "overlap", "simultaneous", "elastic")
 
 
 class Kind(NamedTuple):
@@ -93,7 +93,7 @@ def prepare(folder: Path) -> None:
     whole = yaml.safe_load((ROOT / "config/quick.yaml").read_text())
     lenet = [each for each in whole["training"] if each["model"] == "lenet5"][:1]
     launch = {"model": "googlenet", "ranks": 2, "dilation": 40, "schemes": ["wfbp"]}
-    small = whole | {"training": lenet, "emulated": [launch]}
+    small = whole | {"training": lenet, "elastic": [], "emulated": [launch]}
     for paper in SIMULATED:
         held = yaml.safe_load((ROOT / f"config/papers/{paper}/testbed.yaml").read_text())
         (folder / f"few-{paper}-testbed.yaml").write_text(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import made_up_elastic
 from gradsync import papers
 from gradsync.configuration import settings
 from gradsync.papers import tables
@@ -33,9 +34,11 @@ def write_inputs(results: Path) -> Path:
     return results
 
 
-def every_table(folder: Path) -> tuple[settings.Settings, Path]:
-    """Settings, and results that have every table of the paper."""
-    results, config = write_inputs(folder / "results"), configured()
+def every_table(folder: Path, launches: bool = False, cores: int = 8) -> tuple[settings.Settings, Path]:
+    """Settings, and results that have every table of the paper; of `launches`, on so many cores, too."""
+    config = configured(elastic=made_up_elastic.launches() if launches else [])
+    results = write_inputs(folder / "results")
+    made_up_elastic.write_runs(config, results, cores)
     for name in papers.declared("easgd_knl").tables:
         tables.write(papers.compute("easgd_knl", name, config, results), results / "tables" / "easgd_knl", name)
     return config, results

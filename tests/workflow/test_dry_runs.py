@@ -45,6 +45,8 @@ def test_the_quick_configuration_makes_everything_once(project):
         "profile_contention": 1,
         "plan": sum(planned(launch) for launch in profiled),
         "train": len(quick["training"]),
+        "plan_elastic": sum(len(launch["methods"]) for launch in quick["elastic"]),
+        "train_elastic": len(quick["elastic"]),
         "table": len(batches_of("quick")["table"]),
         "figure": len(batches_of("quick")["figure"]),
         "claims": 1,

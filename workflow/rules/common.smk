@@ -1,6 +1,7 @@
 # The validated configuration, and what every rule shares.
 
 import os
+import re
 import shutil
 import sys
 from dataclasses import replace
@@ -60,6 +61,7 @@ NAMED = (
         for launch in SETTINGS.training
         for folder in (launch.data_folder, launch.data_cache_folder)
     ),
+    *(launch.data_folder for launch in SETTINGS.elastic),
 )
 os.environ.update(
     PYTHONPATH=str(Path(workflow.basedir) / "workflow" / "src"),
@@ -93,6 +95,7 @@ LAUNCH = CLUSTER.exported(*EACH_RANK) if CLUSTER else ""
 # Ranks that share a node of the cluster; None if they are started on the machine at hand.
 RANKS_A_NODE = CLUSTER.ranks_per_node if CLUSTER else None
 JOBS = {training.job: training for training in SETTINGS.training}
+ELASTIC = {launch.job: launch for launch in SETTINGS.elastic}
 EMULATED = {launch.job: launch for launch in SETTINGS.emulated}
 # The cluster at hand, measured, if the configuration has it measured.
 CLUSTER_FILE = (
@@ -167,6 +170,11 @@ def refuse_cluster():
         trained = [
             JOBS[job.wildcards.job] for job in needed if job.rule.name == "train"
         ]
+        trained += [
+            ELASTIC[job.wildcards.elastic]
+            for job in needed
+            if job.rule.name == "train_elastic"
+        ]
         missing = [
             f"{launch.job}: {launch.data_folder}"
             for launch in trained
@@ -222,6 +230,7 @@ def explain_failures(log):
 wildcard_constraints:
     launch="|".join(EMULATED) or "none",
     job="|".join(JOBS) or "none",
+    elastic="|".join(map(re.escape, ELASTIC)) or "none",
     model="|".join(SETTINGS.profiles) or "none",
     paper="|".join(SETTINGS.papers) or "none",
     id="[a-z0-9_]+",
@@ -260,6 +269,12 @@ def contention_of(wildcards):
     scheme, ranks = SCHEMES[wildcards.scheme], JOBS[wildcards.job].ranks
     measured = scheme.collective == NATIVE and ranks == SETTINGS.contention.ranks
     return [CONTENTION] if measured and scheme.lanes > 1 else []
+
+
+def elastic_ranks(wildcards):
+    """The most ranks that a launch of an entry of `elastic` has: its methods run one after the other."""
+    launch = ELASTIC[wildcards.elastic]
+    return max(SCHEMES[name].ranks(launch.workers) for name in launch.methods)
 
 
 def peers_of(training):

@@ -14,15 +14,16 @@ rule count:
     input:
         image=IMAGE_INPUT,
     output:
-        expand(f"{RESULTS}/counted/{{name}}/workload.json", name=[*COUNTED, *MODELS]),
+        expand(f"{RESULTS}/counted/{{name}}/workload.json", name=[*COUNTED, *ELASTIC, *MODELS]),
     log:
         f"{RESULTS}/logs/counted.log",
     localrule: True
     threads: 1
     params:
         config=CONFIG,
-        names=[*COUNTED, *MODELS],
-        launches=[words(taken(Compute, JOBS[job])) for job in COUNTED],
+        names=[*COUNTED, *ELASTIC, *MODELS],
+        launches=[words(taken(Compute, JOBS[job])) for job in COUNTED]
+        + [words(taken(Compute, launch)) for launch in ELASTIC.values()],
         teraflops=SETTINGS.estimate.teraflops,
         code=code("measure.operations"),
     shell:

@@ -218,3 +218,42 @@ def test_a_file_that_is_no_configuration_is_refused(tmp_path, text, wanted):
         settings.load(path)
     assert str(path) in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+# Launches of methods with masters or a centre
+
+
+def test_a_list_is_a_launch_for_each_value():
+    entry = {"model": "lenet5", "workers": [2, 4], "methods": ["single"], "name": "b", "batch": [8, 16], "lr": 0.1}
+    jobs = [launch.job for launch in parse(elastic=[entry]).elastic]
+    assert jobs == ["lenet5-2-b_batch8", "lenet5-2-b_batch16", "lenet5-4-b_batch8", "lenet5-4-b_batch16"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "wanted"),
+    [
+        ({"methods": ["async_sdg"]}, r"elastic\.0\.methods: scheme 'async_sdg' does not exist; did you mean async_sgd"),
+        ({"methods": ["async_sgd", "async_sgd"]}, r"elastic\.0\.methods: a method is named twice"),
+        ({"methods": ["bml"], "workers": 3}, r"elastic\.0\.methods: scheme 'bml': topology 'bcube': 3 is no n\^k"),
+        ({"workers": 0}, r"elastic\.0\.workers: "),
+        ({"seeds": [1, 1]}, r"elastic\.0: --seed: a seed is given twice"),
+        ({"target_errors": [2.0]}, r"elastic\.0: --target-error 2\.0: a share of test samples"),
+        ({"rho": 0.0}, r"elastic\.0\.rho: "),
+        ({"lr": [0.1, "fast"]}, r"elastic\.1\.lr: "),
+        ({"paper": "nosuch"}, r"elastic\.0\.paper: 'nosuch' is not one of this configuration"),
+        ({"colour": 1}, r"elastic\.0\.colour: no such key"),
+    ],
+)
+def test_a_launch_of_methods_that_makes_no_sense_is_named(changes, wanted):
+    entry = {"model": "lenet5", "workers": 4, "name": "x", "methods": ["async_sgd"], **changes}
+    with pytest.raises(InputError, match=wanted):
+        parse(elastic=[entry])
+
+
+def test_what_a_method_leaves_open_is_told_to_its_plan():
+    (launch,) = parse(elastic=[{"model": "lenet5", "workers": 4, "methods": ["async_measgd"], "rho": 2.0}]).elastic
+    open_options = schemes.Scheme(name="async_measgd").open_options
+    assert launch.steps(open_options) == [
+        *("--lr=0.02", "--momentum=0.9"),
+        *(f"--update-option={key}={value}" for key, value in (("rho", 2.0), ("momentum", 0.9))),
+    ]

@@ -45,6 +45,11 @@ def easgd_tables(tmp_path_factory: pytest.TempPathFactory) -> tuple[Settings, Pa
 
 
 @pytest.fixture(scope="session")
+def easgd_launches(tmp_path_factory: pytest.TempPathFactory) -> tuple[Settings, Path]:
+    return made_up_easgd.every_table(tmp_path_factory.mktemp("easgd"), launches=True)
+
+
+@pytest.fixture(scope="session")
 def gap_and_fig9(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Table]]:
     """(results folder, tables)."""
     with pytest.MonkeyPatch.context() as patch, made_up_mgwfbp_scaling.logged(tmp_path_factory.mktemp("logged")):

@@ -24,6 +24,17 @@ COLUMNS = {  # as the comments of published.yaml have them
     "fig12": "parts data accuracy iterations iteration_seconds seconds",
     "copies": "parts bytes fits published_seconds",
     "table4": "scheme model nodes cores iterations seconds iteration_seconds efficiency",
+    "table3": "scheme nodes data accuracy iterations seconds iteration_seconds gpu_gpu_para_share cpu_gpu_data_share "
+    "cpu_gpu_para_share for_backward_share gpu_update_share cpu_update_share comm_share io_share "
+    "initialisation_share for_backward_seconds",
+    "exchanges": "scheme nodes transfers_in_a_row served_at_once exchange_seconds",
+    "curves": "scheme nodes seed iterations seconds error",
+    "fig6": "scheme nodes point data iterations seconds error",
+    "time_to_error": "scheme nodes level data error seconds seconds_least",
+    "stability": "scheme nodes data spread",
+    "determinism": "scheme nodes runs distinct_results difference",
+    "fig13": "nodes share data loss seconds",
+    "batch": "batch data samples_per_second epochs seconds seconds_kept",
     "constants": "scheme seconds iterations iteration_seconds parts_sum comm_share comm_sum for_backward_seconds "
     "gpu_gpu_para_seconds cpu_gpu_para_seconds",
     "constants_scaling": "model nodes cores seconds efficiency_printed efficiency intel_caffe",

@@ -149,6 +149,22 @@ def test_each_seed_has_its_own_curves(results):
     assert tracking.import_results(MLflow(), results)["imported"] == 0
 
 
+def test_errors_lie_at_their_seconds_of_training_and_runs_are_found_by_seed(results):
+    folder = write_run(results, "async_easgd", settings={"seeds": [3, 5]}, paper="easgd_knl")
+    rows = "3,8,0.5,0.06,2.5,0.25,0.75\n3,16,1.25,0.06,1.5,0.5,0.5\n5,8,0.75,0.06,2.0,,\n"
+    (folder / "metrics.csv").write_text("seed,step,seconds,iteration_seconds,loss,accuracy,error\n" + rows)
+    tracking.import_results(MLflow(), results)
+    server = client(results)
+    experiment = server.get_experiment_by_name("gradsync").experiment_id
+    asked = (
+        "tags.`seed.5` = 'yes' and tags.paper = 'easgd_knl' and tags.scheme = 'async_easgd' and tags.model = 'lenet5'"
+    )
+    (run,) = server.search_runs([experiment], asked)
+    curve = server.get_metric_history(run.info.run_id, "step.error")
+    assert [(point.step, point.timestamp, point.value) for point in curve] == [(8, 500, 0.75), (16, 1250, 0.5)]
+    assert "step.error.seed5" not in run.data.metrics  # that seed was not tested
+
+
 def test_conformance_is_told_in_numbers_and_in_words(results):
     write_run(results, "wfbp", conformance={"oracle_difference": 2.5e-10, "oracle_steps": 3, "oracle_dtype": "float64"})
     write_run(results, "mgwfbp", conformance={"trains": "each rank for itself: nothing is sent"})

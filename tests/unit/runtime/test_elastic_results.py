@@ -40,6 +40,22 @@ def test_without_test_samples_cells_are_empty():
     assert course([None]).reached(0.5) == {}
 
 
+def test_trainings_of_one_seed_are_told_apart_by_what_comes_out():
+    made = course([0.5], [0.25])
+    made.finals = {"0": "aa", "1": "bb"}
+    assert made.distinct() == {"aa"}
+    made.again = ["aa", "cc", "cc"]  # of the first seed alone
+    assert made.distinct() == {"aa", "cc"}
+
+
+def test_parts_are_those_of_their_seed():
+    made = course([0.5], [0.25])
+    for seed, seconds in ((0, 1.0), (0, 2.0), (1, 4.0)):
+        made.add_parts(seed, {"for_backward": seconds})
+    assert made.parts == {"0": {"for_backward": 3.0}, "1": {"for_backward": 4.0}}
+    assert made.last_turns() == {0: SEGMENT, 1: SEGMENT}
+
+
 def test_a_checkpoint_brings_it_back():
     made = course([0.5], [0.25])
     assert Course.restored(asdict(made)) == made

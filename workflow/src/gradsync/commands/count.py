@@ -15,7 +15,7 @@ OPERATIONS_A_SECOND = 1e12  # of a model that is no launch: papers scale its tim
 def options(parser: argparse.ArgumentParser) -> None:
     """What it takes."""
     configured.add(parser)
-    parser.add_argument("name", nargs="+", help="launches of `training` (lenet5-2), models (one sample)")
+    parser.add_argument("name", nargs="+", help="launches of `training` and `elastic` (lenet5-2), models (one sample)")
 
 
 def run(options: argparse.Namespace) -> dict[str, Any]:
@@ -24,7 +24,8 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     from gradsync.measure import operations
 
     settings, results = configured.load(options)
-    launches = {launch.job: launch for launch in settings.training}
+    launches: dict[str, Any] = {launch.job: launch for launch in settings.training}
+    launches |= {launch.job: launch for launch in settings.elastic}
     for name in options.name:
         names.refuse_unknown("launch or model", name, [*launches, *names.MODELS])
     written = []

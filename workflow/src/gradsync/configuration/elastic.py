@@ -28,12 +28,20 @@ class Elastic(Course, OnDevice, Compute):
         2, "iterations that the plan is held against the oracle; 0: none", metavar="N", least=0, most=MOST_COUNT
     )
     checkpoint_seconds: float = option(120.0, "seconds between checkpoints", metavar="S", least=0)
+    again: int = option(
+        0,
+        "train the first seed so many times more, to see whether the same parameters come out, bit by bit",
+        metavar="N",
+        least=0,
+        most=MOST_COUNT,
+    )
     keep: bool = option(False, "keep the final parameters of each seed, too")
     paper: str = option("", "the paper whose tables and figures show it", metavar="KEY", configured="easgd_knl")
 
     def refuse(self) -> None:
         """Raises InputError for numbers that make no sense."""
-        for key, least in (("batch", 1), ("epochs", 1), ("segment", 1), ("iterations", 0), ("conformance", 0)):
+        for key in ("batch", "epochs", "segment", "iterations", "conformance", "again"):
+            least = 1 if key in ("batch", "epochs", "segment") else 0
             if getattr(self, key) < least:
                 raise InputError(f"--{key} {getattr(self, key)}: at least {least}")
         if not self.checkpoint_seconds >= 0:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator
 
 from gradsync import limits, topologies
-from gradsync.configuration import training
-from gradsync.configuration.options import options_of, taken
+from gradsync.configuration import elastic, training
+from gradsync.configuration.options import Option, options_of, taken
 from gradsync.configuration.training import DataCache, Precision, Statistics
 from gradsync.errors import InputError
 from gradsync.files import reading
@@ -42,6 +43,7 @@ Seed = Annotated[int, Field(ge=0, le=limits.MOST_SEED)]
 
 EMULATED_OPTIMIZER = "sgd"  # of emulated launches, which choose none
 TRAINING = {option.name: option for option in options_of(training.Training)}
+ELASTIC = {option.name: option for option in options_of(elastic.Elastic)}
 
 
 class Closed(BaseModel):
@@ -50,9 +52,9 @@ class Closed(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
-def _as_option(name: str, **limits: Any) -> Any:
-    """A key that `gradsync train` has as an option, with its default, limits and meaning; `limits`: further ones."""
-    option = TRAINING[name]
+def _as_option(name: str, of: Mapping[str, Option] = TRAINING, **limits: Any) -> Any:
+    """A key that a command has as an option, with its default, limits and meaning; `limits`: further ones."""
+    option = of[name]
     about = option.about
     if not option.several:
         limits = {"ge": about.least, "le": about.most} | limits
@@ -133,6 +135,53 @@ class Training(Closed):
     def options(self, device: str) -> training.Training:
         """What `gradsync train` is told of the launch."""
         return taken(training.Training, self, device=device)
+
+
+class ElasticTraining(Closed):
+    """Launches of methods that have masters, workers or a centre, one a method: the same model, data and seeds."""
+
+    model: str
+    workers: Ranks = Field(ge=1, description="that compute gradients; a master is one rank more")
+    name: str = Field(
+        default="",
+        pattern=r"^[a-z0-9_.+-]*$",
+        max_length=100,
+        description="tells launches of the same model and workers apart",
+    )
+    paper: str = _as_option("paper", ELASTIC)
+    methods: list[str] = Field(min_length=1, description="schemes of config/schemes.yaml, of any update")
+    data: str = _as_option("data", ELASTIC)
+    data_folder: FilePath | None = _as_option("data_folder", ELASTIC)
+    size: int | None = _as_option("size", ELASTIC)
+    batch: int = _as_option("batch", ELASTIC)
+    epochs: int = _as_option("epochs", ELASTIC)
+    iterations: int = _as_option("iterations", ELASTIC)
+    lr: float = _as_option("lr", gt=0)
+    momentum: float = _as_option("momentum", ge=0, lt=1)
+    rho: float = Field(
+        default=0.5, gt=0, allow_inf_nan=False, description="of elastic averaging: a pull goes lr x rho of the way"
+    )
+    segment: int = _as_option("segment", ELASTIC)
+    seeds: list[Seed] = _as_option("seeds", ELASTIC, min_length=1)
+    target_errors: list[float] = _as_option("target_errors", ELASTIC)
+    again: int = _as_option("again", ELASTIC)
+    keep: bool = _as_option("keep", ELASTIC)
+    conformance: int = _as_option("conformance", ELASTIC)
+    checkpoint_seconds: float = _as_option("checkpoint_seconds", ELASTIC)
+
+    @property
+    def job(self) -> str:
+        """Name of the launch in paths."""
+        return f"{self.model}-{self.workers}" + (f"-{self.name}" if self.name else "")
+
+    def options(self, device: str) -> elastic.Elastic:
+        """What `gradsync elastic` is told of the launch."""
+        return taken(elastic.Elastic, self, device=device)
+
+    def steps(self, update_options: Iterable[str]) -> list[str]:
+        """What `gradsync plan` is told of the steps; `update_options`: those of the method that no scheme has set."""
+        own = [f"--update-option={key}={getattr(self, key)}" for key in update_options if key in ("rho", "momentum")]
+        return [f"--lr={self.lr}", f"--momentum={self.momentum}", *own]
 
 
 class Emulation(Closed):

@@ -133,6 +133,15 @@ class Scheme(BaseModel):
         """How many of so many ranks compute gradients: all but the master, if the method has one."""
         return ranks - updates.masters(self.update)
 
+    @property
+    def open_options(self) -> list[str]:
+        """The options of its update that it leaves open."""
+        return [key for key in updates.options(self.update) if key not in self.update_options]
+
+    def ranks(self, workers: int) -> int:
+        """How many ranks so many workers are in: one more, if the method has a master."""
+        return workers + updates.masters(self.update)
+
     def refuse_ranks(self, ranks: int, ranks_a_node: int | None = None) -> None:
         """Raises InputError for a number of ranks that the scheme's topology can't hold or its collective not serve."""
         try:

@@ -13,10 +13,12 @@ from pydantic import Field, SerializeAsAny, ValidationError, field_validator
 
 from gradsync import learning_rates, limits, names, optimizers, topologies
 from gradsync.configuration import peers, schemes
+from gradsync.configuration.expansion import expanded
 from gradsync.configuration.launches import (
     EMULATED_OPTIMIZER,
     Closed,
     Count,
+    ElasticTraining,
     Emulation,
     FilePath,
     ImagePath,
@@ -110,6 +112,7 @@ class Settings(Closed):
         default=None, description="image of all jobs; null: containers/DEVICE.sif, built"
     )
     training: list[Training] = Field(default=[])
+    elastic: list[ElasticTraining] = Field(default=[], description="launches of methods with masters or a centre")
     emulated: list[Emulation] = Field(default=[], description="launches on an emulated testbed (Linux)")
     cluster_profile: ClusterProfile | None = None
     estimate: Estimate = Estimate()
@@ -128,9 +131,21 @@ class Settings(Closed):
         """The launches that a paper shows."""
         return [launch for launch in self.training if launch.paper == paper]
 
+    def elastic_of(self, paper: str) -> list[ElasticTraining]:
+        """The launches of masters, workers and centres that a paper shows."""
+        return [launch for launch in self.elastic if launch.paper == paper]
+
     def emulated_of(self, paper: str) -> list[Emulation]:
         """The emulated launches that a paper shows."""
         return [launch for launch in self.emulated if launch.paper == paper]
+
+    @field_validator("elastic", mode="before")
+    @classmethod
+    def _one_launch_a_value(cls, entries: object) -> object:
+        """`batch: [16, 64]` is two launches whose names tell them apart, `lr` beside it twice as many."""
+        if not isinstance(entries, list):
+            return entries
+        return [each for entry in entries for each in (expanded(entry) if isinstance(entry, dict) else [entry])]
 
     @field_validator("training", "emulated", mode="before")
     @classmethod
@@ -195,6 +210,7 @@ def parse(content: object, where: str) -> Settings:
                 raise InputError(
                     f"{place}.peers: {peer.name} needs the scheme {peer.plan!r}, which is not trained here"
                 )
+    _refuse_elastic(settings, known, jobs, f"configuration {where}: elastic")
     jobs.clear()
     for i, emulation in enumerate(settings.emulated):
         place = f"configuration {where}: emulated.{i}"
@@ -250,6 +266,9 @@ def _refuse_names(settings: Settings, where: str) -> None:
         launch.options(settings.device).refuse_precision(f"{place}: training.{i}.precision")
         launch.options(settings.device).refuse_clipping(f"{place}: training.{i}.clip_norm")
         learning_rates.parse(launch.lr_schedule, f"{place}: training.{i}.lr_schedule")
+    for i, of_methods in enumerate(settings.elastic):
+        names.refuse_unknown("model", of_methods.model, names.MODELS, f"{place}: elastic.{i}.model")
+        names.refuse_unknown("data set", of_methods.data, names.DATA, f"{place}: elastic.{i}.data")
     for i, emulation in enumerate(settings.emulated):
         names.refuse_unknown("model", emulation.model, names.MODELS, f"{place}: emulated.{i}.model")
     for model in settings.profiles:
@@ -264,6 +283,29 @@ def _refuse_names(settings: Settings, where: str) -> None:
             raise InputError(
                 f"{place}: {kind}: smallest {profile.smallest}: must be less than largest {profile.largest}"
             )
+
+
+def _refuse_elastic(settings: Settings, known: dict[str, schemes.Scheme], jobs: set[str], place: str) -> None:
+    """Raises InputError for what can't be trained; `jobs` are names that are taken, which workloads are filed by."""
+    for i, launch in enumerate(settings.elastic):
+        here = f"{place}.{i}"
+        if launch.job in jobs:
+            raise InputError(f"{here}: {launch.job} is there already: one entry each, or a `name`")
+        jobs.add(launch.job)
+        if launch.paper not in settings.papers:
+            shown = ", ".join(settings.papers)
+            raise InputError(f"{here}.paper: {launch.paper!r} is not one of this configuration: {shown}")
+        if len(set(launch.methods)) < len(launch.methods):
+            raise InputError(f"{here}.methods: a method is named twice")
+        for scheme in schemes.pick(known, launch.methods, f"{here}.methods", methods=True, device=settings.device):
+            try:
+                scheme.refuse_ranks(scheme.ranks(launch.workers))
+            except InputError as error:
+                raise InputError(f"{here}.methods: {error}") from None
+        try:
+            launch.options(settings.device).refuse()
+        except InputError as error:
+            raise InputError(f"{here}: {error}") from None
 
 
 def _refuse_emulation(

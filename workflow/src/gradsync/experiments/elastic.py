@@ -1,8 +1,13 @@
-"""Train by one plan whose ranks may have different roles: what is refused, the start of the ranks, what each does."""
+"""Train by plans whose ranks may have different roles: what is refused, the start of the ranks, what each does.
+
+Each plan is a launch of its own, one after the other. An interrupted command goes on after the plans that are done.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+import sys
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,19 +17,29 @@ from gradsync.configuration.options import option, taken, words
 from gradsync.errors import InputError
 from gradsync.experiments.hosts import OnTestbed, described, enter, hosts
 from gradsync.files import disk, reading
-from gradsync.lifetimes import run_lock
+from gradsync.files.writing import write_whole
+from gradsync.lifetimes import leftovers, run_lock
 
 if TYPE_CHECKING:
     from gradsync.plan import Plan
 
 RESULT_BYTES = 4e6  # results, metrics, arrivals and trace of a short training
+SCHEMES = "schemes.json"  # the list of all plans that are trained: all results are there
+DONE = "done.json"  # digests of those that a command has trained that has not ended
+SHOWN = ("iterations", "seconds", "iteration_seconds", "error", "comm_share")  # of each of several plans
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options(OnTestbed, Elastic):
     """Options of `gradsync elastic`."""
 
-    plan: Path = option(meaning="plan to train by, of any roles; its ranks are the launch's", metavar="PLAN.json")
+    plans: tuple[Path, ...] = option(
+        (),
+        "plan to train by, of any roles; its ranks are the launch's (may be repeated: one launch after the other)",
+        flag="--plan",
+        repeated=True,
+        metavar="PLAN.json",
+    )
     before: Path | None = option(
         None, "plan of the first iterations, as post-local SGD has one (--switch)", metavar="PLAN.json"
     )
@@ -32,31 +47,71 @@ class Options(OnTestbed, Elastic):
 
 
 def train(options: Options) -> dict[str, float] | None:
-    """Train by the plan, once for each seed; the summary, None in a rank.
+    """Train by each plan, once for each seed; the summary, of several the main numbers of each. None in a rank.
 
     Raises InputError for what can't be trained, before anything is started.
     """
     from gradsync.files.results import Result
-    from gradsync.runtime.launch import is_rank, launch
+    from gradsync.runtime.launch import is_rank
 
     if is_rank():
         _train_as_rank(options)
         return None
     options.refuse()
-    plan = _checked(options)
+    plans = [_checked(path, options) for path in options.plans]
+    names_of_plans = [plan.name for plan in plans]
+    if not plans or len(set(names_of_plans)) < len(plans):
+        raise InputError("--plan: give at least one plan, and each name once: results lie in folders of these names")
+    if options.before is not None and len(plans) > 1:
+        raise InputError("--before: is the first phase of one training: give one --plan with it")
     enter(options)
-    disk.refuse(options.output, RESULT_BYTES, "what a training leaves behind, at the least,")
+    disk.refuse(options.output, RESULT_BYTES * len(plans), "what a training leaves behind, at the least,")
     with run_lock.held(options.output, "elastic"):
+        (options.output / SCHEMES).unlink(missing_ok=True)
+        _train_in_turn(plans, options)
+        write_whole(options.output / SCHEMES, json.dumps(names_of_plans) + "\n")
+        (options.output / DONE).unlink(missing_ok=True)
+    summaries = {name: Result.load(options.output / name / "result.json").summary for name in names_of_plans}
+    if len(plans) == 1:
+        return summaries[names_of_plans[0]]
+    return {f"{name} {key}": each[key] for name, each in summaries.items() for key in SHOWN if key in each}
+
+
+def _train_in_turn(plans: list[Plan], options: Options) -> None:
+    """A launch for each plan that this command, or one that was interrupted, has not trained with these options."""
+    from gradsync.runtime.launch import launch
+
+    done = _done(options)
+    told = words(replace(options, plans=()))
+    for path, plan in zip(options.plans, plans, strict=True):
+        key = json.dumps([told, plan.digest])
+        if key in done:
+            print(f"{plan.name}: trained already", file=sys.stderr, flush=True)
+            continue
         testbed = described(options, [plan.ranks], options.device)
         with hosts(testbed, plan.ranks) as network:
-            launch(["elastic", *words(options)], plan.ranks, network)
-    return Result.load(options.output / plan.name / "result.json").summary
+            try:
+                launch(["elastic", *words(replace(options, plans=(path,)))], plan.ranks, network)
+            finally:
+                leftovers.sweep(leftovers.MEMORY)  # a rank that was killed has removed nothing
+        done.append(key)
+        if len(plans) > 1:
+            write_whole(options.output / DONE, json.dumps(done) + "\n")
 
 
-def _plan(options: Options) -> Plan:
+def _done(options: Options) -> list[str]:
+    """What an interrupted command has trained; a list that can't be read is none."""
+    try:
+        content = json.loads((options.output / DONE).read_text())
+    except (OSError, ValueError):
+        return []
+    return [str(each) for each in content] if isinstance(content, list) else []
+
+
+def _plan(path: Path) -> Plan:
     from gradsync.plan import Plan
 
-    return Plan.from_json(reading.text(options.plan, "plan"), str(options.plan))
+    return Plan.from_json(reading.text(path, "plan"), str(path))
 
 
 def _before(options: Options) -> Plan | None:
@@ -67,27 +122,25 @@ def _before(options: Options) -> Plan | None:
     return Plan.from_json(reading.text(options.before, "plan"), str(options.before))
 
 
-def _checked(options: Options) -> Plan:
+def _checked(path: Path, options: Options) -> Plan:
     """The plan; raises InputError if it, its model or its data can't be trained here."""
     from gradsync.check import check
     from gradsync.engine.masters import workers
     from gradsync.runtime import data, devices, enqueue, replay
     from gradsync.runtime.launch import elsewhere, room_for
 
-    plan = _plan(options)
-    names.refuse_form("name", plan.name, f"plan {options.plan}")  # of the folder of its results
+    plan = _plan(path)
+    names.refuse_form("name", plan.name, f"plan {path}")  # of the folder of its results
     check(plan)
-    if plan.ranks < 2:
-        raise InputError(f"plan {options.plan} is for 1 rank: at least 2, a master and a worker or two workers")
     if not workers(plan):
-        raise InputError(f"plan {options.plan}: no rank computes gradients, so there is nothing to train")
+        raise InputError(f"plan {path}: no rank computes gradients, so there is nothing to train")
     if plan.passes > plan.iterations or plan.holding("scaler"):
         raise InputError(
-            f"plan {options.plan} has micro-batches or a loss scale, which `gradsync train` trains with: plan without"
+            f"plan {path} has micro-batches or a loss scale, which `gradsync train` trains with: plan without"
         )
     if replay.is_replay(options.model):
         raise InputError("--model: a replayed workload learns nothing: give a model")
-    room_for(plan.ranks, f"plan {options.plan}")
+    room_for(plan.ranks, f"plan {path}")
     if not elsewhere():
         devices.refuse(options.device, plan.ranks)
     if options.device != "cpu":
@@ -149,7 +202,7 @@ def _train_as_rank(options: Options) -> None:
     from gradsync.runtime.elastic import train as train_as_rank
     from gradsync.runtime.group import process_group
 
-    plan = _plan(options)
+    (plan,) = map(_plan, options.plans)
     testbed = described(options, [plan.ranks], options.device)
     description = testbed.model_dump(exclude_none=True) if testbed else None
     with process_group(device=options.device) as (rank, ranks):

@@ -58,6 +58,7 @@ class Options(Steps, Known):
     )
     output: Path | None = option(None, "write the plan", metavar="PLAN.json")
     prediction: Path | None = option(None, "write what is printed with --json", metavar="FILE.json")
+    plan_only: bool = option(False, "predict nothing, of a workload that has no times of all that a method does")
 
 
 def plan(options: Options) -> dict[str, Any]:
@@ -68,6 +69,8 @@ def plan(options: Options) -> dict[str, Any]:
     from gradsync.files.results import write_whole
 
     options.refuse_steps()
+    if options.plan_only and options.prediction:
+        raise InputError("--plan-only: predicts nothing that --prediction could hold: leave one of them out")
     if options.ranks_a_node is not None and options.ranks_a_node < 1:
         raise InputError(f"--ranks-a-node {options.ranks_a_node}: at least 1")
     scheme = _scheme(options)
@@ -79,6 +82,10 @@ def plan(options: Options) -> dict[str, Any]:
     interference = interference_of(options, options.ranks)
     scheme = scheme.model_copy(update={"options": {**scheme.options, **_values(options.schedule_options, "--option")}})
     plan = planned(scheme, workload, known, options.ranks, options)
+    if options.plan_only:
+        if options.output:
+            write_whole(options.output, plan.to_json() + "\n")
+        return {"plan": plan.name, "workload": workload.name, "ranks": plan.ranks, "messages": plan.messages()}
     prediction = _prediction(plan, workload, known, interference)
     prediction["warnings"] = known.warnings + prediction["warnings"]
     if options.output:

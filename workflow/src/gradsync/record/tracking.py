@@ -12,7 +12,7 @@ import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -22,12 +22,22 @@ from gradsync.files import disk
 from gradsync.files.results import Result
 
 KEY = "gradsync.key"
-ARTIFACTS = ("plan.json", "trace.json", "metrics.csv", "result.json")
+ARTIFACTS = ("plan.json", "trace.json", "metrics.csv", "arrivals.csv", "result.json")
 DATABASE_BYTES = 4e6  # a new database, and room for its journal
 LOCKED_SECONDS = 5.0  # in which another program's write ends
 TRIES = 3  # attempts to open a database: MLflow's own 10 take minutes
 BATCH = 1000  # metrics per call, the server's limit
 BY_STEP = ("loss", "iteration_seconds", "accuracy")  # columns of `metrics.csv` that are drawn over steps
+SOME_HAVE = ("error", "seconds")  # columns that only some have; seconds of training are the time of a step's values
+
+
+class Step(NamedTuple):
+    """A value of a metric; `milliseconds` of training until then, 0 if that isn't recorded."""
+
+    metric: str
+    value: float
+    step: int
+    milliseconds: int
 
 
 def import_results(settings: MLflow, results: Path) -> dict[str, Any]:
@@ -126,9 +136,7 @@ def _known(client: Any, experiment: str) -> set[str]:
             return keys
 
 
-def _import(
-    client: Any, experiment: str, folder: Path, result: Result, steps: list[tuple[str, float, int]], results: Path
-) -> None:
+def _import(client: Any, experiment: str, folder: Path, result: Result, steps: list[Step], results: Path) -> None:
     from mlflow.entities import Metric, Param, RunTag
 
     tags = {
@@ -141,6 +149,7 @@ def _import(
         "ranks": str(result.ranks),
         **{f"provenance.{key}": str(value)[:500] for key, value in result.provenance.items()},
         **{f"conformance.{key}": str(value) for key, value in result.conformance.items()},
+        **{f"seed.{seed}": "yes" for seed in _seeds(result)},
     }
     if result.notes:
         tags["mlflow.note.content"] = "\n".join(result.notes)
@@ -148,7 +157,7 @@ def _import(
     run = client.create_run(experiment, tags=tags, run_name=name).info.run_id
     params = [Param(key, str(value)[:6000]) for key, value in result.settings.items()]
     metrics = [Metric(key, value, 0, 0) for key, value in result.summary.items() if math.isfinite(value)]
-    metrics += [Metric(f"step.{key}", value, 0, step) for key, value, step in steps]
+    metrics += [Metric(f"step.{each.metric}", each.value, each.milliseconds, each.step) for each in steps]
     client.log_batch(run, params=params, tags=[RunTag(key, value) for key, value in tags.items()])
     for start in range(0, len(metrics), BATCH):
         client.log_batch(run, metrics=metrics[start : start + BATCH])
@@ -160,24 +169,33 @@ def _import(
     client.set_terminated(run)
 
 
-def _by_step(path: Path) -> list[tuple[str, float, int]]:
-    """(metric, value, step) of every finite value of a `metrics.csv`; raises InputError if it is corrupt.
+def _seeds(result: Result) -> list[Any]:
+    seeds = result.settings.get("seeds", [])
+    return list(seeds) if isinstance(seeds, list | tuple) else []
+
+
+def _by_step(path: Path) -> list[Step]:
+    """Every finite value of a `metrics.csv`; raises InputError if it is corrupt.
 
     The first seed has the plain names, so that runs of one seed and of several can be compared; another has its number
     behind them (`loss.seed1`).
     """
     if not path.is_file():
         return []
-    types: dict[str, type] = {"seed": int, "step": int, **dict.fromkeys(BY_STEP, float)}
+    types: dict[str, type] = {"seed": int, "step": int, **dict.fromkeys((*BY_STEP, *SOME_HAVE), float)}
     try:
-        frame = pd.read_csv(path, usecols=list(types), dtype=types)
+        frame = pd.read_csv(path, usecols=lambda column: column in types, dtype=types)
+        if missing := [column for column in types if column not in frame and column not in SOME_HAVE]:
+            raise ValueError(f"it lacks the columns {', '.join(missing)}")
     except (OSError, ValueError) as error:
         reason = str(error).strip().splitlines()[0]
         raise InputError(f"metrics {path}: can't be read: {reason}: delete it and run again") from None
+    columns = [*BY_STEP, *(["error"] if "error" in frame else [])]
+    frame["milliseconds"] = (1e3 * frame["seconds"]).round().astype(int) if "seconds" in frame else 0
     return [
-        (f"{column}.seed{seed}" if later else column, value, step)
+        Step(f"{column}.seed{seed}" if later else column, *values)
         for later, (seed, part) in enumerate(frame.groupby("seed", sort=False))
-        for column in BY_STEP
-        for step, value in zip(part.step.tolist(), part[column].tolist(), strict=True)
-        if math.isfinite(value)
+        for column in columns
+        for values in zip(part[column].tolist(), part.step.tolist(), part.milliseconds.tolist(), strict=True)
+        if math.isfinite(values[0])
     ]

@@ -91,6 +91,7 @@ class _Launch:
         self.spec, self.device = models.get(options.model), devices.pick(options.device)
         self.groups = Groups(self.device)
         self.course = Course()
+        self.seeds = (*options.seeds, *options.seeds[:1] * options.again)
         self.results = Results(plan, options, testbed, self.device, machines(), before)
         digests = [each.digest for each in self.plans]
         key = json.dumps([recorded(options, testbed), digests, torch.__version__], sort_keys=True)
@@ -103,18 +104,23 @@ class _Launch:
         loaded, own = self.checkpoints.load(), None
         if loaded is not None:
             self.course, own = Course.restored(loaded[0]["course"]), loaded[1]
-            seed = self.options.seeds[self.course.seed]
+            seed = self.seeds[self.course.seed]
             self._say(f"going on from the checkpoint at iteration {self.course.turns} of seed {seed}")
-        for index in range(self.course.seed, len(self.options.seeds)):
+        for index in range(self.course.seed, len(self.seeds)):
             if own is None:
                 self.course.begin(index)
-            self._train_seed(self.options.seeds[index], own)
+            self._train_seed(self.seeds[index], own)
             own = None
         self.groups.close()
         self.results.machines |= other_work.share()
         if self.rank == 0:
             self.results.save(self.course, self.folder)
         self.checkpoints.clear()
+
+    @property
+    def _again(self) -> bool:
+        """Whether the first seed is trained again, of which the outcome alone is recorded."""
+        return self.course.seed >= len(self.options.seeds)
 
     def _say(self, text: str) -> None:
         if self.rank == 0:
@@ -143,7 +149,7 @@ class _Launch:
             if own is not None:
                 side.restore(own)
             dist.barrier()
-            if own is None:
+            if own is None and not self._again:
                 self.course.begin_seed(read - begun, time.perf_counter() - building)
             self._train_segments(side, loaded, first, seed)
 
@@ -174,6 +180,7 @@ class _Launch:
             self.course.conformance |= {f"{kind}{key}": value for key, value in held.against_oracle(plan).items()}
 
     def _train_segments(self, side: _Side, loaded: data.Data, first: torch.nn.Module, seed: int) -> None:
+        self.results.turns_an_epoch = loaded.batches.turns_an_epoch
         total = self.options.turns(loaded.batches.turns_an_epoch)
         arrivals = Arrivals(self.plan)
         arrivals.updates.update(dict(self.course.updates))
@@ -197,10 +204,13 @@ class _Launch:
                         f"{side.plan.name!r}: {side.kept.buffer} of rank {side.kept.ranks[0]} is not finite after "
                         f"iteration {self.course.turns} of seed {seed}: lower the learning rate"
                     )
-                accuracy = data.accuracy(tested, loaded.test, spec=self.spec) if loaded.test is not None else None
-                self._record(side.plan, reports, arrivals, seed, turns, accuracy, lost)
-                self.results.save_curve(self.course, self.folder)
-                self._say(self._progress(seed, total, begun))
+                if self._again:
+                    self._say(f"seed {seed} again, iteration {self.course.turns}/{total}")
+                else:
+                    accuracy = data.accuracy(tested, loaded.test, spec=self.spec) if loaded.test is not None else None
+                    self._record(side.plan, reports, arrivals, seed, turns, accuracy, lost)
+                    self.results.save_curve(self.course, self.folder)
+                    self._say(self._progress(seed, total, begun))
             dist.barrier()
             if self.course.turns < total and self.checkpoints.due():
                 self.course.updates = list(arrivals.updates.items())
@@ -208,7 +218,11 @@ class _Launch:
                 self.checkpoints.save({"course": asdict(self.course)}, side.state(self.plans.index(side.plan)))
         side.compute.close()
         if self.rank == 0:
-            self.course.finals[str(seed)] = hashlib.sha256(flat.cpu().numpy().tobytes()).hexdigest()
+            digest = hashlib.sha256(flat.cpu().numpy().tobytes()).hexdigest()
+            if self._again:
+                self.course.again.append(digest)
+                return
+            self.course.finals[str(seed)] = digest
             if self.options.keep:
                 self.results.save_parameters(self.folder, seed, flat.cpu().numpy())
 
@@ -239,7 +253,7 @@ class _Launch:
         self.course.arrivals += [(seed, *arrival) for arrival in arrivals.take(spans)]
         windows = {rank: (reports[rank].start, reports[rank].end) for rank in self.workers}
         samples = {rank: reports[rank].samples for rank in self.workers}
-        self.course.add_parts(breakdown.seconds(plan, spans, windows, samples))
+        self.course.add_parts(seed, breakdown.seconds(plan, spans, windows, samples))
         if lost is not None:
             self.course.lost, self.course.added = self.course.lost + lost[0], self.course.added + lost[1]
         since = min(

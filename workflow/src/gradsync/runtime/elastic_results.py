@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 from collections import defaultdict
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -20,7 +19,6 @@ from gradsync.plan import Plan
 from gradsync.plan.trace import Span, Trace
 from gradsync.runtime import models
 from gradsync.runtime.devices import Device
-from gradsync.runtime.train_results import RESULTS
 from gradsync.statistics import quiet
 from gradsync.statistics.intervals import median_interval
 
@@ -43,11 +41,12 @@ class Course:
     """(seed, iterations, seconds, seconds of an iteration, loss, test accuracy) after each segment."""
     arrivals: list[tuple[int, int, int, str, int, int]] = field(default_factory=list)
     """(seed, place, turn, operation, source, staleness) of each update (`engine/staleness.py`)."""
-    parts: dict[str, float] = field(default_factory=dict)  # seconds, all workers and seeds together
+    parts: dict[str, dict[str, float]] = field(default_factory=dict)  # by seed: seconds, all workers together
     before: list[tuple[float, float]] = field(default_factory=list)  # by seed: seconds of reading, of initialisation
     lost: float = 0.0  # of what was added without a lock
     added: float = 0.0
     finals: dict[str, str] = field(default_factory=dict)  # by seed, digest of the trained model
+    again: list[str] = field(default_factory=list)  # such digests of the first seed, trained again
     conformance: dict[str, Any] = field(default_factory=dict)
     updates: list[tuple[int, int]] = field(default_factory=list)  # state of the arrivals of this seed
     read: list[tuple[int, int, int]] = field(default_factory=list)
@@ -70,10 +69,11 @@ class Course:
         past = self.points[-1][2] if self.points and self.points[-1][0] == seed else 0.0
         self.points.append((seed, self.turns, past + seconds, seconds / turns, loss, accuracy))
 
-    def add_parts(self, seconds: dict[str, float]) -> None:
+    def add_parts(self, seed: int, seconds: dict[str, float]) -> None:
         """Seconds of the parts of a segment."""
+        parts = self.parts.setdefault(str(seed), {})
         for part, value in seconds.items():
-            self.parts[part] = self.parts.get(part, 0.0) + value
+            parts[part] = parts.get(part, 0.0) + value
 
     def metrics(self) -> str:
         """One row per segment."""
@@ -83,9 +83,17 @@ class Course:
             lines.append(",".join("" if cell is None else repr(cell) for cell in (*measured, *tested)))
         return "\n".join(lines) + "\n"
 
+    def distinct(self) -> set[str]:
+        """Digests of the first seed's trained models, of all its trainings."""
+        return {next(iter(self.finals.values())), *self.again}
+
     def ends(self) -> dict[int, tuple[float, float | None]]:
         """By seed: seconds and test accuracy at the end."""
         return {seed: (seconds, accuracy) for seed, _, seconds, _, _, accuracy in self.points}
+
+    def last_turns(self) -> dict[int, int]:
+        """By seed: its iterations."""
+        return {seed: turns for seed, turns, *_ in self.points}
 
     def reached(self, error: float) -> dict[int, tuple[int, float]]:
         """By seed that gets there: iterations and seconds until the test error is no larger for the first time."""
@@ -108,6 +116,7 @@ class Results:
     machines: dict[str, Any]
     before: Plan | None = None  # by which the training began
     spans: list[Span] = field(default_factory=list)  # the last ones
+    turns_an_epoch: int = 0
 
     def save_curve(self, course: Course, folder: Path) -> None:
         """Write what is known so far, which stays if the launch is ended."""
@@ -122,7 +131,7 @@ class Results:
         path.write_bytes(content.getvalue())
 
     def save(self, course: Course, folder: Path) -> None:
-        """Write all files of the plan, and then the list that says that they are there."""
+        """Write all files of the plan, its result last."""
         place = folder / self.plan.name
         self.save_curve(course, folder)
         header = "seed,place,turn,operation,source,staleness\n"
@@ -134,7 +143,6 @@ class Results:
         write_whole(place / "trace.json", trace.to_json())
         write_whole(place / "plan.json", self.plan.to_json())
         self._result(course).save(place)
-        write_whole(folder / RESULTS, json.dumps([self.plan.name]) + "\n")
 
     @property
     def _rung(self) -> Any:
@@ -156,6 +164,7 @@ class Results:
                 "workers": len(workers(self.plan)),
                 "masters": list(masters(self.plan)),
                 "trained": kept(self.plan).buffer,
+                "turns_an_epoch": self.turns_an_epoch,
                 "plan": self.plan.digest,
                 **({} if self.plan.iterations == 1 else {"period": self.plan.iterations}),
                 **({} if self.before is None else {"before": self.before.digest, "before_name": self.before.name}),
@@ -195,6 +204,20 @@ class Results:
             stale[seed].append(staleness)
         if stale:
             samples["staleness"] = [float(np.mean(values)) for values in stale.values()]
+        samples |= self._parts(course)
+        return samples
+
+    def _parts(self, course: Course) -> dict[str, list[float]]:
+        """Shares of a worker's time, and what comes before the iterations, one of each per seed."""
+        number, turns = len(workers(self.plan)), course.last_turns()
+        samples: dict[str, list[float]] = defaultdict(list)
+        for seed, parts in course.parts.items():
+            for name, share in _shares(parts).items():
+                samples[name].append(share)
+            samples["for_backward_seconds"].append(parts[breakdown.FOR_BACKWARD] / (number * turns[int(seed)]))
+        samples["reading_seconds"], samples["initialisation_seconds"] = (
+            list(each) for each in zip(*course.before, strict=True)
+        )
         return samples
 
     def _summary(self, course: Course, samples: dict[str, list[float]]) -> dict[str, float]:
@@ -207,6 +230,8 @@ class Results:
         if "error" in summary:
             summary |= {"accuracy": 1 - summary["error"], "error_spread": float(np.std(samples["error"]))}
         summary["final_loss"] = course.points[-1][4]
+        if course.again:
+            summary |= {"runs": 1.0 + len(course.again), "distinct_results": float(len(course.distinct()))}
         if course.arrivals:
             summary["staleness_most"] = float(max(arrival[-1] for arrival in course.arrivals))
         if course.added:
@@ -214,12 +239,19 @@ class Results:
         return summary | self._shares(course)
 
     def _shares(self, course: Course) -> dict[str, float]:
-        """The parts of a worker's time: of the iterations, and what comes before of all of it."""
-        total, turns = sum(course.parts.values()), sum({seed: turns for seed, turns, *_ in course.points}.values())
-        shares = {f"{part}_share": value / total for part, value in course.parts.items()}
-        shares["comm_share"] = sum(shares[f"{part}_share"] for part in breakdown.MESSAGES)
-        number = len(workers(self.plan))
-        shares["for_backward_seconds"] = course.parts[breakdown.FOR_BACKWARD] / (number * turns)
+        """The parts of a worker's time: of the iterations of all seeds, and what comes before of all of it."""
+        total = dict.fromkeys(breakdown.PARTS, 0.0)
+        for parts in course.parts.values():
+            total = {part: total[part] + value for part, value in parts.items()}
+        turns = sum(course.last_turns().values())
+        each = {"for_backward_seconds": total[breakdown.FOR_BACKWARD] / (len(workers(self.plan)) * turns)}
         reading, initialising = (sum(values) for values in zip(*course.before, strict=True))
         whole = reading + initialising + sum(seconds for seconds, _ in course.ends().values())
-        return shares | {"io_share": reading / whole, "initialisation_share": initialising / whole}
+        return _shares(total) | each | {"io_share": reading / whole, "initialisation_share": initialising / whole}
+
+
+def _shares(parts: dict[str, float]) -> dict[str, float]:
+    """Of seconds of the parts, their shares, and that of all messages together."""
+    total = sum(parts.values())
+    shares = {f"{part}_share": value / total for part, value in parts.items()}
+    return shares | {"comm_share": sum(shares[f"{part}_share"] for part in breakdown.MESSAGES)}

@@ -1,14 +1,71 @@
-"""Which timed rows of this paper's tables a configuration makes: none, since no code puts any there yet."""
+"""Which timed rows of this paper's tables a configuration makes: measured ones of its launches of `elastic`.
+
+A launch that is not of as many seeds as an interval needs decides nothing but whether a seed is reproducible.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from gradsync.configuration import schemes
+from gradsync.configuration.launches import ElasticTraining
 from gradsync.configuration.settings import Settings
-from gradsync.papers.coverage import Row
+from gradsync.papers.coverage import Keys, Row
+from gradsync.papers.coverage import cores as cores_of
+from gradsync.papers.easgd_knl.names import FIGURES, LEVELS
+from gradsync.papers.easgd_knl.testbed import EASGD, PAPER
+from gradsync.statistics.intervals import repeats_needed
 
 WHY = "no code puts such runs into this table yet"
-NEVER = {(table, rung): WHY for table in ("fig10", "fig12", "table4") for rung in ("emulated", "measured")}
+TRAINED = ("table3", "fig6", "time_to_error", "stability", "determinism", "fig13", "exchanges")
+NEVER = {
+    **{(table, rung): WHY for table in ("fig10", "fig12", "table4") for rung in ("emulated", "measured")},
+    **{(table, "emulated"): WHY for table in TRAINED},
+}
+SHARES = (0.5, 1.0)  # of the time on one machine, Fig. 13
 
 
-def rows(table: str, rung: str, settings: Settings) -> tuple[Row, ...]:
-    """No row."""
-    return ()
+def rows(table: str, rung: str, settings: Settings) -> Iterator[Row]:
+    """Rows of this rung that have values and an interval of them."""
+    if rung != "measured":
+        return
+    known = schemes.load(settings.schemes)
+    launches = [(launch, name) for launch in settings.elastic_of(PAPER) for name in launch.methods]
+    for launch, name in launches:
+        cores = cores_of(known[name].ranks(launch.workers), settings)
+        for keys in _keys(table, launch, name, settings):
+            yield Row(keys, cores)
+
+
+def _keys(table: str, launch: ElasticTraining, name: str, settings: Settings) -> Iterator[Keys]:
+    base: Keys = {"scheme": name, "nodes": launch.workers}
+    again, known = launch.again > 0, len(launch.seeds) >= repeats_needed()
+    if table == "determinism":
+        if launch.again + 1 >= repeats_needed():
+            yield base
+    elif table == "exchanges" and not again:
+        yield base
+    elif again or not known:
+        return
+    elif (table == "table3" and name in EASGD) or (table == "stability" and name in FIGURES):
+        yield base
+    elif table == "time_to_error" and name in FIGURES:
+        yield from ({**base, "level": level} for level in range(1, 1 + len(LEVELS["digits"])))
+    elif table == "fig6" and name in FIGURES:
+        yield from ({**base, "point": point} for point in range(1, 1 + _lengths(launch, name, settings)))
+    elif table == "fig13" and name == "knl_easgd":
+        for share in SHARES:
+            yield {"nodes": launch.workers, "share": share}
+    elif table == "batch" and name == "single" and launch.workers == 1:
+        yield {"batch": launch.batch}
+
+
+def _lengths(launch: ElasticTraining, name: str, settings: Settings) -> int:
+    """How many launches differ from this one in their iterations alone."""
+    fields = ("model", "workers", "lr", "rho", "batch", "data")
+    alike = [
+        each
+        for each in settings.elastic_of(PAPER)
+        if name in each.methods and not each.again and all(getattr(each, f) == getattr(launch, f) for f in fields)
+    ]
+    return len({(each.iterations, each.epochs) for each in alike})

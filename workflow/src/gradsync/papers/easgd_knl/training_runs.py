@@ -1,0 +1,186 @@
+"""What `gradsync elastic` has left of the launches that the paper shows: curves of the test error, seed by seed.
+
+A launch stands for a point of the band of what the paper does not publish: learning rate, moving rate (learning rate x
+rho) and batch of a worker. Of several launches at one point, with as many workers, each is a run of its own: they
+differ in their iterations. Launches that train one seed again and again show nothing but whether that is reproducible.
+
+A time that was taken while ranks shared cores says nothing of a machine with a core for each: such cells of a table are
+empty, and what was seen is in columns of its own (`observed_...`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from gradsync.configuration.launches import ElasticTraining
+from gradsync.configuration.settings import Settings
+from gradsync.engine import breakdown
+from gradsync.errors import InputError
+from gradsync.files.results import Result
+from gradsync.papers.declaration import Place
+from gradsync.papers.easgd_knl import gpu_node
+from gradsync.papers.easgd_knl.gpu_node import SWEEPS, Iteration
+from gradsync.papers.easgd_knl.testbed import PAPER, bench, label
+from gradsync.papers.repeats import LAUNCH, REPEATS, cells
+from gradsync.papers.table import read
+from gradsync.statistics.intervals import repeats_needed
+
+CURVE = ["seed", "step", "seconds", "loss", "error"]
+ROUNDING = 1e-12  # a share of test samples that is written with decimals
+OBSERVED = "observed_"
+
+
+@dataclass(frozen=True)
+class Run:
+    """One method of one launch."""
+
+    launch: ElasticTraining
+    scheme: str
+    result: Result
+    curve: pd.DataFrame  # a row per test: CURVE
+
+    @property
+    def point(self) -> dict[str, str]:
+        """Its point of the band."""
+        launch = self.launch
+        rates = {"learning_rate": f"{launch.lr:g}", "moving_rate": f"{launch.lr * launch.rho:g}"}
+        return {**rates, "batch": f"{launch.batch}"}
+
+    @property
+    def keys(self) -> dict[str, Any]:
+        """The cells that say what it is."""
+        return {
+            "rung": "measured",
+            "scheme": self.scheme,
+            "model": self.launch.model,
+            "nodes": self.launch.workers,
+            "assumption": label(**self.point),
+            "data": self.launch.data,
+            LAUNCH: f"{self.launch.job}/{self.scheme}",  # methods did not run in turn, so their repeats are no pairs
+            REPEATS: len(self.seeds),
+            "note": "; ".join(self.result.notes),
+        }
+
+    @property
+    def crowded(self) -> bool:
+        """Whether its ranks shared cores."""
+        return self.result.ranks > self.result.provenance.get("cores", 0) and self.result.settings["device"] == "cpu"
+
+    @property
+    def per_turn(self) -> int:
+        """Iterations of a turn as the paper counts them: in a sweep of Original EASGD, one of each worker."""
+        return self.launch.workers if self.scheme in SWEEPS else 1
+
+    @cached_property
+    def seeds(self) -> list[int]:
+        """Its seeds, in the order of the launch."""
+        return [int(seed) for seed in self.curve.seed.unique()]
+
+    @cached_property
+    def by_seed(self) -> dict[int, pd.DataFrame]:
+        """The curve of each seed."""
+        return {seed: self.curve[self.curve.seed == seed] for seed in self.seeds}
+
+    @property
+    def turns(self) -> int:
+        """Turns of a training."""
+        return max(map(int, self.curve.step.tolist()))
+
+    def reached(self, error: float) -> list[tuple[float, float] | None]:
+        """By seed, iterations and seconds until the test error is no larger for the first time; None: never."""
+        first = []
+        for part in self.by_seed.values():
+            there = part[part.error <= error + ROUNDING]
+            first.append(None if there.empty else (there.step.iloc[0] * self.per_turn, float(there.seconds.iloc[0])))
+        return first
+
+    def ends(self) -> list[tuple[float, float, float]]:
+        """By seed, iterations, seconds and test error of the whole training."""
+        lasts = [part.iloc[-1] for part in self.by_seed.values()]
+        return [(float(last.step) * self.per_turn, float(last.seconds), float(last.error)) for last in lasts]
+
+    def timed(self, column: str, samples: Iterable[float] | None) -> dict[str, Any]:
+        """Cells of a time: those that claims read are empty if ranks shared cores."""
+        values = np.array([] if samples is None else list(samples))
+        seen = {f"{OBSERVED}{column}": float(np.median(values)) if len(values) else None}
+        return seen if self.crowded else seen | cells(column, values)
+
+    def decided(self, **values: float | None) -> dict[str, Any]:
+        """Cells of simulated numbers that training decides: empty, with a note, of fewer seeds than an interval needs.
+
+        What was seen is in columns of its own, as with times.
+        """
+        few = len(self.seeds) < repeats_needed()
+        seen = {f"{OBSERVED}{column}": value for column, value in values.items()}
+        note = {"note": f"{len(self.seeds)} seed(s), {repeats_needed()} are needed"} if few else {}
+        return {**seen, **({} if few else values), **note}
+
+    def simulated(self, settings: Settings) -> Iterator[tuple[dict[str, Any], Iteration]]:
+        """The same training in the time of the paper's GPU node: keys and an iteration at each point of both bands.
+
+        Off the middle of its own band it is at the first point of the other alone (testbed.yaml).
+        """
+        file = bench(settings)
+        points = gpu_node.band(settings)
+        middle = {key: file.band(key, "value")[0] for key in self.point}
+        for point in points if self.point == middle else points[:1]:
+            keys = {**self.keys, "rung": "simulated", "assumption": label(**point, **self.point), REPEATS: None}
+            note = "" if self.scheme in (*gpu_node.SYNCHRONOUS, *SWEEPS) else "updates arrived as they did here"
+            yield {**keys, "note": note}, gpu_node.iteration(self.scheme, self.launch.workers, point, file)
+
+
+def elastic_runs(place: Place) -> Iterable[Path]:
+    """What the launches that the paper shows leave behind."""
+    return [
+        place.results / "runs" / "elastic" / launch.job / "schemes.json" for launch in place.settings.elastic_of(PAPER)
+    ]
+
+
+def runs(settings: Settings, results: Path, papers_data: str = "mnist", again: bool = False) -> list[Run]:
+    """The runs of one data set, the paper's if a launch has it; `again`: those that train one seed several times.
+
+    Raises InputError if a launch has not ended, or a file of it can't be read.
+    """
+    launches = [launch for launch in settings.elastic_of(PAPER) if bool(launch.again) == again]
+    of_paper = [launch for launch in launches if launch.data == papers_data]
+    chosen = of_paper or [launch for launch in launches if launch.data == "digits"]
+    return [_run(launch, scheme, results) for launch in chosen for scheme in launch.methods]
+
+
+def _run(launch: ElasticTraining, scheme: str, results: Path) -> Run:
+    folder = results / "runs" / "elastic" / launch.job / scheme
+    curve = read(folder / "metrics.csv", CURVE)
+    if not all(pd.api.types.is_numeric_dtype(curve[column]) for column in CURVE):
+        raise InputError(f"{folder / 'metrics.csv'}: not a curve: a cell is no number: delete it and run again")
+    return Run(launch, scheme, Result.load(folder / "result.json"), curve.dropna(subset=["error"]))
+
+
+def grouped(all_runs: Iterable[Run]) -> list[list[Run]]:
+    """Runs that differ in their iterations alone, the shortest first; of several as long, the first counts."""
+    groups: dict[Any, dict[int, Run]] = {}
+    for run in all_runs:
+        key = run.scheme, run.launch.model, run.launch.workers, label(**run.point)
+        groups.setdefault(key, {}).setdefault(run.turns, run)
+    return [[group[turns] for turns in sorted(group)] for group in groups.values()]
+
+
+def longest(all_runs: Iterable[Run]) -> list[Run]:
+    """Of runs that differ in their iterations alone, the longest."""
+    return [group[-1] for group in grouped(all_runs)]
+
+
+PARTS = {
+    "gpu_gpu_para": breakdown.AMONG_WORKERS,
+    "cpu_gpu_data": breakdown.DATA,
+    "cpu_gpu_para": breakdown.WITH_MASTER,
+    "for_backward": breakdown.FOR_BACKWARD,
+    "gpu_update": breakdown.WORKER_UPDATE,
+    "cpu_update": breakdown.MASTER_UPDATE,
+}  # the paper's name of a part: ours
