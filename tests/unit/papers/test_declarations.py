@@ -24,7 +24,7 @@ NOT_MADE = {
         *("table3", "exchanges", "fig6", "time_to_error", "stability", "determinism", "fig13", "batch"),
     },
     "cloud_topk": {
-        *("algorithm1", "table2", "table3", "table4", "fig1", "fig6", "fig7", "fig8", "fig9", "fig10", "pto"),
+        *("table2", "table3", "table4", "fig1", "fig7", "fig8", "pto"),
     },
 }
 
