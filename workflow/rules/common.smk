@@ -136,7 +136,7 @@ def figure_file(paper, id):
 NETWORK = f"{RESULTS}/profile/network/allreduce.csv"
 CONTENTION = f"{RESULTS}/profile/network/contention.json"
 SELECTION = f"{RESULTS}/profile/selection/times.json"
-LOADING = f"{RESULTS}/runs/loading/{SETTINGS.loading.job}/loaders.json"
+LOADING = f"{RESULTS}/runs/loading/{SETTINGS.loading.job}/schemes.json"
 
 
 # The declaration of each paper of the configuration, and whose files it means.

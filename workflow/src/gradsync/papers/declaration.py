@@ -204,7 +204,7 @@ def selection(place: Place) -> Iterable[Path]:
 
 def loading(place: Place) -> Iterable[Path]:
     """The runs that wait for photographs, with the data cache and without."""
-    return [place.results / "runs" / "loading" / place.settings.loading.job / "loaders.json"]
+    return [place.results / "runs" / "loading" / place.settings.loading.job / "schemes.json"]
 
 
 def testbed(place: Place) -> Iterable[Path]:

@@ -16,7 +16,7 @@ from gradsync.limits import MOST_COUNT
 if TYPE_CHECKING:
     from gradsync.files.results import Result
 
-RUNS = "loaders.json"  # names of all runs, written last
+RUNS = "schemes.json"  # names of all runs, as of a launch: written last
 
 
 @dataclass(frozen=True, kw_only=True)
