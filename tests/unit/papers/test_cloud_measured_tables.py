@@ -36,7 +36,7 @@ def made(results: Path, name: str, **changes: Any) -> tuple[pd.DataFrame, dict[s
 def test_where_the_letter_fails_nothing_is_selected(cloud_tables):
     frame = pd.read_csv(cloud_tables[1] / "tables" / "cloud_topk" / "algorithm1.csv")
     assert set(frame.density) == {*algorithm1.DENSITIES}
-    rows = frame.set_index(["scheme", "vector", "density"])
+    rows = frame.set_index(["scheme", "vector", "density"]).sort_index()
     for vector in ("zero", "constant", "ties"):
         failed = rows.loc["mstopk_as_printed", vector, 0.001]
         assert (failed.selected, failed.above_first) == (-1, algorithm1.ELEMENTS)
@@ -45,13 +45,8 @@ def test_where_the_letter_fails_nothing_is_selected(cloud_tables):
     assert (rows.loc["mstopk"].selected == rows.loc["mstopk"].k).all()
     assert (rows.loc["mstopk"].recall == 1).all()
     assert rows.loc["mstopk_as_printed", "gaussian", 0.6].recall < 0.85
-
-
-def test_the_gradient_is_one_of_all_layers():
-    values = algorithm1.vectors()["gradient"]
-    assert values.shape == (algorithm1.ELEMENTS,)
-    assert np.isfinite(values).all()
-    assert 0.5 < np.count_nonzero(values) / len(values) <= 1
+    # the gradient is none of zeros: to the letter it is found, as long as few elements are wanted
+    assert (rows.loc["mstopk_as_printed", "gradient"].above_second >= rows.loc["mstopk", "gradient"].k).all()
 
 
 # Fig. 6
@@ -62,8 +57,10 @@ def test_times_of_a_gpu_decide_the_claims_of_fig6(tmp_path):
     frame, verdicts = made(tmp_path, "fig6")
     row = frame.set_index(["scheme", "elements"]).loc["mstopk", 1_000_000]
     assert (row.seconds, row.repeats, row.device) == (pytest.approx(1e-3), len(MOMENTS), "cuda")
+    # lengths have no rounds in common: what was 10 % slower in a moment leaves open whether times double
+    assert verdicts.pop("fig6-linear").verdict == claims.UNDECIDED
     assert {each.verdict for each in verdicts.values()} == {claims.CONFIRMED}
-    assert len(verdicts) == 6
+    assert len(verdicts) == 5
 
 
 def test_times_of_a_processor_decide_nothing(tmp_path):

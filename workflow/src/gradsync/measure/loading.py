@@ -114,7 +114,9 @@ def _cache(loader: str, copies: Path, memory: Path) -> DataCache | None:
         return None
     store = Store((copies if loader == "local_files" else memory) / loader, ENOUGH, f"loader {loader}")
     store.prepare()
-    return DataCache(*((None, store) if loader == "local_files" else (store, None)), loader.endswith("_reduced"))
+    if loader == "local_files":
+        return DataCache(None, store, reduced=False)
+    return DataCache(store, None, reduced=loader.endswith("_reduced"))
 
 
 class _Step:

@@ -111,7 +111,7 @@ def _contenders(settings: Settings, results: Path) -> Iterator[tuple[dict[str, A
             if by_seed.empty or (scheme, point) in points:
                 continue
             points.add((scheme, point))
-            base = {"rung": "measured", "data": launch.data, "model": launch.model, "scheme": scheme}
+            base: dict[str, Any] = {"rung": "measured", "data": launch.data, "model": launch.model, "scheme": scheme}
             base |= {"assumption": point, "contender": name, "nodes": launch.ranks, LAUNCH: launch.job}
             yield base, launch, by_seed
 

@@ -46,7 +46,7 @@ def fig6(settings: Settings, results: Path) -> Table:
 
 
 def _row(point: Point, device: str, note: str) -> dict[str, Any]:
-    row = {"rung": "measured", "scheme": point.compressor, "device": device, "note": note}
+    row: dict[str, Any] = {"rung": "measured", "scheme": point.compressor, "device": device, "note": note}
     row |= point.model_dump(include={"elements", "k", "selected", "recall"})
     row |= {REPEATS: len(point.seconds), LAUNCH: f"selection of {point.elements}", **cells("seconds", point.seconds)}
     return shown_only(row) if note else row
