@@ -140,7 +140,7 @@ def assert_drawn(results: Path, config: Any) -> None:
     table = papers.compute("cloud_topk", "fig10_epochs", config, results)
     tables.write(table, results / "tables" / "cloud_topk", "fig10_epochs")
     drawn = Path(figures.write("cloud_topk", "fig10", config, results)[0]).read_text()
-    assert all(text in drawn for text in ("density 0.01,", "6 seeds", "TopK-SGD, without error feedback"))
+    assert all(text in drawn for text in ("density 0.01,", "6 seed(s)", "TopK-SGD, without error feedback"))
 
 
 @pytest.mark.parametrize(

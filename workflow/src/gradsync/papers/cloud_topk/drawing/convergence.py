@@ -39,7 +39,7 @@ def fig10(settings: Settings, results: Path) -> Drawn:
         row = launch.iloc[0]
         axes.set_title(
             f"{MODELS.get(row.model, row.model)} on {row['data']}, {row.nodes} ranks,\n{density}, "
-            f"{row.seeds} seeds, measured here",
+            f"{row.seeds} seed(s), measured here",
             loc="left",
         )
     grid[0, 0].set_ylabel("test accuracy (mean and range over seeds)")

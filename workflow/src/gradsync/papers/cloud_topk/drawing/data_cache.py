@@ -43,9 +43,7 @@ def fig9(settings: Settings, results: Path) -> Drawn:
         axes.grid(visible=False, axis="x")
         axes.margins(y=0.12)
     panels.legend(figure, ncols=2)
-    figure.draw_without_rendering()
-    figure.set_layout_engine("none")
-    figure.text(0.01, -0.02, fill(frame.note.iloc[0], 150), ha="left", va="top", fontsize=7.5)
+    panels.caption(figure, f"{frame.note.iloc[0]}.")
     return figure, frame
 
 

@@ -29,8 +29,10 @@ def fig6(settings: Settings, results: Path) -> Drawn:
         axes.set_title(f"Fig. 6{title}, this machine's {part.device.iloc[0]}", loc="left")
     grid[0, 0].set_ylabel("time of a selection [ms]")
     panels.legend(figure, ncols=3)
-    missing = [f"{title}: no such length in this configuration" for title in parts if title not in shown]
-    panels.left_out(figure, [*missing, *(note for note in frame.note.unique() if note)])
+    words = [f"Left out: {title}: no such length in this configuration." for title in parts if title not in shown]
+    words += [f"{note}." for note in frame.note.unique() if note]
+    if words:
+        panels.caption(figure, " ".join(words))
     return figure, frame
 
 
