@@ -37,6 +37,10 @@ def test_plan_predicts_an_iteration(run, workload, schedule, seconds, messages):
 
 
 def test_a_plan_without_a_prediction_needs_no_times_of_kernels(run, workload, tmp_path):
+    content = json.loads(workload.read_text())
+    for layer in content["layers"]:
+        layer["bytes"], layer["elements"] = 400, 100
+    workload.write_text(json.dumps(content))
     plan = tmp_path / "plan.json"
     sparse = ("plan", "--workload", workload, "--allreduce", LINE, "--schedule", "exact_topk", "--output", plan)
     assert "doesn't say what a byte takes" in run(*sparse).err
