@@ -75,6 +75,7 @@ BASES: dict[str, list[tuple[str, ...]]] = {
     "measure contention": [("--ranks", "2", "--lanes", "2", "--output", "measured.json")],
     "measure interference": [("--ranks", "2", "--workload", "workload.json", "--output", "measured.json")],
     "measure launch": [("--ranks", "2", "--batch", "2", "--output", "measured")],
+    "measure loading": [("--model", "resnet18", "--size", "32", "--batch", "2", "--output", "measured")],
     "measure replay": [("--ranks", "2", "--workload", "layers.json", "--output", "measured.json")],
     "measure topk": [("--elements", "100", "7", "--rounds", "2", "--output", "measured.json")],
     "image": [("base", "--output", "made.sif", "--log", "made.log"), ("cpu", "--check")],
@@ -98,7 +99,7 @@ BASES: dict[str, list[tuple[str, ...]]] = {
     "benchmark": [(*OF_CONFIGURATION, "training")],
 }
 # subcommands that compute for minutes in this process itself, each with the audit event at which its work begins
-BEGINS = {"benchmark": "tempfile.mkdtemp", "track": "import"}
+BEGINS = {"benchmark": "tempfile.mkdtemp", "measure loading": "tempfile.mkdtemp", "track": "import"}
 
 
 def parsers() -> dict[str, argparse.ArgumentParser]:

@@ -1,7 +1,8 @@
-"""What tables of the public-cloud top-k paper are made from, made up: counted models of few layers."""
+"""What tables of the public-cloud top-k paper are made from, made up: counted models of few layers, measurements."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,11 @@ import yaml
 
 from gradsync import papers
 from gradsync.configuration import settings
+from gradsync.costs.selection_times import Point, SelectionTimes
+from gradsync.files.results import Result
 from gradsync.papers import tables
 from gradsync.plan.workload import Layer, Workload
+from made_up_repeats import MOMENTS, repeated
 
 ROOT = Path(__file__).parents[2]
 PAPER = ROOT / "config/papers/cloud_topk/published.yaml"
@@ -35,6 +39,8 @@ def write_inputs(results: Path) -> Path:
         path = results / "counted" / model / "workload.json"
         path.parent.mkdir(parents=True)
         path.write_text(Workload(name=model, forward_seconds=1e-3, layers=tuple(backward)).to_json())
+    write_selection(results)
+    write_loading(results)
     return results
 
 
@@ -48,6 +54,61 @@ def narrow(folder: Path) -> str:
     path = folder / "narrow.yaml"
     path.write_text(yaml.safe_dump(content))
     return str(path)
+
+
+OPERATORS = {"exact_topk": 64.0, "dgc_topk": 16.0, "mstopk": 1.0}  # nanoseconds an element
+
+
+def write_selection(results: Path, device: str = "cpu", other_work: float = 0.0) -> None:
+    """Times that are linear in the elements, at all lengths of Fig. 6."""
+    points = [
+        Point(
+            compressor=name,
+            elements=elements,
+            k=elements // 1000,
+            selected=elements // 1000,
+            recall=1.0,
+            seconds=tuple(1e-9 * each * elements * moment for moment in MOMENTS),
+        )
+        for elements in (256_000, 512_000, *(10**6 * 2**power for power in range(8)))
+        for name, each in OPERATORS.items()
+    ]
+    path = results / "profile" / "selection" / "times.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    provenance = {"measured": "6 rounds", "other_work": other_work}
+    path.write_text(SelectionTimes(device=device, density=0.001, points=tuple(points), provenance=provenance).to_json())
+
+
+READING = {"naive": 0.3, "local_files": 0.2, "datacache": 0.02, "datacache_reduced": 0.01}  # seconds
+
+
+def write_loading(results: Path, device: str = "cpu", model: str = "resnet18", notes: tuple[str, ...] = ()) -> None:
+    """An iteration computes for 0.15 s, while the next one's samples are read."""
+    for loader, seconds in READING.items():
+        iteration = max(0.15, seconds)
+        numbers = {"io_seconds": seconds, "iteration_seconds": iteration, "throughput": 4 / iteration}
+        numbers["exposed_io_seconds"] = max(1e-5, seconds - 0.15)
+        of_run = {"device": device, "model": model, "size": 96, "batch": 4}
+        run = Result(rung="measured", scheme=loader, model=f"{model}_96", ranks=1, settings=of_run, notes=[*notes])
+        run = run.model_copy(update=repeated(**numbers))
+        run.save(results / "runs" / "loading" / f"{model}_96" / loader)
+
+
+SCHEMES = ["dense_sgd", "topk_sgd", "topk_sgd_without_feedback", "mstopk_sgd_hundredth"]
+SPARSE = {"model": "lenet5", "paper": "cloud_topk", "ranks": 8, "ranks_a_node": 2, "name": "sparse", "schemes": SCHEMES}
+
+
+def write_training(results: Path, accuracies: dict[str, tuple[float, float]], seeds: int = 6) -> None:
+    """Accuracies after each of two epochs of five turns; a seed more is a hundredth more."""
+    folder = results / "runs" / "train" / "lenet5-8-sparse"
+    for name, by_epoch in accuracies.items():
+        lines = ["seed,step,epoch,accuracy"]
+        for seed in range(seeds):
+            ends = {4: by_epoch[0] + seed / 100, 9: by_epoch[1] + seed / 100}
+            lines += [f"{seed},{step},{step // 5},{ends.get(step, '')}" for step in range(10)]
+        (folder / name).mkdir(parents=True, exist_ok=True)
+        (folder / name / "metrics.csv").write_text("\n".join(lines) + "\n")
+    (folder / "schemes.json").write_text(json.dumps([*accuracies]))
 
 
 def every_table(folder: Path) -> tuple[settings.Settings, Path]:

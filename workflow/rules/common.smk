@@ -138,6 +138,8 @@ def figure_file(paper, id):
 
 NETWORK = f"{RESULTS}/profile/network/allreduce.csv"
 CONTENTION = f"{RESULTS}/profile/network/contention.json"
+SELECTION = f"{RESULTS}/profile/selection/times.json"
+LOADING = f"{RESULTS}/runs/loading/{SETTINGS.loading.job}/schemes.json"
 
 
 # The declaration of each paper of the configuration, and whose files it means.
@@ -253,15 +255,26 @@ def schemes_of(training):
 def collectives_of(launch):
     """The all-reduces timed for a launch: the backend's own, and each other one that its schemes send by, once."""
     by_measurement = {
-        SCHEMES[name].measured_as(launch.ranks, RANKS_A_NODE): SCHEMES[name]
+        SCHEMES[name].measured_as(launch.ranks, ranks_a_node(launch)): SCHEMES[name]
         for name in schemes_of(launch)
     }
     others = [
-        f"{scheme.collective}@{scheme.network(launch.ranks, RANKS_A_NODE).name}"
+        f"{scheme.collective}@{scheme.network(launch.ranks, ranks_a_node(launch)).name}"
         for measured, scheme in by_measurement.items()
         if measured
     ]
     return ["native", *others]
+
+
+def ranks_a_node(launch):
+    """The ranks that share a node, for topologies of nodes; None if that is not known."""
+    return launch.ranks_a_node or RANKS_A_NODE
+
+
+def nodes_of(launch):
+    """That number as an option of `gradsync plan`."""
+    together = ranks_a_node(launch)
+    return [f"--ranks-a-node={together}"] if together else []
 
 
 def contention_of(wildcards):

@@ -47,11 +47,11 @@ rule plan_counted:
         ranks=lambda wildcards: JOBS[wildcards.job].ranks,
         steps=lambda wildcards: words(taken(Steps, JOBS[wildcards.job])),
         links=f"alpha=0,bandwidth={SETTINGS.estimate.gigabits * 1e9 / 8:g}",
-        nodes=[f"--ranks-a-node={RANKS_A_NODE}"] if RANKS_A_NODE else [],
+        nodes=lambda wildcards: nodes_of(JOBS[wildcards.job]),
         code=code("experiments.predict"),
     shell:
         "python -m gradsync plan --workload {input.workload:q} --allreduce {params.links:q} {params.nodes:q}"
-        " --schemes {input.schemes:q} --schedule {wildcards.scheme:q} --ranks {params.ranks:q} {params.steps:q} --output {output.plan:q}"
+        " --schemes {input.schemes:q} --schedule {wildcards.scheme:q} --ranks {params.ranks:q} {params.steps:q} --unpredicted --output {output.plan:q}"
         " >{log:q} 2>&1 || {{ cat {log:q} >&2; exit 1; }}"
 
 

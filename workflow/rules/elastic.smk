@@ -23,7 +23,7 @@ rule plan_elastic:
         ),
         code=code("experiments.predict"),
     shell:
-        "python -m gradsync plan --plan-only --workload {input.workload:q} --allreduce alpha=0,bandwidth=1e9"
+        "python -m gradsync plan --unpredicted --workload {input.workload:q} --allreduce alpha=0,bandwidth=1e9"
         " --schemes {input.schemes:q} --schedule {wildcards.scheme:q} --ranks {params.ranks:q} {params.steps:q}"
         " --output {output:q} >{log:q} 2>&1 || {{ cat {log:q} >&2; exit 1; }}"
 

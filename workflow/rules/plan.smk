@@ -20,7 +20,7 @@ rule plan:
         several=lambda wildcards, input: (
             [f"--contention={input.contention}"] if input.contention else []
         ),
-        nodes=[f"--ranks-a-node={RANKS_A_NODE}"] if RANKS_A_NODE else [],
+        nodes=lambda wildcards: nodes_of(JOBS[wildcards.job]),
         code=code("experiments.predict"),
     shell:
         "python -m gradsync plan --workload {input.workload:q} --allreduce {input.points:q}"

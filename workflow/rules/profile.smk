@@ -105,3 +105,58 @@ rule profile_contention:
     shell:
         ": >{log:q}; {params.launch}python -m gradsync measure contention --device {params.device:q} --ranks {resources.tasks}"
         " {params.sizes:q} --output {output:q} 2>&1 >>{log:q} | tee -a {log:q}; exit ${{PIPESTATUS[0]}}"
+
+
+rule profile_selection:
+    # What compressors take to select from vectors of many lengths.
+    input:
+        image=IMAGE_INPUT,
+    output:
+        SELECTION,
+    log:
+        f"{RESULTS}/logs/profile/selection.log",
+    threads: cores_a_rank()
+    resources:
+        tasks=1,
+        nodes=1,
+        slurm_extra=sbatch(1),
+    params:
+        device=SETTINGS.device,
+        elements=SETTINGS.selection.elements,
+        rounds=flags(SETTINGS.selection, "rounds", "iterations"),
+        code=code("experiments.profile.topk"),
+    shell:
+        "python -m gradsync measure topk --device {params.device:q} --elements {params.elements:q} --density 0.001"
+        " {params.rounds:q} --output {output:q} >{log:q} 2>&1 || {{ cat {log:q} >&2; exit 1; }}"
+
+
+rule profile_loading:
+    # What a training waits for photographs, without the data cache and from each level of it. They are runs.
+    input:
+        image=IMAGE_INPUT,
+    output:
+        LOADING,
+    log:
+        f"{RESULTS}/logs/loading/{SETTINGS.loading.job}.log",
+    threads: cores_a_rank()
+    resources:
+        tasks=1,
+        nodes=1,
+        slurm_extra=sbatch(1),
+    params:
+        device=SETTINGS.device,
+        loading=flags(
+            SETTINGS.loading,
+            "model",
+            "size",
+            "batch",
+            "data_folder",
+            "photographs",
+            "blocks",
+            "iterations",
+        ),
+        folder=str(Path(LOADING).parent),
+        code=code("experiments.profile.loading"),
+    shell:
+        "python -m gradsync measure loading {params.loading:q} --device {params.device:q} --output {params.folder:q}"
+        " >{log:q} 2>&1 || {{ cat {log:q} >&2; exit 1; }}"

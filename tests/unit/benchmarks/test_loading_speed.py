@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from gradsync.benchmarks import loading_speed
+from gradsync.runtime.data import made_photographs
 
 
 def test_the_benchmark_compares_each_mode_with_the_plain_loader(tmp_path):
-    loading_speed.make_photographs(tmp_path / "files")
+    made_photographs.make(tmp_path / "files", loading_speed.PHOTOGRAPHS)
     files = list((tmp_path / "files" / "class").iterdir())
     assert 0.05e6 < np.mean([file.stat().st_size for file in files]) < 0.15e6
     rows = loading_speed.of_side(tmp_path, 96, pairs=2)

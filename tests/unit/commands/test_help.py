@@ -67,7 +67,10 @@ def test_every_command_has_a_file_of_its_own():
     ("words", "message"),
     [
         (["layers", "--smallest", "4"], "'--smallest': no such option; allreduce, contention have it"),
-        (["allreduce", "--model", "lenet5"], "'--model': no such option; layers, interference, launch, operations"),
+        (
+            ["allreduce", "--model", "lenet5"],
+            "'--model': no such option; layers, interference, launch, loading, operations",
+        ),
         (["operations", "--ranks", "2"], "'--ranks': no such option; layers, allreduce, contention"),
         (["replay", "--workload", "w.json", "--device", "cuda"], "'--device': no such option; layers, allreduce"),
         (["launch", "--workload", "w.json"], "'--workload': no such option"),

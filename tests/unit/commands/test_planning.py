@@ -36,6 +36,25 @@ def test_plan_predicts_an_iteration(run, workload, schedule, seconds, messages):
     assert f"messages: {len(messages)}\n" in text.out
 
 
+def test_a_plan_without_a_prediction_needs_no_times_of_kernels(run, workload, tmp_path):
+    content = json.loads(workload.read_text())
+    for layer in content["layers"]:
+        layer["bytes"], layer["elements"] = 400, 100
+    workload.write_text(json.dumps(content))
+    plan = tmp_path / "plan.json"
+    sparse = ("plan", "--workload", workload, "--allreduce", LINE, "--schedule", "exact_topk", "--output", plan)
+    assert "doesn't say what a byte takes" in run(*sparse).err
+    assert not plan.exists()
+    ended = run(*sparse, "--unpredicted", "--json")
+    assert ended.status == 0
+    assert json.loads(ended.out)["messages"] == [["l3"], ["l2"], ["l1"]]
+    assert "iteration_seconds" not in json.loads(ended.out)
+    assert json.loads(plan.read_text())["name"] == "exact_topk"
+    refused = run(*sparse, "--unpredicted", "--prediction", tmp_path / "none.json")
+    assert refused.status == 2
+    assert "--prediction: nothing is predicted with --unpredicted" in refused.err
+
+
 def test_plan_takes_schemes_and_options(run, workload, tmp_path):
     named = tmp_path / "schemes.yaml"
     named.write_text("small: {schedule: fixed_buckets, options: {bucket_bytes: 12, first_bucket_bytes: 12}}\n")

@@ -113,6 +113,14 @@ def test_the_letter_of_algorithm_1_fails(vector: str) -> None:
         mstopk_as_printed.select(named(20_000)[vector], 20, turn=0)
 
 
+def test_nothing_is_trained_with_a_compressor_that_may_fail() -> None:
+    compressors.refuse_training(["", *ALWAYS], "here")
+    with pytest.raises(
+        InputError, match=r"^here: compressor 'mstopk_as_printed' may end a training: .* take one of dgc"
+    ):
+        compressors.refuse_training(["mstopk_as_printed"], "here")
+
+
 def test_the_letter_has_no_empty_selection() -> None:
     with pytest.raises(RunError, match="finds no 0 of these 9 elements"):
         mstopk_as_printed.select(np.arange(9.0), 0, turn=0)

@@ -220,6 +220,31 @@ def test_a_file_that_is_no_configuration_is_refused(tmp_path, text, wanted):
     assert "\n" not in str(refused.value)
 
 
+def test_ranks_of_a_node_are_those_of_the_launch():
+    sparse = {"model": "lenet5", "ranks": 8, "schemes": ["mstopk_sgd"]}
+    (launch,) = parse(training=[{**sparse, "ranks_a_node": 2}]).training
+    assert launch.ranks_a_node == 2
+    with pytest.raises(InputError, match=r"8 ranks do not fill nodes of 3|3"):
+        parse(training=[{**sparse, "ranks_a_node": 3}])
+
+
+def test_no_launch_trains_with_a_compressor_that_may_fail():
+    with pytest.raises(InputError, match=r"training\.0\.schemes: compressor 'mstopk_as_printed' may end a training"):
+        parse(training=[{"model": "lenet5", "ranks": 2, "schemes": ["mstopk_as_printed"]}])
+
+
+@pytest.mark.parametrize(
+    ("loading", "message"),
+    [
+        ({"model": "resnet19"}, r"loading\.model: model 'resnet19' does not exist"),
+        ({"photographs": 3, "batch": 4}, r"loading\.photographs: 3: at least the batch 4"),
+    ],
+)
+def test_photographs_that_nothing_takes_are_refused(loading, message):
+    with pytest.raises(InputError, match=message):
+        parse(loading=loading)
+
+
 # Launches of methods with masters or a centre
 
 

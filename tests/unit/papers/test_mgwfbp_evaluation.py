@@ -11,6 +11,7 @@ import pytest
 from gradsync import claims, papers
 from gradsync.errors import InputError
 from gradsync.papers import figures
+from gradsync.papers.labels import REFERENCES
 from gradsync.papers.mgwfbp import convergence, speedups, testbed
 from made_up_mgwfbp_runs import GOOGLENET_ALONE, ROOT, RUN, configured, make, verdict_of, write_inputs, write_run
 
@@ -49,7 +50,7 @@ def test_runs_are_measured_rows_and_more_ranks_than_cores_say_so(tmp_path):
     assert np.isnan(measured.speedup[4, "wfbp"])
     assert measured.note[4, "wfbp"] == "4 ranks share 2 cores: a speed-up is not decidable on this machine"
     assert measured.note[8, "wfbp"] == "no training of googlenet on 8 ranks in this configuration"
-    assert not set(speedups.REFERENCES) & set(frame.scheme)
+    assert not set(REFERENCES) & set(frame.scheme)
     assert "4 ranks share" in verdict_of(results, "fig6-order", "measured").reason
     assert measured.note[2, "tf_ps"] == "no tf_ps in the launch of 2 ranks"
     assert verdict_of(results, "fig6-ps", "measured").verdict == claims.UNDECIDED

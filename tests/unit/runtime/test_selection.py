@@ -53,6 +53,14 @@ def test_long_vectors(name: str, vector: str) -> None:
             assert fast == outcome(compressors.get(name).select, values, k, 7)
 
 
+@pytest.mark.parametrize("elements", [mstopk.SHORT - 1, mstopk.SHORT, 100_003, mstopk.STRATUM * mstopk.SAMPLED + 5])
+def test_mstopk_at_the_lengths_where_its_sample_changes(elements: int) -> None:
+    values = named(elements)["gaussian"]
+    for k in (1, elements // 1000, elements // 100):
+        expected = compressors.get("mstopk").select(values, k, turn=3)
+        assert mstopk.select(torch.from_numpy(values), k, turn=3).tolist() == expected.tolist()
+
+
 def test_mstopk_uses_its_sample_where_it_can(monkeypatch: pytest.MonkeyPatch) -> None:
     values = torch.from_numpy(named(LONG)["layers"])
     expected = mstopk.select(values, 300, turn=1)

@@ -5,8 +5,8 @@ cache gives reduced images at least 5 times as fast as torchvision reads, decode
 files (median of at least 20 pairs). Without a target: an exact cache, the copies of files on the local disk that a
 later run reads, and all of them at 224 x 224 pixels. The loaders have their turns in one process (A B B A).
 
-The photographs are made up: 500 x 375 pixels, JPEG files of 0.1 MB, as ImageNet's are in the mean. They lie in the
-page cache, so that a disk or a network, which only the plain loader waits for, takes no time here.
+The photographs are made up, as large as ImageNet's are in the mean. They lie in the page cache, so that a disk or a
+network, which only the plain loader waits for, takes no time here.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from PIL import Image
 
 from gradsync.benchmarks import rows
 from gradsync.benchmarks.rows import Row
+from gradsync.runtime.data import made_photographs
 from gradsync.runtime.data.cache import DataCache
 from gradsync.runtime.data.cache.store import Store
 from gradsync.runtime.data.imagenet import DEVIATION, MEAN, Photographs
@@ -28,7 +28,6 @@ from gradsync.runtime.torchvision_operators import torchvision
 from gradsync.statistics.intervals import median_interval
 
 PHOTOGRAPHS, BATCH, PAIRS = 64, 32, 24
-WIDTH, HEIGHT, QUALITY, NOISE = 500, 375, 90, 12.0
 MODES = ("local_files", "exact", "reduced")
 TARGETS = {(96, "reduced"): 5.0}
 SIDES = (96, 224)
@@ -38,7 +37,7 @@ Get = Callable[[int], torch.Tensor]
 
 def measure(folder: Path) -> Row:
     """A row for each size and each mode of the cache, and whether the target was met; files are made in `folder`."""
-    make_photographs(folder / "files")
+    made_photographs.make(folder / "files", PHOTOGRAPHS)
     return rows.result([row for side in SIDES for row in of_side(folder, side)])
 
 
@@ -70,17 +69,6 @@ def _row(side: int, mode: str, naive: np.ndarray, cached: np.ndarray) -> Row:
         "target_ratio": target,
         "met": target is None or (interval[1] >= target and len(naive) >= 20),
     }
-
-
-def make_photographs(folder: Path, count: int = PHOTOGRAPHS) -> None:
-    """Coarse random colours, smoothed, with noise of a camera."""
-    (folder / "class").mkdir(parents=True)
-    for number in range(count):
-        random = np.random.default_rng(number)
-        coarse = Image.fromarray(random.integers(256, size=(24, 32, 3), dtype=np.uint8))
-        smooth = np.asarray(coarse.resize((WIDTH, HEIGHT), Image.Resampling.BICUBIC), np.float64)
-        noisy = np.clip(smooth + random.normal(0, NOISE, (HEIGHT, WIDTH, 1)), 0, 255).astype(np.uint8)
-        Image.fromarray(noisy).save(folder / "class" / f"{number}.jpg", quality=QUALITY)
 
 
 def _indices(turn: int) -> list[int]:

@@ -12,6 +12,7 @@ from gradsync.experiments.profile import (
     interference,
     launch,
     layers,
+    loading,
     operations,
     replay,
     topk,
@@ -26,6 +27,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     parsing.add(action("contention", _contention), contention.Options)
     parsing.add(action("interference", _interference), interference.Options)
     parsing.add(action("launch", _launch), launch.Options)
+    parsing.add(action("loading", _loading), loading.Options)
     parsing.add(action("operations", _operations), operations.Options)
     parsing.add(action("replay", _replay), replay.Options)
     parsing.add(action("topk", _topk), topk.Options)
@@ -35,7 +37,8 @@ def run(options: argparse.Namespace) -> dict[str, Any] | None:
     """Measure this machine: layer times of a model, all-reduce times, contention, interference.
 
     `launch` measures all that a launch is planned from in one start of its ranks. `operations` counts those of a model,
-    which runs nothing; `replay` times what a replayed workload really computes, `topk` how fast compressors select.
+    which runs nothing; `replay` times what a replayed workload really computes, `topk` how fast compressors select,
+    `loading` what a training waits for photographs.
     """
     result: dict[str, Any] | None = options.act(options)
     return result
@@ -87,6 +90,13 @@ def _interference(options: argparse.Namespace) -> dict[str, Any] | None:
 def _launch(options: argparse.Namespace) -> dict[str, Any] | None:
     """Measure layers, all-reduces and interference in one start of the ranks."""
     return launch.measure(parsing.read(launch.Options, options))
+
+
+def _loading(options: argparse.Namespace) -> dict[str, Any]:
+    """Measure what a training waits for photographs, without the data cache and from each level of it."""
+    runs = loading.measure(parsing.read(loading.Options, options))
+    summaries = {name: run.summary for name, run in runs.items()}
+    return {"loaders": summaries, "notes": next(iter(runs.values())).notes, "output": str(options.output)}
 
 
 def _operations(options: argparse.Namespace) -> dict[str, Any]:

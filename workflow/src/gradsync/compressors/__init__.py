@@ -13,12 +13,14 @@ and ranks with vectors of one length do, too.
 
 `gradsync/runtime/selection/` has the fast reading of the same name for torch, which chooses the same positions.
 Discovery finds the file; its name is the compressor's name. Each file says what part of the exact top k it selects
-(recall).
+(recall). One that fails on some vectors says why in `FAILS`: it is planned, simulated and measured, but nothing is
+trained with it, since the vector may come in the middle of a training.
 """
 
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -38,6 +40,14 @@ def get(name: str) -> Any:
     """The module of a compressor; raises InputError that lists the known ones."""
     refuse_unknown("compressor", name, names())
     return importlib.import_module(f"{__name__}.{name}")
+
+
+def refuse_training(used: Iterable[str], where: str) -> None:
+    """Raises InputError, which says `where`, for a compressor that may fail in the middle of a training."""
+    for name in filter(None, used):
+        if why := getattr(get(name), "FAILS", ""):
+            able = ", ".join(each for each in names() if not hasattr(get(each), "FAILS"))
+            raise InputError(f"{where}: compressor {name!r} may end a training: {why}: take one of {able}")
 
 
 def generator(turn: int, elements: int) -> np.random.Generator:

@@ -20,6 +20,7 @@ from gradsync.compressors.mstopk import Search, run_start
 from gradsync.errors import RunError
 
 SAMPLINGS = 30
+FAILS = "it finds no k elements of zeros, of many equal magnitudes, and of NaN"
 
 
 def search(values: Vector, k: int) -> Search:

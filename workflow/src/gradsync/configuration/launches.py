@@ -78,6 +78,9 @@ class Training(Closed):
     )
     paper: str = _as_option("paper")
     ranks: Ranks = Field(ge=2)
+    ranks_a_node: Ranks | None = Field(
+        default=None, ge=1, description="that topologies of nodes take for one node (dense_gpu); null: the machines'"
+    )
     data: str = _as_option("data")
     data_folder: FilePath | None = _as_option("data_folder")
     data_cache: DataCache | None = _as_option("data_cache")

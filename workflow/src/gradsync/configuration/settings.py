@@ -11,7 +11,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, SerializeAsAny, ValidationError, field_validator
 
-from gradsync import learning_rates, limits, names, optimizers, topologies
+from gradsync import compressors, learning_rates, limits, names, optimizers, topologies
 from gradsync.configuration import peers, schemes
 from gradsync.configuration.expansion import expanded
 from gradsync.configuration.launches import (
@@ -60,6 +60,35 @@ class ContentionProfile(Closed):
     )
     smallest: MessageBytes = Field(default=8192, description="bytes; the paper's figures start at 8 KiB")
     largest: MessageBytes = Field(default=4 * 1024 * 1024, description="bytes; the paper's end at 4 MiB")
+
+
+class SelectionProfile(Closed):
+    """Times of the compressors' selections, for Fig. 6 of the public-cloud paper; k is a thousandth of the elements."""
+
+    elements: list[Annotated[int, Field(ge=1000, le=limits.MOST_COUNT)]] = Field(
+        default=[256_000, 512_000, 1_000_000, 2_000_000], min_length=1, description="of vectors of 32-bit numbers"
+    )
+    rounds: int = Field(default=8, ge=1, le=limits.MOST_SELECTIONS, description="fewer than 6 have no interval")
+    iterations: int = Field(default=1, ge=1, le=limits.MOST_SELECTIONS, description="selections in a round")
+
+
+class LoadingProfile(Closed):
+    """What a training waits for photographs, for Fig. 9 of the public-cloud paper; one rank trains."""
+
+    model: str = "resnet18"
+    size: Length = Field(default=96, ge=1, description="pixels of a side")
+    batch: Count = Field(default=4, ge=1)
+    data_folder: FilePath | None = Field(
+        default=None, description="photographs in train and val, a folder per class; null: made-up ones"
+    )
+    photographs: Count = Field(default=16, ge=1, description="how many are made up")
+    blocks: Count = Field(default=6, ge=1, description="of each loader; fewer than 6 have no interval")
+    iterations: Count = Field(default=1, ge=1, description="of a block that are timed; one more is not")
+
+    @property
+    def job(self) -> str:
+        """Name of its runs in paths."""
+        return f"{self.model}_{self.size}"
 
 
 class ClusterProfile(Closed):
@@ -119,6 +148,8 @@ class Settings(Closed):
     profiles: dict[str, Profile] = Field(default={"resnet50": Profile(batch=4), "googlenet": Profile(batch=4)})
     network: NetworkProfile = NetworkProfile()
     contention: ContentionProfile = ContentionProfile()
+    selection: SelectionProfile = SelectionProfile()
+    loading: LoadingProfile = LoadingProfile()
     mlflow: MLflow = MLflow()
 
     def of_paper(self, name: str) -> PaperSettings:
@@ -202,6 +233,9 @@ def parse(content: object, where: str) -> Settings:
             raise InputError(f"{place}.paper: {launch.paper!r} is not one of this configuration: {', '.join(shown)}")
         steps = launch.ranks, settings.device, launch.at_once, launch.optimizer
         picked = schemes.pick(known, launch.schemes, f"{place}.schemes", *steps)
+        for scheme in picked if launch.ranks_a_node else ():
+            scheme.refuse_ranks(launch.ranks, launch.ranks_a_node)
+        compressors.refuse_training([scheme.compressor for scheme in picked], f"{place}.schemes")
         chosen = [scheme.name for scheme in picked]
         for peer in peers.pick(stock, launch.peers, f"{place}.peers"):
             if peer.name in chosen:
@@ -273,6 +307,11 @@ def _refuse_names(settings: Settings, where: str) -> None:
         names.refuse_unknown("model", emulation.model, names.MODELS, f"{place}: emulated.{i}.model")
     for model in settings.profiles:
         names.refuse_unknown("model", model, names.MODELS, f"{place}: profiles")
+    names.refuse_unknown("model", settings.loading.model, names.MODELS, f"{place}: loading.model")
+    if settings.loading.data_folder is None and settings.loading.photographs < settings.loading.batch:
+        raise InputError(
+            f"{place}: loading.photographs: {settings.loading.photographs}: at least the batch {settings.loading.batch}"
+        )
     for i, text in enumerate(settings.cluster_profile.models if settings.cluster_profile else ()):
         entry = f"{place}: cluster_profile.models.{i}"
         if not re.fullmatch(r"[A-Za-z0-9_]+(:(size|batch)=[1-9][0-9]{0,8})*", text):

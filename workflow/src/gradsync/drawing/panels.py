@@ -26,13 +26,18 @@ def left_out(figure: Figure, reasons: Iterable[str]) -> None:
     """A caption below the figure and its legend with the reasons for missing panels; none without a reason."""
     listed = list(dict.fromkeys(reasons))
     if listed:
-        text = textwrap.fill(f"Left out: {'; '.join(listed)}.", int(CHARACTERS * figure.get_figwidth()))
-        # below everything: the saved figure is as large as what is drawn, and legends stay below the panels
-        figure.draw_without_rendering()
-        figure.set_layout_engine("none")
-        for each in figure.legends:
-            each.set_bbox_to_anchor((0, 0, 1, 1), transform=figure.transFigure)
-        figure.text(0.01, -0.02, text, ha="left", va="top", fontsize=7.5)
+        caption(figure, f"Left out: {'; '.join(listed)}.")
+
+
+def caption(figure: Figure, words: str) -> None:
+    """Words below the figure and its legend."""
+    text = textwrap.fill(words, int(CHARACTERS * figure.get_figwidth()))
+    # below everything: the saved figure is as large as what is drawn, and legends stay below the panels
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")
+    for each in figure.legends:
+        each.set_bbox_to_anchor((0, 0, 1, 1), transform=figure.transFigure)
+    figure.text(0.01, -0.02, text, ha="left", va="top", fontsize=7.5)
 
 
 def legend(figure: Figure, ncols: int, loc: Any = "outside lower center") -> None:

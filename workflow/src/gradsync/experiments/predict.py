@@ -58,7 +58,7 @@ class Options(Steps, Known):
     )
     output: Path | None = option(None, "write the plan", metavar="PLAN.json")
     prediction: Path | None = option(None, "write what is printed with --json", metavar="FILE.json")
-    plan_only: bool = option(False, "predict nothing, of a workload that has no times of all that a method does")
+    unpredicted: bool = option(False, "simulate nothing, so that what kernels take need not be known")
 
 
 def plan(options: Options) -> dict[str, Any]:
@@ -68,9 +68,9 @@ def plan(options: Options) -> dict[str, Any]:
     """
     from gradsync.files.results import write_whole
 
+    if options.unpredicted and options.prediction:
+        raise InputError("--prediction: nothing is predicted with --unpredicted: leave one of them out")
     options.refuse_steps()
-    if options.plan_only and options.prediction:
-        raise InputError("--plan-only: predicts nothing that --prediction could hold: leave one of them out")
     if options.ranks_a_node is not None and options.ranks_a_node < 1:
         raise InputError(f"--ranks-a-node {options.ranks_a_node}: at least 1")
     scheme = _scheme(options)
@@ -82,11 +82,9 @@ def plan(options: Options) -> dict[str, Any]:
     interference = interference_of(options, options.ranks)
     scheme = scheme.model_copy(update={"options": {**scheme.options, **_values(options.schedule_options, "--option")}})
     plan = planned(scheme, workload, known, options.ranks, options)
-    if options.plan_only:
-        if options.output:
-            write_whole(options.output, plan.to_json() + "\n")
-        return {"plan": plan.name, "workload": workload.name, "ranks": plan.ranks, "messages": plan.messages()}
-    prediction = _prediction(plan, workload, known, interference)
+    prediction = _described(plan, workload)
+    if not options.unpredicted:
+        prediction |= _prediction(plan, workload, known, interference)
     prediction["warnings"] = known.warnings + prediction["warnings"]
     if options.output:
         write_whole(options.output, plan.to_json() + "\n")
@@ -208,6 +206,20 @@ def _value(text: str) -> Any:
     return text
 
 
+def _described(plan: Plan, workload: Any) -> dict[str, Any]:
+    return {
+        "plan": plan.name,
+        "workload": workload.name,
+        "ranks": plan.ranks,
+        "collective": plan.provenance["collective"],
+        "topology": plan.provenance["topology"],
+        "messages": plan.messages(),
+        "buffer_bytes": plan.most_bytes(),
+        "state_bytes": plan.most_bytes("momentum"),
+        "warnings": [],
+    }
+
+
 def _prediction(plan: Plan, workload: Any, known: Costs, interference: Interference | None) -> dict[str, Any]:
     from gradsync.costs.fitted import Fitted
     from gradsync.engine.simulate import simulate
@@ -224,20 +236,12 @@ def _prediction(plan: Plan, workload: Any, known: Costs, interference: Interfere
         message_bytes = [sum(layer_bytes[name] for name in message) for message in messages]
         extrapolated = sorted({size for size in message_bytes if alone.extrapolates(size)})
     prediction: dict[str, Any] = {
-        "plan": plan.name,
-        "workload": workload.name,
-        "ranks": plan.ranks,
-        "collective": plan.provenance["collective"],
-        "topology": plan.provenance["topology"],
         "iteration_seconds": trace.iteration_seconds(plan.pace),
         "iteration_seconds_without_interference": plain.iteration_seconds(plan.pace),
         "exposed_communication_seconds": trace.exposed_communication_seconds(plan.pace),
         **steadiness(trace),
         **bounds(plan, workload, known, plain),
         "allreduce": cost.describe(),
-        "messages": messages,
-        "buffer_bytes": plan.most_bytes(),
-        "state_bytes": plan.most_bytes("momentum"),
         "warnings": [note for note in dict.fromkeys((trace.note, plain.note)) if note],
     }
     if interference:

@@ -103,6 +103,7 @@ def _folder_of_plans(output: Path) -> Iterator[Path]:
 
 
 def _refuse(options: Options) -> None:
+    from gradsync import compressors
     from gradsync.configuration import schemes
     from gradsync.runtime import data, devices, replay
     from gradsync.runtime.launch import elsewhere, room_for
@@ -133,7 +134,7 @@ def _refuse(options: Options) -> None:
         raise InputError("give either --plan (files) or --schedule (names; measured and planned first), not both")
     if not (options.plans or options.schedules or options.peers):
         raise InputError("nothing to train: give --plan (files), --schedule (names) or --peer (names)")
-    schemes.pick(
+    picked = schemes.pick(
         _schemes(options),
         list(options.schedules),
         "--schedule",
@@ -142,6 +143,7 @@ def _refuse(options: Options) -> None:
         options.at_once,
         options.optimizer,
     )
+    compressors.refuse_training([scheme.compressor for scheme in picked], "--schedule")
     for peer in _peers(options):
         if replay.is_replay(options.model):
             peer.refuse_replay()
@@ -171,6 +173,7 @@ def _checked_plans(options: Options) -> list[Plan]:
         if plan.name in plans:
             raise InputError(f"plan {path}: another plan is named {plan.name!r} too")
         check(plan)
+        _refuse_failing(plan, path)
         _refuse_roles(plan, path)
         _refuse_other_steps(plan, path, options)
         if options.device != "cpu":
@@ -184,6 +187,16 @@ def _checked_plans(options: Options) -> list[Plan]:
         if peer.plan:
             peers.bucket_cap_mb_list(plans[peer.plan])
     return list(plans.values())
+
+
+def _refuse_failing(plan: Plan, path: Path) -> None:
+    from gradsync import compressors
+    from gradsync.kernels import ENCODE
+    from gradsync.plan import Local
+
+    kernels = {op.kernel for role in plan.roles for op in role.flat if isinstance(op, Local)}
+    used = sorted(kernel.removeprefix(ENCODE) for kernel in kernels if kernel.startswith(ENCODE))
+    compressors.refuse_training(used, f"plan {path}")
 
 
 def _loaded_plans(options: Options) -> Iterator[Plan]:

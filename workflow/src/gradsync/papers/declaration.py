@@ -197,6 +197,16 @@ def contention(place: Place) -> Iterable[Path]:
     return [place.results / "profile" / "network" / "contention.json"]
 
 
+def selection(place: Place) -> Iterable[Path]:
+    """Times of the compressors' selections on this machine or cluster."""
+    return [place.results / "profile" / "selection" / "times.json"]
+
+
+def loading(place: Place) -> Iterable[Path]:
+    """The runs that wait for photographs, with the data cache and without."""
+    return [place.results / "runs" / "loading" / place.settings.loading.job / "schemes.json"]
+
+
 def testbed(place: Place) -> Iterable[Path]:
     """The paper's testbed, as the configuration names it."""
     return [Path(place.settings.of_paper(place.paper).testbed)]

@@ -46,6 +46,11 @@ def jackknifed(whole: Mapping[str, float], without: Sequence[Mapping[str, float]
     return row
 
 
+def shown_only(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The row without intervals and repeats: its numbers are shown and decide nothing."""
+    return {key: value for key, value in row.items() if not key.endswith((LOW, HIGH, SAMPLES))}
+
+
 def samples(row: Any, column: str) -> np.ndarray:
     """The repeats of a column in a row, or none if it has none; raises InputError if they are no list of numbers."""
     cell = row.get(f"{column}{SAMPLES}")

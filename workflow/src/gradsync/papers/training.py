@@ -13,7 +13,7 @@ from gradsync.configuration.launches import Training
 from gradsync.configuration.settings import Settings
 from gradsync.errors import InputError
 from gradsync.files.results import Result
-from gradsync.papers.labels import Labels, labels
+from gradsync.papers.labels import REFERENCES, Labels, labels
 from gradsync.papers.ranking import over_fastest, ranked
 from gradsync.papers.repeats import REPEATS, cells, text
 from gradsync.papers.simulated import BOUNDS
@@ -171,6 +171,15 @@ def _caption(measured: pd.DataFrame) -> str:
             plain = (predicted.predicted_over_measured_without_interference - 1).abs().mean()
             parts.append(f"{titled(part)} {error:.0%} ({plain:.0%} without the slow-down)")
     return f"{caption} {', '.join(parts)}."
+
+
+def contenders(folder: Path) -> list[str]:
+    """The schemes of a launch, without its references; raises InputError if the launch has not ended."""
+    try:
+        names = json.loads((folder / "schemes.json").read_text())
+        return [str(name) for name in names if name not in REFERENCES]
+    except (OSError, ValueError, TypeError) as error:
+        raise InputError(f"{folder / 'schemes.json'}: can't be read: {error}: delete it and run again") from None
 
 
 def titled(launch: pd.DataFrame) -> str:

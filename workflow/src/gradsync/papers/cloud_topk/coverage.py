@@ -1,4 +1,4 @@
-"""Which timed rows of this paper's tables a configuration makes: those of its emulated launches."""
+"""Which timed rows of this paper's tables a configuration makes: Fig. 6, 9 and 10, and those of emulated launches."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ from collections.abc import Iterator
 
 from gradsync.configuration import schemes
 from gradsync.configuration.settings import Settings
+from gradsync.papers.cloud_topk import convergence
 from gradsync.papers.cloud_topk.emulated_runs import STEPS_OF, shape, trainings
 from gradsync.papers.cloud_topk.emulation import CASES, elements_of
 from gradsync.papers.cloud_topk.numbers import PAPER
 from gradsync.papers.cloud_topk.steps import METHODS, by_step
 from gradsync.papers.cloud_topk.testbed import bench
-from gradsync.papers.coverage import Keys, Row, has_interval
+from gradsync.papers.coverage import Keys, Row, has_interval, scheme_names
+from gradsync.statistics.intervals import repeats_needed
 
 NEVER = {
     **{
@@ -20,12 +22,18 @@ NEVER = {
     },
     ("pto", "measured"): "no code times the ratios of LARS and LAMB by themselves, on ranks that deal them, yet",
 }
+LOADERS = ("naive", "local_files", "datacache")
 
 
 def rows(table: str, rung: str, settings: Settings) -> Iterator[Row]:
     """Rows of this rung that have values and an interval of them."""
-    if rung != "emulated":
-        return
+    if rung == "emulated":
+        yield from _emulated(table, settings)
+    elif rung == "measured":
+        yield from _measured(table, settings)
+
+
+def _emulated(table: str, settings: Settings) -> Iterator[Row]:
     if table == "table3":
         for launch in filter(has_interval, trainings(settings)):
             for scheme in launch.schemes:
@@ -47,3 +55,21 @@ def _vectors(table: str, settings: Settings) -> Iterator[Row]:
                 for step in by_step({}):
                     keys: Keys = {"model": STEPS_OF[elements], "step": step, "density": scheme.density or 0.0}
                     yield Row({**at, **keys})
+
+
+def _measured(table: str, settings: Settings) -> Iterator[Row]:
+    if table == "fig6" and settings.selection.rounds >= repeats_needed():
+        for elements in settings.selection.elements:
+            for scheme in ("exact_topk", "dgc_topk", "mstopk"):
+                yield Row({"scheme": scheme, "elements": elements, "device": settings.device})
+    elif table == "fig9" and settings.loading.blocks >= repeats_needed():
+        for loader in LOADERS:
+            yield Row({"loader": loader, "model": settings.loading.job, "device": settings.device})
+    elif table == "fig10":
+        known = schemes.load(settings.schemes)
+        sparse = convergence.sparse_schemes(settings, known)
+        for launch in convergence.shown(settings):
+            whole = not launch.iterations and not convergence.undecidable(launch, settings)
+            for name in scheme_names(launch, settings) if whole and len(launch.seeds) >= repeats_needed() else ():
+                scheme, _ = convergence.of_band(known[name], sparse)
+                yield Row({"data": launch.data, "model": launch.model, "scheme": scheme})

@@ -11,17 +11,15 @@ from pathlib import Path
 import pandas as pd
 
 from gradsync.configuration.settings import Settings
-from gradsync.errors import InputError
+from gradsync.papers.evaluations import evaluated
 from gradsync.papers.labels import MODELS
-from gradsync.papers.mgwfbp.speedups import contenders
-from gradsync.papers.table import Table, read
+from gradsync.papers.table import Table
+from gradsync.papers.training import contenders
 
 COLUMNS = [
     *("rung", "model", "nodes", "scheme", "data", "epoch"),
     *("accuracy", "accuracy_least", "accuracy_most", "seeds", "note"),
 ]
-
-METRICS = ["seed", "step", "epoch", "accuracy"]  # columns needed of the metrics of a run
 
 
 def fig6b(settings: Settings, results: Path) -> Table:
@@ -61,13 +59,7 @@ def _convergence(place: str, model: str, settings: Settings, results: Path) -> T
 def accuracies(path: Path) -> pd.DataFrame:
     """Columns epoch (how many are complete), accuracy (mean over seeds), accuracy_least, accuracy_most (range), seeds.
 
-    The metrics file has a row per turn. Raises InputError if it is missing or another file.
+    Raises InputError if the file is missing or another one.
     """
-    metrics = read(path, METRICS)
-    if not all(pd.api.types.is_numeric_dtype(metrics[column]) for column in METRICS):
-        raise InputError(f"{path}: not metrics of a training: a cell is no number: delete it and run again")
-    turns_an_epoch = (metrics.epoch == 0).groupby(metrics.seed).transform("sum")
-    # accuracy is taken after the block in which an epoch ends, so maybe some turns into the next one
-    evaluated = metrics.assign(epoch=(metrics.step + 1) // turns_an_epoch).dropna(subset=["accuracy"])
-    by_epoch = evaluated.groupby("epoch").accuracy.agg(["mean", "min", "max", "count"]).reset_index()
+    by_epoch = evaluated(path).groupby("epoch").accuracy.agg(["mean", "min", "max", "count"]).reset_index()
     return by_epoch.set_axis(["epoch", "accuracy", "accuracy_least", "accuracy_most", "seeds"], axis=1)

@@ -6,7 +6,6 @@ GPUs each and its speed-ups are over one node. Whatever the machine can't decide
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,10 +13,9 @@ from typing import Any
 import pandas as pd
 
 from gradsync.configuration.settings import Settings
-from gradsync.errors import InputError
 from gradsync.files.results import TIMED, Result
 from gradsync.papers.emulated import NO_LAUNCH, runs
-from gradsync.papers.labels import MODELS, REFERENCES
+from gradsync.papers.labels import MODELS
 from gradsync.papers.mgwfbp import simulated_testbed, testbed
 from gradsync.papers.mgwfbp.emulation import on_paper_links
 from gradsync.papers.mgwfbp.settings import paper_settings
@@ -25,7 +23,7 @@ from gradsync.papers.mgwfbp.simulated_testbed import PARAMETER_SERVER
 from gradsync.papers.repeats import HIGH, LAUNCH, LOW, REPEATS, SAMPLES, cells, text
 from gradsync.papers.simulated import BOUNDS, unsteady
 from gradsync.papers.table import Table, file, read
-from gradsync.papers.training import repeated
+from gradsync.papers.training import contenders, repeated
 
 TIMES = (
     "iteration_seconds",
@@ -181,15 +179,6 @@ def _drawn_without_numbers(model: str) -> Iterator[dict[str, Any]]:
     for n in testbed.NODES:
         note = "drawn in the paper, without a number"
         yield {"rung": "published", "model": model, "nodes": n, "scheme": PARAMETER_SERVER, "note": note}
-
-
-def contenders(folder: Path) -> list[str]:
-    """The schemes of a launch, without its references; raises InputError if the launch has not ended."""
-    try:
-        names = json.loads((folder / "schemes.json").read_text())
-        return [str(name) for name in names if name not in REFERENCES]
-    except (OSError, ValueError, TypeError) as error:
-        raise InputError(f"{folder / 'schemes.json'}: can't be read: {error}: delete it and run again") from None
 
 
 def _display(frame: pd.DataFrame, shown: Callable[[pd.DataFrame], str]) -> pd.DataFrame:

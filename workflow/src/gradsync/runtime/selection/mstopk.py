@@ -19,8 +19,9 @@ from gradsync.compressors.mstopk import run_start
 from gradsync.runtime.selection import all_or_none, keys
 
 BLOCK = 64  # elements
-SAMPLED = 1 << 16  # elements
-SHORT = 4 * SAMPLED  # elements; of fewer, all are looked through
+SAMPLED = 1 << 16  # elements at the most
+STRATUM = 16  # elements of which the sample has one, where that makes fewer
+SHORT = 1 << 14  # elements; of fewer, all are looked through
 DEVIATIONS = 5  # by which more of the sample are taken than is to be expected
 
 
@@ -74,12 +75,13 @@ def taken(magnitude: torch.Tensor, exact: torch.Tensor, k: int, start: float) ->
 def candidates(values: torch.Tensor, k: int, turn: int) -> torch.Tensor:
     """Positions of all elements not less than a threshold that about k, and most probably more, are not less than."""
     elements = len(values)
-    stratum = elements // SAMPLED  # the sample has one element of each stratum
-    inside = generator(turn, elements).integers(stratum, size=SAMPLED)
-    sample = keys(values[torch.arange(SAMPLED) * stratum + torch.from_numpy(inside)])
-    expected = SAMPLED * k / elements
+    sampled = min(SAMPLED, elements // STRATUM)
+    stratum = elements // sampled  # the sample has one element of each stratum
+    inside = generator(turn, elements).integers(stratum, size=sampled)
+    sample = keys(values[torch.arange(sampled) * stratum + torch.from_numpy(inside)])
+    expected = sampled * k / elements
     place = ceil(expected + DEVIATIONS * sqrt(expected) + DEVIATIONS)
-    if place > SAMPLED:
+    if place > sampled:
         return torch.arange(0)
     key = torch.topk(sample, place, sorted=False).values.min()
     low = key.view(values.dtype)

@@ -1,0 +1,65 @@
+"""Fig. 10: test accuracy over epochs, a panel per model, data and density; dense training is in all of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
+
+from gradsync.configuration.settings import Settings
+from gradsync.drawing import panels
+from gradsync.drawing.style import Drawn
+from gradsync.papers.cloud_topk.convergence import EPOCHS
+from gradsync.papers.labels import MODELS, labels
+from gradsync.papers.table import file, read
+
+WITHOUT = "without error feedback"
+
+
+def fig10(settings: Settings, results: Path) -> Drawn:
+    """Curves of the mean over seeds, their range shaded; dashed without error feedback."""
+    frame = read(file(results, "cloud_topk", "fig10_epochs"), EPOCHS)
+    shown = [
+        (launch, density)
+        for _, launch in frame.groupby("launch", sort=False)
+        for density in dict.fromkeys(_density(point) for point in launch.assumption if point)
+    ]
+    if not shown:
+        figure, axes = plt.subplots(figsize=(5, 3))
+        panels.say(axes, "No training of this paper in this configuration.")
+        return figure, frame
+    figure, grid = plt.subplots(1, len(shown), figsize=(4.8 * len(shown), 4.2), squeeze=False)
+    colours = {name: f"C{number}" for number, name in enumerate(dict.fromkeys(frame.scheme))}
+    for axes, (launch, density) in zip(grid[0], shown, strict=True):
+        part = launch[(launch.assumption == "") | (launch.assumption.map(_density) == density)]
+        _curves(axes, part, colours, settings)
+        row = launch.iloc[0]
+        axes.set_title(
+            f"{MODELS.get(row.model, row.model)} on {row['data']}, {row.nodes} ranks,\n{density}, "
+            f"{row.seeds} seed(s), measured here",
+            loc="left",
+        )
+    grid[0, 0].set_ylabel("test accuracy (mean and range over seeds)")
+    panels.legend(figure, ncols=2)
+    return figure, frame
+
+
+def _density(point: str) -> str:
+    return point.partition(",")[0]
+
+
+def _curves(axes: Axes, part: pd.DataFrame, colours: dict[str, str], settings: Settings) -> None:
+    label_of = labels(settings)
+    for _, curve in part.groupby("contender", sort=False):
+        row = curve.iloc[0]
+        lossy = row.assumption.endswith(WITHOUT)
+        label = label_of(row.scheme) + (f", {WITHOUT}" if lossy else "")
+        colour = colours[row.scheme]
+        axes.plot(curve.epoch, curve.accuracy, "--" if lossy else "-", marker="o", color=colour, label=label)
+        axes.fill_between(curve.epoch, curve.accuracy_least, curve.accuracy_most, color=colour, alpha=0.08, linewidth=0)
+    axes.set_xlabel("epoch")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set_ylim(0, 1)
