@@ -1,4 +1,4 @@
-"""The scripts of `examples/`, under torchrun on two ranks."""
+"""The scripts of `docs/examples/`, under torchrun on two ranks."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def torchrun(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_every_example_is_tried():
-    assert {path.stem for path in (ROOT / "examples").glob("*.py")} == VERDICTS.keys()
+    assert {path.stem for path in (ROOT / "docs" / "examples").glob("*.py")} == VERDICTS.keys()
 
 
 @pytest.mark.deep
 @pytest.mark.parametrize("name", VERDICTS)
 def test_an_example_trains_as_ddp_does(name):
-    ran = torchrun(f"examples/{name}.py", "--beside-ddp")
+    ran = torchrun(f"docs/examples/{name}.py", "--beside-ddp")
     assert ran.returncode == 0, ran.stderr
     assert "loss " in ran.stdout
     assert VERDICTS[name] in ran.stdout

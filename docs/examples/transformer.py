@@ -1,6 +1,6 @@
 """A small BERT of the library transformers, from a configuration that is made here: nothing is downloaded.
 
-    torchrun --nproc-per-node 2 examples/transformer.py [--beside-ddp]
+    torchrun --nproc-per-node 2 docs/examples/transformer.py [--beside-ddp]
 
 The scheme gathers the sums of gradients beside the next forward, and so its plan updates the parameters itself, as the
 optimizer says: AdamW. With --beside-ddp the same loop trains a copy with DDP, and the two are compared.

@@ -1,6 +1,6 @@
 """A small CNN with batch normalisation on random images.
 
-    torchrun --nproc-per-node 2 examples/cnn.py [--beside-ddp]
+    torchrun --nproc-per-node 2 docs/examples/cnn.py [--beside-ddp]
 
 With --beside-ddp the same loop trains a copy with DDP, and the two are compared.
 """

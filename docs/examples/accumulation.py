@@ -1,6 +1,6 @@
 """A loop with micro-batches, mixed precision, a loss scale, clipping and a checkpoint.
 
-    torchrun --nproc-per-node 2 examples/accumulation.py [--beside-ddp]
+    torchrun --nproc-per-node 2 docs/examples/accumulation.py [--beside-ddp]
 
 With --beside-ddp the same loop trains a copy with DDP, and the two are compared.
 """
