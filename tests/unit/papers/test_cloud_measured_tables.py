@@ -130,6 +130,12 @@ def test_schemes_are_points_of_a_band_and_seeds_are_pairs(tmp_path):
     _, verdicts = made(tmp_path, "fig10", **whole)
     assert (verdicts["fig10-digits-slower"].verdict, verdicts["fig10-digits-slower"].points) == (claims.CONFIRMED, 4)
     assert_drawn(tmp_path, configured(**whole))
+    frame, verdicts = made(tmp_path, "table2", **whole)
+    of_digits = {name: verdicts[f"table2-digits-{name}"].verdict for name in ("dense", "slight", "mstopk")}
+    assert of_digits == {"dense": claims.CONFIRMED, "slight": claims.REFUTED, "mstopk": claims.REFUTED}
+    assert verdicts["table2-wmt17"].verdict == claims.UNDECIDED
+    published = frame[frame.rung == "published"].set_index(["model", "scheme"])
+    assert (published.accuracy["vgg19", "topk_sgd"], published.bleu["transformer", "mstopk_sgd"]) == (0.9155, 24.16)
 
 
 def points(scheme: str) -> list[str]:

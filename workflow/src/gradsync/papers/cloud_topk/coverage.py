@@ -65,7 +65,7 @@ def _measured(table: str, settings: Settings) -> Iterator[Row]:
     elif table == "fig9" and settings.loading.blocks >= repeats_needed():
         for loader in LOADERS:
             yield Row({"loader": loader, "model": settings.loading.job, "device": settings.device})
-    elif table == "fig10":
+    elif table in ("fig10", "table2"):  # accuracies, but no BLEU
         known = schemes.load(settings.schemes)
         sparse = convergence.sparse_schemes(settings, known)
         for launch in convergence.shown(settings):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from gradsync.papers import declaration
+from gradsync.papers.cloud_topk.accuracies import table2
 from gradsync.papers.cloud_topk.aggregation import fig7, fig8
 from gradsync.papers.cloud_topk.algorithm1 import algorithm1
 from gradsync.papers.cloud_topk.complexity import complexity
@@ -48,6 +49,7 @@ PAPER = Paper(
         "fig9": table(fig9, loading),
         "fig10": table(fig10, trained()),
         "fig10_epochs": table(fig10_epochs, trained()),
+        "table2": table(table2, tables=("fig10",)),
         "table3": table(table3, counted(*COUNTED), emulated_runs),
         "table4": table(table4, counted(*COUNTED)),
         "table5": table(table5, tables=("table4",)),
