@@ -260,6 +260,7 @@ def test_a_list_is_a_launch_for_each_value():
         ({"methods": ["async_sdg"]}, r"elastic\.0\.methods: scheme 'async_sdg' does not exist; did you mean async_sgd"),
         ({"methods": ["async_sgd", "async_sgd"]}, r"elastic\.0\.methods: a method is named twice"),
         ({"methods": ["bml"], "workers": 3}, r"elastic\.0\.methods: scheme 'bml': topology 'bcube': 3 is no n\^k"),
+        ({"methods": ["post_local_sgd"]}, r"elastic\.0\.methods: post_local_sgd goes on from iterations of ssgd"),
         ({"workers": 0}, r"elastic\.0\.workers: "),
         ({"seeds": [1, 1]}, r"elastic\.0: --seed: a seed is given twice"),
         ({"target_errors": [2.0]}, r"elastic\.0: --target-error 2\.0: a share of test samples"),

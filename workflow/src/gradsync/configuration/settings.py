@@ -11,7 +11,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, SerializeAsAny, ValidationError, field_validator
 
-from gradsync import compressors, learning_rates, limits, names, optimizers, topologies
+from gradsync import compressors, learning_rates, limits, names, optimizers, topologies, updates
 from gradsync.configuration import peers, schemes
 from gradsync.configuration.expansion import expanded
 from gradsync.configuration.launches import (
@@ -337,6 +337,11 @@ def _refuse_elastic(settings: Settings, known: dict[str, schemes.Scheme], jobs: 
         if len(set(launch.methods)) < len(launch.methods):
             raise InputError(f"{here}.methods: a method is named twice")
         for scheme in schemes.pick(known, launch.methods, f"{here}.methods", methods=True, device=settings.device):
+            if first := updates.before(scheme.update):
+                raise InputError(
+                    f"{here}.methods: {scheme.name} goes on from iterations of {first}, and a launch has one plan a "
+                    "method: train it by `gradsync elastic --before`"
+                )
             try:
                 scheme.refuse_ranks(scheme.ranks(launch.workers))
             except InputError as error:
