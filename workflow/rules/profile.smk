@@ -155,7 +155,7 @@ rule profile_loading:
             "blocks",
             "iterations",
         ),
-        folder=str(Path(LOADING).parent),
+        folder=lambda wildcards, output: str(Path(output[0]).parent),
         code=code("experiments.profile.loading"),
     shell:
         "python -m gradsync measure loading {params.loading:q} --device {params.device:q} --output {params.folder:q}"

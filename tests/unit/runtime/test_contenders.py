@@ -50,15 +50,21 @@ def test_without_messages_only_computation_is_left_and_waits_for_nothing_else(sc
             assert op.requires is None
             same["requires"] = before.requires
         assert dataclasses.replace(op, **same) == before
-    check(quiet)
+    check(of_one_rank(quiet))
     assert (quiet.tensors, quiet.buffers, quiet.ranks) == (plan.tensors, plan.buffers, plan.ranks)
+
+
+def of_one_rank(plan: Plan) -> Plan:
+    """Ranks without messages train apart, which is an error of a plan of several."""
+    (role,) = plan.roles
+    return dataclasses.replace(plan, ranks=1, roles=(dataclasses.replace(role, ranks=(0,)),))
 
 
 @pytest.mark.parametrize("update", ["sharded", "decoupled", "by_message"])
 def test_without_messages_updates_beside_computation_are_whole_and_come_last(update):
     scheme = schemes.Scheme(name="wfbp", update=update)
     quiet = silent(schemes.plan(scheme, LOAD, Linear(4.0, 0.002), 2, lr=LR, momentum=0.9))
-    check(quiet)
+    check(of_one_rank(quiet))
     body = quiet.roles[0].flat
     numbers = (0, 1, 2) if update == "by_message" else (2, 1, 0)  # as forward needs them
     assert [op.name for op in body[-3:]] == [f"update{number}" for number in numbers]

@@ -238,8 +238,8 @@ class Scheme(BaseModel):
 
     @property
     def sums_one_at_a_time(self) -> bool:
-        """Whether its messages are all-reduces of the backend's own, one after the other."""
-        return self.collective == NATIVE and self.lanes == 1 and self.update == "ssgd"
+        """Whether its messages are all-reduces of the backend's own, one after the other, and nothing else."""
+        return self.collective == NATIVE and self.lanes == 1 and self.update == "ssgd" and not self.pto
 
     def measured_as(self, ranks: int, ranks_a_node: int | None = None) -> str:
         """What schemes whose messages cost the same have in common: `bml-3x3`; empty for the backend's own."""
