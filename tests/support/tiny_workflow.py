@@ -62,4 +62,5 @@ def makes(*tables: str) -> list[str]:
 def planned(launch: dict[str, Any], device: str = "cpu") -> int:
     """Schemes that a launch of a configuration has."""
     known = schemes.load(ROOT / "config" / "schemes.yaml")
-    return len(schemes.pick(known, launch.get("schemes"), "a test", launch["ranks"], device))
+    optimizer = launch.get("optimizer", "sgd")
+    return len(schemes.pick(known, launch.get("schemes"), "a test", launch["ranks"], device, optimizer=optimizer))

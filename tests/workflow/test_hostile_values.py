@@ -137,7 +137,8 @@ def test_every_position_of_every_file_is_refused_in_one_line_or_stays_text(monke
         known, stock = schemes.load("config/schemes.yaml"), peers.load("config/peers.yaml")
         monkeypatch.setattr(schemes, "load", lambda path: known)
         monkeypatch.setattr(peers, "load", lambda path: stock)
-    monkeypatch.setattr(reading, "yaml_of", lambda path, what: content)
+    monkeypatch.setattr(reading, "parse_yaml", lambda text, where: content)
+    monkeypatch.setattr(schemes, "_loaded", schemes._loaded.__wrapped__)  # which remembers what a text said
     chance = random.Random(file)
     texts = [place for place in positions(content) if isinstance(at(content, place), str)]
     assert texts

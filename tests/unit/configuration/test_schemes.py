@@ -46,7 +46,7 @@ def test_every_scheme_of_the_project_can_be_planned(ranks):
         shape = () if scheme.algorithm == "native" else scheme.shape(ranks)
         collective = [(op.algorithm, op.shape) for op in plan.communications() if isinstance(op, Collective)]
         assert {*collective} == ({(scheme.algorithm, shape)} if scheme.averaged or collective else set())
-        assert (plan.holding("residual") is not None) is bool(scheme.compressor)
+        assert (plan.holding("residual") is not None) is bool(scheme.compressor and scheme.error_feedback)
 
 
 def test_entries_and_discovered_schedules_are_merged(tmp_path):

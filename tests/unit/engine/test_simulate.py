@@ -8,6 +8,7 @@ from hypothesis import given, settings
 
 import tiny_plans as tiny
 from gradsync import schedules
+from gradsync.collectives import POSTCONDITION
 from gradsync.costs import Linear, Network
 from gradsync.costs.fitted import fit
 from gradsync.costs.interference import Interference, InterferencePoint
@@ -319,7 +320,7 @@ def test_factors_of_one_change_nothing(name):
     backward = [float(i + 1) for i in range(len(sizes))]
     names = [tensor.name for tensor in plan.tensors]
     load = workload(sizes, backward, forward=2.0, forwards=backward, update=1.0, dtype="float64", names=names)
-    kinds = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "send", *on_axes("node", "local"))
+    kinds = (*POSTCONDITION, "send", *on_axes("node", "local"))
     network = Network({kind: Linear(3.0, 0.125) for kind in kinds})
     each = {rank: load.model_copy(update={"forward_seconds": 2.0 + 0.3 * rank}) for rank in range(plan.ranks)}
     plain = simulate(plan, each, network, turns=3)

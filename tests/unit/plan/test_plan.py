@@ -181,12 +181,14 @@ def test_messages_name_the_tensors_that_travel_together():
     assert plan.bytes_of((Ref("gradient", 0, 3), Ref("parameter", 1, 2))) == 32
 
 
+OTHER_KINDS = ("exchanged", "reduced_and_broadcast")
 ON_AXES = {"summed_on_axes", "sharded_on_axes"}
 
 
 def test_only_plans_whose_ranks_all_do_the_same_are_symmetric():
     symmetric = {name for name, plan in EVERY.items() if plan.symmetric}
-    assert symmetric == {"synchronous", "two_lanes", "repeated", "sparse", "dealt_ratios", "sharded"} | ON_AXES
+    plain = {"synchronous", "two_lanes", "repeated", "sparse", "dealt_ratios", "sharded"}
+    assert symmetric == {*plain, *OTHER_KINDS, *ON_AXES}
 
 
 def test_the_module_reads_the_version_that_it_writes():
@@ -282,7 +284,7 @@ def test_parameters_are_alike_on_all_ranks_where_all_do_the_same_to_whole_ranges
         return dataclasses.replace(op, requires=None) if isinstance(op, Local) else op
 
     alike = {name: plan.alike for name, plan in EVERY.items() if plan.alike}
-    everybody = ("synchronous", "two_lanes", "repeated", "sharded", "split_norms")
+    everybody = ("synchronous", "two_lanes", "repeated", "sharded", "dealt_ratios", *OTHER_KINDS)
     assert alike == dict.fromkeys(everybody, ("parameter",))
     assert tiny.sparse(3).alike == ()  # what is gathered, each rank sums for itself
     assert tiny.dealt_ratios(3).alike == ("parameter",)  # all have gathered the ratios

@@ -25,8 +25,8 @@ PLANS = bases.every()
 COMPRESSIBLE = [
     *("synchronous 2", "synchronous 3", "two lanes 2", "repeated", "wfbp", "wfbp accumulated", "wfbp clipped"),
     *("mgwfbp with statistics", "mgwfbp accumulated with statistics", "kway", "adam", "striped", "ascwfbp"),
-    *("update between gradients", "uneven roles 3 native", "dealt ratios", "lars", "lars by pto", "lamb by pto"),
-    "lars by pto, more ranks than layers",
+    *("update between gradients", "exchanged", "uneven roles 3 native", "dealt ratios"),
+    *("lars", "lars by pto", "lamb by pto", "lars by pto, more ranks than layers"),
 ]
 
 

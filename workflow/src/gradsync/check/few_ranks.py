@@ -7,7 +7,9 @@ pieces, groups and sums are relative. So two or three places stand for all of th
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
 from math import prod
 from typing import Any
 
@@ -34,7 +36,7 @@ def on_few_ranks(plan: Plan) -> Plan:
     sizes = {WORLD: ranks, **{axis.name: axis.size for axis in axes}}
     if any(isinstance(op, Collective) and op.root >= sizes[op.over] for op in body):
         return plan
-    if any(_cut_unevenly(op, sizes) for op in body):
+    if any(_cut_unevenly(op, sizes) for op in body) or _overlap(body):
         return plan
     few = tuple(_of_terms(_as_native(op), ranks) for op in body)
     role = dataclasses.replace(plan.roles[0], ranks=tuple(range(ranks)), body=few)
@@ -43,8 +45,21 @@ def on_few_ranks(plan: Plan) -> Plan:
 
 def _is_cut(op: Any) -> bool:
     """Whether ranks have pieces of their own of what the operation touches."""
-    pieces = isinstance(op, Collective) and op.kind in ("reduce_scatter", "all_gather", "all_to_all")
-    return pieces or any(ref.mine for ref in (*op.reads, *op.writes))
+    return _exchanges_pieces(op) or any(ref.mine for ref in (*op.reads, *op.writes))
+
+
+def _overlap(body: Iterable[Any]) -> bool:
+    """Whether cut ranges share elements without being one: where the pieces of each end depends on the places."""
+    ranges: dict[str, set[tuple[int, int]]] = defaultdict(set)
+    for op in body:
+        for ref in (*op.reads, *op.writes):
+            if ref.mine or _exchanges_pieces(op):
+                ranges[ref.buffer].add((ref.start, ref.stop))
+    return any(one[1] > other[0] for each in ranges.values() for one, other in pairwise(sorted(each)))
+
+
+def _exchanges_pieces(op: Any) -> bool:
+    return isinstance(op, Collective) and op.kind in ("reduce_scatter", "all_gather", "all_to_all")
 
 
 def _cut_unevenly(op: Any, sizes: Mapping[str, int]) -> bool:

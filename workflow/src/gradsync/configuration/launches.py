@@ -147,7 +147,7 @@ class ElasticTraining(Closed):
     workers: Ranks = Field(ge=1, description="that compute gradients; a master is one rank more")
     name: str = Field(
         default="",
-        pattern=r"^[a-z0-9_.+-]*$",
+        pattern=r"^([a-z0-9_][a-z0-9_.+-]*)?$",
         max_length=100,
         description="tells launches of the same model and workers apart",
     )
