@@ -31,7 +31,7 @@ from gradsync.papers.declaration import (
 from gradsync.papers.emulated import emulated
 
 PAPER = Paper(
-    quick_seconds=90,
+    quick_seconds=75,
     inputs=(testbed, declaration.published),
     replayed=(testbed, counted(*COUNTED)),
     tables={

@@ -22,7 +22,7 @@ from gradsync.papers.easgd_knl.time_parts import table3
 from gradsync.papers.easgd_knl.training_runs import elastic_runs
 
 PAPER = Paper(
-    quick_seconds=75,
+    quick_seconds=60,
     inputs=(testbed, published),
     tables={
         "table1": table(table1, files),

@@ -39,7 +39,7 @@ def logged(_: Place) -> tuple[Path, ...]:
 
 
 PAPER = Paper(
-    quick_seconds=220,
+    quick_seconds=215,
     inputs=(testbed,),
     replayed=(testbed, logged, profile("resnet50")),
     tables={
