@@ -45,7 +45,7 @@ def _panel(axes: Axes, frame: pd.DataFrame) -> None:
         most = crossing(part)
         if most is not None and most < part.workers.max():
             slower.append(f"{network}, {by}: faster than serial up to {most}")
-    axes.text(0.02, 0.03, "\n".join(slower), transform=axes.transAxes, fontsize=8)
+    axes.text(0.02, 0.97, "\n".join(slower), va="top", transform=axes.transAxes, fontsize=8)
     axes.plot(published.workers, 1e3 * published.pto_seconds, "k*", label="PTO, published")
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")

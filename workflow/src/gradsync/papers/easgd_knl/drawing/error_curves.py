@@ -96,6 +96,10 @@ def _color(scheme: str) -> str:
 def fig13(settings: Settings, results: Path) -> Drawn:
     """Fig. 13: the loss after half of and the whole time of one machine, by machines; a panel per clock."""
     frame = read(file(results, "easgd_knl", "fig13"), ["rung", "nodes", "share", "loss", "assumption"])
+    if frame.empty:
+        figure, axes = plt.subplots(figsize=(5, 3))
+        panels.say(axes, "No training on several machines in this configuration: config/elastic.yaml has some.")
+        return figure, frame
     frame = _middle(frame)
     frame["loss"] = frame.loss.fillna(frame[f"{OBSERVED}loss"])
     frame["seconds"] = frame.seconds.fillna(frame[f"{OBSERVED}seconds"])
