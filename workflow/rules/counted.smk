@@ -14,7 +14,10 @@ rule count:
     input:
         image=IMAGE_INPUT,
     output:
-        expand(f"{RESULTS}/counted/{{name}}/workload.json", name=[*COUNTED, *ELASTIC, *MODELS]),
+        expand(
+            f"{RESULTS}/counted/{{name}}/workload.json",
+            name=[*COUNTED, *ELASTIC, *MODELS],
+        ),
     log:
         f"{RESULTS}/logs/counted.log",
     localrule: True
