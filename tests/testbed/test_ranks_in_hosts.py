@@ -9,6 +9,8 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -163,17 +165,41 @@ def measuring(tmp_path, ranks: int, testbed: str, collective: str) -> subprocess
     )
 
 
+def carries(sent: int) -> Callable[[str], bool]:
+    def loaded(name: str) -> bool:
+        listing = subprocess.run(["ip", "-n", name, "-s", "-j", "link"], capture_output=True, text=True).stdout
+        return any(each["stats64"]["tx"]["bytes"] >= sent for each in json.loads(listing or "[]"))
+
+    return loaded
+
+
+def has_rank(name: str) -> bool:
+    """Whether a rank runs in the namespace; `ip` and `tc`, which set its links up, run there too."""
+    processes = subprocess.run(["ip", "netns", "pids", name], capture_output=True, text=True).stdout.split()
+    return any(program(process).startswith("python") for process in processes)
+
+
+def program(process: str) -> str:
+    try:
+        return Path(f"/proc/{process}/comm").read_text()
+    except OSError:  # it has ended
+        return ""
+
+
 def namespace_of(running: subprocess.Popen[str], part: str, sent: int = 300_000) -> str:
-    """The namespace of a host, or of the switches, of a testbed, once so many bytes have gone over a link there."""
+    """The namespace of a host, or of the switches, of a testbed, once so many bytes have gone over a link there.
+
+    With `sent` 0 it is the one of a host, once its rank runs there: the links exist before they are set up.
+    """
     names: list[str] = []
 
     def loaded() -> bool:
-        for name in netns():
-            if name.startswith(f"gradsync-{running.pid}-") and name.endswith(f"-{part}"):
-                listing = subprocess.run(["ip", "-n", name, "-s", "-j", "link"], capture_output=True, text=True).stdout
-                links = json.loads(listing or "[]")
-                if any(each["stats64"]["tx"]["bytes"] >= sent for each in links):
-                    names.append(name)
+        ready = carries(sent) if sent else has_rank
+        names[:] = [
+            name
+            for name in netns()
+            if name.startswith(f"gradsync-{running.pid}-") and name.endswith(f"-{part}") and ready(name)
+        ]
         return bool(names)
 
     until(loaded)
