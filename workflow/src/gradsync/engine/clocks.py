@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -51,6 +51,7 @@ class NetworkClock(Clock):
         self.message_costs: dict[int, Cost] = {}
         self.interference_factors: dict[int, Factors] = {}
         self.kernel_seconds: dict[tuple[int, int], float] = {}  # of local and shared operations
+        self.distinct: dict[str, Collection[int]] = {}
         all_reduce = network.costs.get("all_reduce")  # contention is measured and fitted of all-reduces alone
         self.capacity = 1.0 if all_reduce is None else capacity(all_reduce)
 
@@ -143,10 +144,26 @@ class NetworkClock(Clock):
         if all((parts == 1.0).all() for _, parts in phases):  # then it may be simulated on one of them
             return alike
         ways = [(side, rank, *axis) for side in ("out", "in") for rank in group]
-        return [
-            (share, {way: part for way, part in zip(ways, parts.ravel().tolist(), strict=True) if part})
-            for share, parts in phases
-        ]
+        distinct = self._distinct(operation.over)
+        kept = [i for i, way in enumerate(ways) if i in distinct or way[1] in ranks]
+        return [(share, {ways[i]: part for i in kept if (part := float(parts.flat[i]))}) for share, parts in phases]
+
+    def _distinct(self, axis: str) -> Collection[int]:
+        """Of the ways out, then in, of a group along `axis`: one of those that always carry as much as one another.
+
+        They are full together, so that one stands for all. That takes a plan of which all ranks do the same: no message
+        but those of its collectives takes these ways.
+        """
+        if not self.plan.symmetric:
+            return range(2 * self.plan.ranks)
+        if axis not in self.distinct:
+            over = [op for op in self.plan.roles[0].flat if isinstance(op, Collective) and op.over == axis]
+            shape = (self.plan.group_size(over[0]),)
+            described = {(op.algorithm, op.shape or shape, op.root, op.kind) for op in over if op.algorithm != NATIVE}
+            carried = [parts.ravel() for each in described for _, parts in collectives.phases(*each)]
+            _, first = np.unique(np.array(carried), axis=1, return_index=True)
+            self.distinct[axis] = set(first.tolist())
+        return self.distinct[axis]
 
     def side(self, key: Any) -> Side:
         """A rank's way out or in."""
