@@ -161,8 +161,8 @@ def _candidate(scheme: Scheme, options: Options) -> Candidate:
         raise InputError(
             f"these collectives were not measured: gradsync measure allreduce --collective NAME does; or give {LINKS}"
         ) from None
-    plan = predict.planned(scheme, workload, known, options.ranks, options)
     interference = predict.interference_of(options, options.ranks)
+    plan = predict.planned(scheme, workload, known, options.ranks, options, interference)
     trace = simulate(plan, workload, known.network, interference=interference)
     return Candidate(scheme, workload, known, plan, trace, interference)
 
@@ -238,7 +238,7 @@ def _replanned(
         network=scaled(candidate.known.network, startup, transfer),
     )
     workload = _computing(candidate.workload, computation)
-    plan = predict.planned(candidate.scheme, workload, known, options.ranks, options)
+    plan = predict.planned(candidate.scheme, workload, known, options.ranks, options, candidate.interference)
     return _on(candidate._replace(plan=plan, workload=workload, known=known), 1.0, 1.0, 1.0)
 
 

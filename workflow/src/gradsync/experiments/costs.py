@@ -13,12 +13,11 @@ from gradsync.configuration.options import option
 from gradsync.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from gradsync.plan import Axis, Plan
     from gradsync.plan.workload import Workload
 
-OVER_AXES = ("all_reduce", "reduce_scatter", "all_gather")  # what plans on axes send
 LINE = "a=SECONDS,b=SECONDS_PER_BYTE, or a CSV file of bytes,seconds"
 LINKS = "alpha=SECONDS,bandwidth=BYTES_PER_SECOND (or by kind of links: alpha=..,inside=..,between=..)"
 
@@ -268,8 +267,8 @@ def _on_links(text: str, scheme: Any, ranks: int) -> Costs:
     return Costs(cost, network, [], bounds.cuts(topology, speeds, ranks))
 
 
-def on_axes(known: Costs, allreduce: str | None, axes: Sequence[Axis], ranks: int) -> Costs:
-    """The same, with what messages over the axes of a plan cost.
+def on_axes(known: Costs, allreduce: str | None, axes: Sequence[Axis], ranks: int, sent: Iterable[str]) -> Costs:
+    """The same, with what messages over the axes of a plan cost; `sent` are its kinds (`all_gather@node`).
 
     As measured, if the file of all-reduces has points between as many places. Else inside and between nodes, if the
     links of both are known, as rings on these: the ranks of a node share its links. Else as rings on the links of all
@@ -285,7 +284,8 @@ def on_axes(known: Costs, allreduce: str | None, axes: Sequence[Axis], ranks: in
     if speeds is None or set(places) != {"node", "local"}:
         measured = kinds.measured(allreduce, ranks, places) if allreduce and Path(allreduce).is_file() else {}
         of_axes = {kind: cost for kind, cost in measured.items() if "@" in kind}
-        lacking = [axis for axis in places if not {f"{kind}@{axis}" for kind in OVER_AXES} <= of_axes.keys()]
+        needed = {kind for kind in sent if kind.partition("@")[2] in places} - of_axes.keys()
+        lacking = [axis for axis in places if any(kind.endswith(f"@{axis}") for kind in needed)]
         notes = [f"messages over {', '.join(lacking)} are timed as rings on the same links"] if lacking else []
         network_of_axes = with_axes(Network({**known.network.costs, **of_axes}), ranks, places)
         return known._replace(network=network_of_axes, warnings=[*known.warnings, *notes])

@@ -79,7 +79,7 @@ def _reason(launch: Emulation, settings: Settings, results: Path) -> str:
 def _launch(launch: Emulation, settings: Settings, results: Path, config: str) -> None:
     """Measure, plan from what was measured, train."""
     from gradsync.collectives import NATIVE
-    from gradsync.configuration import schemes
+    from gradsync.configuration import schemes, sent_kinds
     from gradsync.configuration.launches import EMULATED_OPTIMIZER
 
     folder, planned = results / "emulated" / launch.job, results / "plans" / "emulated" / launch.job
@@ -100,6 +100,7 @@ def _launch(launch: Emulation, settings: Settings, results: Path, config: str) -
             f"{scheme.collective}@{scheme.network(launch.ranks, together).name}" if key else NATIVE
             for key, scheme in measured.items()
         ),
+        **sent_kinds.of_schemes(chosen, launch.ranks, together).options(),
         ranks=(launch.ranks,),
         testbed=testbed,
         output=points,

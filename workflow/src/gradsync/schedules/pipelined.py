@@ -36,15 +36,11 @@ from gradsync.errors import InputError
 from gradsync.plan.workload import Workload
 from gradsync.schedules import Message, grouped
 from gradsync.schedules._groupings import exact_by_rows
+from gradsync.schedules._neighbours import Lasts, constant_buckets, joined, neighbours
 
 UPDATE = "sharded"
-BUCKETS = 16  # constant sizes tried, from SMALLEST bytes to the whole model
-SMALLEST = 32 * 1024
 LATE = (0.0, 0.3, 0.6, 0.9)  # of its seconds, by which a gather may delay the next scatter
 BETTER = 1.0 - 1e-9
-
-Lasts = tuple[int, ...]
-"""The last layers of messages of consecutive layers, in backward order."""
 
 
 def schedule(workload: Workload, cost: MessageCost, *, effort: int = 40_000) -> tuple[Message, ...]:
@@ -131,11 +127,8 @@ class Halves:
 
 def beginnings(net: Halves) -> Iterator[Lasts]:
     """Messages to begin with: constant buckets, and the exact ones of either half alone."""
-    total, layers = net.total, len(net.ready)
-    for size in np.geomspace(min(SMALLEST, total[-1]), total[-1], BUCKETS):
-        for ends in (total[1:], total[-1] - total[:-1]):  # buckets counted from the end of the net, or from its front
-            borders = np.flatnonzero(np.diff(np.floor(ends / size * (1 - 1e-12)))).tolist()
-            yield (*borders, layers - 1)
+    total = net.total
+    yield from constant_buckets(total)
     # forward: until a layer has been passed, from the end back
     for ready, half in ((net.backward, net.scatter), (net.forward[1:], net.gather)):
         lasts, _ = exact_by_rows(ready, lambda j, half=half: half.seconds(total[j] - total[:j]))  # type: ignore[misc]
@@ -153,7 +146,7 @@ def searched(net: Halves, effort: int) -> tuple[Lasts, Period]:
     improved = True
     while improved and effort > 0 and shortest.charged > bound / BETTER:
         improved = False
-        for other in neighbours(best, net):
+        for other in neighbours(best, net.bytes):
             effort -= len(LATE) * len(other)
             period = net.period(other)
             if period.charged < shortest.charged * BETTER:
@@ -161,40 +154,6 @@ def searched(net: Halves, effort: int) -> tuple[Lasts, Period]:
                 break
             if effort <= 0:
                 break
-    return joined(net, best, shortest)
-
-
-def joined(net: Halves, lasts: Lasts, period: Period) -> tuple[Lasts, Period]:
-    """The messages with as many of them joined to the next as cost nothing, from the end of the net on.
-
-    Twice as many at once as long as that works, half as many once it does not.
-    """
-    most, number, count = period.charged / BETTER, 0, 1
-    while number < len(lasts) - 1:
-        count = min(count, len(lasts) - 1 - number)
-        fewer = (*lasts[:number], *lasts[number + count :])
-        other = net.period(fewer, (period.late,))
-        if other.charged <= most:
-            lasts, period, count = fewer, other, 2 * count
-        elif count > 1:
-            count //= 2
-        else:
-            number += 1
-    return lasts, period
-
-
-def neighbours(lasts: Lasts, net: Halves) -> Iterator[Lasts]:
-    """Messages of which one is split in the middle, joined with the next, or gives layers to it or takes some."""
-    first = 0
-    for number, last in enumerate(lasts):
-        before, after = lasts[:number], lasts[number + 1 :]
-        if last > first:
-            middle = (net.bytes[first] + net.bytes[last + 1]) / 2
-            border = min(max(int(np.searchsorted(net.total, middle)) - 1, first), last - 1)
-            yield (*before, border, last, *after)
-        if after:
-            yield (*before, *after)
-            for moved in sorted({last - 1, last + 1, (first + last) // 2, (last + after[0]) // 2} - {last}):
-                if first <= moved < after[0]:
-                    yield (*before, moved, *after)
-        first = last + 1
+    most, late = shortest.charged / BETTER, shortest.late
+    best = joined(best, lambda fewer: net.period(fewer, (late,)).charged <= most)
+    return best, net.period(best, (late,))
