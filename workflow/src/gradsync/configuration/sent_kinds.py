@@ -27,14 +27,15 @@ class Sent(NamedTuple):
 
 def of_scheme(scheme: Scheme, ranks: int, ranks_a_node: int | None = None) -> Sent:
     """What a scheme sends by the backend between so many ranks, of which `ranks_a_node` share a node."""
+    ratios = (f"{ALL_GATHER}@{WORLD}",) if scheme.pto else ()
     compression = scheme.compression(ranks, ranks_a_node)
     if compression is not None:
         way = compression.way
         inside = [f"{kind}@{way.inside.name}" for kind in (REDUCE_SCATTER, ALL_GATHER)] if way.inside else []
-        return Sent((*inside, f"{ALL_GATHER}@{way.between.name}"), way.axes)
+        return Sent((*inside, f"{ALL_GATHER}@{way.between.name}", *ratios), way.axes)
     if scheme.algorithm == NATIVE and updates.halved(scheme.update):
         return Sent((f"{REDUCE_SCATTER}@{WORLD}", f"{ALL_GATHER}@{WORLD}"))
-    return Sent()
+    return Sent(ratios)
 
 
 def of_schemes(schemes: Iterable[Scheme], ranks: int, ranks_a_node: int | None = None) -> Sent:

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from gradsync.plan.workload import Workload
 
 LINE = "a=SECONDS,b=SECONDS_PER_BYTE, or a CSV file of bytes,seconds"
+ANY_COLLECTIVE = (
+    "a line is the cost of one collective, whichever it is: of equal messages, {} and any other collective tie by it; "
+    "to tell them apart, give --allreduce alpha=SECONDS,bandwidth=BYTES_PER_SECOND, or points measured of each"
+)
 LINKS = "alpha=SECONDS,bandwidth=BYTES_PER_SECOND (or by kind of links: alpha=..,inside=..,between=..)"
 
 
@@ -227,7 +231,11 @@ def of_text(text: str, scheme: Any, ranks: int) -> Costs:
 
 
 def _measured(text: str, scheme: Any, ranks: int) -> Costs:
-    """The cost of the scheme's collective; other messages take what was measured, or follow from the backend's own."""
+    """The cost of the scheme's collective; other messages take what was measured, or follow from the backend's own.
+
+    A line is the cost of whichever collective it is taken for: a warning says that it tells none of them apart.
+    """
+    from gradsync.collectives import NATIVE
     from gradsync.costs import Network, kinds
     from gradsync.costs.half import halves
 
@@ -240,7 +248,8 @@ def _measured(text: str, scheme: Any, ranks: int) -> Costs:
     if Path(text).is_file():
         of_its_own = halves(cost) if collective else {}  # the file has those of the backend's
         network = Network({**network.costs, **kinds.measured(text, ranks), **of_its_own})
-    return Costs(cost, network, [], [])
+    alike = _pairs(text) is not None and scheme.algorithm != NATIVE
+    return Costs(cost, network, [ANY_COLLECTIVE.format(scheme.algorithm)] if alike else [], [])
 
 
 def _on_links(text: str, scheme: Any, ranks: int) -> Costs:

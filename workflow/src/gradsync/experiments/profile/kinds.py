@@ -54,7 +54,7 @@ class Kinds:
             for text in self.kind:
                 kind, at, axis = text.partition("@")
                 if kind not in KINDS:
-                    raise InputError(f"--kind {text}: {kind!r} does not exist; there are: {', '.join(KINDS)}")
+                    raise InputError(f"--kind {text}: does not exist; there are: {', '.join(KINDS)}")
                 if at and axis not in known:
                     raise InputError(f"--kind {text}: no axis {axis!r}; there are: {', '.join(known)}: give --axes")
         if (others := [*self.axes, *(kind for kind in self.kind if kind != ALL_REDUCE)]) and device != CPU:
