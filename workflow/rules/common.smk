@@ -269,12 +269,7 @@ def collectives_of(launch):
 def kinds_of(launch):
     """The other kinds of messages that its schemes send, as options of `gradsync measure launch`."""
     chosen = map(SCHEMES.get, schemes_of(launch) if SETTINGS.device == "cpu" else ())
-    sent = sent_kinds.of_schemes(chosen, launch.ranks, ranks_a_node(launch))
-    return [
-        word
-        for key, values in sent.options().items()
-        for word in (f"--{key}", *values)
-    ]
+    return sent_kinds.of_schemes(chosen, launch.ranks, ranks_a_node(launch)).words()
 
 
 def ranks_a_node(launch):

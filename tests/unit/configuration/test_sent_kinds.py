@@ -49,14 +49,10 @@ def test_what_a_scheme_sends_is_what_its_plan_sends(name):
 def test_a_launch_measures_each_kind_once_and_on_one_mesh():
     chosen = [KNOWN[name] for name in ("wfbp", "pipelined", "dear", "hitopk", "mgwfbp")]
     sent = sent_kinds.of_schemes(chosen, RANKS, RANKS_A_NODE)
-    assert sent.options() == {
-        "kind": (
-            *("reduce_scatter@world", "all_gather@world"),
-            *("reduce_scatter@local", "all_gather@local", "all_gather@node"),
-        ),
-        "axes": ("node:2", "local:2"),
-    }
-    assert sent_kinds.of_schemes([KNOWN["wfbp"], KNOWN["mgwfbp"]], RANKS).options() == {}
+    of_all_ranks, on_axes = ("reduce_scatter@world", "all_gather@world"), ("reduce_scatter@local", "all_gather@local")
+    kinds = *of_all_ranks, *on_axes, "all_gather@node"
+    assert sent.words() == ["--kind", *kinds, "--axes", "node:2", "local:2"]
+    assert sent_kinds.of_schemes([KNOWN["wfbp"], KNOWN["mgwfbp"]], RANKS).words() == []
 
 
 def test_the_brief_effort_keeps_a_launch_short():

@@ -19,10 +19,15 @@ class Sent(NamedTuple):
     kinds: tuple[str, ...] = ()
     axes: tuple[Axis, ...] = ()
 
-    def options(self) -> dict[str, tuple[str, ...]]:
-        """What `gradsync measure allreduce` and `measure launch` take to measure them, by option; those that are."""
-        axes = tuple(f"{axis.name}:{axis.size}" for axis in self.axes)
-        return {key: value for key, value in (("kind", self.kinds), ("axes", axes)) if value}
+    @property
+    def places(self) -> tuple[str, ...]:
+        """The axes as `--axes` of `gradsync measure allreduce` takes them."""
+        return tuple(f"{axis.name}:{axis.size}" for axis in self.axes)
+
+    def words(self) -> list[str]:
+        """The options of `gradsync measure launch` that measure all of them; none if there is none."""
+        both = ("--kind", self.kinds), ("--axes", self.places)
+        return [word for flag, values in both if values for word in (flag, *values)]
 
 
 def of_scheme(scheme: Scheme, ranks: int, ranks_a_node: int | None = None) -> Sent:

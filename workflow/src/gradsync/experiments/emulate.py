@@ -93,6 +93,7 @@ def _launch(launch: Emulation, settings: Settings, results: Path, config: str) -
     _run("measure", "replay", options=updates)
     together = launch.ranks_a_node
     measured = {scheme.measured_as(launch.ranks, together): scheme for scheme in chosen}
+    sent = sent_kinds.of_schemes(chosen, launch.ranks, together)
     sums = allreduce.Options(
         workload=str(workload),
         by_layer=all(scheme.schedule == schemes.LAYER_BY_LAYER for scheme in chosen if scheme.algorithm != NATIVE),
@@ -100,7 +101,8 @@ def _launch(launch: Emulation, settings: Settings, results: Path, config: str) -
             f"{scheme.collective}@{scheme.network(launch.ranks, together).name}" if key else NATIVE
             for key, scheme in measured.items()
         ),
-        **sent_kinds.of_schemes(chosen, launch.ranks, together).options(),
+        kind=sent.kinds,
+        axes=sent.places,
         ranks=(launch.ranks,),
         testbed=testbed,
         output=points,

@@ -292,7 +292,8 @@ def _planned(options: Options, folder: Path) -> tuple[Path, ...]:
             ranks=(options.ranks,),
             device=options.device,
             collective=(NATIVE, *collectives),
-            **sent.options(),
+            kind=sent.kinds,
+            axes=sent.places,
             workload=str(workload),
             output=points,
         )

@@ -97,7 +97,16 @@ def _texts(options: Options, device: Device, rank: int) -> Iterator[str]:
     yield workload.to_json()
     smallest, largest = min(layer.bytes for layer in workload.layers), workload.bytes
     say(f"all-reduces of {smallest} to {largest} B")
-    beside = {"of_kinds": options.kind, "axes": options.mesh(options.ranks), "effort": allreduce.BRIEF}
-    yield json.dumps(allreduce.measure(smallest, largest, device, options.collective, largest, **beside))
+    times = allreduce.measure(
+        smallest,
+        largest,
+        device,
+        options.collective,
+        largest,
+        of_kinds=options.kind,
+        axes=options.mesh(options.ranks),
+        effort=allreduce.BRIEF,
+    )
+    yield json.dumps(times)
     say("how much computation and messages slow one another")
     yield interference.measure(workload, options.model, options.batch, size=options.size, device=device).to_json()
