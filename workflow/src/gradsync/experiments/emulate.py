@@ -101,7 +101,7 @@ def _launch(launch: Emulation, settings: Settings, results: Path, config: str) -
             f"{scheme.collective}@{scheme.network(launch.ranks, together).name}" if key else NATIVE
             for key, scheme in measured.items()
         ),
-        kind=sent.kinds,
+        kind=sent.kinds or allreduce.Options.kind,
         axes=sent.places,
         ranks=(launch.ranks,),
         testbed=testbed,

@@ -292,7 +292,7 @@ def _planned(options: Options, folder: Path) -> tuple[Path, ...]:
             ranks=(options.ranks,),
             device=options.device,
             collective=(NATIVE, *collectives),
-            kind=sent.kinds,
+            kind=sent.kinds or allreduce.Options.kind,
             axes=sent.places,
             workload=str(workload),
             output=points,

@@ -1,4 +1,4 @@
-"""The exact optimum in its own prediction: contention, host times, and computation that messages slow down."""
+"""Planners in their own prediction: contention, host times, and computation that messages slow down."""
 
 import itertools
 
@@ -13,7 +13,7 @@ from gradsync.costs.contention import Contended
 from gradsync.costs.fitted import fit
 from gradsync.costs.interference import Interference, InterferencePoint
 from gradsync.engine.simulate import simulate
-from gradsync.schedules import _slowed, grouped, optimal
+from gradsync.schedules import _slowed, grouped, optimal, pipelined
 from tiny_workloads import workload
 
 SEEDS = range(40)
@@ -161,3 +161,24 @@ def test_hidden_messages_are_few():
     messages = optimal.schedule(load, cost)
     assert simulated(load, cost, None, messages) == simulated(load, cost, None, grouped(range(60)))
     assert len(messages) == 2
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_period_of_halves_is_what_is_simulated_under_slow_down(seed):
+    """It is no longer than that of messages that were planned without slow-down."""
+    load, cost, slowing = drawn(seed)
+    load = load.model_copy(update={"update_seconds": 0.0})
+    seconds = iteration(load, cost, slowing, "pipelined")
+    _, period = pipelined.searched(pipelined.Halves(load, Beside(cost, slowing)), 40_000)
+    assert seconds == pytest.approx(period.seconds, rel=1e-9)
+    assert period.charged >= pipelined.Halves(load, cost).bound_seconds() * (1 - 1e-12)
+    without, _ = pipelined.searched(pipelined.Halves(load, cost), 20_000)
+    assert period.charged <= pipelined.Halves(load, Beside(cost, slowing)).period(without).charged * (1 + 1e-12)
+
+
+def test_604_tensors_are_planned_under_slow_down():
+    load, cost, slowing = drawn(1, layers=604)
+    for name in ("optimal", "pipelined"):
+        messages = schedules.messages(name, load, Beside(cost, slowing), {})
+        assert [message.first for message in messages[1:]] == [message.last + 1 for message in messages[:-1]]
+        assert (messages[0].first, messages[-1].last) == (0, 603)
