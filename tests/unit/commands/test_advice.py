@@ -11,6 +11,7 @@ from command_lines import LINE, ROOT, points_csv, workload_json
 from gradsync import compressors, sparse, updates
 from gradsync.cli import main
 from gradsync.configuration import schemes as configuration
+from gradsync.costs.interference import Interference, InterferencePoint
 from gradsync.experiments import advise
 from gradsync.experiments.advise import TIED
 
@@ -96,6 +97,21 @@ def test_ties_behind_the_first_are_said_too(workload, capsys):
     assert {"ps_central", "ps_tensor"}.isdisjoint(told["not_told_apart"])
     assert main(["advise", *links]) == 0
     assert "not told apart from one another: " in capsys.readouterr().out
+
+
+def test_under_interference_no_other_schedule_on_one_lane_is_ranked_before_the_optimum(tmp_path, capsys):
+    path, slowing = tmp_path / "w.json", tmp_path / "interference.json"
+    path.write_text(workload_json([("four", 40, 3.0), ("three", 8, 4.0), ("two", 30, 6.0), ("one", 20, 5.0)]))
+    points = (
+        InterferencePoint(bytes=8, computation=1.2, communication=1.5),
+        InterferencePoint(bytes=90, computation=2.0, communication=3.0),
+    )
+    slowing.write_text(Interference(points=points, handover_seconds=0.4).to_json())
+    told = advice(capsys, "--workload", str(path), "--allreduce", "a=2,b=0.1", "--interference", str(slowing))
+    seconds = {row["scheme"]: row["iteration_seconds"] for row in told["ranking"]}
+    others = ("naive", "wfbp", "mgwfbp", "single", "fixed_buckets")
+    assert seconds["optimal"] <= min(seconds[name] for name in others) * (1 + 1e-9)
+    assert seconds["optimal"] < seconds["wfbp"]
 
 
 def test_a_line_ties_all_collectives_and_plan_says_so(workload, capsys):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from gradsync import schedules, updates
+from gradsync.check import check
 from gradsync.configuration.schemes import Scheme, plan
 from gradsync.costs import Linear, alpha_beta
 from gradsync.costs.beside import Beside, interference
@@ -143,15 +144,19 @@ def test_of_many_layers_it_lies_between_its_bound_and_what_it_begins_with(seed, 
 
 def test_slow_down_changes_the_optimum_and_costs_no_other_planner():
     """With a hand-over and slow messages beside backward, what was optimal without them loses to its own prediction."""
-    better = 0
+    better = held = 0
     for seed in SEEDS:
         load, cost, slowing = drawn(seed, layers=8)
         before, beside = simulated(load, cost, slowing, optimal.alone(load, cost)), Beside(cost, slowing)
-        better += simulated(load, cost, slowing, optimal.schedule(load, beside)) < 0.999 * before
+        messages = optimal.schedule(load, beside)
+        check(updates.plan("ssgd", "any", load, messages, 2))
+        held += any(message.after_backward for message in messages)
+        better += simulated(load, cost, slowing, messages) < 0.999 * before
         for literal in ("mgwfbp", "ascwfbp", "kway"):
             both = (schedules.messages(literal, load, each, {}) for each in (cost, Beside(cost, slowing)))
             assert next(both) == next(both)
     assert better > len(SEEDS) / 10
+    assert held > 0
 
 
 def test_hidden_messages_are_few():
