@@ -10,7 +10,7 @@ from pathlib import Path
 
 from gradsync import papers
 from gradsync.collectives import NATIVE
-from gradsync.configuration import peers, schemes, settings
+from gradsync.configuration import peers, schemes, sent_kinds, settings
 from gradsync.configuration.options import taken, words
 from gradsync.configuration.training import Compute, Steps
 from gradsync.errors import InputError
@@ -264,6 +264,12 @@ def collectives_of(launch):
         if measured
     ]
     return ["native", *others]
+
+
+def kinds_of(launch):
+    """The other kinds of messages that its schemes send, as options of `gradsync measure launch`."""
+    chosen = map(SCHEMES.get, schemes_of(launch) if SETTINGS.device == "cpu" else ())
+    return sent_kinds.of_schemes(chosen, launch.ranks, ranks_a_node(launch)).words()
 
 
 def ranks_a_node(launch):

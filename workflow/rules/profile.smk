@@ -1,5 +1,5 @@
 rule profile_job:
-    # Layer and all-reduce times of a launch and their interference, from runs other than those that are predicted.
+    # Layer and message times of a launch and their interference, from runs other than those that are predicted.
     input:
         image=IMAGE_INPUT,
     output:
@@ -22,11 +22,12 @@ rule profile_job:
         device=SETTINGS.device,
         iterations=lambda wildcards: JOBS[wildcards.job].profile_iterations,
         collectives=lambda wildcards: collectives_of(JOBS[wildcards.job]),
+        kinds=lambda wildcards: kinds_of(JOBS[wildcards.job]),
         folder=lambda wildcards, output: str(Path(output.workload).parent),
         code=code("experiments.profile.launch"),
     shell:
         "{params.launch}python -m gradsync measure launch {params.compute:q} --device {params.device:q} --ranks {resources.tasks}"
-        " --iterations {params.iterations:q} --collective {params.collectives:q} --output {params.folder:q}"
+        " --iterations {params.iterations:q} --collective {params.collectives:q} {params.kinds:q} --output {params.folder:q}"
         " >{log:q} 2>&1 || {{ cat {log:q} >&2; exit 1; }}"
 
 

@@ -11,6 +11,7 @@ from command_lines import LINE, ROOT, points_csv, workload_json
 from gradsync import compressors, sparse, updates
 from gradsync.cli import main
 from gradsync.configuration import schemes as configuration
+from gradsync.costs.interference import Interference, InterferencePoint
 from gradsync.experiments import advise
 from gradsync.experiments.advise import TIED
 
@@ -75,8 +76,66 @@ def test_schemes_that_are_alike_are_said_to_be(tmp_path, capsys):
     path.write_text(workload_json([("only", 12, 5.0)]))
     told = advice(capsys, "--workload", str(path), "--allreduce", LINE)
     assert {"wfbp", "single", "mgwfbp", "optimal"} <= set(told["not_told_apart"])
+    (same,) = (names for tie in told["ties"] for names in tie["of_one_plan"] if "wfbp" in names)
+    assert {"wfbp", "single", "mgwfbp", "optimal"} <= set(same)  # a single layer is one message by any of them
     assert main(["advise", "--workload", str(path), "--allreduce", LINE]) == 0
-    assert "not told apart from" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "not told apart from" in printed
+    assert "are one and the same" in printed
+
+
+def test_ties_behind_the_first_are_said_too(workload, capsys):
+    """A central server and one of whole tensors move the same bytes over the same links, far behind the others."""
+    links = ("--workload", workload, "--allreduce", "alpha=0.1,bandwidth=1", "--ranks", "4")
+    told = advice(capsys, *links)
+    seconds = {row["scheme"]: row["iteration_seconds"] for row in told["ranking"]}
+    for tie in told["ties"]:
+        tied = [seconds[name] for name in tie["schemes"]]
+        assert max(tied) <= min(tied) * (1 + TIED)
+    in_a_tie = {name for tie in told["ties"] for name in tie["schemes"]}
+    assert {"ps_central", "ps_tensor"} <= in_a_tie
+    assert {"ps_central", "ps_tensor"}.isdisjoint(told["not_told_apart"])
+    assert main(["advise", *links]) == 0
+    assert "not told apart from one another: " in capsys.readouterr().out
+
+
+def test_under_interference_no_other_schedule_on_one_lane_is_ranked_before_the_optimum(tmp_path, capsys):
+    path, slowing = tmp_path / "w.json", tmp_path / "interference.json"
+    path.write_text(workload_json([("four", 40, 3.0), ("three", 8, 4.0), ("two", 30, 6.0), ("one", 20, 5.0)]))
+    points = (
+        InterferencePoint(bytes=8, computation=1.2, communication=1.5),
+        InterferencePoint(bytes=90, computation=2.0, communication=3.0),
+    )
+    slowing.write_text(Interference(points=points, handover_seconds=0.4).to_json())
+    told = advice(capsys, "--workload", str(path), "--allreduce", "a=2,b=0.1", "--interference", str(slowing))
+    seconds = {row["scheme"]: row["iteration_seconds"] for row in told["ranking"]}
+    others = ("naive", "wfbp", "mgwfbp", "single", "fixed_buckets")
+    assert seconds["optimal"] <= min(seconds[name] for name in others) * (1 + 1e-9)
+    assert seconds["optimal"] < seconds["wfbp"]
+
+
+def test_a_line_ties_all_collectives_and_plan_says_so(workload, capsys):
+    by_a_line = {}
+    for collective in ("native", "ring", "ps_p2p"):
+        arguments = [
+            "plan",
+            "--json",
+            "--workload",
+            workload,
+            "--allreduce",
+            LINE,
+            "--ranks",
+            "4",
+            "--schedule",
+            "wfbp",
+        ]
+        assert main([*arguments, "--collective", collective]) == 0
+        prediction = json.loads(capsys.readouterr().out)
+        by_a_line[collective] = prediction["iteration_seconds"]
+        told = [warning for warning in prediction["warnings"] if "a line is the cost of one collective" in warning]
+        assert len(told) == (collective != "native")
+        assert collective == "native" or collective in told[0]
+    assert len(set(by_a_line.values())) == 1
 
 
 def test_the_residual_of_a_fit_is_the_interval_of_a_prediction(workload, tmp_path, capsys):

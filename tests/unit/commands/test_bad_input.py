@@ -189,6 +189,10 @@ BAD = {
         ["measure", "allreduce", "--output", "{out}", "--ranks", "2", "--kind", "all_gather", "nosuch"],
         "--kind nosuch: does not exist; there are: all_reduce, reduce_scatter, ",
     ),
+    "measure a kind over an axis that is not there": (
+        ["measure", "launch", "--model", "lenet5", "--output", "{out}", "--ranks", "2", "--kind", "all_gather@node"],
+        "--kind all_gather@node: no axis 'node'; there are: world: give --axes",
+    ),
     "measure a kind of another collective": (
         ["measure", "allreduce", "--output", "{out}", "--ranks", "2", "--kind", "reduce", "--collective", "ring"],
         "--collective: reduce is measured of native: name it too",

@@ -49,17 +49,20 @@ def test_measured_halves_and_axes_are_taken_and_the_rest_follows(known):
     )
     assert isinstance(of["all_gather"], Half)
     assert alone.all_reduce.halves.keys() == {"reduce_scatter"}  # what planners are given
-    on_mesh = on_axes(alone, options.allreduce, AXES, RANKS)
+    on_mesh = on_axes(alone, options.allreduce, AXES, RANKS, ["all_reduce@node", "all_gather@local"])
     for kind, seconds in (("reduce_scatter", 2.0), ("all_gather", 3.0), ("all_reduce", 4.0)):
         assert on_mesh.network.of(f"{kind}@local").seconds(1000) == pytest.approx(seconds)
     assert on_mesh.network.of("all_reduce@node").seconds(1000) < 16.0  # a ring of two on the links of four
     assert on_mesh.warnings == ["messages over node are timed as rings on the same links"]
 
 
+SENT = ("all_gather@node", "reduce_scatter@local", "all_gather@local")
+
+
 def test_axes_of_other_sizes_are_not_taken(known):
     options = known(**ON_LOCAL)
     _, alone = costs(options, RANKS, Scheme(name="pipelined"))
-    (note,) = on_axes(alone, options.allreduce, (Axis("node", 1), Axis("local", 4)), RANKS).warnings
+    (note,) = on_axes(alone, options.allreduce, (Axis("node", 1), Axis("local", 4)), RANKS, SENT).warnings
     assert note == "messages over node, local are timed as rings on the same links"
 
 

@@ -1,9 +1,10 @@
 """How fast planning and simulating are, on synthetic networks of the papers' sizes; a program of its own.
 
-Targets (seconds on one core): 604 tensors (DenseNet-201) planned by `optimal` and by `mgwfbp`, 0.05 each, and by the
-schedules of several lanes, on a line and on a cost that is fitted to measurements, 0.2 each; one iteration of 64 ranks
-with 161 tensors (ResNet-50), every rank simulated, 1; 604 messages over 16 lanes that share a link, simulated until the
-period is steady, 0.1. Ratios are to a fixed loop of plain Python in the same run, so that machines can be compared.
+Targets (seconds on one core): 604 tensors (DenseNet-201) planned by `optimal` and by `mgwfbp`, 0.05 each, by `optimal`
+and `pipelined` with messages that computation slows, 0.1 each, and by the schedules of several lanes, on a line and on
+a cost that is fitted to measurements, 0.2 each; one iteration of 64 ranks with 161 tensors (ResNet-50), every rank
+simulated, 1; 604 messages over 16 lanes that share a link, simulated until the period is steady, 0.1. Ratios are to a
+fixed loop of plain Python in the same run, so that machines can be compared.
 """
 
 from __future__ import annotations
@@ -18,13 +19,22 @@ import numpy as np
 from gradsync.benchmarks import rows
 from gradsync.configuration import schemes
 from gradsync.costs import MessageCost, Network, alpha_beta, fitted
+from gradsync.costs.beside import Beside
 from gradsync.costs.contention import Contended
+from gradsync.costs.interference import Interference, InterferencePoint
 from gradsync.engine.simulate import simulate
 from gradsync.plan.workload import Layer, Workload
 
 REPEATS = 7
 SHARE = 0.6  # of its link: what a message alone gets
 HOST_SECONDS = 1e-5  # of a start-up
+SLOWED = Interference(
+    points=(
+        InterferencePoint(bytes=1024, computation=1.02, communication=1.3),
+        InterferencePoint(bytes=10**7, computation=1.3, communication=1.8),
+    ),
+    handover_seconds=2e-4,
+)
 
 
 def network_of(tensors: int, seed: int = 0) -> Workload:
@@ -68,6 +78,10 @@ def measure() -> dict[str, Any]:
     tasks: dict[str, tuple[Callable[[], object], float | None]] = {
         "optimal, 604 tensors": (planned("optimal"), 0.05),
         "mgwfbp, 604 tensors": (planned("mgwfbp"), 0.05),
+        **{
+            f"{name}, 604 tensors, beside computation": (planned(name, Beside(cost, SLOWED)), 0.1)
+            for name in ("optimal", "pipelined")
+        },
         **{
             f"{name}, 604 tensors, {kind}": (planned(name, contended_cost), 0.2)
             for name in ("ascwfbp", "kway", "striped", "searched")

@@ -46,6 +46,10 @@ def _lines(advice: dict[str, Any]) -> list[str]:
     first = rows[0]["scheme"]
     if len(alike) > 1:
         lines.append(f"not told apart from {first} by this prediction: {', '.join(alike[1:])}")
+    for tie in advice["ties"]:
+        if tie["schemes"][0] != first:
+            lines.append(f"not told apart from one another: {', '.join(tie['schemes'])}")
+        lines += [f"  the plans of {', '.join(names)} are one and the same" for names in tie["of_one_plan"]]
     if rows[0]["over_baseline"] is not None:
         lines.append(f"{first} takes {rows[0]['over_baseline']:.3f} of the iteration of stock DDP (fixed_buckets)")
     if advice["other_training"]:

@@ -88,6 +88,15 @@ class Interference(BaseModel):
             float(np.interp(at, sizes, [point.communication for point in self.points])),
         )
 
+    def factor_arrays(self, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The same of many sizes, below 2^63 bytes."""
+        points = np.log([point.bytes for point in self.points])
+        at = np.log(np.maximum(sizes, 1.0))
+        return (
+            np.interp(at, points, [point.computation for point in self.points]),
+            np.interp(at, points, [point.communication for point in self.points]),
+        )
+
     def to_json(self) -> str:
         """Indented JSON."""
         return json.dumps(self.model_dump(mode="json", exclude_none=True), indent=1) + "\n"

@@ -89,7 +89,7 @@ def advise(options: Options) -> dict[str, Any]:
     if not candidates:
         reasons = "; ".join(dict.fromkeys(left_out.values()))
         raise InputError(f"advise: no scheme fits {options.ranks} ranks on {network}: {reasons}")
-    candidates.sort(key=lambda each: each.seconds)
+    candidates.sort(key=lambda each: (each.seconds, len(each.plan.messages())))
     rows = [_row(each, candidates) for each in candidates]
     first = candidates[0]
     advice: dict[str, Any] = {
@@ -102,6 +102,7 @@ def advise(options: Options) -> dict[str, Any]:
         "all_reduce": first.known.all_reduce.describe(),
         "computation_seconds": first.trace.computation_seconds(first.plan.pace),
         "ranking": rows,
+        "ties": _ties(candidates),
         "not_told_apart": [row["scheme"] for row in rows if row["low_seconds"] <= rows[0]["high_seconds"]],
         "other_training": [
             _row(each, candidates) for each in sorted(every, key=lambda each: each.seconds) if each not in candidates
@@ -161,15 +162,40 @@ def _candidate(scheme: Scheme, options: Options) -> Candidate:
         raise InputError(
             f"these collectives were not measured: gradsync measure allreduce --collective NAME does; or give {LINKS}"
         ) from None
-    plan = predict.planned(scheme, workload, known, options.ranks, options)
     interference = predict.interference_of(options, options.ranks)
+    plan = predict.planned(scheme, workload, known, options.ranks, options, interference)
     trace = simulate(plan, workload, known.network, interference=interference)
     return Candidate(scheme, workload, known, plan, trace, interference)
 
 
-def _notes(candidate: Candidate) -> list[str]:
-    note = candidate.trace.note
-    return [*candidate.known.warnings, *([f"{candidate.scheme.name}: {note}"] if note else [])]
+def _ties(candidates: list[Candidate]) -> list[dict[str, Any]]:
+    """Groups of schemes whose predictions differ by no more than TIED, the fastest first; those of them with one plan.
+
+    `candidates` are in order of their predictions.
+    """
+    groups: list[list[Candidate]] = []
+    for each in candidates:
+        if groups and each.seconds <= groups[-1][0].seconds * (1 + TIED):
+            groups[-1].append(each)
+        else:
+            groups.append([each])
+    return [
+        {"schemes": [each.scheme.name for each in group], "of_one_plan": _of_one_plan(group)}
+        for group in groups
+        if len(group) > 1
+    ]
+
+
+def _of_one_plan(group: list[Candidate]) -> list[list[str]]:
+    """Those of a group whose operations are the same, so that no cost can tell them apart."""
+    alike: list[list[Candidate]] = []
+    for each in group:
+        same = next((others for others in alike if others[0].plan.roles == each.plan.roles), None)
+        if same is None:
+            alike.append([each])
+        else:
+            same.append(each)
+    return [[each.scheme.name for each in others] for others in alike if len(others) > 1]
 
 
 def _a_line(text: str) -> bool:
@@ -238,7 +264,7 @@ def _replanned(
         network=scaled(candidate.known.network, startup, transfer),
     )
     workload = _computing(candidate.workload, computation)
-    plan = predict.planned(candidate.scheme, workload, known, options.ranks, options)
+    plan = predict.planned(candidate.scheme, workload, known, options.ranks, options, candidate.interference)
     return _on(candidate._replace(plan=plan, workload=workload, known=known), 1.0, 1.0, 1.0)
 
 

@@ -13,13 +13,16 @@ from gradsync.configuration.options import option
 from gradsync.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from gradsync.plan import Axis, Plan
     from gradsync.plan.workload import Workload
 
-OVER_AXES = ("all_reduce", "reduce_scatter", "all_gather")  # what plans on axes send
 LINE = "a=SECONDS,b=SECONDS_PER_BYTE, or a CSV file of bytes,seconds"
+ANY_COLLECTIVE = (
+    "a line is the cost of one collective, whichever it is: of equal messages, {} and any other collective tie by it; "
+    "to tell them apart, give --allreduce alpha=SECONDS,bandwidth=BYTES_PER_SECOND, or points measured of each"
+)
 LINKS = "alpha=SECONDS,bandwidth=BYTES_PER_SECOND (or by kind of links: alpha=..,inside=..,between=..)"
 
 
@@ -228,7 +231,11 @@ def of_text(text: str, scheme: Any, ranks: int) -> Costs:
 
 
 def _measured(text: str, scheme: Any, ranks: int) -> Costs:
-    """The cost of the scheme's collective; other messages take what was measured, or follow from the backend's own."""
+    """The cost of the scheme's collective; other messages take what was measured, or follow from the backend's own.
+
+    A line is the cost of whichever collective it is taken for: a warning says that it tells none of them apart.
+    """
+    from gradsync.collectives import NATIVE
     from gradsync.costs import Network, kinds
     from gradsync.costs.half import halves
 
@@ -241,7 +248,8 @@ def _measured(text: str, scheme: Any, ranks: int) -> Costs:
     if Path(text).is_file():
         of_its_own = halves(cost) if collective else {}  # the file has those of the backend's
         network = Network({**network.costs, **kinds.measured(text, ranks), **of_its_own})
-    return Costs(cost, network, [], [])
+    alike = _pairs(text) is not None and scheme.algorithm != NATIVE
+    return Costs(cost, network, [ANY_COLLECTIVE.format(scheme.algorithm)] if alike else [], [])
 
 
 def _on_links(text: str, scheme: Any, ranks: int) -> Costs:
@@ -268,8 +276,8 @@ def _on_links(text: str, scheme: Any, ranks: int) -> Costs:
     return Costs(cost, network, [], bounds.cuts(topology, speeds, ranks))
 
 
-def on_axes(known: Costs, allreduce: str | None, axes: Sequence[Axis], ranks: int) -> Costs:
-    """The same, with what messages over the axes of a plan cost.
+def on_axes(known: Costs, allreduce: str | None, axes: Sequence[Axis], ranks: int, sent: Iterable[str]) -> Costs:
+    """The same, with what messages over the axes of a plan cost; `sent` are its kinds (`all_gather@node`).
 
     As measured, if the file of all-reduces has points between as many places. Else inside and between nodes, if the
     links of both are known, as rings on these: the ranks of a node share its links. Else as rings on the links of all
@@ -285,7 +293,8 @@ def on_axes(known: Costs, allreduce: str | None, axes: Sequence[Axis], ranks: in
     if speeds is None or set(places) != {"node", "local"}:
         measured = kinds.measured(allreduce, ranks, places) if allreduce and Path(allreduce).is_file() else {}
         of_axes = {kind: cost for kind, cost in measured.items() if "@" in kind}
-        lacking = [axis for axis in places if not {f"{kind}@{axis}" for kind in OVER_AXES} <= of_axes.keys()]
+        needed = {kind for kind in sent if kind.partition("@")[2] in places} - of_axes.keys()
+        lacking = [axis for axis in places if any(kind.endswith(f"@{axis}") for kind in needed)]
         notes = [f"messages over {', '.join(lacking)} are timed as rings on the same links"] if lacking else []
         network_of_axes = with_axes(Network({**known.network.costs, **of_axes}), ranks, places)
         return known._replace(network=network_of_axes, warnings=[*known.warnings, *notes])

@@ -79,7 +79,7 @@ def _reason(launch: Emulation, settings: Settings, results: Path) -> str:
 def _launch(launch: Emulation, settings: Settings, results: Path, config: str) -> None:
     """Measure, plan from what was measured, train."""
     from gradsync.collectives import NATIVE
-    from gradsync.configuration import schemes
+    from gradsync.configuration import schemes, sent_kinds
     from gradsync.configuration.launches import EMULATED_OPTIMIZER
 
     folder, planned = results / "emulated" / launch.job, results / "plans" / "emulated" / launch.job
@@ -93,6 +93,7 @@ def _launch(launch: Emulation, settings: Settings, results: Path, config: str) -
     _run("measure", "replay", options=updates)
     together = launch.ranks_a_node
     measured = {scheme.measured_as(launch.ranks, together): scheme for scheme in chosen}
+    sent = sent_kinds.of_schemes(chosen, launch.ranks, together)
     sums = allreduce.Options(
         workload=str(workload),
         by_layer=all(scheme.schedule == schemes.LAYER_BY_LAYER for scheme in chosen if scheme.algorithm != NATIVE),
@@ -100,6 +101,8 @@ def _launch(launch: Emulation, settings: Settings, results: Path, config: str) -
             f"{scheme.collective}@{scheme.network(launch.ranks, together).name}" if key else NATIVE
             for key, scheme in measured.items()
         ),
+        kind=sent.kinds or allreduce.Options.kind,
+        axes=sent.places,
         ranks=(launch.ranks,),
         testbed=testbed,
         output=points,

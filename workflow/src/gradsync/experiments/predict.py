@@ -66,6 +66,7 @@ def plan(options: Options) -> dict[str, Any]:
 
     Raises InputError for a scheme, options or costs that don't go together.
     """
+    from gradsync.configuration import sent_kinds
     from gradsync.files.results import write_whole
 
     if options.unpredicted and options.prediction:
@@ -78,10 +79,11 @@ def plan(options: Options) -> dict[str, Any]:
     # from here on its topology has numbers, whatever the nodes are
     scheme = scheme.model_copy(update={"topology": scheme.network(options.ranks, options.ranks_a_node).name})
     workload, known = costs(options, options.ranks, scheme)
-    known = on_axes(known, options.allreduce, scheme.axes(options.ranks), options.ranks)
+    sent = sent_kinds.of_scheme(scheme, options.ranks)
+    known = on_axes(known, options.allreduce, sent.axes, options.ranks, sent.kinds)
     interference = interference_of(options, options.ranks)
     scheme = scheme.model_copy(update={"options": {**scheme.options, **_values(options.schedule_options, "--option")}})
-    plan = planned(scheme, workload, known, options.ranks, options)
+    plan = planned(scheme, workload, known, options.ranks, options, interference)
     prediction = _described(plan, workload)
     if not options.unpredicted:
         prediction |= _prediction(plan, workload, known, interference)
@@ -94,16 +96,24 @@ def plan(options: Options) -> dict[str, Any]:
     return prediction
 
 
-def planned(scheme: Any, workload: Workload, known: Costs, ranks: int, steps: Steps) -> Plan:
+def planned(
+    scheme: Any,
+    workload: Workload,
+    known: Costs,
+    ranks: int,
+    steps: Steps,
+    interference: Interference | None = None,
+) -> Plan:
     """The checked plan of a scheme between so many ranks, with what a step has besides."""
     from gradsync import optimizers
     from gradsync.check import check
     from gradsync.configuration import schemes
+    from gradsync.costs.beside import Beside
 
     plan = schemes.plan(
         scheme,
         workload,
-        known.all_reduce,
+        Beside(known.all_reduce, interference) if interference else known.all_reduce,
         ranks,
         optimizer=steps.optimizer,
         loss_scaling=steps.precision == "float16",

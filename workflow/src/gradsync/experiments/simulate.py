@@ -46,9 +46,10 @@ def simulate(options: Options) -> dict[str, Any]:
     from gradsync.collectives import NATIVE
     from gradsync.costs import Network
     from gradsync.engine import simulate as engine
+    from gradsync.engine.clocks import priced_as
     from gradsync.files import reading
     from gradsync.files.results import write_whole
-    from gradsync.plan import Plan
+    from gradsync.plan import Collective, Plan
 
     plan = Plan.from_json(reading.text(options.plan, "plan"), options.plan)
     scheme = scheme_of(plan)
@@ -57,7 +58,8 @@ def simulate(options: Options) -> dict[str, Any]:
     if options.point_to_point:
         send = cost_of(options.point_to_point, "--point-to-point")
         known = known._replace(network=Network({**known.network.costs, "send": send}))
-    known = on_axes(known, options.allreduce, plan.axes, plan.ranks)
+    sent = {priced_as(op) for role in plan.roles for op in role.flat if isinstance(op, Collective)}
+    known = on_axes(known, options.allreduce, plan.axes, plan.ranks, sent)
     if options.turns is not None and options.turns < LEAST_TURNS:
         raise InputError(f"--turns {options.turns}: a period needs at least {LEAST_TURNS}")
     check(plan)

@@ -275,6 +275,8 @@ def _schemes(options: Options) -> dict[str, Scheme]:
 def _planned(options: Options, folder: Path) -> tuple[Path, ...]:
     """Measure this machine and plan the schemes, each with the times of its own collective."""
     from gradsync.collectives import NATIVE
+    from gradsync.configuration import sent_kinds
+    from gradsync.runtime.devices import CPU
 
     schemes, together = _schemes(options), ranks_a_node()
     workload, points = folder / "workload.json", folder / "allreduce.csv"
@@ -283,11 +285,15 @@ def _planned(options: Options, folder: Path) -> tuple[Path, ...]:
     collectives = [
         f"{scheme.collective}@{scheme.network(options.ranks, together).name}" for key, scheme in measured.items() if key
     ]
+    chosen = [schemes[name] for name in options.schedules]
+    sent = sent_kinds.of_schemes(chosen if options.device == CPU else (), options.ranks, together)
     allreduce.measure(
         allreduce.Options(
             ranks=(options.ranks,),
             device=options.device,
             collective=(NATIVE, *collectives),
+            kind=sent.kinds or allreduce.Options.kind,
+            axes=sent.places,
             workload=str(workload),
             output=points,
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -28,6 +28,18 @@ from gradsync.statistics.intervals import median_interval
 REPEATS = 120  # a small message has many: some of them wait a whole time slice for a core, most do not
 SECONDS_PER_SIZE = 0.3
 SIZES_PER_DECADE = 4
+
+
+class Effort(NamedTuple):
+    """How much is measured: times of a message at most, seconds of a size, sizes per decade."""
+
+    repeats: int
+    seconds_per_size: float
+    sizes_per_decade: int
+
+
+WHOLE = Effort(REPEATS, SECONDS_PER_SIZE, SIZES_PER_DECADE)
+BRIEF = Effort(REPEATS // 3, SECONDS_PER_SIZE / 5, SIZES_PER_DECADE // 2)  # of kinds beside the all-reduce of a launch
 
 
 class Point(NamedTuple):
@@ -86,14 +98,15 @@ def measure(
     device: Device = PROCESSOR,
     chosen: Sequence[str] = (NATIVE,),
     largest_of_our_own: int | None = None,
-    of_kinds: Sequence[Kind] = (ALL_REDUCE,),
+    of_kinds: Sequence[str] = (ALL_REDUCE,),
     axes: tuple[Axis, ...] = (),
+    effort: Effort = WHOLE,
 ) -> dict[str, Any]:
     """Seconds of each repeat by collective and message size, the same by kind, and what they were measured with.
 
     `largest_of_our_own`: largest message of collectives that are not the backend's; None: the same. `of_kinds`: those
-    of the backend's own, as they are executed, between all ranks and between the groups of each of `axes`. Collective
-    over the running ranks.
+    of the backend's own, as they are executed, between all ranks and between the groups of each of `axes`, or over one
+    (`all_gather@local`), with this `effort`. Collective over the running ranks.
     """
     others = OtherWork()
     ranks = dist.get_world_size() if dist.is_initialized() else 1
@@ -108,7 +121,7 @@ def measure(
             seconds[key] = all_reduce_seconds(sizes(smallest, largest), REPEATS, SECONDS_PER_SIZE, device=device)
     return {
         "seconds": seconds,
-        "kinds": _of_kinds(sizes(smallest, largest), of_kinds, axes),
+        "kinds": _of_kinds(sizes(smallest, largest, effort.sizes_per_decade), of_kinds, axes, effort),
         "provenance": {
             "repeats": f"{REPEATS // 15} to {REPEATS}, about {SECONDS_PER_SIZE:g} s a size",
             "threads": torch.get_num_threads(),
@@ -121,20 +134,25 @@ def measure(
 
 
 def _of_kinds(
-    message_sizes: list[int], chosen: Sequence[Kind], axes: tuple[Axis, ...]
+    message_sizes: list[int], chosen: Sequence[str], axes: tuple[Axis, ...], effort: Effort
 ) -> dict[str, dict[int, list[float]]]:
     """Seconds of each repeat by kind and message size, of all but all-reduces of all ranks."""
-    ways: dict[str, tuple[Kind, str]] = {kind: (kind, WORLD) for kind in chosen if kind != ALL_REDUCE}
-    for axis in axes:
-        if axis.size > 1:
-            ways |= {kinds.over(kind, axis.name, axis.size): (kind, axis.name) for kind in chosen}
+    ways: dict[str, tuple[Kind, str]] = {}
+    for text in chosen:
+        name, _, only = text.partition("@")
+        kind = cast("Kind", name)  # the launcher refuses what is none
+        if kind != ALL_REDUCE and only in ("", WORLD):
+            ways[kind] = kind, WORLD
+        for axis in axes:
+            if axis.size > 1 and only in ("", axis.name):
+                ways[kinds.over(kind, axis.name, axis.size)] = kind, axis.name
     return {
         name: collective_seconds(
             NATIVE,
             (),
             message_sizes,
-            REPEATS,
-            SECONDS_PER_SIZE,
+            effort.repeats,
+            effort.seconds_per_size,
             kind=kind,
             over=over,
             axes=() if over == WORLD else axes,

@@ -57,3 +57,36 @@ def exact_by_rows(ready: np.ndarray, seconds: Callable[[int], np.ndarray]) -> tu
         lasts.append(j - 1)
         j = begin[j]
     return tuple(reversed(lasts)), f
+
+
+def fewest(ready: np.ndarray, seconds: np.ndarray, latest: float) -> tuple[int, ...]:
+    """Last layers of the messages that end by `latest`: of all groupings one with the fewest messages.
+
+    With k messages, f_k[j] = min over i < j of  max(f_(k-1)[i], ready[j-1]) + seconds[j, i]; of these only an f that
+    fewer messages do not reach can be of use, since finishing earlier never hurts. O(L^2) for each message.
+    `seconds` of messages that there are none of is infinite.  # (layers + 1, layers + 1)
+
+    Raises ValueError if no messages end by then.
+    """
+    n = len(ready)
+    best = np.full(n + 1, np.inf)  # by as many messages, or fewer
+    best[0] = 0.0
+    at, finish = np.zeros(1, int), np.zeros(1)  # where so many messages end earlier than fewer do, and when
+    begins: list[np.ndarray] = []
+    while len(at):
+        ends = np.maximum(finish[None, :], ready[:, None])
+        ends += seconds[1:, at]
+        begin = ends.argmin(axis=1)
+        begins.append(np.concatenate([[0], at[begin]]))
+        f = np.concatenate([[np.inf], ends[np.arange(n), begin]])
+        if f[n] <= latest:
+            lasts, j = [n - 1], n
+            for of_count in reversed(begins[1:]):
+                j = int(of_count[j])
+                lasts.append(j - 1)
+            return tuple(reversed(lasts))
+        sooner = (f < best) & (f <= latest)
+        sooner[n] = False
+        best = np.where(sooner, f, best)
+        at, finish = np.flatnonzero(sooner), f[sooner]
+    raise ValueError(f"no messages end by {latest:g}")

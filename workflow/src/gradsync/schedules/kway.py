@@ -30,7 +30,7 @@ def schedule(workload: Workload, cost: MessageCost, *, lanes: int = 2) -> tuple[
     refuse_lanes("kway", lanes)
     instance = Instance(workload, cost, lanes).of_whole_gradients()
     # of equals the one on a single lane
-    return first_to_end(workload, cost, (optimal.schedule(workload, cost), instance.messages(best(instance))))
+    return first_to_end(workload, cost, (optimal.alone(workload, cost), instance.messages(best(instance))))
 
 
 def best(instance: Instance) -> Plan:
@@ -41,7 +41,8 @@ def best(instance: Instance) -> Plan:
 def candidates(instance: Instance) -> Iterator[Plan]:
     """Groupings to choose from, in whole gradients."""
     arguments = instance.workload, instance.cost
-    yield from (whole(message.last for message in planner.schedule(*arguments)) for planner in (optimal, mgwfbp, wfbp))
+    planners = optimal.alone, mgwfbp.schedule, wfbp.schedule
+    yield from (whole(message.last for message in planner(*arguments)) for planner in planners)
     for lasts in instance.groupings():
         plan = whole(lasts)
         yield from dict.fromkeys((plan, instance.cut(plan, [len(plan) - 1]), instance.cut(plan, range(len(plan)))))

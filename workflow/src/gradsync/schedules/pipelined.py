@@ -18,6 +18,9 @@ for less than computation with the host's seconds of all messages (`costs/conten
 long, the one of fewer messages counts, also where nothing is known of the host: in the end messages are joined as long
 as that costs nothing.
 
+If the cost knows how messages and computation slow one another down (`costs/beside.py`), a period is the one under that
+slow-down, with the order of messages of the period without it (`_together.py`). The bound stays: nothing gets faster.
+
 Forward is taken for the reverse of backward, and updates take nothing: where they do, simulations take longer than
 planned.
 """
@@ -25,26 +28,27 @@ planned.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from copy import copy
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 import numpy as np
 
 from gradsync.costs import MessageCost
+from gradsync.costs.beside import interference
 from gradsync.costs.contention import host_seconds
 from gradsync.costs.half import halves
 from gradsync.errors import InputError
 from gradsync.plan.workload import Workload
 from gradsync.schedules import Message, grouped
 from gradsync.schedules._groupings import exact_by_rows
+from gradsync.schedules._neighbours import Lasts, constant_buckets, joined, neighbours
+from gradsync.schedules._together import Flight, Work, end
 
 UPDATE = "sharded"
-BUCKETS = 16  # constant sizes tried, from SMALLEST bytes to the whole model
-SMALLEST = 32 * 1024
 LATE = (0.0, 0.3, 0.6, 0.9)  # of its seconds, by which a gather may delay the next scatter
 BETTER = 1.0 - 1e-9
-
-Lasts = tuple[int, ...]
-"""The last layers of messages of consecutive layers, in backward order."""
+SLOWED = 12  # messages that are timed as fast as one that is slowed
 
 
 def schedule(workload: Workload, cost: MessageCost, *, effort: int = 40_000) -> tuple[Message, ...]:
@@ -85,6 +89,8 @@ class Halves:
         self.ahead: list[float] = self.forward.tolist()
         self.host = host_seconds(self.scatter) + host_seconds(self.gather)
         self.known: dict[float, tuple[float, float]] = {}
+        self.interference = interference(cost)
+        self.factors: dict[float, tuple[float, float]] = {}
 
     def seconds(self, first: int, last: int) -> tuple[float, float]:
         """Of the reduce-scatter, and of the all-gather, of layers first..last."""
@@ -100,6 +106,9 @@ class Halves:
         firsts = [0, *(last + 1 for last in lasts[:-1])]
         seconds = [self.seconds(first, last) for first, last in zip(firsts, lasts, strict=True)]
         found = [self._period(firsts, lasts, seconds, late) for late in lates]
+        if self.interference is not None:
+            slowed = {gathers: self._slowed(firsts, lasts, seconds, gathers) for gathers in {each[1] for each in found}}
+            found = [(slowed[gathers], gathers) for _, gathers in found]
         (shortest, gathers), late = min(zip(found, lates, strict=True), key=lambda each: each[0][0])
         return Period(shortest, max(shortest, least), gathers, late)
 
@@ -123,6 +132,46 @@ class Halves:
             now += self.ahead[lasts[number] + 1] - self.ahead[firsts[number]]
         return now, tuple(gathers)
 
+    def _slowed(
+        self,
+        firsts: Sequence[int],
+        lasts: Lasts,
+        seconds: Sequence[tuple[float, float]],
+        gathers: tuple[tuple[int, int], ...],
+    ) -> float:
+        """The period if messages and computation slow one another down, with these gathers in gaps of backward."""
+        count, flights = len(lasts), list[Flight]()
+        scattered, gathered = [0] * count, [0] * count  # their numbers on the lane
+        factors = [self._factors(first, last) for first, last in zip(firsts, lasts, strict=True)]
+
+        def gather(number: int) -> None:
+            gathered[number] = len(flights)
+            flights.append(Flight(seconds[number][1], *factors[number], updated=scattered[number]))
+
+        for number in range(count):
+            scattered[number] = len(flights)
+            flights.append(Flight(seconds[number][0], *factors[number], after=number))
+            for other, after in gathers:
+                if after == number:
+                    gather(other)
+        in_gaps = {number for number, _ in gathers}
+        for number in reversed(range(count)):
+            if number not in in_gaps:
+                gather(number)
+        ready = [0.0, *(self.ready[last] for last in lasts)]
+        works = [Work(after - before) for before, after in pairwise(ready)]
+        for number in reversed(range(count)):
+            works.append(Work(self.ahead[lasts[number] + 1] - self.ahead[firsts[number]], gathered[number]))
+        assert self.interference is not None
+        return end(flights, works, self.interference.handover_seconds)
+
+    def _factors(self, first: int, last: int) -> tuple[float, float]:
+        size = self.bytes[last + 1] - self.bytes[first]
+        if size not in self.factors:
+            assert self.interference is not None
+            self.factors[size] = self.interference.factors(size)
+        return self.factors[size]
+
     def bound_seconds(self) -> float:
         """Nothing is charged less: computation and a host that starts one message, or the transfer of all bytes."""
         transfer = sum(half.least_transfer_seconds(self.bytes[-1]) for half in (self.scatter, self.gather))
@@ -131,11 +180,8 @@ class Halves:
 
 def beginnings(net: Halves) -> Iterator[Lasts]:
     """Messages to begin with: constant buckets, and the exact ones of either half alone."""
-    total, layers = net.total, len(net.ready)
-    for size in np.geomspace(min(SMALLEST, total[-1]), total[-1], BUCKETS):
-        for ends in (total[1:], total[-1] - total[:-1]):  # buckets counted from the end of the net, or from its front
-            borders = np.flatnonzero(np.diff(np.floor(ends / size * (1 - 1e-12)))).tolist()
-            yield (*borders, layers - 1)
+    total = net.total
+    yield from constant_buckets(total)
     # forward: until a layer has been passed, from the end back
     for ready, half in ((net.backward, net.scatter), (net.forward[1:], net.gather)):
         lasts, _ = exact_by_rows(ready, lambda j, half=half: half.seconds(total[j] - total[:j]))  # type: ignore[misc]
@@ -144,57 +190,40 @@ def beginnings(net: Halves) -> Iterator[Lasts]:
 
 def searched(net: Halves, effort: int) -> tuple[Lasts, Period]:
     """The messages that are charged least of those that the search finds, and their period."""
-    begun = [(net.period(lasts), lasts) for lasts in dict.fromkeys(beginnings(net))]
+    return _searched(net, list(beginnings(net)), effort) if net.interference is None else _beside(net, effort)
+
+
+def _beside(net: Halves, effort: int) -> tuple[Lasts, Period]:
+    """The same under interference: the search begins with what half the effort finds without, and short beginnings."""
+    alone = copy(net)
+    alone.interference = None
+    begins = list(beginnings(net))
+    without, _ = _searched(alone, begins, effort // 2)
+    fewest = sorted(begins, key=len)
+    timed = accumulate(SLOWED * len(LATE) * len(lasts) for lasts in fewest)
+    taken = [lasts for lasts, messages in zip(fewest, timed, strict=True) if messages <= effort // 4]
+    return _searched(net, [without, *taken], effort // 4)
+
+
+def _searched(net: Halves, begins: list[Lasts], effort: int) -> tuple[Lasts, Period]:
+    begun = [(net.period(lasts), lasts) for lasts in dict.fromkeys(begins)]
     least = min(period.charged for period, _ in begun)
     shortest, best = min(
         (each for each in begun if each[0].charged * BETTER <= least), key=lambda each: (len(each[1]), each[0].charged)
     )
     bound = net.bound_seconds()
-    improved = True
-    while improved and effort > 0 and shortest.charged > bound / BETTER:
+    weight = len(LATE) * (1 if net.interference is None else SLOWED)
+    improved, left = True, effort
+    while improved and left > 0 and shortest.charged > bound / BETTER:
         improved = False
-        for other in neighbours(best, net):
-            effort -= len(LATE) * len(other)
+        for other in neighbours(best, net.bytes):
+            left -= weight * len(other)
             period = net.period(other)
             if period.charged < shortest.charged * BETTER:
                 best, shortest, improved = other, period, True
                 break
-            if effort <= 0:
+            if left <= 0:
                 break
-    return joined(net, best, shortest)
-
-
-def joined(net: Halves, lasts: Lasts, period: Period) -> tuple[Lasts, Period]:
-    """The messages with as many of them joined to the next as cost nothing, from the end of the net on.
-
-    Twice as many at once as long as that works, half as many once it does not.
-    """
-    most, number, count = period.charged / BETTER, 0, 1
-    while number < len(lasts) - 1:
-        count = min(count, len(lasts) - 1 - number)
-        fewer = (*lasts[:number], *lasts[number + count :])
-        other = net.period(fewer, (period.late,))
-        if other.charged <= most:
-            lasts, period, count = fewer, other, 2 * count
-        elif count > 1:
-            count //= 2
-        else:
-            number += 1
-    return lasts, period
-
-
-def neighbours(lasts: Lasts, net: Halves) -> Iterator[Lasts]:
-    """Messages of which one is split in the middle, joined with the next, or gives layers to it or takes some."""
-    first = 0
-    for number, last in enumerate(lasts):
-        before, after = lasts[:number], lasts[number + 1 :]
-        if last > first:
-            middle = (net.bytes[first] + net.bytes[last + 1]) / 2
-            border = min(max(int(np.searchsorted(net.total, middle)) - 1, first), last - 1)
-            yield (*before, border, last, *after)
-        if after:
-            yield (*before, *after)
-            for moved in sorted({last - 1, last + 1, (first + last) // 2, (last + after[0]) // 2} - {last}):
-                if first <= moved < after[0]:
-                    yield (*before, moved, *after)
-        first = last + 1
+    most, late = shortest.charged / BETTER, shortest.late
+    best = joined(best, lambda fewer: net.period(fewer, (late,)).charged <= most)
+    return best, net.period(best, (late,))

@@ -54,7 +54,7 @@ def schedule(workload: Workload, cost: MessageCost, *, lanes: int = 2, effort: i
         plan = exhaustive(instance, instance.best(starts))
     else:
         plan = instance.best(refined(instance, start, LAUNCHES * effort) for start in starts)
-    candidates = [optimal.schedule(workload, cost), striped.messages(instance), instance.messages(plan)]
+    candidates = [optimal.alone(workload, cost), striped.messages(instance), instance.messages(plan)]
     if number(instance.layers, lanes) <= EVERY * effort:
         candidates += every(instance)
     return first_to_end(workload, cost, candidates)

@@ -7,23 +7,23 @@ import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gradsync.configuration.options import option
 from gradsync.configuration.training import OnDevice
 from gradsync.errors import InputError
 from gradsync.experiments.hosts import OnTestbed, described, enter
 from gradsync.experiments.profile import launches
+from gradsync.experiments.profile.kinds import Kinds
 from gradsync.experiments.profile.messages import Messages
 from gradsync.lifetimes import leftovers
 
 if TYPE_CHECKING:
     from gradsync.measure.allreduce import Point
-    from gradsync.plan import Axis, Kind
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(OnTestbed, OnDevice, Messages):
+class Options(OnTestbed, OnDevice, Kinds, Messages):
     """Options of `gradsync measure allreduce`."""
 
     ranks: tuple[int, ...] = option(
@@ -32,50 +32,11 @@ class Options(OnTestbed, OnDevice, Messages):
     collective: tuple[str, ...] = option(
         ("native",), "native, the backend's own; bml, bml@bcube:3,2", metavar="NAME[@TOPOLOGY]"
     )
-    kind: tuple[str, ...] = option(
-        ("all_reduce",),
-        "of the backend's own: reduce_scatter, all_gather, reduce, broadcast, all_to_all, beside the all-reduce",
-        metavar="KIND",
-    )
-    axes: tuple[str, ...] = option(
-        (), "between the groups of these axes too, the outermost first: node:2 local:4", metavar="NAME:PLACES"
-    )
     by_layer: bool = option(
         False,
         "with --workload: collectives but native carry single gradients, so no larger message of them is measured",
     )
     output: Path = option(meaning="write the points, CSV", metavar="FILE")
-
-    def mesh(self, ranks: int) -> tuple[Axis, ...]:
-        """The axes; raises InputError unless so many ranks lie on them."""
-        from gradsync.plan import Axis, Mesh
-
-        axes = []
-        for text in self.axes:
-            name, _, places = text.partition(":")
-            if not (name.isidentifier() and places.isdecimal() and int(places) > 0):
-                raise InputError(f"--axes {text}: give NAME:PLACES, as node:2 local:4")
-            axes.append(Axis(name, int(places)))
-        try:
-            Mesh(ranks, tuple(axes)).refuse()
-        except InputError as error:
-            raise InputError(f"--axes {' '.join(self.axes)}: {error}") from None
-        return tuple(axes)
-
-    def refuse_kinds(self) -> None:
-        """Raises InputError for kinds that don't exist, or that can't be measured on the device."""
-        from gradsync.collectives import ALL_REDUCE, KINDS, NATIVE
-        from gradsync.runtime.devices import CPU
-
-        for kind in self.kind:
-            if kind not in KINDS:
-                raise InputError(f"--kind {kind}: does not exist; there are: {', '.join(KINDS)}")
-        if (others := [*self.axes, *(kind for kind in self.kind if kind != ALL_REDUCE)]) and self.device != CPU:
-            raise InputError(f"--device {self.device}: {others[0]} can be measured on {CPU} only")
-        if others and NATIVE not in self.collective:
-            raise InputError(f"--collective: {others[0]} is measured of {NATIVE}: name it too")
-        for ranks in self.ranks:
-            self.mesh(ranks)
 
     def refuse_by_layer(self) -> None:
         """Raises InputError for --by-layer without the layers."""
@@ -109,7 +70,7 @@ def measure(options: Options) -> Measured | None:
     described(options, options.ranks, options.device)
     launches.refuse_output(options.output)
     options.refuse_by_layer()
-    options.refuse_kinds()
+    options.refuse_kinds(options.ranks, options.collective, options.device)
     smallest, largest = options.sizes()
     enter(options)
     sized = replace(
@@ -186,7 +147,7 @@ def _measure_as_rank(options: Options) -> None:
             device,
             options.collective,
             largest,
-            of_kinds=cast("tuple[Kind, ...]", options.kind),  # the launcher refuses what is none
+            of_kinds=options.kind,
             axes=options.mesh(ranks),
         )
         if rank == 0:

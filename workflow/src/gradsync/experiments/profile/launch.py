@@ -14,6 +14,7 @@ from gradsync.configuration.training import Compute, OnDevice
 from gradsync.experiments.hosts import OnTestbed, described, enter
 from gradsync.experiments.profile import launches
 from gradsync.experiments.profile.allreduce import points, refuse_collectives
+from gradsync.experiments.profile.kinds import Kinds
 from gradsync.lifetimes import leftovers
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ RAW = ("workload.json", "allreduce.json", "interference.json")  # as rank 0 writ
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(OnTestbed, OnDevice, Compute):
+class Options(OnTestbed, OnDevice, Kinds, Compute):
     """Options of `gradsync measure launch`."""
 
     ranks: int = option(1, "ranks of the launch, at least 2", metavar="N", silent=True)
@@ -52,6 +53,7 @@ def measure(options: Options) -> dict[str, Any] | None:
     launches.refuse_ranks("launch", [options.ranks], options.device)
     launches.refuse_counts(batch=options.batch, iterations=options.iterations)
     refuse_collectives(options.collective, [options.ranks], options.device)
+    options.refuse_kinds([options.ranks], options.collective, options.device)
     models.refuse(options.model, options.size, options.batch)
     testbed = described(options, [options.ranks], options.device)
     launches.refuse_output(options.output)
@@ -95,6 +97,16 @@ def _texts(options: Options, device: Device, rank: int) -> Iterator[str]:
     yield workload.to_json()
     smallest, largest = min(layer.bytes for layer in workload.layers), workload.bytes
     say(f"all-reduces of {smallest} to {largest} B")
-    yield json.dumps(allreduce.measure(smallest, largest, device, options.collective, largest))
+    times = allreduce.measure(
+        smallest,
+        largest,
+        device,
+        options.collective,
+        largest,
+        of_kinds=options.kind,
+        axes=options.mesh(options.ranks),
+        effort=allreduce.BRIEF,
+    )
+    yield json.dumps(times)
     say("how much computation and messages slow one another")
     yield interference.measure(workload, options.model, options.batch, size=options.size, device=device).to_json()
