@@ -48,7 +48,8 @@ def answer(ranks: Sequence[Rank], clocks: Clocks) -> dict[str, Any]:
     told: dict[str, Any] = {"ranks": len(ranks), "steps": len(ranks[0].steps)}
     for part in (*PARTS, "computation", "whole"):
         values = np.array([[getattr(step, part) for step in rank.steps] for rank in ranks]).mean(axis=0)  # (steps,)
-        low, high = jackknife(float(values.mean()), [float(np.delete(values, i).mean()) for i in range(len(values))])
+        others = [float(np.delete(values, i).mean()) for i in range(len(values)) if len(values) > 1]
+        low, high = jackknife(float(values.mean()), others)
         key = "step" if part == "whole" else part
         told |= {f"{key}_seconds": float(values.mean()), f"{key}_low": low, f"{key}_high": high}
     if len(ranks) > 1:
