@@ -79,8 +79,13 @@ class _Made:
             self.spend("torch::autograd::AccumulateGrad", PLACED, **known)
             name = "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad"
             self.add(name, "cpu_op", start, self.now - start)
-        if distributed:
-            elements = sum(_product(shape) for shape in shapes)
+        elements = sum(_product(shape) for shape in shapes)
+        if distributed and self.device:
+            known = {"Collective name": "allreduce", "In msg nelems": elements, "dtype": "BFloat16", "Group size": 8}
+            self.add("ncclDevKernel_AllReduce_Sum_bf16_RING_LL", "kernel", self.free, MESSAGE, **known)
+            self.add("nccl:all_reduce", "user_annotation", self.now, 1)
+            self.free += MESSAGE  # what is launched next waits for it
+        elif distributed:
             known = {"Input Dims": [[elements]], "Input type": ["float"]}
             self.add("gloo:all_reduce", "user_annotation", self.now, MESSAGE + late, **known)
             self.now += MESSAGE + late

@@ -53,6 +53,20 @@ def test_what_a_gpu_computes_takes_what_its_kernels_took(tmp_path):
     assert workload.update_seconds == pytest.approx(2 * made_up.UPDATE * 1e-6)
 
 
+def test_messages_on_a_gpu_are_no_computation(tmp_path):
+    """Those of NCCL are kernels that say what they carry; the optimizer's kernels wait for them."""
+    content = made_up.profile(SHAPES, device=True, rank=0, ranks=8)
+    workload, told = load(tmp_path, content, points=tmp_path / "points.csv")
+    each = 2 * (made_up.BACKWARD + made_up.PLACED) * 1e-6
+    assert [layer.backward_seconds for layer in workload.layers] == pytest.approx([each] * 3)
+    assert workload.update_seconds == pytest.approx(2 * made_up.UPDATE * 1e-6)
+    (point,) = told["points"]
+    assert (point["ranks"], point["bytes"]) == (8, 2 * 310)
+    assert point["seconds"] == pytest.approx(made_up.MESSAGE * 1e-6)
+    assert any("1 of 8 ranks" in note for note in told["notes"])
+    assert any("one size only" in note for note in told["notes"])
+
+
 def test_a_queue_is_reached_when_what_was_launched_before_is_done():
     queue = Queue([Kernel(0.0, 1.0, 3.0), Kernel(2.0, 3.0, 4.0), Kernel(6.0, 9.0, 9.5)])
     assert [queue.reached(moment) for moment in (0.0, 0.5, 2.5, 5.0, 7.0)] == [0.0, 3.0, 4.0, 5.0, 9.5]
@@ -90,6 +104,16 @@ def test_ranks_are_told_apart_from_their_clocks(tmp_path):
 
 def without(content: dict[str, Any], word: str) -> dict[str, Any]:
     return content | {"traceEvents": [each for each in content["traceEvents"] if word not in each["name"]]}
+
+
+def in_pairs(content: dict[str, Any]) -> dict[str, Any]:
+    """With an annotation that spans two steps each."""
+    steps = [each for each in content["traceEvents"] if each["name"].startswith("ProfilerStep")]
+    pairs = [
+        first | {"name": f"pair#{number}", "dur": second["ts"] + second["dur"] - first["ts"]}
+        for number, (first, second) in enumerate(zip(steps[::2], steps[1::2], strict=True))
+    ]
+    return content | {"traceEvents": [*content["traceEvents"], *pairs]}
 
 
 def unsized(content: dict[str, Any]) -> dict[str, Any]:
@@ -137,6 +161,7 @@ TENSORFLOW = {
         ([made_up.profile(SHAPES, rank=1)] * 2, {}, "are both of rank 1"),
         ([unsized(made_up.profile(SHAPES))], {}, r"gradient 0 has no size \(3 such\)"),
         ([GOOD], {"step_annotation": "epoch"}, "--step-annotation epoch: no such annotation; it has: Optimizer.step"),
+        ([in_pairs(GOOD)], {"step_annotation": "pair"}, r"has 2 backward passes \(micro-batches"),
         ([GOOD], {"points": Path("points.csv")}, "has no all-reduce of known size"),
     ],
     ids=lambda value: value if isinstance(value, str) and len(value) < 60 else "",

@@ -8,7 +8,7 @@ from typing import Any
 from gradsync.interchange.recording import Message
 from gradsync.interchange.tensors import dtype_bytes, shape_bytes
 
-# words of NCCL's kernels, of Gloo's and NCCL's notes and of c10d's, without underscores -> kinds as plans name them
+# words of NCCL's kernels and of Gloo's notes, without underscores -> kinds as plans name them
 KINDS = {
     "allreduce": "all_reduce",
     "reducescatter": "reduce_scatter",
@@ -17,10 +17,9 @@ KINDS = {
     "alltoall": "all_to_all",
     "reduce": "reduce",
 }
-SOURCES = ("kernel", "note", "call")  # of times, the best first: a call of c10d ends before its message does
+SOURCES = ("kernel", "note")  # of times; what c10d and NCCL note on the host ends before the message does
 _KERNEL = re.compile(r"(?:nccl|rccl)(?:Dev)?Kernel", re.IGNORECASE)
-_NOTE = re.compile(r"(?:nccl|gloo|mpi|ucc|xccl):(\w+)")
-CALL = "record_param_comms"
+_NOTE = re.compile(r"(?:gloo|mpi|ucc):(\w+)")
 
 
 def is_kernel(name: str) -> bool:
@@ -32,9 +31,7 @@ def source(category: str, name: str) -> str | None:
     """Where an event has the times of a collective from; None if it is none."""
     if category == "kernel":
         return "kernel" if is_kernel(name) else None
-    if _NOTE.fullmatch(name):
-        return "note"
-    return "call" if name == CALL else None
+    return "note" if category == "user_annotation" and _NOTE.fullmatch(name) else None
 
 
 def message(name: str, start: float, end: float, arguments: dict[str, Any]) -> Message | None:

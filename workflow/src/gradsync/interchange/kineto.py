@@ -128,8 +128,8 @@ class _Made:
         return Queue(kernels) if kernels else None
 
     def messages(self) -> tuple[Message, ...]:
-        """Kernels of NCCL if there are any, else what Gloo noted, else what c10d noted."""
-        noted = [(entry, arguments) for entry, arguments in self._of("kernel", "user_annotation", "cpu_op")]
+        """Kernels of NCCL if there are any, else what Gloo noted."""
+        noted = [*self._of("kernel", "user_annotation")]
         of_name = [(collectives.source(_kind(e), str(e.get("name", ""))), e, a) for e, a in noted]
         best = next((source for source in collectives.SOURCES if any(s == source for s, _, _ in of_name)), None)
         made = [

@@ -38,7 +38,7 @@ class Points(NamedTuple):
 def points(ranks: Sequence[Rank]) -> Points:
     """Of the all-reduces whose size was recorded; those beside another message are left out if others are there."""
     times: dict[tuple[int, int], list[tuple[float, bool]]] = defaultdict(list)
-    overlapped = {id(message) for rank in ranks for message in _overlapped(rank.messages)}
+    overlapped = {id(message) for rank in ranks for message in _overlapped(rank.recording.messages)}
     unsized = 0
     for each in matched(ranks):
         first = each[0]

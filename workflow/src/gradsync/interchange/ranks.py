@@ -24,11 +24,6 @@ class Rank(NamedTuple):
     recording: Recording
     steps: list[Step]
 
-    @property
-    def messages(self) -> list[Message]:
-        """Its messages from the first of these steps on."""
-        return [message for message in self.recording.messages if message.start >= self.steps[0].start]
-
 
 class Clocks(NamedTuple):
     """Seconds by which each rank's clock is ahead of the first rank's, and how far ranks come apart to a message.
@@ -90,22 +85,23 @@ def _refuse_others(rank: Rank, number: int, given: list[object], expected: list[
 
 
 def matched(ranks: Sequence[Rank]) -> list[list[Message]]:
-    """The messages that all ranks recorded, each with what every rank recorded of it; in order.
+    """The messages that all ranks recorded, each with what every rank recorded of it; in order, without the warm-up's.
 
-    Messages of one kind and group are matched by their number; kinds and groups of which ranks recorded different
-    numbers are left out.
+    Messages of one kind and group are matched by their number in the recording; kinds and groups of which ranks
+    recorded different numbers are left out.
     """
     by_rank = []
     for rank in ranks:
         kinds: dict[tuple[str, str], list[Message]] = defaultdict(list)
-        for message in rank.messages:
+        for message in rank.recording.messages:
             kinds[message.kind, message.group].append(message)
         by_rank.append(kinds)
     common = []
     for key, messages in by_rank[0].items():
         if all(len(kinds[key]) == len(messages) for kinds in by_rank[1:]):
             common += [list(each) for each in zip(*(kinds[key] for kinds in by_rank), strict=True)]
-    return sorted(common, key=lambda each: each[0].start)
+    begin = ranks[0].steps[0].start
+    return sorted((each for each in common if each[0].start >= begin), key=lambda each: each[0].start)
 
 
 def clocks(ranks: Sequence[Rank]) -> Clocks:
