@@ -46,7 +46,15 @@ BASES: dict[str, list[tuple[str, ...]]] = {
         ("--plan", "plan.json", *LINE, "--point-to-point", "a=1,b=1", "--interference", "interference.json"),
     ],
     "check": [("plan.json",), ("ring.json",)],
-    "export": [("plan.json",)],
+    "export": [
+        ("plan.json",),
+        ("plan.json", "--format", "chakra", "--workload", "workload.json", "--output", "made", "--turns", "3"),
+    ],
+    "import": [
+        ("recorded.json", "--output", "made.json", "--warm-up", "2", "--name", "net"),
+        ("rank0.json", "rank1.json", "--output", "made.json", "--points", "made.csv"),
+        ("plan.0.et", "--output", "made.json"),
+    ],
     "draw": [
         ("plan.json", "--output", "drawn.svg", "--rank", "0", "--turn", "1"),
         ("trace.json", "--output", "drawn.svg"),

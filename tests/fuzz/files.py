@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import yaml
 from hypothesis import strategies as st
 
+import made_up_traces
 import tiny_plans
 from fuzz.values import values
 from gradsync import cli
@@ -115,6 +116,7 @@ def prepare(folder: Path) -> None:
             ["plan", *line, "--schedule", "kway", "--option", "lanes=2", "--output", "lanes.json"],
             ["plan", *links, "--schedule", "ring", "--ranks", "4", "--accumulate", "2", "--output", "ring.json"],
             ["simulate", "--plan", "plan.json", *line, "--turns", "3", "--output", "trace.json"],
+            ["export", "plan.json", "--format", "chakra", "--workload", "workload.json", "--output", "plan"],
             *(
                 ["measure", "operations", "--model", model, "--output", f"results/quick/{of}/{model}/workload.json"]
                 for of, models in COUNTED.items()
@@ -123,6 +125,9 @@ def prepare(folder: Path) -> None:
         ):
             if status := cli.main(command):
                 raise AssertionError(f"{command} ended with status {status}")
+    (folder / "recorded.json").write_text(json.dumps(made_up_traces.profile()))
+    for rank in (0, 1):
+        (folder / f"rank{rank}.json").write_text(json.dumps(made_up_traces.profile(rank=rank)))
     for name, plan in tiny_plans.every_kind().items():
         (folder / f"plan-{name}.json").write_text(plan.to_json())
         width = DTYPE_BYTES[plan.buffer[plan.holding("gradient") or plan.buffers[0].name].dtype]
@@ -214,6 +219,7 @@ def kinds(folder: Path) -> dict[str, Kind]:
     for name in tiny_plans.every_kind():
         costs = ("--workload", f"workload-{name}.json", "--allreduce", "a=1,b=1")
         add(f"plan-{name}.json", folder / f"plan-{name}.json", "simulate", "--plan", "{}", *costs, "--json")
+    add("recorded.json", folder / "recorded.json", "import", "{}", "--output", "made.json", "--json")
     add("trace.json", folder / "trace.json", "draw", "{}", "--output", "drawn.svg")
     planned = ("--schedule", "mgwfbp", "--output", "made.json", "--json")
     add("workload.json", folder / "workload.json", "plan", "--workload", "{}", *line[2:], *planned)

@@ -57,6 +57,8 @@ def _of(words: list[str], content: Any) -> str:
         return f"the plan that was written does not pass: status {status}"
     if words[0] == "simulate" and (read := _value_of(words, "--plan")) and (status := cli.main(["check", read])):
         return f"a plan was simulated that does not pass: status {status}"
+    if written and words[0] == "export":  # a file per rank
+        written += ".0.et"
     return "" if not written or Path(written).exists() else f"nothing was written to {written}"
 
 

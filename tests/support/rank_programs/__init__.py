@@ -30,6 +30,7 @@ from rank_programs.of_schedules import (
 )
 from rank_programs.of_sparse import sparse_cases, sparse_schemes
 from rank_programs.of_tiny_plans import HAMMER_TURNS, TINY_TURNS, all_tiny_plans, pull_of, tiny_cases
+from rank_programs.of_traces import RECORDED_STEPS, recorded_beside_others
 
 PROGRAMS = (
     *(all_schedules, queued_schedules, gpu_schedules, micro_batches, real_models, quarter_models, all_tiny_plans),
@@ -57,12 +58,14 @@ __all__ = [
     "MICRO_BATCHES",
     "OPTIMIZED",
     "PROGRAMS",
+    "RECORDED_STEPS",
     "RESUMED_TURNS",
     "TINY_TURNS",
     "attached_beside_ddp",
     "attached_otherwise",
     "method_cases",
     "pull_of",
+    "recorded_beside_others",
     "sparse_cases",
     "swapped",
     "tiny_cases",

@@ -18,6 +18,7 @@ COMMANDS = [
     "train",
     "elastic",
     "export",
+    "import",
     "measure",
     "external",
     "count",

@@ -86,7 +86,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"gradsync {__version__}")
     subcommands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=usage.Parser)
     for command in COMMANDS:
-        name = command.__name__.rpartition(".")[2]
+        name = command.__name__.rpartition(".")[2].removesuffix("_")  # `import` is a word of Python
         subparser = subcommands.add_parser(name, **parsing.described(command.run))
         subparser.add_argument("--json", action="store_true", help="print the result as JSON")
         subparser.set_defaults(run=command.run)

@@ -1,7 +1,11 @@
-"""A plan in a training loop of one's own: `gradsync.attach(model, optimizer, plan)`, see docs/attach.md."""
+"""A plan in a training loop of one's own: `gradsync.attach(model, optimizer, plan)`, see docs/attach.md.
+
+`as_ddp` gives stock DDP with the plan's messages instead, if it can send them.
+"""
 
 from gradsync.attachment.handle import Attached
 from gradsync.attachment.refusal import RefusedError
 from gradsync.attachment.start import attach
+from gradsync.attachment.stock import as_ddp
 
-__all__ = ["Attached", "RefusedError", "attach"]
+__all__ = ["Attached", "RefusedError", "as_ddp", "attach"]

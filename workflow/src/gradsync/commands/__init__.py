@@ -21,6 +21,7 @@ from gradsync.commands import (
     external,
     figure,
     image,
+    import_,
     measure,
     plan,
     simulate,
@@ -33,7 +34,7 @@ from gradsync.commands import (
 )
 
 COMMANDS = (
-    *(advise, plan, check, simulate, collective, draw, train, elastic, export, measure, image, cluster, slurm, testbed),
-    *(estimate, external, count, emulate, table, figure, claims, site, compare, track, benchmark),
+    *(advise, plan, check, simulate, collective, draw, train, elastic, export, import_, measure, image, cluster),
+    *(slurm, testbed, estimate, external, count, emulate, table, figure, claims, site, compare, track, benchmark),
 )
-"""In the order of `gradsync --help`; the name of each is that of its module."""
+"""In the order of `gradsync --help`; the name of each is that of its module, without a `_` at the end."""

@@ -138,8 +138,16 @@ def bucket_cap_mb_list(plan: Plan) -> list[float]:
     return sizes
 
 
-def lost_in_buckets(plan: Plan) -> list[str]:
-    """What a plan says and sizes of DDP's buckets don't, each in words."""
+def wire_of(plan: Plan) -> str:
+    """The one type in which all-reduces carry gradients, if it is not their own; else empty."""
+    gradient = plan.holding("gradient")
+    sums = [op for op in plan.communications() if isinstance(op, Collective) and op.kind == "all_reduce"]
+    types = {plan.buffer[op.writes[0].buffer].dtype for op in sums}
+    return types.pop() if gradient and len(types) == 1 and plan.buffer[gradient].dtype not in types else ""
+
+
+def lost_in_buckets(plan: Plan, *, hooked: bool = False) -> list[str]:
+    """What a plan says and sizes of DDP's buckets don't, each in words; with `hooked`, a hook carries its one wire."""
     sums = [op for op in plan.communications() if isinstance(op, Collective) and op.kind == "all_reduce"]
     lost = []
     if algorithms := sorted({op.algorithm for op in sums} - {NATIVE}):
@@ -148,7 +156,8 @@ def lost_in_buckets(plan: Plan) -> list[str]:
         lost.append(f"{len(lanes)} lanes are lost: DDP sends its buckets one after the other")
     gradient = plan.holding("gradient")
     types = {plan.buffer[op.writes[0].buffer].dtype for op in sums}
-    if gradient and (wire := sorted(types - {plan.buffer[gradient].dtype})):
+    carried = {wire_of(plan)} if hooked else set()
+    if gradient and (wire := sorted(types - {plan.buffer[gradient].dtype} - carried)):
         lost.append(f"messages in {', '.join(wire)} are lost: DDP sends gradients in their own type; register its hook")
     if plan.passes > 1:
         lost.append(f"{plan.passes} micro-batches a step are lost: run the first ones in DDP's no_sync()")

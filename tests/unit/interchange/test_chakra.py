@@ -1,0 +1,207 @@
+"""Plans as Chakra traces, read back and replayed; traces in the form of MLCommons' converter; traces that are none."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import made_up_traces as made_up
+import tiny_plans
+from gradsync.cli import main
+from gradsync.errors import InputError
+from gradsync.experiments import export, imported, predict
+from gradsync.interchange import chakra_export, chakra_file
+from gradsync.interchange.chakra_schema import COLLECTIVES, NODE_TYPES, VERSION, Attribute, Metadata, Node, attributes
+from gradsync.plan.workload import Workload
+from tiny_workloads import workload
+
+START_UP, PER_BYTE = 1e-3, 1e-9
+LINE = f"a={START_UP},b={PER_BYTE}"
+LOAD = workload(
+    [400_000, 80_000, 2_000_000],
+    [0.0011, 0.0007, 0.002000_25],
+    forward=0.004,
+    update=0.0005,
+    forwards=[0.001, 0.0015, 0.0015],
+)
+
+
+def exported(folder: Path, schedule: str, ranks: int = 3, turns: int = 3) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What planning and exporting LOAD say."""
+    (folder / "w.json").write_text(LOAD.to_json())
+    planned = predict.plan(
+        predict.Options(
+            workload=str(folder / "w.json"), allreduce=LINE, schedule=schedule, ranks=ranks, output=folder / "p.json"
+        )
+    )
+    told = export.export(
+        export.Options(
+            plan=folder / "p.json", format="chakra", workload=folder / "w.json", output=folder / "out", turns=turns
+        )
+    )
+    return planned, told
+
+
+def replayed(trace: chakra_file.Trace) -> dict[str, float]:
+    """When each node ends, if it begins once all that it depends on has ended and messages take START_UP, PER_BYTE."""
+    ends: dict[int, float] = {}
+    for node in trace.nodes:
+        told = attributes(node)
+        message = node.type == NODE_TYPES.index("COMM_COLL_NODE")
+        seconds = START_UP + PER_BYTE * told["comm_size"] if message else told["gradsync_seconds"]
+        ends[node.id] = seconds + max((ends[each] for each in (*node.data_deps, *node.ctrl_deps)), default=0.0)
+    return {node.name: ends[node.id] for node in trace.nodes}
+
+
+@pytest.mark.parametrize("schedule", ["wfbp", "mgwfbp", "single", "optimal", "fixed_buckets"])
+def test_a_plan_is_read_back_and_takes_as_long(schedule, tmp_path):
+    """The workload comes back; what depends on what in the trace makes the iteration that the simulator predicts."""
+    planned, told = exported(tmp_path, schedule)
+    assert (told["lost"], told["ranks"], told["iterations"]) == ([], 3, 3)
+    traces = [chakra_file.read(tmp_path / f"out.{rank}.et") for rank in range(3)]
+    assert {trace.metadata.version for trace in traces} == {VERSION}
+    ends = replayed(traces[1])
+    turn = ends["update@2"] - ends["update@1"]
+    assert turn == pytest.approx(planned["iteration_seconds"], rel=1e-9)
+    micros = sum(node.duration_micros for node in traces[0].nodes)
+    computed = 3 * (LOAD.forward_seconds + LOAD.backward_seconds + LOAD.update_seconds)
+    assert abs(micros - 1e6 * computed) <= 1
+    back = imported.load(
+        imported.Options(traces=tuple(tmp_path / f"out.{rank}.et" for rank in range(3)), output=tmp_path / "back.json")
+    )
+    again = Workload.load(tmp_path / "back.json")
+    assert (again.name, again.forward_seconds, back["ranks"]) == (LOAD.name, LOAD.forward_seconds, 3)
+    assert again.update_seconds == pytest.approx(LOAD.update_seconds)
+    assert [(each.name, each.bytes, each.backward_seconds, each.dtype) for each in again.layers] == [
+        (each.name, each.bytes, each.backward_seconds, each.dtype) for each in LOAD.layers
+    ]
+
+
+def test_a_plan_that_needs_layers_one_by_one_keeps_the_times_of_forward(tmp_path):
+    exported(tmp_path, "dear", turns=2)
+    imported.load(imported.Options(traces=(tmp_path / "out.0.et",), output=tmp_path / "back.json"))
+    again = Workload.load(tmp_path / "back.json")
+    assert [each.forward_seconds for each in again.layers] == [each.forward_seconds for each in LOAD.layers]
+    assert again.forward_order() == LOAD.forward_order()
+    kinds = {COLLECTIVES[told["comm_type"]]: told["comm_size"] for told in messages(tmp_path / "out.0.et")}
+    whole = LOAD.bytes  # of an all-gather a rank puts in its own piece
+    assert kinds.keys() == {"REDUCE_SCATTER", "ALL_GATHER"}
+    sizes = dict.fromkeys(kinds, 0)
+    for told in messages(tmp_path / "out.0.et", turn=0):
+        sizes[COLLECTIVES[told["comm_type"]]] += told["comm_size"]
+    assert sizes["REDUCE_SCATTER"] == whole
+    assert sizes["ALL_GATHER"] == pytest.approx(whole / 3, abs=len(LOAD.layers))
+
+
+def messages(path: Path, turn: int | None = None) -> list[dict[str, Any]]:
+    nodes = [attributes(node) for node in chakra_file.read(path).nodes]
+    return [told for told in nodes if "comm_type" in told and turn in (None, told["gradsync_turn"])]
+
+
+@pytest.mark.parametrize("name", tiny_plans.every_kind())
+def test_ranks_of_a_message_agree_on_it_or_the_plan_is_refused(name, tmp_path):
+    """By number, kind and group; point-to-point messages of all ranks are in pairs."""
+    plan = tiny_plans.every_kind()[name]
+    verbs = {op.verb for role in plan.roles for op in role.flat}
+    if verbs & {"recv_any", "reply", "shared_read", "shared_add"}:
+        with pytest.raises(InputError, match="can't be exported as Chakra traces"):
+            chakra_export.export(plan, LOAD, lambda rank, op: 1e-6, 2)
+        return
+    files = chakra_export.export(plan, LOAD, lambda rank, op: 1e-6, 2)
+    kinds: dict[int, int] = {}
+    taking: dict[tuple[int, str], list[int]] = {}
+    pairs: dict[tuple[Any, ...], int] = {}
+    for rank, content in enumerate(files.files):
+        path = tmp_path / f"{rank}.et"
+        path.write_bytes(content)
+        trace = chakra_file.read(path)
+        numbers = [node.id for node in trace.nodes]
+        assert len({*numbers}) == len(numbers)
+        for node in trace.nodes:
+            assert {*node.data_deps, *node.ctrl_deps} <= {*numbers}
+            told = attributes(node)
+            if "comm_type" in told:
+                assert kinds.setdefault(node.id, told["comm_type"]) == told["comm_type"]
+                taking.setdefault((node.id, told.get("pg_name", "")), []).append(rank)
+            elif "comm_src" in told:
+                key = told["comm_src"], told["comm_dst"], told["comm_tag"], told["comm_size"]
+                pairs[key] = pairs.get(key, 0) + (1 if node.type == NODE_TYPES.index("COMM_SEND_NODE") else -1)
+    assert not any(pairs.values())
+    everyone = [*range(plan.ranks)]
+    assert all(sorted(files.groups.get(group, everyone)) == ranks for (_, group), ranks in taking.items())
+
+
+def converted(profile: dict[str, Any]) -> bytes:
+    """A profile in the form of MLCommons' converter: operators in order of start, each with its exclusive time."""
+    events = [each for each in profile["traceEvents"] if each["cat"] in ("cpu_op", "user_annotation")]
+    events = [each for each in events if not each["name"].startswith("gloo")]
+    events.sort(key=lambda each: (each["ts"], -each["dur"]))
+    nodes: list[Any] = []
+    open_: list[tuple[float, Any]] = []
+    for number, each in enumerate(events, 1):
+        while open_ and open_[-1][0] <= each["ts"]:
+            open_.pop()
+        node = Node(id=number, name=each["name"], type=NODE_TYPES.index("COMP_NODE"))
+        node.duration_micros = round(each["dur"])
+        if open_:
+            open_[-1][1].duration_micros -= node.duration_micros
+            node.ctrl_deps.append(open_[-1][1].id)
+        told = each["args"]
+        if "Input Dims" in told:
+            node.inputs.shapes, node.inputs.types = str(told["Input Dims"]), "['Tensor(float)']"
+        annotated = each["cat"] == "user_annotation"
+        node.attr.append(Attribute(name="is_cpu_op", bool_val=True))
+        node.attr.append(Attribute(name="scope", int64_val=7 if annotated else 0))
+        node.attr.append(Attribute(name="seq_id", int64_val=told.get("Sequence number", -1)))
+        nodes.append(node)
+        open_.append((each["ts"] + each["dur"], node))
+    return chakra_file.to_bytes(Metadata(version=VERSION), nodes)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_trace_of_the_converter_says_what_the_profile_says(packed, tmp_path):
+    shapes = ((10,), (10, 20), (20, 5))
+    content = converted(made_up.profile(shapes))
+    trace = tmp_path / ("net.et.gz" if packed else "net.et")
+    trace.write_bytes(gzip.compress(content) if packed else content)
+    imported.load(imported.Options(traces=(trace,), output=tmp_path / "w.json"))
+    again = Workload.load(tmp_path / "w.json")
+    each = (made_up.BACKWARD + made_up.PLACED) * 1e-6
+    assert [layer.backward_seconds for layer in again.layers] == pytest.approx([each] * 3)
+    assert again.forward_seconds == pytest.approx(3 * made_up.FORWARD * 1e-6)
+    assert again.update_seconds == pytest.approx(made_up.UPDATE * 1e-6)
+    assert [layer.bytes for layer in again.layers] == [40, 800, 400]
+    assert [layer.forward_index for layer in again.layers] == [2, 1, 0]
+
+
+def test_what_is_no_chakra_trace_is_refused(tmp_path, capsys):
+    exported(tmp_path, "wfbp", ranks=2)
+    whole = (tmp_path / "out.0.et").read_bytes()
+    cases = {
+        "cut.et": (whole[:-3], "not a Chakra trace, or cut off"),
+        "json.et": (json.dumps({"traceEvents": []}).encode(), "not a Chakra trace"),
+        "empty.et": (b"", "not a Chakra trace"),
+        "gone.et.gz": (gzip.compress(whole)[:-9], "packed with gzip, and cut off"),
+        "without.et": (
+            chakra_file.to_bytes(Metadata(version=VERSION), [Node(id=1, name="aten::add", duration_micros=3)]),
+            "has no gradients",
+        ),
+    }
+    for name, (content, words) in cases.items():
+        (tmp_path / name).write_bytes(content)
+        assert main(["import", str(tmp_path / name), "--output", str(tmp_path / "back.json")]) == 2
+        error = capsys.readouterr().err
+        assert words in error
+        assert error.count("\n") == 1
+    mixed = ["import", str(tmp_path / "out.0.et"), str(tmp_path / "w.json"), "--output", str(tmp_path / "back.json")]
+    assert main(mixed) == 2
+    assert "give traces of one kind" in capsys.readouterr().err
+    words = ["export", str(tmp_path / "p.json"), "--format", "chakra"]
+    assert main(words) == 2
+    assert "needs --workload" in capsys.readouterr().err
+    assert main([*words[:2], "--workload", str(tmp_path / "w.json")]) == 2
+    assert "only with --format chakra" in capsys.readouterr().err

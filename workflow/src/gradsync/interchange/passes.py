@@ -1,0 +1,223 @@
+"""The iterations in a recording: where forward, backward and update of each begin and end, and its gradients.
+
+A backward pass is a row of functions that autograd evaluates, with no operator of forward between two of them. A
+gradient is ready when `AccumulateGrad` has put it into its place. Forward needs its parameter when it begins the
+operator that the function evaluated just before belongs to: both have one sequence number.
+
+A step is what a profiler's step, or another annotation, spans; without one, it reaches from the end of one update (or
+backward) to the next. What is neither backward nor update counts as forward if it comes before backward, and is
+waiting if it comes after. So is what the host spends in calls that hand a message over, wherever they are.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left, bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from gradsync.errors import InputError
+from gradsync.interchange.recording import Event, Recording
+
+EVALUATED = "autograd::engine::evaluate_function: "
+GRADIENT = "torch::autograd::AccumulateGrad"
+UPDATE = re.compile(r"Optimizer\.(step|zero_grad)#")
+STEP = re.compile(r"ProfilerStep#?\d+")
+RECORD = (
+    "record at least three steps, each with forward, backward and optimizer.step(), and call profiler.step() in each"
+)
+
+
+class Gradient(NamedTuple):
+    """Seconds after the step's start at which a gradient is ready, and at which forward needs its parameter if known.
+
+    `event` is what was recorded of it.
+    """
+
+    ready: float
+    need: float | None
+    event: Event
+
+
+class Step(NamedTuple):
+    """Durations in seconds; `start` on the rank's clock. `whole`: from there to the end of the step, with messages."""
+
+    start: float
+    whole: float
+    forward: float
+    backward: float
+    update: float
+    gradients: tuple[Gradient, ...]
+
+    @property
+    def computation(self) -> float:
+        """Forward, backward and update."""
+        return self.forward + self.backward + self.update
+
+
+class _Backward(NamedTuple):
+    start: float
+    end: float
+    functions: list[Event]  # of autograd, each with what it evaluates inside
+    gradients: list[Event]
+
+
+def steps(recording: Recording, annotation: str | None = None) -> list[Step]:
+    """The steps of a recording in order; raises InputError if it has no gradients, or if steps can't be told apart.
+
+    `annotation` names what spans a step, instead of the profiler's own steps.
+    """
+    operators = recording.operators
+    gradients = [event for event in operators if is_gradient(event.name)]
+    if not gradients:
+        raise InputError(
+            f"trace {recording.where}: has no gradients: no {GRADIENT} among {len(operators)} operators: record "
+            "training, with activities that include ProfilerActivity.CPU, not inference"
+        )
+    forward = _forward(recording, _evaluated(recording))
+    passes = _passes(_evaluated(recording), gradients, forward)
+    windows = _annotated(recording, annotation)
+    if not windows:
+        windows = _between(recording, passes, forward)
+    return [step for step in (_step(recording, window, passes, forward) for window in windows) if step is not None]
+
+
+def is_gradient(name: str) -> bool:
+    """Whether an operator of that name puts a gradient into its place."""
+    return name.endswith(GRADIENT) and not name.startswith(EVALUATED)
+
+
+def _evaluated(recording: Recording) -> list[Event]:
+    """Functions that autograd evaluates, outermost ones; in recordings without them, gradients themselves."""
+    functions = [event for event in recording.operators if event.name.startswith(EVALUATED)]
+    functions = functions or [event for event in recording.operators if is_gradient(event.name)]
+    outer: list[Event] = []
+    for event in functions:
+        if not outer or event.end > outer[-1].end:
+            outer.append(event)
+    return outer
+
+
+def _forward(recording: Recording, evaluated: Sequence[Event]) -> list[Event]:
+    """Operators outside of backward that have a sequence number (all, if none has), on the thread with most of them."""
+    starts, ends = [event.start for event in evaluated], [event.end for event in evaluated]
+    outside = []
+    numbered = any(event.sequence is not None and event.sequence >= 0 for event in recording.operators)
+    for event in recording.operators:
+        if not numbered or (event.sequence is not None and event.sequence >= 0):
+            place = bisect_right(starts, event.start) - 1
+            if place < 0 or event.start >= ends[place]:
+                outside.append(event)
+    if not outside:
+        return []
+    thread = Counter(event.thread for event in outside).most_common(1)[0][0]
+    return [event for event in outside if event.thread == thread]
+
+
+def _passes(evaluated: Sequence[Event], gradients: Sequence[Event], forward: Sequence[Event]) -> list[_Backward]:
+    """Backward passes that make gradients."""
+    begins = [event.start for event in forward]
+    passes: list[_Backward] = []
+    for event in evaluated:
+        same = passes and bisect_left(begins, passes[-1].end) == bisect_left(begins, event.start)
+        if same:
+            passes[-1].functions.append(event)
+            passes[-1] = passes[-1]._replace(end=max(passes[-1].end, event.end))
+        else:
+            passes.append(_Backward(event.start, event.end, [event], []))
+    starts = [each.start for each in passes]
+    for gradient in gradients:
+        place = bisect_right(starts, gradient.start) - 1
+        if place >= 0:
+            passes[place].gradients.append(gradient)
+    return [each for each in passes if each.gradients]
+
+
+def _annotated(recording: Recording, annotation: str | None) -> list[tuple[float, float]]:
+    """What the steps span that were annotated, in order."""
+    spans = [event for event in recording.annotations if _is_step(event.name, annotation)]
+    if annotation is not None and not spans:
+        names = sorted({re.sub(r"\d+", "0", event.name) for event in recording.annotations})
+        known = ", ".join(names[:8]) or "none"
+        raise InputError(
+            f"trace {recording.where}: --step-annotation {annotation}: no such annotation; it has: {known}"
+        )
+    return [(event.start, event.end) for event in spans]
+
+
+def _is_step(name: str, annotation: str | None) -> bool:
+    if annotation is None:
+        return STEP.fullmatch(name) is not None
+    return name == annotation or (name.startswith(annotation) and name[len(annotation) :].lstrip("# ").isdecimal())
+
+
+def _between(recording: Recording, passes: Sequence[_Backward], forward: Sequence[Event]) -> list[tuple[float, float]]:
+    """A step for each backward pass, from the end of what came before."""
+    updates = [event for event in recording.annotations if UPDATE.match(event.name)]
+    begins = [event.start for event in forward]
+    ends = []
+    for number, each in enumerate(passes):
+        until = passes[number + 1].start if number + 1 < len(passes) else float("inf")
+        ends.append(max([each.end, *(u.end for u in updates if each.end <= u.start and u.end <= until)]))
+    windows = []
+    for number, each in enumerate(passes):
+        start = ends[number - 1] if number else min([each.start, *begins[:1]])
+        windows.append((start, ends[number]))
+    return windows
+
+
+def _step(
+    recording: Recording, window: tuple[float, float], passes: Sequence[_Backward], forward: Sequence[Event]
+) -> Step | None:
+    """The step in a window; None if no backward pass begins there, as in the last one of a recording."""
+    start, end = window
+    inside = [each for each in passes if start <= each.start < end]
+    if not inside:
+        return None
+    if len(inside) > 1:
+        raise InputError(
+            f"trace {recording.where}: the step {start:.6f} to {end:.6f} s has {len(inside)} backward passes "
+            "(micro-batches, or several losses): a workload is of one: annotate each forward with its backward, and "
+            "name the annotation by --step-annotation"
+        )
+    (backward,) = inside
+    updates = [event for event in recording.annotations if UPDATE.match(event.name) and start <= event.start < end]
+    begin = recording.clock.reached(max([start, *(each.end for each in updates if each.end <= backward.start)]))
+    middle = recording.clock.reached(backward.start)
+    needs = _needs(recording, backward, forward, start)
+    ready = [
+        Gradient(recording.clock.reached(event.end), need, event)
+        for event, need in zip(backward.gradients, needs, strict=True)
+    ]
+    ready.sort(key=lambda gradient: gradient.ready)
+    return Step(
+        start=start,
+        whole=end - start,
+        forward=middle - begin,
+        backward=ready[-1].ready - middle,
+        update=sum(recording.clock.reached(each.end) - recording.clock.begun(each.start, each.end) for each in updates),
+        gradients=tuple(
+            Gradient(each.ready - begin, None if each.need is None else each.need - begin, each.event) for each in ready
+        ),
+    )
+
+
+def _needs(recording: Recording, backward: _Backward, forward: Sequence[Event], start: float) -> list[float | None]:
+    """When forward needs the parameter of each gradient; None if the recording doesn't join it with an operator."""
+    begun: dict[int, float] = defaultdict(float)
+    for event in forward:
+        if start <= event.start < backward.start and event.sequence is not None:
+            begun[event.sequence] = max(begun[event.sequence], event.start)  # the innermost operator makes the function
+    inside = [
+        event
+        for event in recording.operators
+        if event.sequence is not None and event.sequence >= 0 and backward.start <= event.start <= backward.end
+    ]
+    starts = [event.start for event in inside]
+    needs: list[float | None] = []
+    for gradient in backward.gradients:
+        place = bisect_left(starts, gradient.start) - 1
+        sequence = inside[place].sequence if place >= 0 else None
+        needs.append(recording.clock.reached(begun[sequence]) if sequence is not None and sequence in begun else None)
+    return needs

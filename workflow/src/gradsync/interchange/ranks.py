@@ -1,0 +1,120 @@
+"""Recordings of several ranks of one training: which rank each is, how far their clocks differ, what they wait for.
+
+All ranks leave a collective at about the same time, so the median difference of these moments is that of the clocks.
+The rank that comes to a collective last waits for nobody: the shortest of the ranks' durations is that of the message,
+and needs no clock.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from statistics import median
+from typing import NamedTuple
+
+from gradsync.errors import InputError
+from gradsync.interchange.passes import Step
+from gradsync.interchange.recording import Message, Recording
+
+
+class Rank(NamedTuple):
+    """A rank's recording with its steps, those of the warm-up left out."""
+
+    number: int
+    recording: Recording
+    steps: list[Step]
+
+
+class Clocks(NamedTuple):
+    """Seconds by which each rank's clock is ahead of the first rank's, and how far ranks come apart to a message.
+
+    None if there is no message that all ranks recorded.
+    """
+
+    offsets: list[float]
+    arrival_seconds: float | None
+
+
+def arranged(recorded: Sequence[tuple[Recording, list[Step]]], warm_up: int) -> list[Rank]:
+    """The ranks in order; raises InputError if two are the same, or their steps or gradients differ."""
+    numbers = [recording.rank if recording.rank is not None else place for place, (recording, _) in enumerate(recorded)]
+    number, times = Counter(numbers).most_common(1)[0]
+    if times > 1:
+        first, second = [r.where for n, (r, _) in zip(numbers, recorded, strict=True) if n == number][:2]
+        raise InputError(f"traces {first} and {second} are both of rank {number}: give one trace per rank")
+    for recording, steps in recorded:
+        if len(steps) < 2 or len(steps) <= warm_up:
+            raise InputError(
+                f"trace {recording.where}: has {len(steps)} step(s) with a backward pass, of which {warm_up} "
+                "(--warm-up) are left out: record at least two more than that"
+            )
+    ranks = [Rank(n, recording, steps) for n, (recording, steps) in zip(numbers, recorded, strict=True)]
+    ranks.sort(key=lambda rank: rank.number)
+    first_rank = ranks[0]
+    for rank in ranks:
+        if len(rank.steps) != len(first_rank.steps):
+            raise InputError(
+                f"trace {rank.recording.where} has {len(rank.steps)} steps, and {first_rank.recording.where} "
+                f"{len(first_rank.steps)}: record the same steps on all ranks"
+            )
+    ranks = [rank._replace(steps=rank.steps[warm_up:]) for rank in ranks]
+    expected = _gradients(first_rank.steps[-1])
+    for rank in ranks:
+        for number, step in enumerate(rank.steps, warm_up):
+            _refuse_others(rank, number, _gradients(step), expected, first_rank)
+    return ranks
+
+
+def _gradients(step: Step) -> list[object]:
+    """What must be the same of the gradients of two steps: their shapes, if they were recorded, in order."""
+    return [str(gradient.event.shapes[:1]) for gradient in step.gradients]
+
+
+def _refuse_others(rank: Rank, number: int, given: list[object], expected: list[object], first: Rank) -> None:
+    if given == expected:
+        return
+    other = "the last step" if rank.number == first.number else f"trace {first.recording.where}"
+    what = f"{len(given)} gradients, and {other} {len(expected)}"
+    if len(given) == len(expected):
+        place = next(i for i, pair in enumerate(zip(given, expected, strict=True)) if pair[0] != pair[1])
+        what = f"a gradient {place} of shape {given[place]}, and {other} one of {expected[place]}"
+    raise InputError(
+        f"trace {rank.recording.where}: step {number} has {what}: all steps of all ranks must be of one model that "
+        "takes the same way"
+    )
+
+
+def matched(ranks: Sequence[Rank]) -> list[list[Message]]:
+    """The messages that all ranks recorded, each with what every rank recorded of it; in order, without the warm-up's.
+
+    Messages of one kind and group are matched by their number in the recording; kinds and groups of which ranks
+    recorded different numbers are left out.
+    """
+    by_rank = []
+    for rank in ranks:
+        kinds: dict[tuple[str, str], list[Message]] = defaultdict(list)
+        for message in rank.recording.messages:
+            kinds[message.kind, message.group].append(message)
+        by_rank.append(kinds)
+    common = []
+    for key, messages in by_rank[0].items():
+        if all(len(kinds[key]) == len(messages) for kinds in by_rank[1:]):
+            common += [list(each) for each in zip(*(kinds[key] for kinds in by_rank), strict=True)]
+    begin = ranks[0].steps[0].start
+    return sorted((each for each in common if each[0].start >= begin), key=lambda each: each[0].start)
+
+
+def clocks(ranks: Sequence[Rank]) -> Clocks:
+    """How the clocks of ranks differ, and how far apart ranks come to a message once that is taken out."""
+    origins = [float(rank.recording.source.get("origin_seconds", 0.0)) for rank in ranks]
+    common = matched(ranks)
+    if len(ranks) < 2 or not common:
+        return Clocks([0.0] * len(ranks), None)
+    ends = [[message.end for message in of_rank] for of_rank in zip(*common, strict=True)]
+    apart = [median(mine - first for mine, first in zip(end, ends[0], strict=True)) for end in ends]
+    spread = []
+    for each in common:
+        starts = [message.start - ahead for message, ahead in zip(each, apart, strict=True)]
+        spread.append(max(starts) - min(starts))
+    offsets = [ahead + origin - origins[0] for ahead, origin in zip(apart, origins, strict=True)]
+    return Clocks(offsets, sum(spread) / len(spread))
