@@ -22,6 +22,7 @@ from gradsync.commands import (
     figure,
     image,
     measure,
+    parts,
     plan,
     simulate,
     site,
@@ -33,7 +34,23 @@ from gradsync.commands import (
 )
 
 COMMANDS = (
-    *(advise, plan, check, simulate, collective, draw, train, elastic, export, measure, image, cluster, slurm, testbed),
+    *(
+        advise,
+        plan,
+        check,
+        simulate,
+        collective,
+        draw,
+        train,
+        elastic,
+        export,
+        measure,
+        parts,
+        image,
+        cluster,
+        slurm,
+        testbed,
+    ),
     *(estimate, external, count, emulate, table, figure, claims, site, compare, track, benchmark),
 )
 """In the order of `gradsync --help`; the name of each is that of its module."""
