@@ -150,7 +150,9 @@ def why(chosen: Row, made: Sequence[Row]) -> str:
     if able:
         second = max(able, key=lambda row: row.samples_per_second)
         told += f"; next is {second.parts}, {second.samples_per_second / chosen.samples_per_second:.3f} of that"
-        if not _apart(chosen, second):
+        if not (chosen.measured and second.measured):
+            told += ", by a fit, whose error nobody knows"
+        elif not _apart(chosen, second):
             told += ", which these times don't tell apart"
     turned = sorted({row.refused for row in made if row.refused})
     return told + "".join(f"; refused: {each}" for each in turned)

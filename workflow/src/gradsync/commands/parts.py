@@ -27,4 +27,6 @@ def run(options: argparse.Namespace) -> dict[str, Any] | None:
             f"{row['samples_per_second']:10.1f} samples/s  {row['refused'] and 'refused'}".rstrip()
         )
     print(f"best: {answer['why']}")
+    for warning in answer["warnings"]:
+        print(f"warning: {warning}")
     return None

@@ -11,6 +11,7 @@ import psutil
 from gradsync.clusters import chip, chip_times
 from gradsync.configuration.options import option
 from gradsync.errors import InputError
+from gradsync.statistics import quiet
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,4 +66,8 @@ def choose(options: Options) -> dict[str, Any]:
         "cores": cores,
         "chip": "this machine" if described is None else described.name,
         "rows": [row._asdict() for row in made],
+        "warnings": [
+            *quiet.load_warnings(times.provenance, f"times {options.times}"),
+            *([] if described is None else ["a core of the chip is taken to be as fast as one of those measured"]),
+        ],
     }
