@@ -14,6 +14,7 @@ from gradsync.errors import RunError
 from gradsync.lifetimes import leftovers
 from gradsync.runtime import binding
 from gradsync.runtime.launch import launch
+from waiting import HANGS_SECONDS
 
 ENDS_SECONDS = 30
 
@@ -69,3 +70,30 @@ def test_more_parts_than_cores_are_refused_before_anything_starts(tmp_path, caps
     assert "3 parts of 2 core(s): a part needs a core of its own: 1 to 2" in error
     assert error.count("\n") == 1
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.deep
+def test_a_killed_part_ends_a_training_which_goes_on_to_the_same_parameters(tmp_path):
+    if len(binding.cores()) < 2:
+        pytest.skip("needs two cores")
+    plan, before = plan_file(tmp_path, "shared_tree"), shared_files()
+    arguments = ["--seed", "3", "4", "--checkpoint-seconds", "0"]
+    trained(tmp_path / "whole", plan, *arguments)
+    killed = tmp_path / "killed"
+    process = start(killed, plan, *arguments)
+    while not (killed / "checkpoint" / "latest.json").exists():
+        assert process.poll() is None, process.communicate()[1]
+        time.sleep(0.005)
+    ranks = children(process)
+    os.kill(ranks[1], signal.SIGKILL)
+    since = time.monotonic()
+    messages = process.communicate(timeout=HANGS_SECONDS)[1]
+    assert time.monotonic() - since < ENDS_SECONDS
+    assert "rank 1 was killed by SIGKILL; the other ranks were ended" in messages
+    assert all(gone(pid) for pid in ranks)
+    assert shared_files() <= before
+    trained(killed, plan, *arguments)
+    ended = [json.loads((each / "shared_tree/result.json").read_text()) for each in (tmp_path / "whole", killed)]
+    assert ended[0]["conformance"] == ended[1]["conformance"]  # with the digests of the final parameters
+    assert ended[0]["conformance"]["oracle_difference"] < 1e-9
+    assert ended[0]["summary"]["iterations"] == ITERATIONS

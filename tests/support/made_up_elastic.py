@@ -39,9 +39,10 @@ def launches() -> list[dict[str, Any]]:
     again = {**base, "name": "again", "methods": ["sync_easgd1", "sync_easgd3", "async_sgd"], "iterations": 10}
     machines = {**base, "name": "machines", "workers": [1, 2, 4], "methods": ["knl_easgd"], "batch": 64}
     alone = {**base, "name": "batch", "workers": 1, "methods": ["single"], "batch": [32, 1024], "lr": [0.02, 0.1]}
-    parts = {**base, "name": "parts", "workers": [1, 2], "methods": ["chip_parts"], "iterations": 200}
+    parts = {**base, "name": "parts", "methods": ["chip_parts"], "iterations": 200}
+    parts_of_a_chip = [{**parts, "workers": count, "lr": 0.02 * count} for count in (1, 2)]
     again |= {"again": 5, "keep": True, "seeds": [0]}
-    return [*lengths, every, again, {**machines, "iterations": 100}, alone, parts]
+    return [*lengths, every, again, {**machines, "iterations": 100}, alone, *parts_of_a_chip]
 
 
 def write_runs(settings: Settings, results: Path, cores: int = 8) -> None:

@@ -15,7 +15,10 @@ from gradsync.clusters.nodes import Closed
 from gradsync.errors import InputError
 from gradsync.files import reading
 from gradsync.files.problems import first_problem
+from gradsync.limits import MOST_RANKS
 from gradsync.plan import piece
+
+MOST_BYTES = 1e18
 
 
 class Core(NamedTuple):
@@ -32,8 +35,8 @@ class Chip(Closed):
 
     version: int = Field(ge=1, le=1)
     name: str
-    cores: int = Field(ge=1)
-    fast_memory_bytes: float = Field(gt=0, allow_inf_nan=False)
+    cores: int = Field(ge=1, le=MOST_RANKS)
+    fast_memory_bytes: float = Field(gt=0, le=MOST_BYTES, allow_inf_nan=False)
     fast_bytes_per_second: float = Field(gt=0, allow_inf_nan=False)
     source: str
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from pydantic import Field, ValidationError
@@ -20,20 +20,21 @@ from gradsync.clusters.nodes import Closed
 from gradsync.errors import InputError
 from gradsync.files import reading
 from gradsync.files.problems import first_problem
+from gradsync.limits import MOST_COUNT, MOST_RANKS
 from gradsync.statistics.intervals import median_interval
 
 VERSION = 1
-Seconds = list[float]
+Seconds = Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)]
 
 
 class Timed(Closed):
     """What was measured with so many parts: `cores` of a part, and the repeats of each time, in seconds."""
 
-    parts: int = Field(ge=1)
-    cores: int = Field(ge=1)
-    compute_seconds: list[float] = Field(min_length=1, description="forward and backward of the slowest part")
-    update_seconds: list[float] = Field(min_length=1)
-    sum_seconds: list[float] = Field(description="of the parts' gradients; empty: one part has nothing to sum")
+    parts: int = Field(ge=1, le=MOST_RANKS)
+    cores: int = Field(ge=1, le=MOST_RANKS)
+    compute_seconds: list[Seconds] = Field(min_length=1, description="forward and backward of the slowest part")
+    update_seconds: list[Seconds] = Field(min_length=1)
+    sum_seconds: list[Seconds] = Field(description="of the parts' gradients; empty: one part has nothing to sum")
 
 
 class ChipTimes(Closed):
@@ -41,8 +42,8 @@ class ChipTimes(Closed):
 
     version: int = Field(ge=VERSION, le=VERSION)
     model: str
-    batch: int = Field(ge=1)
-    weights_bytes: int = Field(ge=1)
+    batch: int = Field(ge=1, le=MOST_COUNT)
+    weights_bytes: int = Field(ge=1, le=int(chip.MOST_BYTES))
     timed: tuple[Timed, ...] = Field(min_length=1)
     provenance: dict[str, Any]
 
@@ -93,7 +94,7 @@ def fitted(times: ChipTimes) -> Fit | None:
     """The fit; None if one number of cores alone was measured, or none that sums."""
     cores = np.array([each.cores for each in times.timed], float)
     seconds = np.array([np.median(each.compute_seconds) for each in times.timed])
-    summed = [each for each in times.timed if each.sum_seconds]
+    summed = [each for each in times.timed if each.parts > 1 and each.sum_seconds]
     if len(set(cores)) < 2 or not summed:
         return None
     serial, work = _not_negative(np.column_stack([np.ones_like(cores), 1 / cores]), seconds)

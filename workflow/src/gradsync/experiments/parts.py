@@ -11,6 +11,7 @@ import psutil
 from gradsync.clusters import chip, chip_times
 from gradsync.configuration.options import option
 from gradsync.errors import InputError
+from gradsync.limits import MOST_RANKS
 from gradsync.statistics import quiet
 
 
@@ -34,8 +35,8 @@ def choose(options: Options) -> dict[str, Any]:
     Raises InputError for a file that can't be read, and if the chip can have none of the numbers.
     """
     times = chip_times.load(options.times)
-    if not 0 <= options.data_bytes < float("inf"):
-        raise InputError(f"--data-bytes {options.data_bytes}: finite and not negative")
+    if not 0 <= options.data_bytes <= chip.MOST_BYTES:
+        raise InputError(f"--data-bytes {options.data_bytes}: from 0 to {chip.MOST_BYTES:g}")
     described = None if options.chip is None else chip.load(options.chip)
     if described is None:
         cores = max(each.parts * each.cores for each in times.timed)
@@ -49,8 +50,8 @@ def choose(options: Options) -> dict[str, Any]:
                 f"--times {options.times}: times of another chip need a fit: measure 1 and 2 parts or more"
             )
     for count in numbers:
-        if count < 1:
-            raise InputError(f"--parts {count}: at least 1")
+        if not 1 <= count <= MOST_RANKS:
+            raise InputError(f"--parts {count}: 1 to {MOST_RANKS}")
     made = chip_times.rows(
         *(times, sorted(set(numbers)), cores),
         memory_bytes=memory,

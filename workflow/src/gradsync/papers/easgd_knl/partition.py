@@ -108,6 +108,7 @@ def fig12(settings: Settings, results: Path) -> Table:
     if len(measured):
         cells_of = {row.parts: _seconds_shown(row) for _, row in measured.iterrows()}
         display = pd.concat([display, pd.Series(cells_of, name="measured").rename("{} parts".format).to_frame().T])
+        display = display[sorted(display.columns, key=lambda name: int(name.split()[0]))]
     caption = (
         f"Fig. 12: seconds to an accuracy of {base['accuracy']:g} on Cifar by parts of the chip, simulated in "
         "proportion to the published time of one part. serial: the share of forward and backward of a batch that more "
@@ -118,10 +119,16 @@ def fig12(settings: Settings, results: Path) -> Table:
 
 
 def _measured(run: Run) -> dict[str, Any]:
-    """The row of a launch whose workers are the parts; a seed that does not get there leaves its times empty."""
+    """The row of a launch whose workers are the parts; a seed that does not get there leaves its times empty.
+
+    A plan divides the sum of the gradients by the number of parts. At p times the rate of one part it is the sum that is
+    applied, as in the paper (EA-E07), so launches of one rate of a part are compared.
+    """
+    parts, batch = run.launch.workers, run.launch.batch
     target = TARGETS_OF_PARTS[run.launch.data]
     row = {key: value for key, value in run.keys.items() if key in COLUMNS}
-    row |= {"parts": run.launch.workers, "accuracy": target}
+    row |= {"parts": parts, "accuracy": target}
+    row["assumption"] = label(learning_rate_of_a_part=f"{run.launch.lr / parts:g}", batch_of_a_part=f"{batch}")
     row |= run.timed("iteration_seconds", run.result.samples["iteration_seconds"])
     there = [each for each in run.reached(1 - target) if each is not None]
     if len(there) < len(run.seeds):
