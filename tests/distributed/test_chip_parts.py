@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
+import signal
 import time
 
 import pytest
-from test_elastic import plan_file
+from test_elastic import ITERATIONS, plan_file, start, trained
 from test_execute import ranks_of_the_tests as ranks_of_the_tests
+from test_training import children, gone
 
 from gradsync.cli import main
 from gradsync.errors import RunError
