@@ -121,8 +121,8 @@ def fig12(settings: Settings, results: Path) -> Table:
 def _measured(run: Run) -> dict[str, Any]:
     """The row of a launch whose workers are the parts; a seed that does not get there leaves its times empty.
 
-    A plan divides the sum of the gradients by the number of parts. At p times the rate of one part it is the sum that is
-    applied, as in the paper (EA-E07), so launches of one rate of a part are compared.
+    A plan divides the sum of the gradients by the number of parts. At p times the rate of one part the sum is applied,
+    as in the paper (EA-E07), so launches of one rate of a part are compared.
     """
     parts, batch = run.launch.workers, run.launch.batch
     target = TARGETS_OF_PARTS[run.launch.data]
