@@ -171,10 +171,10 @@ def _apart(one: Row, other: Row) -> bool:
 def _measured(each: Timed, batch: int, refused: str) -> Row:
     sums = float(np.median(each.sum_seconds)) if each.sum_seconds else 0.0
     update = float(np.median(each.update_seconds))
-    low, seconds, high = median_interval(each.compute_seconds)
-    whole = seconds + sums + update
-    ends = [None if end is None else end + sums + update for end in (low, high)]
-    return Row(each.parts, whole, *ends, sums, each.parts * batch / whole, True, refused)
+    ends = median_interval(each.compute_seconds)
+    low, middle, high = (None if end is None else end + sums + update for end in ends)
+    assert middle is not None  # there are repeats
+    return Row(each.parts, middle, low, high, sums, each.parts * batch / middle, True, refused)
 
 
 def _refused(count: int, cores: int, weights: float, data: float, memory: float) -> str:
