@@ -108,7 +108,7 @@ def fig12(settings: Settings, results: Path) -> Table:
     if len(measured):
         cells_of = {row.parts: _seconds_shown(row) for _, row in measured.iterrows()}
         display = pd.concat([display, pd.Series(cells_of, name="measured").rename("{} parts".format).to_frame().T])
-        display = display[sorted(display.columns, key=lambda name: int(name.split()[0]))]
+        display = display[sorted(display.columns, key=lambda name: int(str(name).split()[0]))]
     caption = (
         f"Fig. 12: seconds to an accuracy of {base['accuracy']:g} on Cifar by parts of the chip, simulated in "
         "proportion to the published time of one part. serial: the share of forward and backward of a batch that more "
