@@ -7,6 +7,7 @@ import csv
 import io
 import itertools
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -90,6 +91,19 @@ def prepare(folder: Path) -> None:
     parts.assemble("four", four(), folder / "cluster.yaml")
     (folder / CHANGED / "cluster").symlink_to(folder / "cluster")
     (folder / "layers.json").write_text(timed(0.01, 4).to_json())
+    one, two = (
+        {
+            "parts": parts,
+            "cores": 2 // parts,
+            "compute_seconds": [0.1, 0.2],
+            "update_seconds": [0.1],
+            "sum_seconds": sums,
+        }
+        for parts, sums in ((1, []), (2, [0.1]))
+    )
+    times = {"version": 1, "model": "net", "batch": 2, "weights_bytes": 100, "timed": [one, two], "provenance": {}}
+    (folder / "times.json").write_text(json.dumps(times))
+    shutil.copy(ROOT / "config/chips/knl7250.yaml", folder / "chip.yaml")
     (folder / "snakemake.log").write_text("Error in rule train:\n    jobid: 3\n    log: x.log (check log file(s))\n")
     whole = yaml.safe_load((ROOT / "config/quick.yaml").read_text())
     lenet = [each for each in whole["training"] if each["model"] == "lenet5"][:1]
@@ -226,6 +240,8 @@ def kinds(folder: Path) -> dict[str, Kind]:
     add("points.csv", folder / "points.csv", "plan", *line[:2], "--allreduce", "{}", *planned)
     for key in ("contention", "interference"):
         add(f"{key}.json", folder / f"{key}.json", "plan", *line, f"--{key}", "{}", *planned)
+    add("times.json", folder / "times.json", "parts", "--times", "{}", "--json")
+    add("chip.yaml", folder / "chip.yaml", "parts", "--times", "times.json", "--chip", "{}", "--json")
     add(
         "testbed.json",
         folder / "testbed.json",

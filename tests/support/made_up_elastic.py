@@ -24,11 +24,12 @@ MIDDLE = {"lr": 0.02, "rho": 5.0, "batch": 32}  # of the paper's band
 TABLE3 = ("original_easgd_no_overlap", "sync_easgd1", "sync_easgd2")
 SLOW = {"async_sgd": 50.0, "original_easgd": 40.0}  # turns in which the error falls by e; 20 of all others
 TURN_SECONDS = 0.125
+PLANNED_AS = {"chip_parts": "shared_tree"}  # of one layer it is the same
 PARTS = {"for_backward": 6.0, "worker_worker_parameters": 2.0, "host_worker_parameters": 1.0, "worker_update": 1.0}
 
 
 def launches() -> list[dict[str, Any]]:
-    """Five lengths of all methods, one seed again and again, more machines, one worker with several batches."""
+    """Five lengths of all methods, one seed again and again, more machines, one worker with several batches, parts."""
     base = {"model": "lenet5", "workers": 4, "seeds": SEEDS, **MIDDLE}
     lengths = [
         {**base, "name": f"point{number}", "methods": list(FIGURES), "iterations": 40 * number}
@@ -38,7 +39,10 @@ def launches() -> list[dict[str, Any]]:
     again = {**base, "name": "again", "methods": ["sync_easgd1", "sync_easgd3", "async_sgd"], "iterations": 10}
     machines = {**base, "name": "machines", "workers": [1, 2, 4], "methods": ["knl_easgd"], "batch": 64}
     alone = {**base, "name": "batch", "workers": 1, "methods": ["single"], "batch": [32, 1024], "lr": [0.02, 0.1]}
-    return [*lengths, every, {**again, "again": 5, "keep": True, "seeds": [0]}, {**machines, "iterations": 100}, alone]
+    parts = {**base, "name": "parts", "methods": ["chip_parts"], "iterations": 200}
+    parts_of_a_chip = [{**parts, "workers": count, "lr": 0.02 * count} for count in (1, 2)]
+    again |= {"again": 5, "keep": True, "seeds": [0]}
+    return [*lengths, every, again, {**machines, "iterations": 100}, alone, *parts_of_a_chip]
 
 
 def write_runs(settings: Settings, results: Path, cores: int = 8) -> None:
@@ -50,12 +54,16 @@ def write_runs(settings: Settings, results: Path, cores: int = 8) -> None:
 
 def error(scheme: str, seed: int, turns: int, launch: ElasticTraining) -> float:
     """The test error after so many turns; larger rates and more machines make it fall faster."""
-    pace = SLOW.get(scheme, 20.0) / (launch.workers if scheme == "knl_easgd" else 1) * (0.02 / launch.lr) ** 0.5
+    pace = (
+        SLOW.get(scheme, 20.0)
+        / (launch.workers if scheme in ("knl_easgd", "chip_parts") else 1)
+        * (0.02 / launch.lr) ** 0.5
+    )
     return 0.02 + 0.001 * seed + 0.9 * math.exp(-turns / pace)
 
 
 def _write(launch: ElasticTraining, scheme: str, folder: Path, cores: int) -> None:
-    plan = gpu_node.planned(scheme, launch.workers)
+    plan = gpu_node.planned(PLANNED_AS.get(scheme, scheme), launch.workers)
     total = launch.iterations or 200
     rows = ["seed,step,seconds,iteration_seconds,loss,accuracy,error"]
     for seed in launch.seeds:
@@ -88,7 +96,7 @@ def _write(launch: ElasticTraining, scheme: str, folder: Path, cores: int) -> No
     )
     result.save(folder)
     (folder / "plan.json").write_text(plan.to_json())
-    (folder / "trace.json").write_text(_trace(scheme, launch.workers))
+    (folder / "trace.json").write_text(_trace(PLANNED_AS.get(scheme, scheme), launch.workers))
     if launch.keep:
         np.save(folder / f"final-{launch.seeds[0]}.npy", np.array([1.0, -4.0 - 1e-5 * (scheme != "sync_easgd1")]))
 

@@ -28,6 +28,7 @@ from rank_programs.of_schedules import (
     swapped,
     without_message,
 )
+from rank_programs.of_shared_memory import killed_part, parts_of_a_chip, raising_part
 from rank_programs.of_sparse import sparse_cases, sparse_schemes
 from rank_programs.of_tiny_plans import HAMMER_TURNS, TINY_TURNS, all_tiny_plans, pull_of, tiny_cases
 from rank_programs.of_traces import RECORDED_STEPS, recorded_beside_others
@@ -45,7 +46,7 @@ PROGRAMS = (
         straggling,
     ),
     *(killed_worker, killed_in_a_ring, killed_in_a_collective, limits, optimized, all_methods, sparse_schemes),
-    averaged_by_torch,
+    *(averaged_by_torch, parts_of_a_chip, killed_part, raising_part),
 )
 
 __all__ = [

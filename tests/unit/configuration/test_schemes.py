@@ -150,8 +150,9 @@ def test_a_file_that_holds_no_schemes_is_refused(tmp_path, text, wanted):
 def test_picking_keeps_the_order_asked_for():
     known = schemes.load(ROOT / "config" / "schemes.yaml")
     assert [scheme.name for scheme in schemes.pick(known, ["wfbp", "naive"], "here")] == ["wfbp", "naive"]
-    alike = [scheme for scheme in known.values() if scheme.averaged and not scheme.compressor]
+    alike = [scheme for scheme in known.values() if scheme.averaged and not (scheme.compressor or scheme.in_memory)]
     assert schemes.pick(known, None, "here") == alike
+    assert {scheme.name for scheme in known.values() if scheme.in_memory} == {"shared_tree", "chip_parts"}
     assert [scheme.name for scheme in schemes.pick(known, ["hitopk"], "here")] == ["hitopk"]
     assert schemes.pick(known, [], "here") == []
     native = schemes.pick(known, "native", "here")

@@ -132,7 +132,7 @@ def test_a_lowered_all_reduce_leaves_the_sum_on_every_rank(algorithm):
 def test_a_lowered_all_reduce_takes_the_time_of_its_rounds(algorithm):
     """As on a switch: BCube of one level is one. Some numbers of ranks don't stay in step (`test_flow_level.py`)."""
     gamma, speeds = 0.125, Speeds(ALPHA, 1 / BETA)
-    powers = algorithm in ("binary_tree", "recursive_doubling", "halving_doubling")
+    powers = algorithm in ("binary_tree", "shared_tree", "recursive_doubling", "halving_doubling")
     for n in (2,) if algorithm == "tree" else (2, 4, 8) if powers else (2, 3, 6):  # a pipeline's ranks run ahead
         topology = parse(f"bcube:{n},1" if algorithm == "bml" else f"switch:{n}")
         plan = tiny.synchronous(n, [4 * n], algorithm=algorithm)

@@ -183,6 +183,16 @@ def test_a_configuration_says_which_rows_it_makes():
     assert not Coverage("easgd_knl", "table3", "measured", few).rows
 
 
+def test_parts_of_this_machine_are_compared_at_one_rate_of_a_part(easgd_launches):
+    here = frame_of(easgd_launches, "fig12", rung="measured").set_index("parts")
+    assert set(here.assumption) == {"learning_rate_of_a_part 0.02, batch_of_a_part 32"}
+    assert (here.accuracy == 0.97).all()
+    assert here.iterations.to_dict() == {1: 100, 2: 40}
+    # the median of the seeds, between 2 and 3
+    assert here.seconds[1] == pytest.approx(100 * TURN_SECONDS * 1.025)
+    assert {row.keys["parts"] for row in Coverage("easgd_knl", "fig12", "measured", easgd_launches[0]).rows} == {1, 2}
+
+
 def test_claims_on_training_are_decided(easgd_launches):
     verdicts = {(v.claim, v.rung): v for v in claims.evaluate(PAPER, easgd_launches[1] / "tables")}
     expected = {
@@ -194,6 +204,8 @@ def test_claims_on_training_are_decided(easgd_launches):
         ("table3-speedup", "simulated"): claims.REFUTED,
         ("batch-throughput", "measured"): claims.CONFIRMED,
         ("batch-large", "measured"): claims.UNDECIDED,
+        ("fig12-two-parts", "measured"): claims.CONFIRMED,
+        ("fig12-speedup", "measured"): claims.UNDECIDED,  # no launch of 16 parts
         ("table3-speedup", "emulated"): claims.UNDECIDED,
     }
     assert {key: verdicts[key].verdict for key in expected} == expected

@@ -73,7 +73,7 @@ def test_every_other_collective_does_what_its_kind_says_from_whichever_root(name
 
 def test_which_collectives_there_are_of_each_kind():
     of_kind = {kind: collectives.names(kind) for kind in ("reduce", "broadcast", "all_to_all")}
-    rooted = ["binary_tree", "chain", "ps_central", "ps_tensor"]
+    rooted = ["binary_tree", "chain", "ps_central", "ps_tensor", "shared_tree"]
     assert of_kind == {"reduce": rooted, "broadcast": rooted, "all_to_all": ["pairwise"]}
     with pytest.raises(InputError, match=r"'pairwise' has no all_reduce on 3 ranks; there are those of native, binary"):
         symbolic.verify("pairwise", (3,))

@@ -15,6 +15,7 @@ pieces:
                                 reduce, and the rounds after them a broadcast
     KINDS                       optional: what its rounds are, if they are no all-reduce
     server(message, ranks)      optional: which rank is the root of message number `message` of an iteration
+    IN_MEMORY                   optional, True: nothing is sent; ranks of one machine read what others have in memory
     CHUNKED                     optional, True: `pieces` and `rounds` take `chunks`, into how many a pipeline cuts a
                                 message, beside; without it they take a number of their own
 
@@ -152,6 +153,11 @@ def refuse(name: str, shape: Shape, kind: str = ALL_REDUCE) -> None:
             f"collective {name!r} has no {kind} on {' x '.join(map(str, shape))} ranks; there are those of "
             f"{', '.join([NATIVE, *able])}"
         )
+
+
+def in_memory(name: str) -> bool:
+    """Whether ranks read what others have in memory that all of them share, so that nothing is sent."""
+    return name != NATIVE and bool(getattr(get(name), "IN_MEMORY", False))
 
 
 def halves(name: str, shape: Shape) -> bool:

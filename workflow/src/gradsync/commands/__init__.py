@@ -23,6 +23,7 @@ from gradsync.commands import (
     image,
     import_,
     measure,
+    parts,
     plan,
     simulate,
     site,
@@ -34,7 +35,8 @@ from gradsync.commands import (
 )
 
 COMMANDS = (
-    *(advise, plan, check, simulate, collective, draw, train, elastic, export, import_, measure, image, cluster),
-    *(slurm, testbed, estimate, external, count, emulate, table, figure, claims, site, compare, track, benchmark),
+    *(advise, plan, check, simulate, collective, draw, train, elastic, export, import_, measure, parts, image),
+    *(cluster, slurm, testbed, estimate, external, count, emulate, table, figure, claims, site, compare, track),
+    benchmark,
 )
 """In the order of `gradsync --help`; the name of each is that of its module, without a `_` at the end."""

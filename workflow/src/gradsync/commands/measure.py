@@ -14,6 +14,7 @@ from gradsync.experiments.profile import (
     layers,
     loading,
     operations,
+    parts,
     replay,
     topk,
 )
@@ -29,6 +30,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     parsing.add(action("launch", _launch), launch.Options)
     parsing.add(action("loading", _loading), loading.Options)
     parsing.add(action("operations", _operations), operations.Options)
+    parsing.add(action("parts", _parts), parts.Options)
     parsing.add(action("replay", _replay), replay.Options)
     parsing.add(action("topk", _topk), topk.Options)
 
@@ -102,6 +104,11 @@ def _loading(options: argparse.Namespace) -> dict[str, Any]:
 def _operations(options: argparse.Namespace) -> dict[str, Any]:
     """Count the operations of a model, and write the workload that follows at a rate; nothing is run."""
     return operations.count(parsing.read(operations.Options, options))
+
+
+def _parts(options: argparse.Namespace) -> dict[str, Any] | None:
+    """Measure this machine in parts, each bound to cores of its own: what `gradsync parts` chooses by."""
+    return _written("parts", parts.measure(parsing.read(parts.Options, options)))
 
 
 def _replay(options: argparse.Namespace) -> dict[str, Any] | None:

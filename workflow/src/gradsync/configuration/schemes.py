@@ -232,6 +232,11 @@ class Scheme(BaseModel):
         return f"gradients are rounded to {self.wire}" if self.wire not in ("", "float32") else ""
 
     @property
+    def in_memory(self) -> bool:
+        """Whether its messages are sums in memory that all ranks share: they are parts of one machine."""
+        return collectives.in_memory(self.algorithm)
+
+    @property
     def lanes(self) -> int:
         """On how many lanes its messages travel."""
         return schedules.lanes(self.schedule, self.options)
@@ -301,7 +306,8 @@ def pick(
 ) -> list[Scheme]:
     """The schemes of these names; None: all that can run on so many ranks and that device, and train alike.
 
-    Compression changes what is trained, and so do methods of their own: such schemes are named, or not meant.
+    Compression changes what is trained, and so do methods of their own: such schemes are named, or not meant. So are
+    sums in memory, which one machine alone has.
 
     `at_once`: steps need all gradients at once (`Scheme.refuse_parts`); `optimizer`: that of all steps, if it is known.
 
@@ -310,7 +316,7 @@ def pick(
 
     Raises InputError for a name that does not exist or can't run there.
     """
-    alike = [each for each in known.values() if each.averaged and not each.compressor]
+    alike = [each for each in known.values() if each.averaged and not (each.compressor or each.in_memory)]
     every = [each for each in alike if names is None or each.collective == NATIVE]
     named = names if isinstance(names, list) else None
     for name in named or ():

@@ -1,7 +1,8 @@
 """What a plan must compute: n ranks in one process, values only, no network, NumPy.
 
-Ranks take their turns in the order that the plan's waits allow; sums run in order of rank. Receive-from-any is
-resolved by that order, or by recorded `arrivals` of a real run.
+Ranks take their turns in the order that the plan's waits allow. Sums run in order of rank, but those in shared memory
+in that of their rounds, as they are executed. Receive-from-any is resolved by the order of turns, or by recorded
+`arrivals` of a real run.
 """
 
 from __future__ import annotations
@@ -13,11 +14,14 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from gradsync import collectives
+from gradsync.collectives import REDUCE
 from gradsync.engine.progress import Clock, Progress
 from gradsync.errors import InputError, RunError
 from gradsync.kernels import KERNELS, reads_of
 from gradsync.learning_rates import UNCHANGED, Rate
 from gradsync.plan import BYTES, KEYED, Buffer, Collective, Plan, Ref, piece
+from gradsync.rounds.lowering import shape_of
 
 Gradient = Callable[[int, int, np.ndarray], np.ndarray]
 """(rank, number, parameter) -> the rank's flat gradient in backward order.
@@ -156,11 +160,11 @@ def _collective(plan: Plan, ops: Mapping[int, Collective], values: list[dict[str
         pieces = [piece(0, len(inputs[0]), i, len(group)) for i in range(len(group))]
         match op.kind:
             case "all_reduce":
-                total = _sum(inputs)
+                total = _sum(inputs, op)
                 for output in outputs:
                     output[:] = total
             case "reduce_scatter":
-                total = _sum(inputs)
+                total = _sum(inputs, op)
                 for output, (start, stop) in zip(outputs, pieces, strict=True):
                     output[start:stop] = total[start:stop]
             case "all_gather":
@@ -172,15 +176,26 @@ def _collective(plan: Plan, ops: Mapping[int, Collective], values: list[dict[str
                 for place, output in enumerate(outputs):
                     output[:] = whole.reshape(len(group), len(group), -1)[:, place].ravel()
             case "reduce":
-                outputs[group.index(plan.root(op, group[0]))][:] = _sum(inputs)
+                outputs[group.index(plan.root(op, group[0]))][:] = _sum(inputs, op)
             case "broadcast":
                 root = inputs[group.index(plan.root(op, group[0]))].copy()
                 for output in outputs:
                     output[:] = root
 
 
-def _sum(inputs: list[np.ndarray]) -> np.ndarray:
+def _sum(inputs: list[np.ndarray], op: Collective) -> np.ndarray:
+    if collectives.in_memory(op.algorithm):
+        return _sum_by_rounds(inputs, op)
     total = inputs[0].copy()
     for value in inputs[1:]:
         total += value
     return total
+
+
+def _sum_by_rounds(inputs: list[np.ndarray], op: Collective) -> np.ndarray:
+    """What the rounds that add leave on the root; messages are not cut."""
+    values = [value.copy() for value in inputs]
+    for step in collectives.rounds(op.algorithm, shape_of(op, len(inputs)), op.root, REDUCE):
+        for source, destination in zip(step.source, step.destination, strict=True):
+            values[destination] += values[source]
+    return values[op.root]

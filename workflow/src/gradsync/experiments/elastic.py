@@ -126,7 +126,7 @@ def _checked(path: Path, options: Options) -> Plan:
     """The plan; raises InputError if it, its model or its data can't be trained here."""
     from gradsync.check import check
     from gradsync.engine.masters import workers
-    from gradsync.runtime import data, devices, enqueue, replay
+    from gradsync.runtime import binding, data, devices, enqueue, replay
     from gradsync.runtime.launch import elsewhere, room_for
 
     plan = _plan(path)
@@ -141,6 +141,7 @@ def _checked(path: Path, options: Options) -> Plan:
     if replay.is_replay(options.model):
         raise InputError("--model: a replayed workload learns nothing: give a model")
     room_for(plan.ranks, f"plan {path}")
+    binding.refuse(plan, f"plan {path}")
     if not elsewhere():
         devices.refuse(options.device, plan.ranks)
     if options.device != "cpu":
@@ -199,6 +200,7 @@ def _refuse_switch(plan: Plan, before: Plan | None, options: Options, iterations
 
 
 def _train_as_rank(options: Options) -> None:
+    from gradsync.runtime import binding
     from gradsync.runtime.elastic import train as train_as_rank
     from gradsync.runtime.group import process_group
 
@@ -206,4 +208,5 @@ def _train_as_rank(options: Options) -> None:
     testbed = described(options, [plan.ranks], options.device)
     description = testbed.model_dump(exclude_none=True) if testbed else None
     with process_group(device=options.device) as (rank, ranks):
+        binding.bind_parts([plan])
         train_as_rank(plan, taken(Elastic, options), options.output, rank, ranks, description, _before(options))

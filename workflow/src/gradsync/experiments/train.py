@@ -163,7 +163,7 @@ def _refuse_turns(options: Options) -> None:
 def _checked_plans(options: Options) -> list[Plan]:
     from gradsync.check import check
     from gradsync.configuration import peers
-    from gradsync.runtime import enqueue
+    from gradsync.runtime import binding, enqueue
 
     plans: dict[str, Plan] = {}
     for path, plan in zip(options.plans, _loaded_plans(options), strict=True):
@@ -178,6 +178,7 @@ def _checked_plans(options: Options) -> list[Plan]:
         _refuse_other_steps(plan, path, options)
         if options.device != "cpu":
             enqueue.refuse(plan)
+        binding.refuse(plan, f"plan {path}")
         plans[plan.name] = plan
     for peer in _peers(options):
         if peer.name in plans:
@@ -308,6 +309,7 @@ def _planned(options: Options, folder: Path) -> tuple[Path, ...]:
 
 
 def _train_as_rank(options: Options) -> None:
+    from gradsync.runtime import binding
     from gradsync.runtime.group import process_group
     from gradsync.runtime.train import train
 
@@ -315,4 +317,5 @@ def _train_as_rank(options: Options) -> None:
     description = testbed.model_dump(exclude_none=True) if testbed else None
     plans, peers, training = list(_loaded_plans(options)), _peers(options), taken(Training, options)
     with process_group(device=options.device) as (rank, ranks):
+        binding.bind_parts(plans)
         train(plans, peers, training, options.output, rank, ranks, description)

@@ -9,12 +9,14 @@ of the gradients, which only clipping needs, and kernels that only some plans us
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 import torch.distributed as dist
 
 from gradsync.measure.kernels import seconds_per_byte
-from gradsync.measure.passes import Marks, Pass
+from gradsync.measure.passes import Marks, Pass, Times
 from gradsync.plan.workload import Layer, Workload
 from gradsync.runtime import models
 from gradsync.runtime.devices import PROCESSOR, Device
@@ -38,11 +40,9 @@ def measure(
     ranks = dist.get_world_size()
     step = Pass(name, size, batch, seed, device)
     step.watch()
-    measured = [step.times(marks) for marks in _iterate(step, iterations + WARM_UP, ranks)[WARM_UP:]]
+    measured = timed(step, iterations)
     norm = norm_seconds(step, iterations)
-    totals = [(times.update, times.forward, sum(times.backward.values())) for times in measured]
-    slowest = _slowest(torch.tensor(totals, dtype=torch.float64))
-    update, forward, backward = (float(value) for value in np.median(slowest, axis=0))
+    update, forward, backward = (float(value) for value in np.median(slowest(measured), axis=0))
     backward_seconds = _shared([times.backward for times in measured], backward)
     forward_seconds = _shared([times.ahead for times in measured], forward)
     place = {key: index for index, key in enumerate(forward_seconds)}
@@ -80,6 +80,21 @@ def measure(
             **device.provenance(),
         },
     )
+
+
+def timed(step: Pass, iterations: int) -> list[Times]:
+    """The times of this rank's iterations, after those that warm up; collective."""
+    marks = _iterate(step, iterations + WARM_UP, dist.get_world_size())
+    return [step.times(each) for each in marks[WARM_UP:]]
+
+
+def slowest(measured: Sequence[Times]) -> np.ndarray:
+    """Seconds of update, forward and backward of the rank that took longest, by iteration; collective.
+
+    # (iterations, 3)
+    """
+    totals = [(times.update, times.forward, sum(times.backward.values())) for times in measured]
+    return _slowest(torch.tensor(totals, dtype=torch.float64))
 
 
 def _shared(iterations: list[dict[str, float]], total: float) -> dict[str, float]:

@@ -33,6 +33,7 @@ from gradsync.plan import PASSING, Plan
 from gradsync.plan.trace import Span
 from gradsync.runtime import data, devices, memory, models
 from gradsync.runtime.alignment import offsets
+from gradsync.runtime.binding import parts_of
 from gradsync.runtime.checkpoint import Checkpoints
 from gradsync.runtime.compute import Forward, ModelCompute, begin_centre, bind, bind_statistics
 from gradsync.runtime.conformance import Held, exactness
@@ -139,7 +140,7 @@ class _Launch:
         )
         read = time.perf_counter()
         first = models.build(self.options.model, seed)
-        self._refuse_memory(first)
+        self._refuse_memory(first, loaded)
         if self.options.conformance and not self.course.conformance:
             self._hold_against_oracle(first, loaded, seed)
         building = time.perf_counter()
@@ -153,8 +154,10 @@ class _Launch:
                 self.course.begin_seed(read - begun, time.perf_counter() - building)
             self._train_segments(side, loaded, first, seed)
 
-    def _refuse_memory(self, first: torch.nn.Module) -> None:
+    def _refuse_memory(self, first: torch.nn.Module, loaded: data.Data) -> None:
         """Raises InputError if the launch needs more memory than there is."""
+        if parts_of(self.plan):
+            memory.refuse_copies(self.plan, loaded.training)
         need = memory.needed(
             sum(parameter.numel() for parameter in first.parameters()),
             self.plans,

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import fcntl
-import os
 import threading
 import time
 from collections import Counter
@@ -20,18 +19,18 @@ from typing import IO, Any
 import torch
 import torch.distributed as dist
 
-from gradsync.collectives import ALL_GATHER, NATIVE, REDUCE_SCATTER
+from gradsync.collectives import ALL_GATHER, NATIVE, REDUCE_SCATTER, in_memory
 from gradsync.engine.oracle import refuse_bytes
 from gradsync.errors import RunError
 from gradsync.kernels import KERNELS, reads_of
 from gradsync.learning_rates import UNCHANGED, Rate
-from gradsync.lifetimes import leftovers
 from gradsync.plan import PASSING, Buffer, Collective, Plan, Ref, Reply, Send
 from gradsync.plan.trace import Span, Trace
 from gradsync.rounds.lowering import lowerable
-from gradsync.runtime import native
+from gradsync.runtime import native, shared_memory
 from gradsync.runtime.group import Groups, agree
 from gradsync.runtime.kernels import EXECUTED
+from gradsync.runtime.memory_rounds import MemoryRounds
 from gradsync.runtime.step import Step
 from gradsync.runtime.transfers import Scratch, Transfers
 from gradsync.runtime.turns import LaneFailedError, Turns
@@ -93,7 +92,9 @@ class Executor(Turns):
             name for op in body for name in (*op.after, *op.after_previous) if self.lane_of[name] != op.lane
         }
         self.posts = {op.name for op in body if isinstance(op, Send | Reply)}
+        self.readers = self._readers()
         self.buffers: dict[str, torch.Tensor] = {}
+        self.of_peers: dict[str, dict[int, torch.Tensor]] = {}  # of the buffers in `readers`: by rank, its array
         self.files: dict[str, tuple[IO[bytes], threading.Lock]] = {}  # of shared buffers, to lock with
         for buffer in plan.buffers:
             kind = getattr(torch, buffer.dtype)
@@ -117,16 +118,26 @@ class Executor(Turns):
         self.replies = Counter(op.to for op in body if isinstance(op, Reply))
         self.spans: list[Span] = []
 
-    def _transfers(self) -> dict[str, Transfers]:
-        """The transfers of each collective that is made of rounds here."""
+    def _readers(self) -> dict[str, list[int]]:
+        """Which ranks read one another's arrays, this rank among them, of each buffer that is summed in memory."""
+        readers: dict[str, set[int]] = {}
+        for op in (op for role in self.plan.roles for op in role.flat):
+            if isinstance(op, Collective) and in_memory(op.algorithm):
+                groups = [group for group in self.plan.groups(op) if self.rank in group]
+                readers.setdefault(op.writes[0].buffer, {self.rank}).update(*groups)
+        return {buffer: sorted(ranks) for buffer, ranks in readers.items()}
+
+    def _transfers(self) -> dict[str, Transfers | MemoryRounds]:
+        """The rounds of each collective that is made of rounds here."""
         # tags go by name and not by place: roles that share a collective may have it in different places
         whole = [op for role in self.plan.roles for op in role.flat]
         unused = 1 + max((getattr(op, "tag", 0) for op in whole), default=0)
         names = sorted({op.name for op in whole if isinstance(op, Collective)})
         tags = {name: tag for tag, name in enumerate(names, start=unused)}
         scratch = Scratch()
-        made_of_rounds = (self.in_rounds(op) for op in self.body if isinstance(op, Collective))
-        return {
+        made_of_rounds = [self.in_rounds(op) for op in self.body if isinstance(op, Collective)]
+        in_one_memory = {op.name: self._read(op) for op in made_of_rounds if op is not None and in_memory(op.algorithm)}
+        return in_one_memory | {
             op.name: Transfers(
                 *(op, self.rank, self.plan.group(op, self.rank), self.buffers[op.writes[0].buffer], self.groups),
                 bounds=self.plan.mesh.bounds(op.writes[0], self.rank),
@@ -135,7 +146,14 @@ class Executor(Turns):
             )
             # the first one's scratch holds all
             for op in sorted((op for op in made_of_rounds if op is not None), key=lambda op: -self.bytes[op.name])
+            if op.name not in in_one_memory
         }
+
+    def _read(self, op: Collective) -> MemoryRounds:
+        """The rounds of a collective that is executed by reading the memory of peers."""
+        group, arrays = self.plan.group(op, self.rank), self.of_peers[op.writes[0].buffer]
+        bells, bounds = self.groups.bells[op.lane, group], self.plan.mesh.bounds(op.writes[0], self.rank)
+        return MemoryRounds(op, self.rank, group, arrays, bells, bounds=bounds)
 
     def in_rounds(self, op: Collective) -> Collective | None:
         """The collective that is executed by rounds of transfers for `op`; None if the backend executes it.
@@ -156,6 +174,10 @@ class Executor(Turns):
         if buffer.shared:
             return self._share(buffer, kind)
         elements = self.plan.shards.elements(buffer.name, self.rank)
+        if buffer.name in self.readers:
+            arrays = shared_memory.one_each(elements, kind, self.rank, self.readers[buffer.name])
+            self.of_peers[buffer.name] = arrays
+            return arrays[self.rank]
         if pool is None or buffer.role not in PASSING:
             return torch.zeros(elements, dtype=kind, device=self.device.torch_device)
         key = (buffer.name, elements, kind)
@@ -164,20 +186,10 @@ class Executor(Turns):
         return pool[key]
 
     def _share(self, buffer: Buffer, kind: torch.dtype) -> torch.Tensor:
-        """One array for all ranks of this machine, in a file that lives in memory."""
-        paths = [""]
-        handle = -1
-        if self.rank == 0:
-            handle, paths[0] = leftovers.shared_file(max(1, buffer.elements) * kind.itemsize)
-        dist.broadcast_object_list(paths, src=0)
-        (path,) = paths
-        self.files[buffer.name] = open(path, "rb"), threading.Lock()  # noqa: SIM115  each rank's own
-        tensor = torch.from_file(path, shared=True, size=buffer.elements, dtype=kind)
-        dist.barrier()
-        if self.rank == 0:
-            os.unlink(path)  # the mappings keep it
-            os.close(handle)
-        return tensor
+        """One array for all ranks of this machine."""
+        array, file = shared_memory.one_for_all(buffer.elements, kind, self.rank)
+        self.files[buffer.name] = file, threading.Lock()  # each rank's own
+        return array
 
     def trace(self, name: str | None = None) -> Trace:
         """This rank's spans so far, on the clock of this machine."""

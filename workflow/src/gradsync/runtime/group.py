@@ -20,11 +20,12 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from gradsync.collectives import NATIVE
+from gradsync.collectives import NATIVE, in_memory
 from gradsync.errors import InputError, RunError
 from gradsync.plan import Collective, Plan, Recv, RecvAny, Reply, Send
 from gradsync.rounds.lowering import rails, shape_of
-from gradsync.runtime import devices, listening
+from gradsync.runtime import devices, listening, shared_memory
+from gradsync.runtime.bells import Bells
 from gradsync.runtime.devices import Device
 from gradsync.runtime.fabric import fabric
 from gradsync.runtime.failures import explain, leave_at_once
@@ -185,20 +186,33 @@ class Groups:
     device: Device = devices.PROCESSOR
     groups: dict[tuple[str, tuple[int, ...], int], dist.ProcessGroup] = field(default_factory=dict)
     queues: dict[str, Any] = field(default_factory=dict)
+    bells: dict[tuple[str, tuple[int, ...]], Bells] = field(default_factory=dict)
+    """By lane and ranks, of those that share memory."""
     _stock: dist.ProcessGroup | None = None
 
     def prepare(self, plan: Plan) -> None:
-        """Make the groups that `plan` uses and that are not there yet."""
+        """Make the groups that `plan` uses and that are not there yet.
+
+        Raises InputError if ranks that sum in memory have none in common.
+        """
         everyone = tuple(range(plan.ranks))
         wanted = set()
+        in_one_memory = set()
         for op in (op for role in plan.roles for op in role.flat):
-            if isinstance(op, Collective):
+            if isinstance(op, Collective) and in_memory(op.algorithm):
+                in_one_memory |= {(op.lane, group) for group in plan.groups(op)}
+            elif isinstance(op, Collective):
                 rails_of = range(_rails(op, plan.group_size(op)))
                 wanted |= {(op.lane, group, rail) for group in plan.groups(op) for rail in rails_of}
             elif isinstance(op, Send | Recv | RecvAny | Reply):
                 wanted.add((op.channel, everyone, getattr(op, "rail", 0)))
         for lane, ranks, rail in sorted(wanted):
             self.add(lane, ranks, rail)
+        if in_one_memory:
+            shared_memory.refuse_apart(sorted({ranks for _, ranks in in_one_memory}))
+        for lane, ranks in sorted(in_one_memory):
+            if (lane, ranks) not in self.bells:
+                self.bells[lane, ranks] = Bells(dist.get_rank(), ranks, MESSAGE_SECONDS)
 
     def add(self, lane: str, ranks: tuple[int, ...], rail: int = 0) -> None:
         """Make the group of a lane or channel unless it exists; on a testbed one per switch that joins some ranks."""
@@ -250,7 +264,10 @@ class Groups:
         """Leave all groups."""
         for group in (*self.groups.values(), *([self._stock] if self._stock else [])):
             dist.destroy_process_group(group)
+        for bells in self.bells.values():
+            bells.close()
         self.groups.clear()
+        self.bells.clear()
         self._stock = None
 
 

@@ -7,15 +7,17 @@ on top and is not counted, so that nothing is refused that would have fitted.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import psutil
+import torch
 
+from gradsync.clusters import chip
 from gradsync.configuration.peers import Kind
 from gradsync.errors import InputError
 from gradsync.plan import DTYPE_BYTES, PASSING, Plan
 from gradsync.runtime.devices import Device
-from gradsync.runtime.hosts import gathered_by_node
+from gradsync.runtime.hosts import everyones, gathered_by_node
 
 # In multiples of the parameters: what stock DDP holds besides what the optimizer keeps (parameters, gradients, its
 # buckets), and what the oracle holds besides the ranks' own buffers (its model's, two of gradients, those of the plan's
@@ -105,3 +107,14 @@ def refuse(model: str, need: Need, rank: int, device: Device) -> None:
         f"{need.against / 1e9:.1f} GB while plans are held against the oracle, which takes {need.oracle / 1e9:.1f} GB: "
         "take fewer plans, peers or ranks, --conformance 0, or a smaller model"
     )
+
+
+def refuse_copies(plan: Plan, samples: Any) -> None:
+    """Raises InputError on all ranks if as many copies as there are ranks don't fit into this machine; collective.
+
+    A copy is that of the parameters, and of the `samples` that the ranks hold in memory.
+    """
+    held = sum(value.nbytes for value in vars(samples).values() if isinstance(value, torch.Tensor))
+    weights = plan.most_bytes("parameter")
+    free = min(everyones(psutil.virtual_memory().available))
+    chip.refuse_copies(plan.ranks, weights, held, free, f"plan {plan.name!r}")

@@ -29,7 +29,7 @@ PAPER = Paper(
         "constants": table(constants),
         "constants_scaling": table(constants_scaling),
         "copies": table(copies),
-        "fig12": table(fig12),
+        "fig12": table(fig12, elastic_runs),
         "table4": table(table4),
         "models": table(models, counted(*COUNTED)),
         "table2": table(table2, counted(*SENT)),

@@ -9,3 +9,5 @@ FIGURES = (
 # Per data set, the test errors of levels 1 to 3, and the accuracy of Table 3
 LEVELS = {"mnist": (0.05, 0.02, 0.012), "digits": (0.1, 0.05, 0.03)}
 TARGETS = {"mnist": 0.988, "digits": 0.97}
+CHIP_PARTS = "chip_parts"  # the scheme of Fig. 12
+TARGETS_OF_PARTS = {"cifar10": 0.625, "digits": 0.97}  # the accuracy of Fig. 12
