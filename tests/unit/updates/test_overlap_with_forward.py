@@ -173,21 +173,12 @@ def test_halves_of_a_measured_all_reduce_take_half_of_it():
 @pytest.mark.parametrize(
     ("update", "step", "text"),
     [
-        ("sharded", Step(loss_scaling=True), "loss scaling needs one local operation that applies all gradients"),
-        ("decoupled", Step(loss_scaling=True), "loss scaling needs one local operation that applies all gradients"),
-        ("by_message", Step(loss_scaling=True), "loss scaling needs one local operation that applies all gradients"),
         ("decoupled", Step(wire="float16"), "'gather0' is no sum of one range of gradients"),
     ],
 )
 def test_what_does_not_go_together_is_refused_by_name(update, step, text):
     with pytest.raises(InputError, match=text):
         updates.plan(update, "own", net(), schedules.grouped([1, 3]), 2, step=step)
-
-
-@pytest.mark.parametrize("update", OVERLAPPED)
-def test_a_single_message_is_refused_as_several_are(update):
-    with pytest.raises(InputError, match="loss scaling needs one local operation that applies all gradients"):
-        updates.plan(update, "own", net(), schedules.grouped([3]), 2, step=Step(loss_scaling=True))
 
 
 CLIPPED = 15.0  # what shortens most of the gradients of two ranks, and not all of them
@@ -275,15 +266,6 @@ def test_updates_without_messages_have_the_norm_of_their_own_gradients():
     alone = silent(planned("wfbp", "ssgd", ranks=2, clip_norm=CLIPPED))
     for end, expected in zip(trained(quiet), trained(alone), strict=True):
         np.testing.assert_allclose(end["parameter"], expected["parameter"], rtol=0, atol=1e-12)
-
-
-def test_schemes_that_apply_gradients_part_by_part_are_left_out_of_steps_that_need_all_of_them():
-    known = schemes.discovered()  # a loss scale does
-    picked = {scheme.name for scheme in schemes.pick(known, "native", "here", 2, at_once=True)}
-    assert {"mgwfbp", "optimal"} <= picked
-    assert not {"dear", "pipelined", "priority"} & picked
-    with pytest.raises(InputError, match=r"here: scheme 'dear': .* part by part; .* take a scheme with update ssgd"):
-        schemes.pick(known, ["dear"], "here", 2, at_once=True)
 
 
 def test_collectives_without_halves_are_refused_when_a_scheme_is_read():

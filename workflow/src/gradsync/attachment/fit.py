@@ -85,6 +85,11 @@ def refuse_other(plan: Plan, model: nn.Module, parameters: dict[str, nn.Paramete
             f"plan {plan.name!r} has {plan.passes} micro-batches in a step: plan without --accumulate, and use "
             "no_sync()"
         )
+    if plan.holding("scaler") is not None:
+        raise InputError(
+            f"plan {plan.name!r} has a loss scale of its own: plan with another --precision, and use torch's "
+            "GradScaler with a scheme of update ssgd"
+        )
     gradient = plan.holding("gradient")
     dtype = plan.buffer[gradient].dtype if gradient else "none"
     every = dict(model.named_parameters(remove_duplicate=False))
