@@ -166,6 +166,11 @@ def refuse_other_optimizer(
     group, planned = _only_group(optimizer, parameters), optimizers.of(plan)
     if planned is None:
         raise InputError(f"plan {plan.name!r} updates parameters itself, by no optimizer that torch has")
+    if any(getattr(op, "arguments", {}).get("clip") for op in plan.roles[0].flat):
+        raise InputError(
+            f"plan {plan.name!r} clips gradients itself: plan without --clip-norm; to clip, take a scheme with update "
+            "ssgd, and use clip_grad_norm_ before the optimizer"
+        )
     kind, settings = planned.torch
     if type(optimizer).__name__ != kind:
         raise InputError(
