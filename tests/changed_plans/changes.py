@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from changed_plans import coordinated, fields, operations, tables
+from changed_plans import coordinated, fields, loss_scales, operations, tables
 from changed_plans.editing import Change
 from changed_plans.fields import setting
 from gradsync.plan import Collective, Local, Need, Plan, Ready, Recv, RecvAny, Reply, Send
@@ -48,6 +48,7 @@ CHANGES: dict[str, Change] = {
     "tensor": setting(Ready, tensor=fields.tensor),
     "layer": setting(Need, layer=fields.tensor),
     **coordinated.CHANGES,
+    **loss_scales.CHANGES,
 }
 
 

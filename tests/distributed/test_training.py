@@ -26,6 +26,7 @@ SIZES |= {"conv2.bias": 64, "conv2.weight": 51200, "conv1.bias": 32, "conv1.weig
 COMMAND = [sys.executable, "-m", "gradsync", "train"]
 ITERATIONS, BLOCK = 12, 3
 PEERS = ("ddp", "zero", "fsdp2")
+BY_PARTS = ("pipelined", "dear", "priority")  # schedules whose updates apply gradients part by part
 
 
 def plan_file(folder: Path, name: str, ranks: int = 2, lr: float = 0.02, **how: Any) -> str:
@@ -197,16 +198,17 @@ def test_narrow_messages_and_mixed_precision(tmp_path):
         plan_file(tmp_path, "wide", schedule="mgwfbp", loss_scaling=True),
         plan_file(tmp_path, "half", schedule="mgwfbp", wire="float16", loss_scaling=True),
         plan_file(tmp_path, "brain", schedule="mgwfbp", wire="bfloat16", loss_scaling=True),
+        *(plan_file(tmp_path, name, schedule=name, loss_scaling=True) for name in BY_PARTS),
     ]
     arguments = [part for path in plans for part in ("--plan", path)]
     arguments += [part for name in PEERS for part in ("--peer", name)]
     arguments += ["--precision", "float16", "--iterations", "12", "--no-references"]
     trained(tmp_path / "run", *arguments)
-    results = {name: result(tmp_path / "run", name) for name in ("wide", "half", "brain", *PEERS)}
-    for name in ("wide", "half", "brain"):
+    results = {name: result(tmp_path / "run", name) for name in ("wide", "half", "brain", *BY_PARTS, *PEERS)}
+    for name in ("wide", "half", "brain", *BY_PARTS):
         assert results[name]["conformance"]["oracle_difference"] < 1e-9  # in float64: the plan itself
         assert results[name]["conformance"]["loss_scale"] >= 1
-    for name in PEERS:  # torch's own loss scaling does the same
+    for name in (*BY_PARTS, *PEERS):  # torch's own loss scaling does the same
         assert results[name]["conformance"]["difference_to_first"] < 1e-6
     # what is lost on the way is small, and there
     assert 0 < results["half"]["conformance"]["difference_to_first"] < 0.05

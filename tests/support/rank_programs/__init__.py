@@ -15,6 +15,7 @@ from rank_programs.of_collectives import (
 )
 from rank_programs.of_conformance import held_against_the_oracle
 from rank_programs.of_failures import LATE, killed_in_a_collective, killed_in_a_ring, killed_worker, limits, straggling
+from rank_programs.of_loss_scales import SCALED, loss_scales, scaled_plan
 from rank_programs.of_methods import METHOD_TURNS, all_methods, averaged_by_torch, method_cases
 from rank_programs.of_models import quarter_models, real_models
 from rank_programs.of_optimizers import DEALT, OPTIMIZED, optimized, together
@@ -46,7 +47,7 @@ PROGRAMS = (
         straggling,
     ),
     *(killed_worker, killed_in_a_ring, killed_in_a_collective, limits, optimized, all_methods, sparse_schemes),
-    *(averaged_by_torch, parts_of_a_chip, killed_part, raising_part),
+    *(averaged_by_torch, parts_of_a_chip, killed_part, raising_part, loss_scales),
 )
 
 __all__ = [
@@ -61,12 +62,14 @@ __all__ = [
     "PROGRAMS",
     "RECORDED_STEPS",
     "RESUMED_TURNS",
+    "SCALED",
     "TINY_TURNS",
     "attached_beside_ddp",
     "attached_otherwise",
     "method_cases",
     "pull_of",
     "recorded_beside_others",
+    "scaled_plan",
     "sparse_cases",
     "swapped",
     "tiny_cases",

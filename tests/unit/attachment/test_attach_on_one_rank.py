@@ -23,6 +23,7 @@ from gradsync.runtime.devices import PROCESSOR
 from gradsync.runtime.enqueue import Enqueuer
 from gradsync.transforms.accumulation import accumulate
 from gradsync.transforms.clipping import clip
+from gradsync.transforms.loss_scaling import scale_loss
 from gradsync.transforms.messages_alone import by_parts, messages_alone
 from queued_device import QueuedProcessor
 from waiting import HANGS_SECONDS
@@ -72,6 +73,9 @@ REFUSED = {
     ),
     "micro-batches": (lambda model: accumulate(plan_of(model), 2), r"2 micro-batches in a step: .* use no_sync\(\)"),
     "clipping": (lambda model: clip(plan_of(model), 1.0), r"use clip_grad_norm_ before the optimizer"),
+    "clipping by pieces": (lambda model: clip(plan_of(model, "pipelined"), 1.0), r"clips gradients itself: plan with"),
+    "a loss scale": (lambda model: scale_loss(plan_of(model)), r"has a loss scale of its own: .* torch's GradScaler"),
+    "a loss scale by pieces": (lambda model: scale_loss(plan_of(model, "pipelined")), r"has a loss scale of its own"),
     "a method of its own": (lambda model: "easgd", r"'easgd' applies no mean gradient|scheme 'easgd' does not exist"),
     "no such file": (lambda model: "nowhere/plan.json", r"nowhere/plan\.json"),
     "no such scheme": (lambda model: "mgwfpb", r"to plan 'mgwfpb' for this model, give workload= "),

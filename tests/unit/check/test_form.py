@@ -138,8 +138,8 @@ FAULTS = {
             with_buffers(PLAN, Buffer("momentum", 13, "float64", role="momentum")),
             appended(Local(name="forget", kernel="fill", after=("update",), writes=(Ref("momentum", 0, 13),))),
         ),
-        r"'forget' writes 'momentum', a buffer of role momentum: only adam, adamw, elastic_worker, lamb, lars, "
-        r"outer_nesterov, sgd, sgd_scaled do",
+        r"'forget' writes 'momentum', a buffer of role momentum: only adam, adam_unscaled, adamw, "
+        r"adamw_unscaled, elastic_worker, lamb, lars, outer_nesterov, sgd, sgd_scaled, sgd_unscaled do",
     ),
     "momentum that ranks share": (
         with_buffers(PLAN, Buffer("momentum", 13, "float64", shared=True, role="momentum")),

@@ -94,7 +94,7 @@ FAULTS = {
             kernel("sgd_scaled", (Ref("a", 0, 4),), (Ref("b", 0, 4), Ref("s", 0, 3)), arguments={"lr": 0.1}),
             buffers=(Buffer("s", 3, role="scaler"),),
         ),
-        r"updates all parameters at once, and a scaler",
+        r"updates all parameters at once",
     ),
     # names and how many
     "an operation with the name of a transfer": (

@@ -203,7 +203,7 @@ FAULTS = {
     # loss scales
     "a loss scale that nobody takes out": (
         with_buffers(PLAN, Buffer("scaler", 3, role="scaler")),
-        r"'update' applies .* under another loss scale than it takes out of them: only sgd_scaled takes one out",
+        r"'update' applies .* under another loss scale than it takes out of them: only kernels that end with _scaled",
     ),
     "a loss scale of the server's alone": (served_with_a_scaler(), r"its scaler has changed"),
     "two loss scales": (

@@ -20,7 +20,7 @@ COLLECTIVE = ["collective", "--bytes", "9", "--alpha", "1", "--bandwidth", "9"]
 REFUSED = [
     ([*PLAN, "--momentum", "2"], "--momentum 2.0: must be at least 0 and less than 1"),
     ([*PLAN, "--optimizer", "adm"], "--optimizer: optimizer 'adm' does not exist; did you mean adam"),
-    ([*PLAN, "--optimizer", "adam", "--precision", "float16"], "--precision: float16 needs a loss scale"),
+    ([*PLAN, "--optimizer", "lars", "--precision", "float16"], "--precision: float16 needs a loss scale"),
     ([*PLAN, "--optimizer", "adam", "--beta1", "1"], "--beta1 1.0: must be at least 0 and less than 1"),
     ([*PLAN, "--optimizer", "adamw", "--eps", "0"], "--eps 0.0: must be finite and at least 1e-30"),
     ([*PLAN, "--weight-decay", "-1"], "--weight-decay -1.0: must be finite and not negative"),

@@ -172,7 +172,7 @@ def test_a_method_of_its_own_is_no_contender_unless_asked_for():
         schemes.pick(known, ["sync_easgd3"], "here")
     assert schemes.pick(known, ["sync_easgd3"], "here", methods=True) == [known["sync_easgd3"]]
     with pytest.raises(InputError, match="which clipping and a loss scale"):
-        schemes.pick(known, ["sync_easgd3"], "here", at_once=True, methods=True)
+        schemes.pick(known, ["sync_easgd3"], "here", scaled=True, methods=True)
 
 
 @pytest.mark.parametrize(

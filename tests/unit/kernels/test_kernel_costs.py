@@ -20,7 +20,8 @@ from gradsync.rounds.lowering import lowered
 from tiny_workloads import workload
 
 NETWORK = Network({kind: Linear(0.0, 0.0) for kind in ("all_reduce", "all_gather", "send")})
-UPDATED = ("sgd", "sgd_scaled", "norm", "squares", "root_of_sum")  # in the workload's own seconds
+UPDATED = ("sgd", "sgd_scaled", "norm", "squares", "root_of_sum", "scaler")  # in the workload's own seconds
+UNSCALED = ("sgd_unscaled", "adam_unscaled", "adamw_unscaled")  # in those of the update without a loss scale
 UNMOVED = "join"
 
 
@@ -89,7 +90,7 @@ def test_every_kernel_declares_what_it_moves_and_can_be_measured():
         KERNELS[name].refuse(form)
         touched = sum(operand.bytes for operand in (*form.reads, *form.writes))
         assert touched <= KERNELS[name].moved(form) <= 3 * touched
-    assert {*measured.TRIALS, *UPDATED, UNMOVED} == {*KERNELS}
+    assert {*measured.TRIALS, *UPDATED, *UNSCALED, UNMOVED} == {*KERNELS}
 
 
 @pytest.mark.usefixtures("alone")

@@ -98,6 +98,28 @@ def sgd_scaled() -> list[Case]:
     ]
 
 
+def unscaled(update: Callable[[], list[Case]]) -> list[Case]:
+    """The update's own cases under a loss scale of 8, after two steps that were skipped; and those that are skipped."""
+    cases: list[Case] = []
+    for reads, before, arguments, after in update():
+        gradient, how = reads[0] * 8, dict(arguments)
+        how |= {"turn": how["turn"] + 2} if "turn" in how else {}
+        norm, scaler = np.array([math.sqrt(sum(x * x for x in gradient))]), np.array([8.0, 1, 2])
+        cases.append(([gradient, norm, scaler], before, how, after))
+        cases += [([gradient, np.array([bad]), scaler], before, how, before) for bad in (np.inf, np.nan)]
+    return cases
+
+
+def scaler() -> list[Case]:
+    how = {"growth_interval": 2.0}
+    good, norm = np.array([8.0, 0, 4]), np.array([3.0])
+    return [
+        ([norm], [good], how, [np.array([8.0, 1, 4])]),
+        ([norm], [np.array([8.0, 1, 4])], how, [np.array([16.0, 0, 4])]),
+        *(([np.array([bad])], [np.array([8.0, 1, 4])], how, [np.array([4.0, 0, 5])]) for bad in (np.inf, np.nan)),
+    ]
+
+
 def cast() -> list[Case]:
     values = drawn(N)
     narrow = np.array([np.float32(x) * np.float32(0.5) for x in values], np.float32)
@@ -319,9 +341,10 @@ REFERENCES: dict[str, Callable[[], list[Case]]] = {
     for reference in (
         *(sgd, sgd_scaled, adam, adamw, cast, add, copy, fill, join, decode_sum, norm, lars, squares, root_of_sum),
         *(lars_ratios, lamb, lamb_ratios, elastic_worker, elastic_centre, elastic_difference, sgd_difference),
-        *(average, outer_nesterov),
+        *(average, outer_nesterov, scaler),
     )
 }
+REFERENCES |= {f"{update.__name__}_unscaled": functools.partial(unscaled, update) for update in (sgd, adam, adamw)}
 REFERENCES |= {f"encode_{name}": functools.partial(encode, name) for name in compressors.names()}
 REFERENCES["encode_exact_topk"] = encode_exact_topk
 

@@ -35,6 +35,7 @@ def test_every_kernel_of_the_vocabulary_can_be_executed():
     assert EXECUTED.keys() == KERNELS.keys()
     assert {name for name in EXECUTED if EXECUTED[name] is not KERNELS[name].compute} == {
         *("sgd", "sgd_scaled", "adam", "adamw", "lars", "lars_ratios", "lamb", "lamb_ratios"),
+        *("sgd_unscaled", "adam_unscaled", "adamw_unscaled"),
         *("average", "outer_nesterov", "cast", "norm", "squares", "decode_sum"),
         *(f"encode_{name}" for name in compressors.names()),
     }

@@ -200,7 +200,7 @@ def test_clipping_and_a_loss_scale_are_refused_by_name():
             planned(name, clip_norm=1.0)
         with pytest.raises(InputError, match=f"--clip-norm: optimizer '{name}' gives each step a length of its own"):
             Training(optimizer=name, clip_norm=1.0).refuse_steps()
-        with pytest.raises(InputError, match=f"no kernel '{name}_scaled' for the update"):
+        with pytest.raises(InputError, match=f"no kernel '{name}_unscaled' for the update"):
             planned(name, loss_scaling=True)
     with pytest.raises(InputError, match="--trust -1"):
         Training(optimizer="lars", trust=-1.0).refuse_steps()

@@ -155,6 +155,8 @@ def test_residuals_and_a_narrow_wire_are_refused():
     plan = on_all(bases.scheme("mgwfbp", 2), 0.3)
     with pytest.raises(InputError, match="loss scaling needs a plan without residuals"):
         loss_scaling.scale_loss(plan)
+    with pytest.raises(InputError, match="compression needs a plan without a loss scale, or no error feedback"):
+        on_all(loss_scaling.scale_loss(bases.scheme("mgwfbp", 2)), 0.3)
     with pytest.raises(InputError, match="it has no such message"):
         narrow_wire.narrow(plan, "float16")
     with pytest.raises(InputError, match="compression needs a plan without axes, of 4 rank"):

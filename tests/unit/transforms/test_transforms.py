@@ -39,9 +39,10 @@ ACCEPTED = {  # of plans that stand for their kind
     "sparse without feedback": set(TRANSFORMS) - {"narrow wire"},
     "sparse between nodes": {"accumulation", "statistics", "clipping"},
     "two levels": set(TRANSFORMS) - {"narrow wire"},
-    "sharded 2": set(TRANSFORMS) - {"loss scaling"},
-    "shards 3": set(TRANSFORMS) - {"loss scaling"},
-    "update between gradients": set(TRANSFORMS) - {"loss scaling"},
+    "sharded 2": set(TRANSFORMS),
+    "shards 3": set(TRANSFORMS),
+    "update between gradients": set(TRANSFORMS),
+    "adam": set(TRANSFORMS),
     "synchronous server 3": {"accumulation", "clipping"},
     "hogwild": {"accumulation", "statistics"},
     "easgd 2": set(),
@@ -274,10 +275,10 @@ def test_no_statistics_and_ranks_that_compute_nothing_are_refused():
 @pytest.mark.parametrize(
     ("plan", "problem"),
     [
-        (tiny.sharded(2), r"loss scaling needs one local operation that applies all gradients; .*: update:layer1, upd"),
+        (tiny.dealt_ratios(2), "no kernel 'lars_unscaled' for the update 'update:layer2'"),
         (tiny.hogwild(2), "loss scaling needs one local operation that applies all gradients; .* has: push"),
         (tiny.async_server(2), "loss scaling: role 'server' computes gradients or applies them, not both"),
-        (tiny.easgd_round_robin(2), "no kernel 'elastic_worker_scaled' for the update 'update'"),
+        (tiny.easgd_round_robin(2), "no kernel 'elastic_worker_unscaled' for the update 'update'"),
         (bases.exchange(), "loss scaling needs a plan that computes gradients"),
         (loss_scaling.scale_loss(tiny.synchronous(2)), "needs a buffer 'scaler', which the plan has already"),
     ],
@@ -306,6 +307,26 @@ def test_what_has_no_norm_of_all_gradients_is_not_clipped(plan, problem):
 def test_a_norm_that_clips_nothing_or_all_is_refused(norm):
     with pytest.raises(InputError, match=f"clip_norm {norm}: must be positive and finite; leave it out"):
         clipping.clip(tiny.synchronous(2), norm)
+
+
+@pytest.mark.parametrize("clipped", [False, True])
+@pytest.mark.parametrize("base", ["sharded 2", "adam"])
+def test_a_loss_scale_moves_after_all_updates_have_read_it_and_before_the_next_forward(base, clipped):
+    plan = loss_scaling.scale_loss(clipping.clip(PLANS[base], 2.0) if clipped else PLANS[base])
+    free, body = PLANS[base], plan.roles[0].flat
+    names = [op.name for op in free.roles[0].flat if isinstance(op, Local)]
+    norm, scaler = Ref("norm", 0, 1), Ref("scaler", 0, 3)
+    for name in names:
+        update, before = named(plan)[name], named(free)[name]
+        assert update.kernel == f"{before.kernel}_unscaled"
+        assert update.reads == (*before.reads, norm, scaler)
+        assert update.after[-1] == "norm"
+        assert update.arguments == before.arguments | ({"clip": 2.0} if clipped else {})
+    moved = named(plan)["scaler"]
+    assert (moved.kernel, moved.reads, moved.writes, moved.after) == ("scaler", (norm,), (scaler,), (names[-1],))
+    assert [op.name for op in body if "scaler" in op.after_previous] == [body[0].name]
+    with pytest.raises(InputError, match=r"clipping needs a buffer '(squares|norm)', which the plan has already"):
+        clipping.clip(clipping.clip(plan, 2.0) if not clipped else plan, 2.0)
 
 
 def test_the_norm_is_of_what_the_update_applies_and_waits_as_it_did():

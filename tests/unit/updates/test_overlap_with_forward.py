@@ -173,21 +173,12 @@ def test_halves_of_a_measured_all_reduce_take_half_of_it():
 @pytest.mark.parametrize(
     ("update", "step", "text"),
     [
-        ("sharded", Step(loss_scaling=True), "loss scaling needs one local operation that applies all gradients"),
-        ("decoupled", Step(loss_scaling=True), "loss scaling needs one local operation that applies all gradients"),
-        ("by_message", Step(loss_scaling=True), "loss scaling needs one local operation that applies all gradients"),
         ("decoupled", Step(wire="float16"), "'gather0' is no sum of one range of gradients"),
     ],
 )
 def test_what_does_not_go_together_is_refused_by_name(update, step, text):
     with pytest.raises(InputError, match=text):
         updates.plan(update, "own", net(), schedules.grouped([1, 3]), 2, step=step)
-
-
-@pytest.mark.parametrize("update", OVERLAPPED)
-def test_a_single_message_is_refused_as_several_are(update):
-    with pytest.raises(InputError, match="loss scaling needs one local operation that applies all gradients"):
-        updates.plan(update, "own", net(), schedules.grouped([3]), 2, step=Step(loss_scaling=True))
 
 
 CLIPPED = 15.0  # what shortens most of the gradients of two ranks, and not all of them
@@ -205,6 +196,47 @@ def test_clipping_part_by_part_is_that_of_the_whole_gradient(schedule, update, r
     if ranks < 3:
         free, *_ = trained(planned(schedule, "ssgd", ranks))
         assert np.abs(free["parameter"] - expected["parameter"]).max() > 1e-3
+
+
+OVERFLOW, LOSS_SCALE = 7, 1024.0  # the turn in which a gradient of the last rank is infinite
+
+
+def trained_scaled(plan):
+    """Under a loss scale that halves once."""
+
+    def scaled(rank, turn, parameter):
+        values = gradient(rank, turn, parameter) * (LOSS_SCALE if turn <= OVERFLOW else LOSS_SCALE / 2)
+        values[11] = np.inf if (rank, turn) == (plan.ranks - 1, OVERFLOW) else values[11]
+        return values
+
+    first = {"parameter": np.linspace(-1, 1, ELEMENTS), "scaler": np.array([LOSS_SCALE, 0.0, 0.0])}
+    return evaluate(plan, TURNS, scaled, first, dtype="float64")
+
+
+@pytest.mark.parametrize("clip", [None, CLIPPED])
+@pytest.mark.parametrize("ranks", [1, 3])
+@pytest.mark.parametrize("update", OVERLAPPED)
+@pytest.mark.parametrize("schedule", ["wfbp", "single", "pipelined", "dear"])
+def test_a_loss_scale_part_by_part_is_that_of_the_whole_gradient(schedule, update, ranks, clip):
+    plan, whole = (planned(schedule, each, ranks, loss_scaling=True, clip_norm=clip) for each in (update, "ssgd"))
+    check(plan)
+    (expected, *_), ends = trained_scaled(whole), trained_scaled(plan)
+    for end in ends:
+        np.testing.assert_allclose(end["parameter"], expected["parameter"], rtol=0, atol=1e-12)
+        assert end["scaler"].tolist() == [LOSS_SCALE / 2, TURNS - OVERFLOW - 1, 1]
+    assert np.isfinite(expected["parameter"]).all()
+
+
+@pytest.mark.parametrize("update", OVERLAPPED)
+def test_the_simulator_knows_what_a_loss_scale_takes(update):
+    """Updates wait for the norm as they do for clipping, and the next forward for the loss scale."""
+    load = net().model_copy(update={"norm_seconds": 0.5, "update_seconds": 0.25})
+    network = alpha_beta.around(COST, 3)
+    how = ({}, {"clip_norm": CLIPPED}, {"loss_scaling": True})
+    plans = [planned("wfbp", update, **each) for each in how]
+    free, clipped, scaled = (simulate(plan, load, network).iteration_seconds(0) for plan in plans)
+    assert free < clipped <= scaled
+    assert hard_bound_seconds(plans[-1], load) <= scaled + 1e-9
 
 
 @pytest.mark.parametrize("update", HALVED)
@@ -277,13 +309,11 @@ def test_updates_without_messages_have_the_norm_of_their_own_gradients():
         np.testing.assert_allclose(end["parameter"], expected["parameter"], rtol=0, atol=1e-12)
 
 
-def test_schemes_that_apply_gradients_part_by_part_are_left_out_of_steps_that_need_all_of_them():
-    known = schemes.discovered()  # a loss scale does
-    picked = {scheme.name for scheme in schemes.pick(known, "native", "here", 2, at_once=True)}
-    assert {"mgwfbp", "optimal"} <= picked
-    assert not {"dear", "pipelined", "priority"} & picked
-    with pytest.raises(InputError, match=r"here: scheme 'dear': .* part by part; .* take a scheme with update ssgd"):
-        schemes.pick(known, ["dear"], "here", 2, at_once=True)
+def test_updates_without_messages_skip_the_steps_of_their_own_gradients():
+    quiet, alone = (silent(planned("wfbp", each, ranks=2, loss_scaling=True)) for each in ("sharded", "ssgd"))
+    for end, expected in zip(trained_scaled(quiet), trained_scaled(alone), strict=True):
+        np.testing.assert_allclose(end["parameter"], expected["parameter"], rtol=0, atol=1e-12)
+        np.testing.assert_array_equal(end["scaler"], expected["scaler"])
 
 
 def test_collectives_without_halves_are_refused_when_a_scheme_is_read():

@@ -85,6 +85,11 @@ def refuse_other(plan: Plan, model: nn.Module, parameters: dict[str, nn.Paramete
             f"plan {plan.name!r} has {plan.passes} micro-batches in a step: plan without --accumulate, and use "
             "no_sync()"
         )
+    if plan.holding("scaler") is not None:
+        raise InputError(
+            f"plan {plan.name!r} has a loss scale of its own: plan with another --precision, and use torch's "
+            "GradScaler with a scheme of update ssgd"
+        )
     gradient = plan.holding("gradient")
     dtype = plan.buffer[gradient].dtype if gradient else "none"
     every = dict(model.named_parameters(remove_duplicate=False))
@@ -161,6 +166,11 @@ def refuse_other_optimizer(
     group, planned = _only_group(optimizer, parameters), optimizers.of(plan)
     if planned is None:
         raise InputError(f"plan {plan.name!r} updates parameters itself, by no optimizer that torch has")
+    if any(getattr(op, "arguments", {}).get("clip") for op in plan.roles[0].flat):
+        raise InputError(
+            f"plan {plan.name!r} clips gradients itself: plan without --clip-norm; to clip, take a scheme with update "
+            "ssgd, and use clip_grad_norm_ before the optimizer"
+        )
     kind, settings = planned.torch
     if type(optimizer).__name__ != kind:
         raise InputError(

@@ -5,6 +5,8 @@ Every gradient that a rank makes is a token of its own, every change of a parame
 - Whatever is read has been written, and what arrives in a buffer is of its role and in its own place.
 - A sum holds each rank's gradient once, and an update gets those that it requires: of all ranks, all passes.
 - Gradients that are summed were computed with the same parameters, and change just those.
+- A loss scale is taken out of the gradients that were computed under it. Whether a step is skipped, all ranks decide
+  by one norm of all gradients, and it moves after each step.
 - Every gradient reaches one update (`finish.py`): no version of a parameter but one, on whichever ranks hold it, is
   made of it.
 - No update is lost: none is applied to a version that another one was applied to before.
@@ -116,6 +118,9 @@ class Run:
         self.began: dict[int, int] = {}  # version of a rank's own steps alone -> the one that they began from
         self.averaged: dict[int, tuple[int, ...]] = {}  # version made of a mean -> those of the ranks
         self.seen: dict[tuple[int, int], Seen] = {}
+        self.decided: dict[
+            Content, tuple[Ref, int]
+        ] = {}  # scaler -> the norm that decides on a step, and of which tokens
         self._owners: dict[int, dict[int, list[int]]] = {}
         self._drifted: dict[int, tuple[int, int] | None] = {}
         self.uses = Cover(self.elements, Content("uses", frozenset()))

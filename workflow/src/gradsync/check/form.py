@@ -10,8 +10,7 @@ from typing import Any
 from gradsync.check.grid import fail
 from gradsync.collectives import ALL_TO_ALL, NATIVE, POSTCONDITION
 from gradsync.errors import InputError
-from gradsync.kernels import FLOATS, KERNELS, SMALLEST_SCALE, Form, largest
-from gradsync.kernels.sgd_scaled import SCALER_ELEMENTS
+from gradsync.kernels import FLOATS, KERNELS, SMALLEST_SCALE, Form, _loss_scale, largest
 from gradsync.plan import (
     BYTES,
     COMPUTE,
@@ -123,14 +122,18 @@ def _buffers(plan: Plan) -> None:
             )
         if buffer.role in (*KEYED, "statistics") and buffer.dtype not in (*FLOATS, BYTES):
             fail(plan, f"buffer {buffer.name!r} holds a {buffer.role}, of floats, not of {buffer.dtype}")
-        if buffer.role == "scaler" and (buffer.elements != SCALER_ELEMENTS or buffer.dtype not in WIDE):
-            problem = f"a scaler has {SCALER_ELEMENTS} elements of {' or '.join(WIDE)}"
+        if buffer.role == "scaler" and (buffer.elements != _loss_scale.ELEMENTS or buffer.dtype not in WIDE):
+            problem = f"a scaler has {_loss_scale.ELEMENTS} elements of {' or '.join(WIDE)}"
             fail(plan, f"buffer {buffer.name!r}: {problem}, not {buffer.elements} of {buffer.dtype}")
         if buffer.shared and buffer.role not in ("centre", "state"):
             fail(plan, f"buffer {buffer.name!r}, a {buffer.role}, is shared by all ranks: each must have its own")
     for role in ("statistics", "scaler"):
         if len(names := [buffer.name for buffer in plan.buffers if buffer.role == role]) > 1:
             fail(plan, f"buffers {names[0]!r} and {names[1]!r} are both of role {role}: a model has one")
+    scaler, residual = plan.holding("scaler"), plan.holding("residual")
+    if scaler is not None and residual is not None:
+        problem = "what is kept from turn to turn would be of several loss scales, and infinite for ever"
+        fail(plan, f"buffer {residual!r} keeps gradients, and {scaler!r} a loss scale: {problem}")
     if len(plan.buffer) != len(plan.buffers):
         fail(plan, "two buffers have the same name")
 

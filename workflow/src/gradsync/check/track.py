@@ -10,7 +10,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from gradsync.engine.progress import Event
-from gradsync.kernels import Message
+from gradsync.kernels import SCALED, UNSCALED, Message
 from gradsync.plan import Ref
 from gradsync.plan.content import CENTRE, GRADIENT, NOTHING, PARAMETER, Content, Part, Parts, Sum, terms, together
 
@@ -149,16 +149,36 @@ class Track:
     def _shared(self) -> bool:
         return any(self.run.plan.buffer[ref.buffer].shared for ref in self.op.writes)
 
+    def _scaler(self) -> Content | None:
+        """The scaler that the operation changes, or else reads; None: it doesn't know of any."""
+        for refs, contents in ((self.op.writes, self.held), (self.op.reads, self.read)):
+            for number, ref in enumerate(refs):
+                if self.run.plan.buffer[ref.buffer].role == "scaler":
+                    return contents(number)[0].content
+        return None
+
     def _refuse_scaler(self, summed: Sum, names: str) -> None:
         """Raises if these gradients have a loss scale that the operation doesn't take out of them."""
-        scalers = (n for n, ref in enumerate(self.op.writes) if self.run.plan.buffer[ref.buffer].role == "scaler")
-        scaler = next((self.held(number)[0].content for number in scalers), None)
+        scaler = self._scaler()
         for rank, numbers in self.run.owners(summed.tokens).items():
             if any(self.run.seen[rank, number].scaler != scaler for number in numbers):
+                able = f"only kernels that end with {SCALED} or {UNSCALED} take one out"
                 self.fail(
                     f"applies gradients of {names} that rank {rank} computed under another loss scale than it takes "
-                    f"out of them: {'its scaler has changed' if scaler else 'only sgd_scaled takes one out'}"
+                    f"out of them: {'its scaler has changed' if scaler else able}"
                 )
+
+    def decides(self, number: int, scaler: Content, summed: Sum) -> None:
+        """Raises unless all decide by one norm of all ranks' gradients; see `kernels.Track`."""
+        names = self.run.tensors(0, self.elements)
+        self.refuse_missing(summed, names)
+        self._refuse_scaler(summed, names)
+        norm, tokens = self.op.reads[number], summed.tokens
+        before = self.run.decided.setdefault(scaler, (norm, tokens))
+        if before[1] != tokens:
+            self.fail("takes a loss scale that never moves: one that is too large would make it skip every step")
+        if before[0] != norm:
+            self.fail("decides whether a step is skipped by another norm than others do, which may decide otherwise")
 
     def applied(self, start: int, stop: int, origin: int, summed: Sum, before: Content, version: int) -> None:
         """Raises if other updates took these gradients, or where another one of `before` is lost."""

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from gradsync.check.grid import fail
-from gradsync.plan import Plan, Reply, Role, Send
+from gradsync.plan import Need, Plan, Ready, Ref, Reply, Role, Send
 
 
 def refuse_waits(plan: Plan, role: Role) -> None:
@@ -138,9 +138,11 @@ def _races(plan: Plan, role: Role, order: Order) -> None:
     """
     n = len(role.flat)
     buffers = {buffer.name: _Touched() for buffer in plan.buffers if not buffer.shared}
+    scaler = [Ref(buffer.name, 0, buffer.elements) for buffer in plan.buffers if buffer.role == "scaler"]
     for node in range(order.nodes):
         op = role.flat[node % n]
-        for refs, writing in ((op.reads, False), (op.writes, True)):
+        reads = (*op.reads, *scaler) if isinstance(op, Need | Ready) else op.reads  # the loss is multiplied by it
+        for refs, writing in ((reads, False), (op.writes, True)):
             for name, start, stop, _ in refs:
                 if (touched := buffers.get(name)) is None:
                     continue

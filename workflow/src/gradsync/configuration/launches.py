@@ -119,8 +119,8 @@ class Training(Closed):
     checkpoint_seconds: float = _as_option("checkpoint_seconds")
 
     @property
-    def at_once(self) -> bool:
-        """Whether its steps need all gradients at once, as a loss scale does."""
+    def scaled(self) -> bool:
+        """Whether the loss has a scale, against gradients that float16 does not hold."""
         return self.precision == "float16"
 
     @field_validator("profile_iterations")

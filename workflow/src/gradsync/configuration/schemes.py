@@ -156,18 +156,12 @@ class Scheme(BaseModel):
         except InputError as error:
             raise InputError(f"scheme {self.name!r}: {error}") from None
 
-    def refuse_parts(self, at_once: bool) -> None:
-        """Raises InputError if a step needs all gradients `at_once`, and the update applies them part by part."""
-        if at_once and not self.averaged:
+    def refuse_scaled(self, scaled: bool) -> None:
+        """Raises InputError if the loss is `scaled`, and no iteration applies the mean gradient."""
+        if scaled and not self.averaged:
             raise InputError(
                 f"scheme {self.name!r}: update {self.update!r} applies no mean gradient of all ranks, which clipping "
                 "and a loss scale (float16) belong to: leave them out"
-            )
-        if at_once and not updates.at_once(self.update):
-            able = ", ".join(name for name in updates.names() if updates.at_once(name))
-            raise InputError(
-                f"scheme {self.name!r}: update {self.update!r} applies gradients part by part; a loss scale (float16) "
-                f"needs all of them at once: take a scheme with update {able}"
             )
 
     def refuse_optimizer(self, name: str) -> None:
@@ -300,7 +294,7 @@ def pick(
     where: str,
     ranks: int | None = None,
     device: str = "cpu",
-    at_once: bool = False,
+    scaled: bool = False,
     optimizer: str = "",
     methods: bool = False,
 ) -> list[Scheme]:
@@ -309,7 +303,7 @@ def pick(
     Compression changes what is trained, and so do methods of their own: such schemes are named, or not meant. So are
     sums in memory, which one machine alone has.
 
-    `at_once`: steps need all gradients at once (`Scheme.refuse_parts`); `optimizer`: that of all steps, if it is known.
+    `scaled`: the loss has a scale (`Scheme.refuse_scaled`); `optimizer`: that of all steps, if it is known.
 
     `native`: those of them that sum by the backend's own collective, so that their schedules are what differs.
     `methods`: whether a name may be that of a method that applies no mean gradient (`Scheme.averaged`).
@@ -332,7 +326,7 @@ def pick(
             if ranks is not None:
                 scheme.refuse_ranks(ranks)
             scheme.refuse_device(device)
-            scheme.refuse_parts(at_once)
+            scheme.refuse_scaled(scaled)
             if optimizer:
                 scheme.refuse_optimizer(optimizer)
         except InputError as error:

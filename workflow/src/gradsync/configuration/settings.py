@@ -231,7 +231,7 @@ def parse(content: object, where: str) -> Settings:
         jobs.add(launch.job)
         if launch.paper not in shown:
             raise InputError(f"{place}.paper: {launch.paper!r} is not one of this configuration: {', '.join(shown)}")
-        steps = launch.ranks, settings.device, launch.at_once, launch.optimizer
+        steps = launch.ranks, settings.device, launch.scaled, launch.optimizer
         picked = schemes.pick(known, launch.schemes, f"{place}.schemes", *steps)
         for scheme in picked if launch.ranks_a_node else ():
             scheme.refuse_ranks(launch.ranks, launch.ranks_a_node)

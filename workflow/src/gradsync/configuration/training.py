@@ -11,7 +11,7 @@ from typing import Literal
 from gradsync import learning_rates, names, optimizers
 from gradsync.configuration.options import option
 from gradsync.errors import InputError
-from gradsync.kernels import KERNELS, RANGES
+from gradsync.kernels import KERNELS, RANGES, SCALED, UNSCALED
 from gradsync.learning_rates import LearningRate
 from gradsync.limits import MOST_ACCUMULATED, MOST_COUNT, MOST_LENGTH, MOST_MEGABYTES, MOST_SEED
 
@@ -81,8 +81,8 @@ class Steps:
     )
 
     @property
-    def at_once(self) -> bool:
-        """Whether a step needs all gradients at once, as a loss scale does."""
+    def scaled(self) -> bool:
+        """Whether the loss has a scale, against gradients that float16 does not hold."""
         return self.precision == "float16"
 
     def refuse_steps(self) -> None:
@@ -109,7 +109,7 @@ class Steps:
 
     def refuse_precision(self, where: str) -> None:
         """Raises InputError, which says `where`, for a loss scale that the optimizer's kernel can't take out."""
-        able = [name for name in optimizers.names() if f"{name}{optimizers.SCALED}" in KERNELS]
+        able = [name for name in optimizers.names() if {f"{name}{SCALED}", f"{name}{UNSCALED}"} & KERNELS.keys()]
         if self.precision == "float16" and self.optimizer not in able:
             raise InputError(
                 f"{where}: float16 needs a loss scale, and optimizer {self.optimizer!r} can't take it out of the "

@@ -21,14 +21,16 @@ from gradsync.plan import WORLD, Collective, Local, Need, Plan, Ready
 from gradsync.plan.workload import Workload
 from gradsync.topologies import NO_LINK, Speeds, Topology
 
-OF_SGD = ("sgd", f"sgd{optimizers.SCALED}")  # kernels that take the workload's update_seconds, which are of SGD
+OF_SGD = tuple(name for name in KERNELS if optimizers.plain(name) == "sgd")
+"""Kernels that take the workload's update_seconds, which are of SGD."""
 MOVED_BY_SGD = 5  # numbers of a parameter: gradient, parameter and momentum are read, the last two are written
 OF_METHODS = (
     *("elastic_worker", "elastic_centre", "elastic_difference", "sgd_difference"),
     *("average", "outer_nesterov"),
 )
-UPDATES = (*OF_SGD, *(name for name in optimizers.names() if name not in OF_SGD), *OF_METHODS)
-OF_NORM = ("norm", "squares", "root_of_sum")  # kernels that take the workload's norm_seconds, which are of `norm`
+UPDATES = (*(name for name in KERNELS if optimizers.plain(name) in optimizers.names()), *OF_METHODS)
+# kernels that take the workload's norm_seconds, which are of `norm`
+OF_NORM = ("norm", "squares", "root_of_sum", "scaler")
 NORMS = (*OF_NORM, "lars_ratios", "lamb_ratios")
 SHARED = {"shared_read": "copy", "shared_add": "add"}  # what moves as many bytes
 
@@ -91,7 +93,7 @@ class NetworkClock(Clock):
 
     def _kernel(self, workload: Workload, operation: Any) -> float:
         form = Form(self.plan, operation)
-        kernel = operation.kernel if isinstance(operation, Local) else SHARED[operation.verb]
+        kernel = optimizers.plain(operation.kernel) if isinstance(operation, Local) else SHARED[operation.verb]
         if kernel in OF_SGD or (kernel in UPDATES and kernel not in workload.kernels):
             updated = sum(each.elements / each.pieces for each in _updated(form)) / self.plan.tensors[-1].stop
             return workload.update_seconds * updated * self._of_sgd(kernel, form)

@@ -150,7 +150,7 @@ def _candidate(scheme: Scheme, options: Options) -> Candidate:
             "it trains by a method of its own, whose iterations do not compare with those of a mean gradient"
         )
     scheme.refuse_ranks(options.ranks)
-    scheme.refuse_parts(options.at_once)
+    scheme.refuse_scaled(options.scaled)
     scheme.refuse_optimizer(options.optimizer)
     if scheme.collective != NATIVE and options.allreduce and _a_line(options.allreduce):
         raise InputError(f"a line is the cost of one collective, whichever it is: to compare collectives, give {LINKS}")

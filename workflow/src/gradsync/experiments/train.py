@@ -140,7 +140,7 @@ def _refuse(options: Options) -> None:
         "--schedule",
         options.ranks,
         options.device,
-        options.at_once,
+        options.scaled,
         options.optimizer,
     )
     compressors.refuse_training([scheme.compressor for scheme in picked], "--schedule")

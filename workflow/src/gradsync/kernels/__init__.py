@@ -14,7 +14,8 @@ A `compute` with a keyword argument `turn` is told how often the same has been d
 turns of its loop went before or, in a repeat, how many of its passes; no plan carries it.
 `compute` is written with operators that NumPy and PyTorch share if that is possible, so that the oracle (NumPy, n
 ranks in one process) and the executor (PyTorch, `runtime/kernels.py`) mean the same by a name. Discovery finds the
-file; its name is the kernel's name. `_encode.py` makes a kernel of each compressor.
+file; its name is the kernel's name. `_encode.py` makes a kernel of each compressor, `_unscaled.py` one of each update
+that can clip.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ FLOATS = ("float64", "float32", "float16", "bfloat16")
 INTEGERS = ("int64", "int32")
 FACTORS = ("lr", "scale", "rho")  # arguments that are multiplied with one another
 ENCODE = "encode_"  # and a compressor: the kernel that encodes what that selects
+SCALED, UNSCALED = "_scaled", "_unscaled"  # after an update: the kernels that take a loss scale out of the gradients
 TURN = "turn"  # the argument that a reader of a plan fills in
 SMALLEST_SCALE = 1e-18  # what is scaled by less, or by 0, is lost
 # What an argument of any kernel may be: from the least to below the most
@@ -205,6 +207,13 @@ class Track(Protocol):
         others, or were computed with other parameters or under another loss scale.
         """
 
+    def decides(self, number: int, scaler: Content, summed: Sum) -> None:
+        """Whether gradients `summed` are applied depends on their norm, the operand of that number.
+
+        Raises unless they are of all ranks, were computed under the loss scale `scaler`, and whoever else takes that
+        out of gradients, or moves it, decides by the same norm.
+        """
+
     def applied(self, start: int, stop: int, origin: int, summed: Sum, before: Content, version: int) -> None:
         """These gradients of elements origin .. have become part of a version that follows `before`."""
 
@@ -319,7 +328,8 @@ def whole_passes(form: Form) -> float:
 def _modules() -> dict[str, Any]:
     """Name -> the file, or what stands for one."""
     files = {name: importlib.import_module(f"{__name__}.{name}") for name in modules_in(__path__)}
-    return files | importlib.import_module(f"{__name__}._encode").kernels()
+    made = [importlib.import_module(f"{__name__}.{maker}").kernels() for maker in ("_encode", "_unscaled")]
+    return files | made[0] | made[1]
 
 
 KERNELS: dict[str, Kernel] = {name: Kernel(name, module) for name, module in sorted(_modules().items())}

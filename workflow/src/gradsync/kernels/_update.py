@@ -27,14 +27,15 @@ def refuse(form: Form, *, moments: int, extra: int = 0) -> None:
         form.long(form.reads[1], 1)
 
 
-def follow(track: Track, *others: Content, moments: int, read: int = 0, write: int = 0) -> None:
+def follow(track: Track, *others: Content, moments: int, read: int = 0, write: int = 0, normed: bool = False) -> None:
     """A new version of the parameters, and of their moments, from the gradients; it depends on `others` too.
 
-    `read` and `write` are the numbers of the operands that hold the gradients, and of the first that is written.
+    `read` and `write` are the numbers of the operands that hold the gradients, and of the first that is written. What
+    clips, or is `normed`, reads the norm of all gradients next.
     """
     gradient = track.read(read)
     state = [track.held(write + i) for i in range(1 + moments)]
-    norm = track.read(1)[0].content if track.op.arguments.get("clip") else None
+    norm = track.read(1)[0].content if normed or track.op.arguments.get("clip") else None
     new: list[Parts] = [[] for _ in state]
     kinds = (PARAMETER, *(MOMENTUM,) * moments)
     for low, high, summed, (parameter, *kept) in track.gradients(gradient, *state):

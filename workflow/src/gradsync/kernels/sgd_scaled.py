@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from gradsync.kernels import Array, Form, Track, _update, sgd
+from gradsync.kernels import Array, Form, Track, _loss_scale, _update, sgd
 from gradsync.plan.content import SCALER, Part
 
 KEEPS = ("momentum", "scaler")
-SCALER_ELEMENTS = 3  # loss scale, good steps in a row, skipped steps
 
 
 def compute(
@@ -26,26 +25,19 @@ def compute(
     `clip` is of the gradient without the loss scale; the norm that is read is of the one with it.
     """
     gradient, scaler = reads[0], writes[-1]
-    if float(abs(gradient).max()) < float("inf"):  # false for NaN
+    good = float(abs(gradient).max()) < float("inf")  # false for NaN
+    if good:
         rates = {"lr": lr, "momentum": momentum, "weight_decay": weight_decay}
         sgd.compute(reads, writes[:-1], **rates, scale=scale / float(scaler[0]), clip=clip)
-        scaler[1] += 1
-        if scaler[1] >= growth_interval:
-            scaler[0] *= 2
-            scaler[1] = 0
-    else:
-        scaler[0] *= 0.5
-        scaler[1] = 0
-        scaler[2] += 1
+    _loss_scale.move(scaler, good, growth_interval)
 
 
 def refuse(form: Form) -> None:
     """As SGD; and the scaler. All of the gradient, since every rank must skip the same steps."""
     _update.refuse(form, moments=int(bool(form.argument("momentum"))), extra=1)
-    form.long(form.writes[-1], SCALER_ELEMENTS)
-    everything = (0, form.plan.elements, ())
-    if form.writes[-1].role != "scaler" or form.reads[0].ref[1:] != everything:
-        form.fail("updates all parameters at once, and a scaler")
+    _loss_scale.refuse(form, form.writes[-1])
+    if form.reads[0].ref[1:] != (0, form.plan.elements, ()):
+        form.fail("updates all parameters at once")
 
 
 def follow(track: Track) -> None:
@@ -56,7 +48,7 @@ def follow(track: Track) -> None:
         track.fail(f"needs the scaler and finds {scaler.kind}")
     version = track.version("scaler", scaler.key, tuple(track.read(0)))
     _update.follow(track, scaler, moments=int(bool(track.op.arguments.get("momentum"))))
-    track.put(number, [Part(0, SCALER_ELEMENTS, scaler._replace(key=version))])
+    track.put(number, [Part(0, _loss_scale.ELEMENTS, scaler._replace(key=version))])
 
 
 def moved(form: Form) -> float:

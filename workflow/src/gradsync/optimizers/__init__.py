@@ -6,7 +6,8 @@ An optimizer is one file of this folder with
 
 Its kernel has the optimizer's name (`kernels/`), and arguments of its settings' names: what a plan was made with is
 read off its update again (`of`). Discovery finds the file. A setting that is new gets an option in
-`configuration/training.py`; a kernel that can take a loss scale out of gradients has a namesake `NAME_scaled`.
+`configuration/training.py`; a kernel that can take a loss scale out of gradients has a namesake `NAME_scaled`, or
+`NAME_unscaled` if it can clip.
 """
 
 from __future__ import annotations
@@ -18,10 +19,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from gradsync.errors import InputError
+from gradsync.kernels import SCALED, UNSCALED
 from gradsync.names import modules_in, near, refuse_unknown
 from gradsync.plan import BufferRole, Local, Plan
-
-SCALED = "_scaled"  # ends the name of a kernel that takes a loss scale out of the gradients
 
 
 class Kept(NamedTuple):
@@ -92,7 +92,7 @@ def of(plan: Plan) -> Optimizer | None:
     for role in plan.roles:
         local = [op for op in role.flat if isinstance(op, Local)]
         for op in local:
-            if (name := op.kernel.removesuffix(SCALED)) in known:
+            if (name := plain(op.kernel)) in known:
                 ratios = get(name).ratios
                 kernels = (op.kernel, ratios.kernel if ratios else "")
                 given = {
@@ -100,6 +100,11 @@ def of(plan: Plan) -> Optimizer | None:
                 }
                 return get(name, **{key: given[key] for key in settings(name) if key in given})
     return None
+
+
+def plain(kernel: str) -> str:
+    """The kernel that an update has without a loss scale."""
+    return kernel.removesuffix(UNSCALED).removesuffix(SCALED)
 
 
 def _made_by(name: str) -> Callable[..., Optimizer]:

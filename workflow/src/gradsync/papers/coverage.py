@@ -97,7 +97,7 @@ def has_interval(launch: Training | Emulation) -> bool:
 def scheme_names(launch: Training, settings: Settings) -> list[str]:
     """The names of the schemes that a launch trains with."""
     known = schemes.load(settings.schemes)
-    where = (launch.job, launch.ranks, settings.device, launch.at_once, launch.optimizer)
+    where = (launch.job, launch.ranks, settings.device, launch.scaled, launch.optimizer)
     return [each.name for each in schemes.pick(known, launch.schemes, *where)]
 
 

@@ -275,8 +275,8 @@ def saved(trace: Trace) -> Trace:
 
 
 def _of_updates(plan: Plan, operations: Sequence[Any]) -> list[Local]:
-    """The updates of parameters, and what computes the norms that they read."""
-    wanted = {buffer.name for buffer in plan.buffers if buffer.role == "parameter"}
+    """The updates of parameters, what computes the norms that they read, and what moves their loss scale."""
+    wanted = {buffer.name for buffer in plan.buffers if buffer.role in ("parameter", "scaler")}
     chosen: list[Local] = []
     for op in reversed(operations):
         if isinstance(op, Local) and any(ref.buffer in wanted for ref in op.writes):

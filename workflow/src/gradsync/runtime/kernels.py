@@ -11,7 +11,7 @@ from collections.abc import Callable
 import torch
 
 from gradsync import compressors
-from gradsync.kernels import ENCODE, KERNELS
+from gradsync.kernels import ENCODE, KERNELS, UNSCALED, _loss_scale, _unscaled
 from gradsync.runtime import selection
 from gradsync.runtime.adam import adam, adamw, shrunk
 from gradsync.runtime.layerwise import lamb, lamb_ratios, lars, lars_ratios
@@ -87,16 +87,11 @@ def sgd_scaled(
     rates = {"lr": lr, "momentum": momentum, "weight_decay": weight_decay}
     if gradient.device.type != "cpu":
         sgd_scaled_unread(reads, writes, **rates, scale=scale, clip=clip, growth_interval=growth_interval)
-    elif bool(torch.isfinite(gradient.sum(dtype=torch.float64))):
+        return
+    good = bool(torch.isfinite(gradient.sum(dtype=torch.float64)))
+    if good:
         sgd(reads, writes[:-1], **rates, scale=scale / float(scaler[0]), clip=clip)
-        scaler[1] += 1
-        if scaler[1] >= growth_interval:
-            scaler[0] *= 2
-            scaler[1] = 0
-    else:
-        scaler[0] *= 0.5
-        scaler[1] = 0
-        scaler[2] += 1
+    _loss_scale.move(scaler, good, growth_interval)
 
 
 def sgd_scaled_unread(
@@ -202,10 +197,13 @@ def decode_sum(reads: list[torch.Tensor], writes: list[torch.Tensor]) -> None:
     writes[0].zero_().index_add_(0, indices.long(), values)
 
 
+# On a GPU the host waits for the norm, as torch's GradScaler does: once per turn, since the updates follow one another.
+OF_PARTS = {f"{update.__name__}{UNSCALED}": _unscaled.guarded(update) for update in (sgd, adam, adamw)}
 OF_UPDATES = (sgd, sgd_scaled, adam, adamw, lars, lars_ratios, lamb, lamb_ratios, average, outer_nesterov)
 OWN = (*OF_UPDATES, cast, norm, squares, decode_sum)
 EXECUTED: dict[str, Callable[..., None]] = {
     **{name: kernel.compute for name, kernel in KERNELS.items()},
     **{kernel.__name__: kernel for kernel in OWN},
+    **OF_PARTS,
     **{f"{ENCODE}{name}": encoder(selection.get(name)) for name in compressors.names()},
 }

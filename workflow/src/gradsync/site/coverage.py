@@ -108,7 +108,7 @@ def _refusals(settings: Settings, known: dict[str, Scheme]) -> dict[Pair, str]:
     """Why every launch of a model refuses a scheme; the reason is that of the first launch."""
     refusals: dict[Pair, list[str]] = {}
     for launch in settings.training:
-        steps = launch.ranks, settings.device, launch.at_once, launch.optimizer
+        steps = launch.ranks, settings.device, launch.scaled, launch.optimizer
         for name in known:
             try:
                 schemes.pick(known, [name], launch.job, *steps)

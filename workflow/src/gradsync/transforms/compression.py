@@ -34,6 +34,9 @@ def compress(plan: Plan, compression: Compression) -> Plan:
     if plan.axes or plan.ranks != way.ranks:
         problem = f"a plan without axes, of {way.ranks} rank(s)"
         raise InputError(f"plan {plan.name!r}: {TRANSFORM} needs {problem}")
+    if compression.feedback and plan.holding("scaler") is not None:
+        problem = "a plan without a loss scale, or no error feedback: residuals keep gradients of earlier loss scales"
+        raise InputError(f"plan {plan.name!r}: {TRANSFORM} needs {problem}")
     gradient = plan.buffer[holding]
     of_role = {role.name: _messages(plan, role, holding) for role in plan.roles}
     if not any(of_role.values()):

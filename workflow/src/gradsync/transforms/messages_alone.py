@@ -41,8 +41,12 @@ def messages_alone(plan: Plan) -> MessagesAlone:
     update = the_update(plan, role, role.body, TRANSFORM)
     if update is None or update.requires not in ("sum", "sparse_sum"):
         raise InputError(f"plan {plan.name!r}: {TRANSFORM} needs a plan that applies sums of gradients")
-    for what, instead in (("clip", "clip_grad_norm_ before the optimizer"), ("growth_interval", "torch's GradScaler")):
-        if what in update.arguments or update.kernel not in optimizers.names():
+    more = {
+        "torch's GradScaler": update.kernel not in optimizers.names(),
+        "clip_grad_norm_ before the optimizer": "clip" in update.arguments,
+    }
+    for instead, does_more in more.items():
+        if does_more:
             raise InputError(f"plan {plan.name!r}: {update.name!r} does more than its optimizer: use {instead}")
     dropped = [op for op in role.body if isinstance(op, Local) and weighs_gradients(plan, op)]
     names = {op.name for op in dropped}

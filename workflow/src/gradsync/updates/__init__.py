@@ -3,7 +3,7 @@
 An update is one file of this folder with
 
     plan(name, workload, messages, ranks, *, algorithm, shape, optimizer) -> Plan
-    AT_ONCE     optional, True: it applies all gradients at once
+    AT_ONCE     optional, True: it applies all gradients at once, so that norms can be dealt to ranks
     HALVED      optional, True: its messages are reduce-scatters and all-gathers
     AVERAGED    optional, False: an iteration does not apply the mean gradient of all ranks
     MASTER      optional, True: rank 0 is a master that computes no gradients, and the other ranks are the workers
@@ -76,7 +76,7 @@ def refuse_options(name: str, chosen: Mapping[str, Any]) -> None:
 
 
 def at_once(name: str) -> bool:
-    """Whether an update applies all gradients at once, as a loss scale needs it."""
+    """Whether an update applies all gradients at once, as norms need it that are dealt to ranks."""
     return _declares(name, "AT_ONCE")
 
 
