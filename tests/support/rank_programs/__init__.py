@@ -18,6 +18,7 @@ from rank_programs.of_failures import LATE, killed_in_a_collective, killed_in_a_
 from rank_programs.of_methods import METHOD_TURNS, all_methods, averaged_by_torch, method_cases
 from rank_programs.of_models import quarter_models, real_models
 from rank_programs.of_optimizers import DEALT, OPTIMIZED, optimized, together
+from rank_programs.of_phases import BROKEN_OFF, PHASE_RANKS, PHASE_TURNS, QUEUED_PHASES, phased_plans, phases
 from rank_programs.of_schedules import (
     COMPOSED_RANKS,
     MICRO_BATCHES,
@@ -44,10 +45,11 @@ PROGRAMS = (
         straggling,
     ),
     *(killed_worker, killed_in_a_ring, killed_in_a_collective, limits, optimized, all_methods, sparse_schemes),
-    averaged_by_torch,
+    *(averaged_by_torch, phases),
 )
 
 __all__ = [
+    "BROKEN_OFF",
     "COMPOSED_RANKS",
     "DEALT",
     "HAMMER_TURNS",
@@ -56,12 +58,16 @@ __all__ = [
     "METHOD_TURNS",
     "MICRO_BATCHES",
     "OPTIMIZED",
+    "PHASE_RANKS",
+    "PHASE_TURNS",
     "PROGRAMS",
+    "QUEUED_PHASES",
     "RESUMED_TURNS",
     "TINY_TURNS",
     "attached_beside_ddp",
     "attached_otherwise",
     "method_cases",
+    "phased_plans",
     "pull_of",
     "sparse_cases",
     "swapped",

@@ -36,7 +36,8 @@ def estimate(settings: Settings) -> list[Launch]:
     known_schemes, known_peers = schemes.load(settings.schemes), peers.load(settings.peers)
     launches = []
     for training in settings.training:
-        contenders = len(schemes.pick(known_schemes, training.schemes, "schemes", training.ranks, settings.device))
+        where = "schemes", training.ranks, settings.device
+        contenders = len(schemes.pick(known_schemes, training.schemes, *where, in_phases=True))
         contenders += len(peers.pick(known_peers, training.peers, "peers"))
         contenders += REFERENCES if training.references else 0
         # layers are profiled in iterations of their own

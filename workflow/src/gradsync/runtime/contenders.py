@@ -48,6 +48,8 @@ class Record:
     operations: dict[str, list[float]] = field(default_factory=dict)
     """By operation beside computation, its seconds in a turn, by block; of plans with few of them."""
     absorbed: list[float] = field(default_factory=list)  # host seconds of a turn that replayed waits hid, by block
+    phases: list[int] = field(default_factory=list)  # the phase of each block, from 0; empty: it has none
+    switches: list[tuple[int, int, float]] = field(default_factory=list)  # (seed, turn that follows, seconds)
 
     def block(self, seed: int, first: int, losses: list[float], ends: list[float], trace: Trace | None = None) -> None:
         """Add a block that began with turn `first`; `trace` is that of rank 0 of a plan, on the clock of `ends`."""

@@ -13,7 +13,7 @@ import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import IO, Any
 
@@ -116,6 +116,7 @@ class Executor(Turns):
         self.sources: dict[tuple[str, int], list[int]] = {}  # senders to a receive-from-any in a turn, one per reply
         self.replies = Counter(op.to for op in body if isinstance(op, Reply))
         self.spans: list[Span] = []
+        self.carried: torch.Tensor | None = None  # added to the gradient of the next turn: what another plan has left
 
     def _transfers(self) -> dict[str, Transfers]:
         """The transfers of each collective that is made of rounds here."""
@@ -188,6 +189,11 @@ class Executor(Turns):
             tuple(self.spans),
             {**self.plan.provenance, "plan": self.plan.digest},
         )
+
+    def take_turn(self) -> Iterator[Step]:
+        """As all turns; what was carried is in its gradient then."""
+        yield from super().take_turn()
+        self.carried = None
 
     def _pass(self, ops: list[Any], turn: int) -> Step:
         return Step(self, ops, turn, self.record)

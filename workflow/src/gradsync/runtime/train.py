@@ -12,6 +12,7 @@ import json
 import resource
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,16 +25,18 @@ from gradsync.configuration.peers import Peer
 from gradsync.configuration.training import Training
 from gradsync.errors import RunError
 from gradsync.plan import Plan
+from gradsync.plan.phases import PhasedPlan
 from gradsync.runtime import checkpoint, data, devices, memory, models, replay
 from gradsync.runtime.checkpoint import Checkpoints
 from gradsync.runtime.conformance import Held, exactness
-from gradsync.runtime.contenders import Contender, NoCommunication, OneRank, Planned, Record, gathered
+from gradsync.runtime.contenders import Contender, NoCommunication, OneRank, Record, gathered
 from gradsync.runtime.data.cache import DataCache, opening
 from gradsync.runtime.execute import Pool
 from gradsync.runtime.group import Groups
 from gradsync.runtime.hosts import machines, misplaced, nodes
 from gradsync.runtime.other_work import OtherWork
 from gradsync.runtime.peers.stock import Stock
+from gradsync.runtime.phased import Phased, executing
 from gradsync.runtime.train_contenders import Contenders
 from gradsync.runtime.train_results import Results, recorded
 from gradsync.statistics import quiet
@@ -54,7 +57,7 @@ class _Progress:
 
 
 def train(
-    plans: list[Plan],
+    plans: Sequence[Plan | PhasedPlan],
     peers: list[Peer],
     options: Training,
     folder: Path,
@@ -73,7 +76,7 @@ def train(
 class _Launch:
     def __init__(
         self,
-        plans: list[Plan],
+        plans: Sequence[Plan | PhasedPlan],
         peers: list[Peer],
         options: Training,
         folder: Path,
@@ -81,10 +84,14 @@ class _Launch:
         ranks: int,
         testbed: dict[str, Any] | None,
     ):
-        self.plans, self.peers, self.options, self.folder = plans, peers, options, folder
+        self.peers, self.options, self.folder = peers, options, folder
+        self.plans = [plan for plan in plans if isinstance(plan, Plan)]
+        self.phased = [plan for plan in plans if isinstance(plan, PhasedPlan)]
+        # of which each is executed
+        self.every = [*self.plans, *(part for phased in self.phased for part in phased.plans)]
         self.rank, self.ranks = rank, ranks
         machine, placed = machines(), nodes()
-        wrong_places = {plan.name: misplaced(plan, placed) for plan in plans}
+        wrong_places = {plan.name: misplaced(plan, placed) for plan in self.every}
         for name, notes in wrong_places.items():
             self._say(f"{name}: {'; '.join(notes)}" if notes else "")
         self.spec = models.get(options.model)
@@ -92,10 +99,14 @@ class _Launch:
         self.device.refuse_precision(options.precision)
         self.groups = Groups(self.device)
         self.contenders = Contenders(
-            plans, peers, options, self.spec.loss, rank, self.device, self.groups, Pool(), self._say
+            *(self.plans, peers, options, self.spec.loss, rank, self.device, self.groups, Pool(), self._say),
+            phased=self.phased,
         )
         self.progress = _Progress()
         self.cache: DataCache | None = None
+        wrong_places |= {
+            each.name: [note for part in each.plans for note in wrong_places[part.name]] for each in self.phased
+        }
         self.results = Results(plans, options, testbed, ranks, self.device, machine, wrong_places)
         settings = {**recorded(options, testbed), "peers": [peer.model_dump() for peer in peers]}
         launch = json.dumps([settings, [plan.name for plan in plans], torch.__version__], sort_keys=True)
@@ -165,7 +176,8 @@ class _Launch:
     def _train_seed(self, seed: int, states: States | None) -> None:
         """Train every contender with one seed."""
         loaded = self._data(seed)
-        self.contenders.rate = self.options.learning_rate(loaded.batches.turns_an_epoch // self.options.accumulate)
+        an_epoch = loaded.batches.turns_an_epoch // self.options.accumulate
+        self.contenders.rate, self.contenders.turns = self.options.learning_rate(an_epoch), self.options.turns(an_epoch)
         with data.Feed(loaded, self.rank, device=self.device) as feed:
             first = models.build(self.options.model, seed)
             self._refuse_memory(first)
@@ -185,34 +197,42 @@ class _Launch:
         kept = len(self.contenders.optimizer.kept)
         need = memory.needed(
             parameters,
-            self.plans,
+            self.every,
             sum(memory.of_peer(peer.kind, self.ranks, kept) for peer in self.peers),
             references=self.options.references,
             conformance=0 if self.progress.conformance else self.options.conformance,
-            width=exactness(first, self.plans).itemsize,
+            width=exactness(first, self.every).itemsize,
         )
         memory.refuse(self.options.model, need, self.rank, self.device)
-        copies = (1 + kept) * (len(self.plans) + len(self.peers))
+        copies = (1 + kept) * (len(self.plans) + len(self.phased) + len(self.peers))
         self._say(checkpoint.room(self.checkpoints.folder, parameters, copies))
 
     def _hold_against_oracle(self, first: torch.nn.Module, loaded: data.Data, seed: int) -> None:
         hurried = replay.without_waiting(first)
         turns = self.options.conformance
         held = Held(
-            loaded, hurried, self.spec.loss, seed, self.rank, self.groups, turns, self.plans, self.contenders.rate
+            loaded, hurried, self.spec.loss, seed, self.rank, self.groups, turns, self.every, self.contenders.rate
         )
-        for number, plan in enumerate(self.plans, 1):
-            self._say(f"conformance {number}/{len(self.plans)}: {plan.name}")
-            self.progress.conformance[plan.name] = held.against_oracle(plan)
+        different = {plan.digest: plan for plan in self.every}
+        verdicts: dict[str, dict[str, Any]] = {}
+        for number, (digest, plan) in enumerate(different.items(), 1):
+            self._say(f"conformance {number}/{len(different)}: {plan.name}")
+            verdicts[digest] = held.against_oracle(plan)
+        self.progress.conformance |= {plan.name: verdicts[plan.digest] for plan in self.plans}
+        for phased in self.phased:  # that of the phase which is off the most
+            of_phases = [verdicts[plan.digest] for plan in phased.plans]
+            self.progress.conformance[phased.name] = dict(max(of_phases, key=lambda each: each["oracle_difference"]))
 
     def _train_blocks(self, contenders: list[Contender], loaded: data.Data, seed: int, feed: data.Feed) -> None:
         options, an_epoch = self.options, loaded.batches.turns_an_epoch // self.options.accumulate
         total = options.turns(an_epoch)
         begun, start = self.progress.done, time.monotonic()
         reported = 0.0
+        cuts = self.contenders.cuts()
         while total - self.progress.done >= 2:  # of one turn alone nothing could be timed
             first = self.progress.done
-            turns = min(options.block, total - first)
+            ends_block = (first // options.block + 1) * options.block
+            turns = min(ends_block, total, *(turn for turn in cuts if turn > first)) - first
             number = first // options.block
             ends_epoch = (first + turns) // an_epoch > first // an_epoch
             for contender in contenders if number % 2 == 0 else contenders[::-1]:
@@ -239,13 +259,16 @@ class _Launch:
         ends = contender.run(turns)
         reading = feed.taken_seconds()
         trace = None
-        if isinstance(contender, Planned):
-            trace = gathered(contender.plan, contender.trace(), self.rank, turns)
+        if planned := executing(contender):
+            trace = gathered(planned.plan, planned.trace(), self.rank, turns)
             self.results.traces[contender.name] = trace
         if self.rank != 0:
             return
         record = self.progress.records.setdefault(contender.name, Record())
         record.block(seed, first, contender.losses[seen:], ends, trace)
+        if isinstance(contender, Phased):
+            record.phases.append(contender.number)
+            record.switches += [(seed, turn, seconds) for turn, seconds in contender.taken()]
         if reading is not None:
             record.reading.append(reading)
         if isinstance(contender.model, replay.Replayed):
@@ -285,15 +308,17 @@ class _Launch:
                     float((parameter - reference[name]).abs().max())
                     for name, parameter in contender.parameters().items()
                 )
-            if isinstance(contender, Planned):
+            if planned := executing(contender):
                 self.results.details[contender.name] = {
-                    "plan": contender.plan.digest,
-                    **contender.plan.provenance,
-                    "held_bytes": contender.held_bytes("parameter", "momentum"),
-                    "state_bytes": contender.held_bytes("momentum"),
+                    "plan": planned.plan.digest,
+                    **planned.plan.provenance,
+                    "held_bytes": planned.held_bytes("parameter", "momentum"),
+                    "state_bytes": planned.held_bytes("momentum"),
                 }
-                if name := contender.plan.holding("scaler"):
-                    scaler = contender.executor.buffers[name]
+                if isinstance(contender, Phased):
+                    self.results.details[contender.name] |= contender.details()
+                if name := planned.plan.holding("scaler"):
+                    scaler = planned.executor.buffers[name]
                     conformance |= {"loss_scale": float(scaler[0]), "skipped_steps": int(scaler[2])}
             elif isinstance(contender, Stock):
                 self.results.details[contender.name] = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,12 @@ import torch
 from gradsync.configuration.training import Training
 from gradsync.files.results import Result, write_whole
 from gradsync.plan import Plan
+from gradsync.plan.phases import PhasedPlan
 from gradsync.plan.trace import Trace
 from gradsync.runtime import models, replay
 from gradsync.runtime.contenders import Record, saved
 from gradsync.runtime.devices import Device
-from gradsync.runtime.repeats import repeats
+from gradsync.runtime.repeats import of_phases, repeats
 from gradsync.statistics import quiet
 from gradsync.statistics.intervals import median_interval
 
@@ -36,7 +38,7 @@ def recorded(options: Training, testbed: dict[str, Any] | None) -> dict[str, Any
 class Results:
     """All that results are made of, on rank 0."""
 
-    plans: list[Plan]
+    plans: Sequence[Plan | PhasedPlan]
     options: Training
     testbed: dict[str, Any] | None  # that the ranks ran on
     ranks: int
@@ -97,6 +99,8 @@ class Results:
         summary: dict[str, float] = {}
         for key, values in {**samples, f"ratio_to_{reference}": ratio}.items():
             summary |= _with_interval(key, values)
+        if record.phases:
+            summary |= of_phases(record)
         if record.absorbed:
             summary["absorbed_host_seconds"] = float(np.median(record.absorbed))
         summary |= {"pairs": float(len(record.blocks)), "seeds": float(len(self.options.seeds))}
@@ -111,7 +115,7 @@ class Results:
         summary["final_loss"] = record.rows[-1][3]
         summary |= self.peak_bytes | self.cached
         for plan in self.plans:
-            if plan.name == name:
+            if plan.name == name and isinstance(plan, Plan):
                 summary["messages"] = float(len(plan.messages()))
         buckets = self.details.get(name, {}).get("bucket_bytes")
         if buckets is not None:
