@@ -109,7 +109,10 @@ def _in_phases(scheme: Scheme, options: Options) -> tuple[PhasedPlan, dict[str, 
         "plan": scheme.name,
         **first,
         **means,
-        "phases": [{"share": share, **each} for share, each in zip(shares, predictions, strict=True)],
+        "phases": [
+            {"share": share, **{key: value for key, value in each.items() if key not in (*first, "warnings")}}
+            for share, each in zip(shares, predictions, strict=True)
+        ],
         "warnings": list(dict.fromkeys(note for each in predictions for note in each["warnings"])),
     }
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from gradsync.configuration.schemes import Scheme
     from gradsync.plan import Plan
     from gradsync.plan.phases import PhasedPlan
+    from gradsync.runtime.data.stages import Stages
 
 PEERS = "config/peers.yaml"
 RESULT_BYTES = 4e6  # results, metrics and traces of a short launch
@@ -72,7 +73,7 @@ def train(options: Options) -> dict[str, dict[str, float]] | None:
     if is_rank():
         _train_as_rank(options)
         return None
-    an_epoch = _refuse(options)
+    stages = _refuse(options)
     enter(options)
     disk.refuse(options.output, RESULT_BYTES, "what a launch leaves behind, at the least,")
     with run_lock.held(options.output, "train"), _folder_of_plans(options.output) as folder:
@@ -81,7 +82,7 @@ def train(options: Options) -> dict[str, dict[str, float]] | None:
             options = replace(options, plans=plans, schedules=())
         loaded = _checked_plans(options)
         phased = [plan for plan in loaded if isinstance(plan, PhasedPlan)]
-        _refuse_switches({plan.name: [phase.share for phase in plan.phases] for plan in phased}, options, an_epoch)
+        _refuse_switches({plan.name: [phase.share for phase in plan.phases] for plan in phased}, options, stages)
         options = replace(options, references=options.references and len(loaded) > len(phased))
         testbed = described(options, [options.ranks], options.device)
         with hosts(testbed, options.ranks) as network:
@@ -106,8 +107,8 @@ def _folder_of_plans(output: Path) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _refuse(options: Options) -> int:
-    """The iterations of an epoch, if nothing is wrong."""
+def _refuse(options: Options) -> Stages:
+    """The data of each stage, if nothing is wrong."""
     from gradsync import compressors
     from gradsync.configuration import schemes
     from gradsync.runtime import data, devices, replay
@@ -118,22 +119,14 @@ def _refuse(options: Options) -> int:
         devices.refuse(options.device, options.ranks)
     options.refuse_steps()
     _refuse_turns(options)
-    loaded = data.load(
-        options.data,
-        model=options.model,
-        size=options.size,
-        batch=options.batch,
-        ranks=options.ranks,
-        seed=options.seeds[0],
-        folder=options.data_folder,
-        accumulate=options.accumulate,
-    )
-    if options.data_cache is not None and not loaded.training.decoded:
+    loaded = data.load_stages(options, options.ranks, options.seeds[0])
+    if options.data_cache is not None and not loaded.parts[0].training.decoded:
         raise InputError(f"--data-cache: data {options.data!r} is not decoded from files: leave it out")
     if options.data_cache == "files" and options.data_cache_folder is None:
         raise InputError("--data-cache files: give --data-cache-folder, where copies of the files are kept")
-    an_epoch = loaded.batches.turns_an_epoch // options.accumulate
-    options.refuse_rate(an_epoch)
+    options.refuse_rate(loaded.turns)
+    if options.target_accuracy is not None and loaded.parts[0].test is None:
+        raise InputError(f"--target-accuracy: data {options.data!r} has no test samples: leave it out")
     if described(options, [options.ranks], options.device) and options.schedules:
         raise InputError("--testbed: give --plan (files): what was measured on this machine is no cost of a testbed")
     if options.plans and options.schedules:
@@ -152,20 +145,21 @@ def _refuse(options: Options) -> int:
     )
     compressors.refuse_training([part.compressor for scheme in picked for part in scheme.parts], "--schedule")
     shares = {scheme.name: [phase.share for phase in scheme.phases] for scheme in picked if scheme.phases}
-    _refuse_switches(shares, options, an_epoch)
+    _refuse_switches(shares, options, loaded)
     for peer in _peers(options):
         if replay.is_replay(options.model):
             peer.refuse_replay()
-    return an_epoch
+    return loaded
 
 
-def _refuse_switches(shares: dict[str, list[float]], options: Options, an_epoch: int) -> None:
+def _refuse_switches(shares: dict[str, list[float]], options: Options, stages: Stages) -> None:
     """Raises InputError if a phase would have no iterations, or blocks could not be timed."""
-    from gradsync.plan import phases
+    from gradsync.plan import blocks
 
-    turns = options.turns(an_epoch)
-    first = [phases.switches(each, turns, options.block, f"scheme {name!r}") for name, each in shares.items()]
-    phases.refuse_cuts([turn for each in first for turn in each], options.block)
+    borders = blocks.borders_of_blocks(stages.first, stages.turns, options.block)
+    first = [blocks.switches(stages.turns_after(each), borders, f"scheme {name!r}") for name, each in shares.items()]
+    if first:
+        blocks.refuse_cuts([turn for each in first for turn in each], borders)
 
 
 def _refuse_turns(options: Options) -> None:
@@ -254,7 +248,9 @@ def _refuse_other_steps(plan: Plan, path: Path, options: Options) -> None:
             f"plan {path} applies gradients by {planned_with.name}, --optimizer is {options.optimizer}: "
             f"give --optimizer {planned_with.name}, or plan again"
         )
-    if not options.learning_rate(1).constant and (serving := [role.name for role in plan.roles if role.until_stopped]):
+    if not options.learning_rate(1, range(len(options.stages))).constant and (
+        serving := [role.name for role in plan.roles if role.until_stopped]
+    ):
         raise InputError(
             f"plan {path}: role {serving[0]!r} serves others and has no iterations of its own, by which --lr-schedule "
             "or --warmup-iterations could change its rate: leave them out"

@@ -15,10 +15,10 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate, pairwise
+from itertools import pairwise
 from typing import Literal
 
 from pydantic import TypeAdapter, ValidationError
@@ -26,11 +26,11 @@ from pydantic import TypeAdapter, ValidationError
 from gradsync.errors import InputError
 from gradsync.files import reading
 from gradsync.files.problems import first_problem
+from gradsync.plan import blocks
 from gradsync.plan.buffers import CLOSED, PASSING
 from gradsync.plan.loop import Plan
 
 VERSION = 1
-LEAST_TURNS = 2  # of a part of a block, since the first is not timed
 EXACT = 1e-9  # how far a sum of shares may be from 1
 KEY = "phases"  # which a plan of one phase has not
 HANDED = ("residual", *PASSING)  # roles of buffers that the next plan doesn't take over as they are
@@ -40,7 +40,7 @@ Residual = Literal["flush", "carry"]
 
 @dataclass(frozen=True)
 class Phase:
-    """A plan, and its share of the iterations."""
+    """A plan, and its share of the epochs."""
 
     __pydantic_config__ = CLOSED
     share: float
@@ -69,14 +69,19 @@ class PhasedPlan:
 
     def refuse(self) -> None:
         """Raises InputError, which names both, if a plan can't take over from the one before, or for wrong shares."""
-        refuse_shares([phase.share for phase in self.phases], f"plan {self.name!r}")
+        refuse_shares(self.shares, f"plan {self.name!r}")
         for before, after in pairwise(self.plans):
             if reason := _differs(before, after, self.residual):
                 raise InputError(f"plan {self.name!r}: {after.name!r} can't take over from {before.name!r}: {reason}")
 
-    def switches(self, turns: int, block: int) -> tuple[int, ...]:
-        """The first turn of each phase but the first (`switches`)."""
-        return switches([phase.share for phase in self.phases], turns, block, f"plan {self.name!r}")
+    def switches(self, at: Sequence[float], borders: Sequence[int]) -> tuple[int, ...]:
+        """The first turn of each phase but the first (`blocks.switches`)."""
+        return blocks.switches(at, borders, f"plan {self.name!r}")
+
+    @property
+    def shares(self) -> list[float]:
+        """The share of the epochs of each phase."""
+        return [phase.share for phase in self.phases]
 
     def to_json(self) -> str:
         """Canonical JSON; equal plans give equal text."""
@@ -120,32 +125,6 @@ def refuse_shares(shares: Sequence[float], where: str) -> None:
         raise InputError(f"{where}: the shares of its phases have the sum {sum(shares):g}: it must be 1")
 
 
-def switches(shares: Sequence[float], turns: int, block: int, where: str) -> tuple[int, ...]:
-    """The first turn of each phase but the first, in a training of so many turns in blocks.
-
-    It is the turn that is nearest to the shares among those that leave two turns of a block, or none, on either side:
-    of one turn alone nothing could be timed. Raises InputError, which says `where`, if a phase has too few turns then.
-    """
-    first = [0, *(_nearest(done * turns, turns, block) for done in accumulate(shares[:-1])), turns]
-    if any(after - before < LEAST_TURNS for before, after in pairwise(first)):
-        raise InputError(
-            f"{where}: a phase has fewer than {LEAST_TURNS} of {turns} iterations in blocks of {block}: train more "
-            "iterations, or in shorter blocks"
-        )
-    return tuple(first[1:-1])
-
-
-def refuse_cuts(first_turns: Iterable[int], block: int) -> None:
-    """Raises InputError if switches of several contenders leave a single turn between them, or before a block's end."""
-    cuts = sorted({cut for turn in first_turns for cut in (turn, turn // block * block, -(-turn // block) * block)})
-    for before, after in pairwise(cuts):
-        if after - before < LEAST_TURNS:
-            raise InputError(
-                f"phases begin with iterations {before} and {after}, and of one iteration between them nothing could "
-                "be timed: give the schemes the same shares, or train them in launches of their own"
-            )
-
-
 def _differs(before: Plan, after: Plan, residual: Residual) -> str:
     """Why a plan can't take over from another; empty if it can."""
     if before.ranks != after.ranks:
@@ -174,19 +153,6 @@ def _differs(before: Plan, after: Plan, residual: Residual) -> str:
 
 def _sums_sparsely(plan: Plan) -> bool:
     return any(getattr(op, "postcondition", None) == "sparse_sum" for role in plan.roles for op in role.flat)
-
-
-def _nearest(wanted: float, turns: int, block: int) -> int:
-    """The turn nearest to `wanted` that cuts no single turn off a block."""
-    around = range(max(LEAST_TURNS, int(wanted) - block), min(turns - LEAST_TURNS, int(wanted) + block) + 1)
-    whole = [turn for turn in around if _cuts_well(turn, turns, block)]
-    return min(whole, key=lambda turn: abs(turn - wanted), default=0)
-
-
-def _cuts_well(turn: int, turns: int, block: int) -> bool:
-    begun = turn // block * block
-    of_block = min(block, turns - begun)
-    return turn == begun or LEAST_TURNS <= turn - begun <= of_block - LEAST_TURNS
 
 
 _ADAPTER = TypeAdapter(PhasedPlan)

@@ -61,6 +61,27 @@ def of_phases(record: Record) -> dict[str, float]:
     return summary
 
 
+def to_accuracy(record: Record, target: float) -> dict[str, float]:
+    """Seconds of iterations and switches until a test accuracy was reached, the median over seeds that have reached it.
+
+    They are those of the contender alone, without evaluations; an iteration that isn't timed counts with the median of
+    its block. `reached_target` is the number of these seeds.
+    """
+    taken = []
+    for seed in dict.fromkeys(each for each, _, _ in record.accuracy):
+        ended = next((turn for each, turn, accuracy in record.accuracy if each == seed and accuracy >= target), None)
+        if ended is not None:
+            turns = (
+                record.blocks[block] if seconds is None else seconds
+                for each, turn, block, _, seconds in record.rows
+                if each == seed and turn <= ended
+            )
+            between = (seconds for each, turn, seconds in record.switches if each == seed and turn <= ended)
+            taken.append(sum(turns) + sum(between))
+    reached = {"reached_target": float(len(taken))}
+    return reached | ({"seconds_to_accuracy": float(np.median(taken))} if taken else {})
+
+
 def _by_block(record: Record, by_turn: Sequence[float]) -> np.ndarray:
     """Medians over blocks; `by_turn` has one value per turn that was timed."""
     timed = [block for _, _, block, _, seconds in record.rows if seconds is not None]

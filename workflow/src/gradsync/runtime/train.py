@@ -25,11 +25,20 @@ from gradsync.configuration.peers import Peer
 from gradsync.configuration.training import Training
 from gradsync.errors import RunError
 from gradsync.plan import Plan
+from gradsync.plan.blocks import borders_of_blocks
 from gradsync.plan.phases import PhasedPlan
 from gradsync.runtime import checkpoint, data, devices, memory, models, replay
 from gradsync.runtime.checkpoint import Checkpoints
 from gradsync.runtime.conformance import Held, exactness
-from gradsync.runtime.contenders import Contender, NoCommunication, OneRank, Record, gathered
+from gradsync.runtime.contenders import (
+    NO_COMMUNICATION,
+    ONE_RANK,
+    Contender,
+    NoCommunication,
+    OneRank,
+    Record,
+    gathered,
+)
 from gradsync.runtime.data.cache import DataCache, opening
 from gradsync.runtime.execute import Pool
 from gradsync.runtime.group import Groups
@@ -150,45 +159,38 @@ class _Launch:
             keys = ("launch_peak_memory_bytes", "launch_peak_device_memory_bytes")
             self.results.peak_bytes = {k: peak for k, peak in zip(keys, peak_bytes.tolist(), strict=True) if peak}
             self.results.records, self.results.conformance = self.progress.records, self.progress.conformance
-            batches = self._data(self.options.seeds[0]).batches
-            self.results.save(self.folder, batches.turns_an_epoch // self.options.accumulate)
+            self.results.save(self.folder, self._data(self.options.seeds[0]))
         self.checkpoints.clear()
 
     def _say(self, text: str) -> None:
         if self.rank == 0 and text:
             print(text, file=sys.stderr, flush=True)
 
-    def _data(self, seed: int) -> data.Data:
-        return data.load(
-            self.options.data,
-            model=self.options.model,
-            size=self.options.size,
-            batch=self.options.batch,
-            ranks=self.ranks,
-            seed=seed,
-            folder=self.options.data_folder,
-            accumulate=self.options.accumulate,
-            cache=self.cache,
-        )
+    def _data(self, seed: int) -> data.Stages:
+        return data.load_stages(self.options, self.ranks, seed, self.cache)
 
     # One seed
 
     def _train_seed(self, seed: int, states: States | None) -> None:
         """Train every contender with one seed."""
         loaded = self._data(seed)
-        an_epoch = loaded.batches.turns_an_epoch // self.options.accumulate
-        self.contenders.rate, self.contenders.turns = self.options.learning_rate(an_epoch), self.options.turns(an_epoch)
-        with data.Feed(loaded, self.rank, device=self.device) as feed:
+        self.contenders.rate = self.options.learning_rate(loaded.turns, loaded.first)
+        borders = borders_of_blocks(loaded.first, loaded.turns, self.options.block)
+        self.contenders.switches = {
+            phased.name: phased.switches(loaded.turns_after(phased.shares), borders) for phased in self.phased
+        }
+        with data.StagedFeed(loaded, self.rank, device=self.device) as feed:
             first = models.build(self.options.model, seed)
             self._refuse_memory(first)
             if self.options.conformance and not self.progress.conformance:
-                self._hold_against_oracle(first, loaded, seed)
+                self._hold_against_oracle(first, loaded.parts[0], seed)
             contenders = list(self.contenders.of_seed(first, feed, seed))
             self.progress.bucket_mib = self.contenders.bucket_mib
             for contender in contenders:
                 if states is not None:
                     contender.restore(states[0][contender.name], states[1][contender.name])
-            self._train_blocks(contenders, loaded, seed, feed)
+            cuts = sorted({*borders, *(turn for each in self.contenders.switches.values() for turn in each)})
+            self._train_blocks(contenders, loaded, seed, feed, cuts)
             self._finish_seed(contenders)
 
     def _refuse_memory(self, first: torch.nn.Module) -> None:
@@ -223,24 +225,25 @@ class _Launch:
             of_phases = [verdicts[plan.digest] for plan in phased.plans]
             self.progress.conformance[phased.name] = dict(max(of_phases, key=lambda each: each["oracle_difference"]))
 
-    def _train_blocks(self, contenders: list[Contender], loaded: data.Data, seed: int, feed: data.Feed) -> None:
-        options, an_epoch = self.options, loaded.batches.turns_an_epoch // self.options.accumulate
-        total = options.turns(an_epoch)
+    def _train_blocks(
+        self, contenders: list[Contender], loaded: data.Stages, seed: int, feed: data.StagedFeed, cuts: list[int]
+    ) -> None:
+        """`cuts`: the turns between which blocks are, in order."""
+        options, total = self.options, cuts[-1]
         begun, start = self.progress.done, time.monotonic()
         reported = 0.0
-        cuts = self.contenders.cuts()
-        while total - self.progress.done >= 2:  # of one turn alone nothing could be timed
+        while self.progress.done < total and not self._reached(seed):
             first = self.progress.done
-            ends_block = (first // options.block + 1) * options.block
-            turns = min(ends_block, total, *(turn for turn in cuts if turn > first)) - first
+            turns = next(turn for turn in cuts if turn > first) - first
             number = first // options.block
-            ends_epoch = (first + turns) // an_epoch > first // an_epoch
+            ends_epoch = int(loaded.epochs_after(first + turns)) > int(loaded.epochs_after(first))
+            test = loaded.parts[loaded.number(first + turns - 1)].test
             for contender in contenders if number % 2 == 0 else contenders[::-1]:
                 self._train_block(contender, seed, first, turns, feed)
                 if ends_epoch:
-                    self._evaluate(contender, loaded, seed, first + turns - 1)
+                    self._evaluate(contender, test, seed, first + turns - 1)
             self.progress.done = first + turns
-            if time.monotonic() - reported > 1 or total - self.progress.done < 2:
+            if time.monotonic() - reported > 1 or self.progress.done == total:
                 reported = time.monotonic()
                 left = (reported - start) / (self.progress.done - begun) * (total - self.progress.done)
                 loss = np.mean([contender.losses[-1] for contender in contenders])
@@ -249,11 +252,24 @@ class _Launch:
                     f"loss {loss:.4f}, {left:.0f} s left"
                 )
             # none if all is trained: a run that goes on has a block to run, whose traces are kept
-            through = total - self.progress.done < 2 and self.progress.seed == len(options.seeds) - 1
+            through = self.progress.done == total and self.progress.seed == len(options.seeds) - 1
             if not through and self.checkpoints.due():
                 self._checkpoint(contenders)
 
-    def _train_block(self, contender: Contender, seed: int, first: int, turns: int, feed: data.Feed) -> None:
+    def _reached(self, seed: int) -> bool:
+        """Whether every contender that is evaluated has reached the target accuracy; all ranks get the same answer."""
+        if self.options.target_accuracy is None:
+            return False
+        best = [
+            max((accuracy for each, _, accuracy in record.accuracy if each == seed), default=0.0)
+            for name, record in self.progress.records.items()
+            if name not in (NO_COMMUNICATION, ONE_RANK)
+        ]
+        flag = torch.tensor([bool(best) and min(best) >= self.options.target_accuracy], dtype=torch.uint8)
+        dist.broadcast(flag, 0)
+        return bool(flag)
+
+    def _train_block(self, contender: Contender, seed: int, first: int, turns: int, feed: data.StagedFeed) -> None:
         seen = len(contender.losses)
         feed.taken_seconds()  # of what others have read
         ends = contender.run(turns)
@@ -274,13 +290,13 @@ class _Launch:
         if isinstance(contender.model, replay.Replayed):
             record.absorbed.append(contender.model.absorbed_seconds() / turns)
 
-    def _evaluate(self, contender: Contender, loaded: data.Data, seed: int, turn: int) -> None:
+    def _evaluate(self, contender: Contender, test: data.Samples | None, seed: int, turn: int) -> None:
         """Record the accuracy of what trains, on rank 0; the other ranks wait for it."""
-        if isinstance(contender, NoCommunication | OneRank) or loaded.test is None:
+        if isinstance(contender, NoCommunication | OneRank) or test is None:
             return
         model = contender.whole()
         if self.rank == 0:
-            accuracy = data.accuracy(model, loaded.test, spec=self.spec)
+            accuracy = data.accuracy(model, test, spec=self.spec)
             self.progress.records[contender.name].accuracy.append((seed, turn, accuracy))
         dist.barrier()  # the others wait here, where they may, and not in their next message
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -43,17 +43,9 @@ class Contenders:
     phased: Sequence[PhasedPlan] = ()
     bucket_mib: float | None = None
     rate: LearningRate = UNCHANGED
-    turns: int = 0  # of a training
+    switches: dict[str, tuple[int, ...]] = field(default_factory=dict)  # of phased plans, of the seed at hand
 
-    def switches(self, phased: PhasedPlan) -> tuple[int, ...]:
-        """The first turn of each of its phases but the first."""
-        return phased.switches(self.turns, self.options.block)
-
-    def cuts(self) -> list[int]:
-        """Turns before which a block ends early, in order: all contenders' blocks, so that they stay pairs."""
-        return sorted({turn for phased in self.phased for turn in self.switches(phased)})
-
-    def of_seed(self, first: torch.nn.Module, feed: data.Feed, seed: int) -> Iterator[Contender]:
+    def of_seed(self, first: torch.nn.Module, feed: data.StagedFeed, seed: int) -> Iterator[Contender]:
         """One after the other, each with a copy of the model `first`."""
 
         def forward() -> Forward:
@@ -62,7 +54,7 @@ class Contenders:
         for plan in self.plans:
             yield Planned(plan, forward(), feed, self.groups, self.pool, self.rate)
         for phased in self.phased:
-            yield Phased(phased, self.switches(phased), forward(), feed, self.groups, self.pool, self.rate)
+            yield Phased(phased, self.switches[phased.name], forward(), feed, self.groups, self.pool, self.rate)
         by_name = {plan.name: plan for plan in self.plans}
         for peer in self.peers:
             sized = self._sized(peer, first, feed, seed)
@@ -93,7 +85,7 @@ class Contenders:
             "clip_norm": self.options.clip_norm,
         }
 
-    def _sized(self, peer: Peer, first: torch.nn.Module, feed: data.Feed, seed: int) -> Peer:
+    def _sized(self, peer: Peer, first: torch.nn.Module, feed: data.StagedFeed, seed: int) -> Peer:
         """The peer with a size of its buckets."""
         if peer.bucket_mib != "best":
             return peer
