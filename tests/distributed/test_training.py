@@ -16,7 +16,10 @@ import pytest
 
 from gradsync.configuration import schemes
 from gradsync.costs import Linear
+from gradsync.plan import Plan
+from gradsync.plan.phases import Phase, PhasedPlan
 from gradsync.plan.workload import Layer, Workload
+from gradsync.runtime import models
 from gradsync.runtime.launch import VARIABLES
 from waiting import HANGS_SECONDS
 
@@ -29,16 +32,34 @@ PEERS = ("ddp", "zero", "fsdp2")
 BY_PARTS = ("pipelined", "dear", "priority")  # schedules whose updates apply gradients part by part
 
 
-def plan_file(folder: Path, name: str, ranks: int = 2, lr: float = 0.02, **how: Any) -> str:
-    """A plan of LeNet-5."""
-    layers = tuple(Layer(name=key, bytes=4 * size, backward_seconds=1e-3) for key, size in SIZES.items())
-    workload = Workload(name="lenet5", forward_seconds=1e-3, layers=layers)
+def plan_of(name: str, ranks: int = 2, lr: float = 0.02, model: str = "lenet5", **how: Any) -> Plan:
+    """A plan of LeNet-5, or of another model."""
+    sizes, statistics = SIZES, 0
+    if model != "lenet5":
+        built = models.build(model, 0)
+        sizes = {key: each.numel() for key, each in reversed(list(built.named_parameters()))}
+        statistics = sum(each.numel() for each in built.buffers() if each.is_floating_point())
+    layers = tuple(Layer(name=key, bytes=4 * size, backward_seconds=1e-3) for key, size in sizes.items())
+    kernels = {"encode_exact_topk": 1e-9, "decode_sum": 1e-9}
+    workload = Workload(name=model, forward_seconds=1e-3, layers=layers, kernels=kernels, statistics=statistics)
     steps = {key: how.pop(key) for key in ("loss_scaling", "accumulate", "clip_norm", "optimizer") if key in how}
     rates = {"lr": lr} if "optimizer" in steps else {"lr": lr, "momentum": 0.9}
     scheme = schemes.Scheme(name=name, **how)
-    plan = schemes.plan(scheme, workload, Linear(1e-3, 1e-9), ranks, **rates, **steps)
+    return schemes.plan(scheme, workload, Linear(1e-3, 1e-9), ranks, **rates, **steps)
+
+
+def plan_file(folder: Path, name: str, ranks: int = 2, lr: float = 0.02, **how: Any) -> str:
     path = folder / f"{name}.json"
-    path.write_text(plan.to_json())
+    path.write_text(plan_of(name, ranks, lr, **how).to_json())
+    return str(path)
+
+
+def phased_file(folder: Path, share: float, **steps: Any) -> str:
+    """Plans of sparse messages, then of dense ones."""
+    sparse = plan_of("sparse", schedule="mgwfbp", compressor="exact_topk", density=0.01, **steps)
+    phases = Phase(share, sparse), Phase(1 - share, plan_of("dense", schedule="mgwfbp", **steps))
+    path = folder / "phased.json"
+    path.write_text(PhasedPlan("phased", "flush", phases).to_json())
     return str(path)
 
 
@@ -82,14 +103,21 @@ def gone(pid: int) -> bool:
 @pytest.mark.deep
 @pytest.mark.parametrize(
     ("steps", "rate"),
-    [({}, {}), ({"accumulate": 2, "clip_norm": 0.5}, {}), ({"optimizer": "adam"}, {"lr_schedule": "cosine"})],
-    ids=["steps", "micro_batches", "shards"],
+    [
+        ({}, {}),
+        ({"accumulate": 2, "clip_norm": 0.5}, {}),
+        ({"optimizer": "adam"}, {"lr_schedule": "cosine"}),
+        ({"clip_norm": 0.5}, {"lr_schedule": "linear"}),
+    ],
+    ids=["steps", "micro_batches", "shards", "phases"],
 )
 def test_a_killed_run_names_the_rank_ends_the_others_and_goes_on_to_the_same_parameters(tmp_path, steps, rate):
     schedules = ("wfbp", "pipelined" if "optimizer" in steps else "mgwfbp")
     plans = [part for name in schedules for part in ("--plan", plan_file(tmp_path, name, **steps))]
     peers = [part for name in ("ddp", "ddp_powersgd", "zero", "fsdp2") for part in ("--peer", name)]
     options = [part for key, value in (steps | rate).items() for part in (f"--{key.replace('_', '-')}", str(value))]
+    if steps.keys() == {"clip_norm"}:  # sparse messages, then dense ones
+        plans, peers = ["--plan", phased_file(tmp_path, 0.5, **steps)], []
     arguments = [*plans, *peers, *options, "--iterations", str(ITERATIONS), "--block", str(BLOCK), "--seed", "3", "4"]
     arguments += ["--conformance", "1", "--checkpoint-seconds", "0"]
     whole, killed = tmp_path / "whole", tmp_path / "killed"
@@ -126,6 +154,61 @@ def test_a_killed_run_names_the_rank_ends_the_others_and_goes_on_to_the_same_par
             assert "parameters_sha256" in first["conformance"]
             assert losses[0] == losses[1], name
     assert not (killed / "checkpoint").exists()  # it is complete
+
+
+@pytest.mark.deep
+def test_results_tell_the_phases_and_the_time_of_each(tmp_path):
+    arguments = ["--plan", plan_file(tmp_path, "wfbp"), "--plan", phased_file(tmp_path, 0.4), "--conformance", "1"]
+    trained(tmp_path / "run", *arguments, "--iterations", "16", "--block", "8", "--seed", "0", "1", "--no-references")
+    phased, dense = (result(tmp_path / "run", name) for name in ("phased", "wfbp"))
+    sparse_phase, dense_phase = phased["settings"]["phases"]
+    assert (sparse_phase["scheme"], sparse_phase["first_iteration"]) == ("sparse", 0)
+    assert (dense_phase["scheme"], dense_phase["first_iteration"]) == ("dense", 6)  # 6.4 iterations
+    assert phased["settings"]["residual"] == "flush"
+    summary = phased["summary"]
+    assert (summary["phase0_iterations"], summary["phase1_iterations"]) == (6, 10)
+    for number, iterations in ((0, 6), (1, 10)):
+        least, most = (edge * iterations * summary[f"phase{number}_iteration_seconds"] for edge in (0.01, 100))
+        assert least < summary[f"phase{number}_seconds"] < most
+    assert 0 < summary["switch_seconds"] < 60
+    assert summary["pairs"] == dense["summary"]["pairs"] == 6  # of each seed, a block is cut by the switch
+    assert phased["conformance"]["oracle_difference"] < 1e-9
+    assert phased["conformance"]["difference_to_first"] > 1e-6  # it trained another thing
+    rows = (tmp_path / "run" / "phased" / "metrics.csv").read_text().splitlines()
+    assert len(rows) == 1 + 2 * 16
+    saved = PhasedPlan.from_json((tmp_path / "run" / "phased" / "plan.json").read_text())
+    assert phased["settings"]["plan"] == saved.digest
+    assert "phase0_iterations" not in dense["summary"]
+
+
+@pytest.mark.deep
+def test_images_grow_with_the_stages_and_messages_get_dense(tmp_path):
+    """With batch normalisation; the scheme goes on to its second phase with the second stage."""
+    stages = ["--stage", "epochs=1,size=8,batch=120", "--stage", "epochs=1,size=12,batch=60,lr=0.01"]
+    arguments = ["--model", "resnet18", "--plan", phased_file(tmp_path, 0.5, model="resnet18"), *stages]
+    trained(tmp_path / "run", *arguments, "--peer", "ddp", "--block", "3", "--conformance", "1")
+    phased = result(tmp_path / "run", "phased")
+    assert [each["first_iteration"] for each in phased["settings"]["phases"]] == [0, 5]
+    assert (phased["summary"]["phase0_iterations"], phased["summary"]["phase1_iterations"]) == (5, 11)
+    assert phased["conformance"]["oracle_difference"] < 1e-6
+    assert len(phased["settings"]["recipe"]) == 2
+    rows = [row.split(",") for row in (tmp_path / "run" / "phased" / "metrics.csv").read_text().splitlines()[1:]]
+    assert [row[2] for row in rows] == ["0"] * 5 + ["1"] * 11
+    assert [bool(row[-1]) for row in rows] == [False] * 4 + [True] + [False] * 10 + [True]
+
+
+@pytest.mark.deep
+def test_a_training_ends_with_the_target_accuracy_and_tells_its_time(tmp_path):
+    stages = ["--stage", "epochs=1,batch=100", "--stage", "epochs=3,batch=100"]
+    arguments = ["--plan", plan_file(tmp_path, "wfbp"), *stages, "--target-accuracy", "0.02", "--no-references"]
+    trained(tmp_path / "run", *arguments, "--block", "4", "--conformance", "0")
+    summary = result(tmp_path / "run", "wfbp")["summary"]
+    rows = (tmp_path / "run" / "wfbp" / "metrics.csv").read_text().splitlines()[1:]
+    assert len(rows) == 7  # an epoch
+    assert summary["reached_target"] == 1
+    assert summary["accuracy"] >= 0.02
+    least, most = (edge * 7 * summary["iteration_seconds"] for edge in (0.1, 10))
+    assert least < summary["seconds_to_accuracy"] < most
 
 
 @pytest.mark.deep

@@ -63,4 +63,5 @@ def planned(launch: dict[str, Any], device: str = "cpu") -> int:
     """Schemes that a launch of a configuration has."""
     known = schemes.load(ROOT / "config" / "schemes.yaml")
     optimizer = launch.get("optimizer", "sgd")
-    return len(schemes.pick(known, launch.get("schemes"), "a test", launch["ranks"], device, optimizer=optimizer))
+    how = {"optimizer": optimizer, "in_phases": True}
+    return len(schemes.pick(known, launch.get("schemes"), "a test", launch["ranks"], device, **how))

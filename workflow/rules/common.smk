@@ -248,6 +248,7 @@ def schemes_of(training):
         SETTINGS.device,
         training.at_once,
         training.optimizer,
+        in_phases=True,
     )
     return [scheme.name for scheme in picked]
 
@@ -255,8 +256,9 @@ def schemes_of(training):
 def collectives_of(launch):
     """The all-reduces timed for a launch: the backend's own, and each other one that its schemes send by, once."""
     by_measurement = {
-        SCHEMES[name].measured_as(launch.ranks, ranks_a_node(launch)): SCHEMES[name]
+        part.measured_as(launch.ranks, ranks_a_node(launch)): part
         for name in schemes_of(launch)
+        for part in SCHEMES[name].parts
     }
     others = [
         f"{scheme.collective}@{scheme.network(launch.ranks, ranks_a_node(launch)).name}"

@@ -19,6 +19,7 @@ from rank_programs.of_loss_scales import SCALED, loss_scales, scaled_plan
 from rank_programs.of_methods import METHOD_TURNS, all_methods, averaged_by_torch, method_cases
 from rank_programs.of_models import quarter_models, real_models
 from rank_programs.of_optimizers import DEALT, OPTIMIZED, optimized, together
+from rank_programs.of_phases import BROKEN_OFF, PHASE_RANKS, PHASE_TURNS, QUEUED_PHASES, phased_plans, phases
 from rank_programs.of_schedules import (
     COMPOSED_RANKS,
     MICRO_BATCHES,
@@ -47,10 +48,11 @@ PROGRAMS = (
         straggling,
     ),
     *(killed_worker, killed_in_a_ring, killed_in_a_collective, limits, optimized, all_methods, sparse_schemes),
-    *(averaged_by_torch, parts_of_a_chip, killed_part, raising_part, loss_scales),
+    *(averaged_by_torch, parts_of_a_chip, killed_part, raising_part, loss_scales, phases),
 )
 
 __all__ = [
+    "BROKEN_OFF",
     "COMPOSED_RANKS",
     "DEALT",
     "HAMMER_TURNS",
@@ -59,7 +61,10 @@ __all__ = [
     "METHOD_TURNS",
     "MICRO_BATCHES",
     "OPTIMIZED",
+    "PHASE_RANKS",
+    "PHASE_TURNS",
     "PROGRAMS",
+    "QUEUED_PHASES",
     "RECORDED_STEPS",
     "RESUMED_TURNS",
     "SCALED",
@@ -67,6 +72,7 @@ __all__ = [
     "attached_beside_ddp",
     "attached_otherwise",
     "method_cases",
+    "phased_plans",
     "pull_of",
     "recorded_beside_others",
     "scaled_plan",

@@ -37,7 +37,8 @@ def test_the_project_names_every_schedule_and_collective_as_a_scheme():
 @pytest.mark.parametrize("ranks", [4, 9])  # that every collective can serve
 def test_every_scheme_of_the_project_can_be_planned(ranks):
     net = workload([400, 800, 1200], [1.0, 2.0, 3.0])
-    for scheme in schemes.load(ROOT / "config" / "schemes.yaml").values():
+    known = schemes.load(ROOT / "config" / "schemes.yaml")
+    for scheme in (scheme for scheme in known.values() if not scheme.phases):  # whose schemes are planned
         plan = schemes.plan(scheme, net, COST, ranks, optimizer="lars" if scheme.pto else "sgd")
         check(plan)
         assert plan.name == scheme.name
@@ -150,7 +151,8 @@ def test_a_file_that_holds_no_schemes_is_refused(tmp_path, text, wanted):
 def test_picking_keeps_the_order_asked_for():
     known = schemes.load(ROOT / "config" / "schemes.yaml")
     assert [scheme.name for scheme in schemes.pick(known, ["wfbp", "naive"], "here")] == ["wfbp", "naive"]
-    alike = [scheme for scheme in known.values() if scheme.averaged and not (scheme.compressor or scheme.in_memory)]
+    known_alike = [scheme for scheme in known.values() if scheme.averaged and not scheme.compressor]
+    alike = [scheme for scheme in known_alike if not (scheme.phases or scheme.in_memory)]
     assert schemes.pick(known, None, "here") == alike
     assert {scheme.name for scheme in known.values() if scheme.in_memory} == {"shared_tree", "chip_parts"}
     assert [scheme.name for scheme in schemes.pick(known, ["hitopk"], "here")] == ["hitopk"]
@@ -307,3 +309,71 @@ def test_schemes_whose_messages_cost_the_same_are_measured_once():
     assert known["bml"].measured_as(9) == "bml-3x3"
     assert known["tf_ps"].measured_as(4) == known["ps_tensor"].measured_as(4) == "ps_tensor-4"
     assert known["torus2d"].measured_as(8, 2) == "torus2d-2x4"
+
+
+# Phases
+
+
+@pytest.mark.parametrize(
+    ("entry", "wanted"),
+    [
+        ("{phases: [{scheme: hitopk, share: 0.5}, {scheme: wfbp, share: 0.4}]}", "the sum 0.9: it must be 1"),
+        ("{phases: [{scheme: hitopk, share: 1}]}", "1 phase(s): a scheme with phases has at least 2"),
+        (
+            "{phases: [{scheme: hitopk, share: 1.5}, {scheme: wfbp, share: -0.5}]}",
+            "phase 2: share -0.5: must be above 0",
+        ),
+        (
+            "{phases: [{scheme: hitopk, share: a half}, {scheme: wfbp, share: 0.5}]}",
+            "a number or a fraction like 13/28",
+        ),
+        ("{phases: [{scheme: hitopk, share: 1/0}, {scheme: wfbp, share: 0.5}]}", "a number or a fraction like 13/28"),
+        ("{phases: [{scheme: nosuch, share: 0.5}, {scheme: wfbp, share: 0.5}]}", "phase 1: scheme 'nosuch' does not"),
+        ("{phases: [{scheme: odd, share: 0.5}, {scheme: wfbp, share: 0.5}]}", "scheme 'odd' has phases of its own"),
+        (
+            "{phases: [{scheme: easgd, share: 0.5}, {scheme: wfbp, share: 0.5}]}",
+            "phase 1: scheme 'easgd' does not exist",
+        ),
+        ("{phases: [{scheme: sync_easgd1, share: 0.5}, {scheme: wfbp, share: 0.5}]}", "applies no mean gradient"),
+        (
+            "{phases: [{scheme: wfbp, share: 0.5}, {scheme: dear, share: 0.5}]}",
+            "'dear' can't take over from 'wfbp': its update is 'decoupled', not 'ssgd'",
+        ),
+        (
+            "{phases: [{scheme: hitopk, share: 0.5}, {scheme: exact_topk, share: 0.5}], residual: flush}",
+            "'exact_topk' can't take over from 'hitopk': residual flush needs a dense message",
+        ),
+        (
+            "{phases: [{scheme: wfbp, share: 0.5}, {scheme: single, share: 0.5}], residual: flush}",
+            "key residual: no phase",
+        ),
+        ("{phases: [{scheme: hitopk, share: 0.5}, {scheme: wfbp, share: 0.5}], residual: keep}", "residual: must be"),
+        (
+            "{phases: [{scheme: hitopk, share: 0.5}, {scheme: wfbp, share: 0.5}], density: 0.1}",
+            "key density: belongs to one",
+        ),
+    ],
+)
+def test_phases_that_make_no_sense_are_refused_by_name(tmp_path, entry, wanted):
+    with pytest.raises(InputError) as refused:
+        schemes.load(scheme_file(tmp_path, f"odd: {entry}\n"))
+    assert "scheme 'odd': " in str(refused.value)
+    assert wanted in str(refused.value)
+
+
+def test_the_recipe_of_the_public_cloud_paper_is_sparse_first_and_dense_later():
+    known = schemes.load(ROOT / "config" / "schemes.yaml")
+    recipe = known["mstopk_then_dense"]
+    assert [part.name for part in recipe.parts] == ["mstopk_sgd", "torus2d_sgd"]
+    assert [phase.share for phase in recipe.phases] == [13 / 28, 15 / 28]
+    assert recipe.changes_training.startswith("mstopk_sgd: 0.001 of the gradients")
+    assert recipe.averaged
+    assert schemes.pick(known, [recipe.name], "here", 4, in_phases=True) == [recipe]
+    with pytest.raises(InputError, match="device cpu"):  # its dense phase is made of transfers
+        schemes.pick(known, [recipe.name], "here", 4, "cuda", in_phases=True)
+    with pytest.raises(InputError, match="has phases, which only launches of `training` have"):
+        schemes.pick(known, [recipe.name], "here", 4)
+    for every in (schemes.pick(known, None, "here", 4), schemes.pick(known, "native", "here", 4)):
+        assert not any(scheme.phases for scheme in every)  # another thing is trained: it is named, or not meant
+    with pytest.raises(InputError, match="'mstopk_then_dense' has phases: each has a plan of its own"):
+        schemes.plan(recipe, workload([400], [1.0]), COST, 4)

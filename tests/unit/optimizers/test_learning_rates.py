@@ -81,10 +81,12 @@ def test_what_is_no_schedule_is_refused(text, problem):
 
 
 def test_warm_up_ends_before_the_training_does():
-    options = Training(warmup_iterations=4, epochs=2)
-    options.refuse_rate(3)
-    assert options.learning_rate(3) == LearningRate("constant", 4, 6)
+    options = Training(warmup_iterations=4)
+    options.refuse_rate(6)
+    assert options.learning_rate(6) == LearningRate("constant", 4, 6)
     with pytest.raises(InputError, match="--warmup-iterations 4: a training has 4 iterations"):
-        options.refuse_rate(2)
-    with pytest.raises(InputError, match="a training has 3 iterations"):
-        Training(warmup_iterations=4, iterations=3).refuse_rate(100)
+        options.refuse_rate(4)
+    with pytest.raises(InputError, match=r"--target-accuracy 1\.5: a share"):
+        Training(target_accuracy=1.5).refuse_rate(100)
+    with pytest.raises(InputError, match="--lr 0: rates of stages are multiples of it"):
+        Training(lr=0.0, recipe=("epochs=1,lr=0.1",)).refuse_rate(100)

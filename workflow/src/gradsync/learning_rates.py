@@ -32,14 +32,22 @@ STEP_FACTOR = 0.1  # torch's
 
 @dataclass(frozen=True)
 class LearningRate:
-    """A schedule over so many iterations, the first `warmup` of which are warm-up; call it as a `Rate`."""
+    """A schedule over so many iterations, the first `warmup` of which are warm-up; call it as a `Rate`.
+
+    `stages` of a training have a factor of their own each: (its first iteration, factor), in order.
+    """
 
     schedule: str = CONSTANT
     warmup: int = 0
     iterations: int = 1
+    stages: tuple[tuple[int, float], ...] = ()
 
     def __call__(self, turn: int) -> float:
         """The factor in an iteration; behind the last one it is that of the end."""
+        of_stage = next((factor for first, factor in reversed(self.stages) if first <= turn), 1.0)
+        return of_stage * self._scheduled(turn)
+
+    def _scheduled(self, turn: int) -> float:
         if turn < self.warmup:
             return (turn + 1) / self.warmup
         name, every, factor = parse(self.schedule)
@@ -57,7 +65,7 @@ class LearningRate:
     @property
     def constant(self) -> bool:
         """Whether the rate is always that of the plan."""
-        return self.schedule == CONSTANT and not self.warmup
+        return self.schedule == CONSTANT and not self.warmup and not self.stages
 
 
 UNCHANGED = LearningRate()

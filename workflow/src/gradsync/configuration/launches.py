@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator
 
 from gradsync import limits, topologies
-from gradsync.configuration import elastic, training
+from gradsync.configuration import elastic, recipes, training
 from gradsync.configuration.options import Option, options_of, taken
 from gradsync.configuration.training import DataCache, Precision, Statistics
 from gradsync.errors import InputError
@@ -66,6 +66,15 @@ def _as_option(name: str, of: Mapping[str, Option] = TRAINING, **limits: Any) ->
     )
 
 
+class RecipeStage(Closed):
+    """A part of a training; what is null is as in the launch."""
+
+    epochs: Count = Field(ge=1, description="passes over the data")
+    size: Length | None = Field(default=None, ge=1, description="side of images in pixels")
+    batch: Count | None = Field(default=None, ge=1, description="samples per rank and micro-batch")
+    lr: float | None = Field(default=None, gt=0, description="learning rate")
+
+
 class Training(Closed):
     """One launch that trains a model under all its schemes and peers in turn."""
 
@@ -93,6 +102,8 @@ class Training(Closed):
     clip_norm: float | None = _as_option("clip_norm", gt=0, allow_inf_nan=False)
     epochs: int = _as_option("epochs")
     iterations: int = _as_option("iterations")
+    recipe: list[RecipeStage] = Field(default=[], description="stages of the training, in place of epochs; []: one")
+    target_accuracy: float | None = _as_option("target_accuracy", gt=0, le=1)
     block: int = _as_option("block")
     optimizer: str = _as_option("optimizer")
     lr: float = _as_option("lr", gt=0)
@@ -137,7 +148,8 @@ class Training(Closed):
 
     def options(self, device: str) -> training.Training:
         """What `gradsync train` is told of the launch."""
-        return taken(training.Training, self, device=device)
+        stages = tuple(recipes.Stage(**stage.model_dump()).text() for stage in self.recipe)
+        return taken(training.Training, self, device=device, recipe=stages)
 
 
 class ElasticTraining(Closed):

@@ -11,12 +11,13 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
 
 from gradsync import collectives, compressors, optimizers, schedules, sparse, topologies, updates
 from gradsync import names as names_of
 from gradsync.collectives import NATIVE
 from gradsync.configuration import compositions
+from gradsync.configuration.phases import Phase, changes_of, composed
 from gradsync.costs import Linear, MessageCost, Network
 from gradsync.engine.sparse_cost import SparseCost
 from gradsync.errors import InputError
@@ -52,12 +53,18 @@ class Scheme(BaseModel):
     compressor: str = ""  # of sparse messages; empty: all of each message travels
     density: float | None = None  # the share of the elements that travels; None: DEFAULT_DENSITY, if some do
     error_feedback: bool | None = None  # whether the others are added to the next gradient; None: yes, if there are any
+    phases: tuple[Phase, ...] = ()  # schemes that follow one another in a training; empty: it is one itself
+    residual: Literal["", "flush", "carry"] = ""  # what becomes of a phase's residual behind it; empty: carry
     label: str = ""
     paper: str = ""
     place: str = ""
+    _parts: tuple[Scheme, ...] = PrivateAttr(default=())
 
     def model_post_init(self, context: Any) -> None:
         """Defaults that depend on the name."""
+        if self.phases:
+            object.__setattr__(self, "label", self.label or self.name)
+            return
         methods = updates.methods()
         described = self.name in (*collectives.names(), *sparse.names())
         selects = self.name in compressors.names() and not self.collective
@@ -106,6 +113,22 @@ class Scheme(BaseModel):
                 )
         except InputError as error:
             raise InputError(f"{where}, scheme {self.name!r}: {error}") from None
+
+    @property
+    def parts(self) -> tuple[Scheme, ...]:
+        """The schemes of its phases, in order; itself if it has none."""
+        return self._parts or (self,)
+
+    def with_parts(self, known: dict[str, Scheme], where: str) -> Scheme:
+        """The scheme with those of its phases, if it has any; raises InputError if they can't follow one another."""
+        if not self.phases:
+            return self
+        try:
+            object.__setattr__(self, "_parts", composed(self, known))
+        except InputError as error:
+            raise InputError(f"{where}, scheme {self.name!r}: {error}") from None
+        object.__setattr__(self, "update", self.parts[0].update)
+        return self
 
     def refuse_parts_of_sums(self) -> None:
         """Raises InputError for a part that belongs to sums of gradients, if the update has none."""
@@ -218,6 +241,8 @@ class Scheme(BaseModel):
     @property
     def changes_training(self) -> str:
         """What it changes in the parameters that come out; empty if only the order of sums."""
+        if self.phases:
+            return changes_of(self.parts)
         if updates.steps(self.update):
             period = self.update_options.get("period", updates.options(self.update)["period"])
             return f"every {period} iterations parameters are synchronised, not gradients ({self.update})"
@@ -284,8 +309,10 @@ def _loaded(content: str, path: str, parts: tuple[str, ...]) -> dict[str, Scheme
             named[name] = Scheme.model_validate({"name": name, **(entry or {})})
         except ValidationError as error:
             raise InputError(f"{path}, scheme {name!r}: {first_problem(error, Scheme)}") from None
-        named[name].refuse_nonsense(path)
-    return named | {name: scheme for name, scheme in discovered().items() if name not in named}
+        if not named[name].phases:
+            named[name].refuse_nonsense(path)
+    every = named | {name: scheme for name, scheme in discovered().items() if name not in named}
+    return {name: scheme.with_parts(every, path) for name, scheme in every.items()}
 
 
 def pick(
@@ -297,11 +324,13 @@ def pick(
     scaled: bool = False,
     optimizer: str = "",
     methods: bool = False,
+    in_phases: bool = False,
 ) -> list[Scheme]:
     """The schemes of these names; None: all that can run on so many ranks and that device, and train alike.
 
     Compression changes what is trained, and so do methods of their own: such schemes are named, or not meant. So are
-    sums in memory, which one machine alone has.
+    schemes with phases, which only a caller that can train `in_phases` may have, and sums in memory, which one machine
+    alone has.
 
     `scaled`: the loss has a scale (`Scheme.refuse_scaled`); `optimizer`: that of all steps, if it is known.
 
@@ -310,7 +339,8 @@ def pick(
 
     Raises InputError for a name that does not exist or can't run there.
     """
-    alike = [each for each in known.values() if each.averaged and not (each.compressor or each.in_memory)]
+    alike = [each for each in known.values() if each.averaged and not (each.compressor or each.phases)]
+    alike = [each for each in alike if not each.in_memory]
     every = [each for each in alike if names is None or each.collective == NATIVE]
     named = names if isinstance(names, list) else None
     for name in named or ():
@@ -323,12 +353,15 @@ def pick(
                     f"scheme {scheme.name!r}: update {scheme.update!r} applies no mean gradient of all ranks: it is no "
                     "contender beside schemes that do (gradsync plan and simulate take it)"
                 )
-            if ranks is not None:
-                scheme.refuse_ranks(ranks)
-            scheme.refuse_device(device)
-            scheme.refuse_scaled(scaled)
-            if optimizer:
-                scheme.refuse_optimizer(optimizer)
+            if scheme.phases and not in_phases:
+                raise InputError(f"scheme {scheme.name!r} has phases, which only launches of `training` have: name one")
+            for part in scheme.parts:
+                if ranks is not None:
+                    part.refuse_ranks(ranks)
+                part.refuse_device(device)
+                part.refuse_scaled(scaled)
+                if optimizer:
+                    part.refuse_optimizer(optimizer)
         except InputError as error:
             if named is None:
                 continue
@@ -364,6 +397,8 @@ def plan(
 
     Raises InputError for an option, a setting or a number of ranks that the scheme's parts refuse.
     """
+    if scheme.phases:
+        raise InputError(f"scheme {scheme.name!r} has phases: each has a plan of its own: plan those")
     scheme.refuse_ranks(ranks, ranks_a_node)
     scheme.refuse_optimizer(optimizer)
     updates.refuse_options(scheme.update, scheme.update_options)

@@ -45,7 +45,7 @@ def of_scheme(scheme: Scheme, ranks: int, ranks_a_node: int | None = None) -> Se
 
 def of_schemes(schemes: Iterable[Scheme], ranks: int, ranks_a_node: int | None = None) -> Sent:
     """What all of them send, each kind once. Of several meshes it is the first: a launch measures on one."""
-    every = [of_scheme(scheme, ranks, ranks_a_node) for scheme in schemes]
+    every = [of_scheme(part, ranks, ranks_a_node) for scheme in schemes for part in scheme.parts]
     axes = next((sent.axes for sent in every if sent.axes), ())
     kinds = [kind for sent in every if sent.axes in ((), axes) for kind in sent.kinds]
     return Sent(tuple(dict.fromkeys(kinds)), axes)

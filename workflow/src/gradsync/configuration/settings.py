@@ -232,10 +232,11 @@ def parse(content: object, where: str) -> Settings:
         if launch.paper not in shown:
             raise InputError(f"{place}.paper: {launch.paper!r} is not one of this configuration: {', '.join(shown)}")
         steps = launch.ranks, settings.device, launch.scaled, launch.optimizer
-        picked = schemes.pick(known, launch.schemes, f"{place}.schemes", *steps)
-        for scheme in picked if launch.ranks_a_node else ():
-            scheme.refuse_ranks(launch.ranks, launch.ranks_a_node)
-        compressors.refuse_training([scheme.compressor for scheme in picked], f"{place}.schemes")
+        picked = schemes.pick(known, launch.schemes, f"{place}.schemes", *steps, in_phases=True)
+        parts = [part for scheme in picked for part in scheme.parts]
+        for part in parts if launch.ranks_a_node else ():
+            part.refuse_ranks(launch.ranks, launch.ranks_a_node)
+        compressors.refuse_training([part.compressor for part in parts], f"{place}.schemes")
         chosen = [scheme.name for scheme in picked]
         for peer in peers.pick(stock, launch.peers, f"{place}.peers"):
             if peer.name in chosen:

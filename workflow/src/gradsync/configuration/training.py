@@ -5,11 +5,14 @@ Each is stated here alone. `configured` is the default of a configuration if it 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from gradsync import learning_rates, names, optimizers
+from gradsync.configuration import recipes
 from gradsync.configuration.options import option
+from gradsync.configuration.recipes import Stage
 from gradsync.errors import InputError
 from gradsync.kernels import KERNELS, RANGES, SCALED, UNSCALED
 from gradsync.learning_rates import LearningRate
@@ -197,6 +200,19 @@ class Training(Cached, Course, Steps, OnDevice, Compute):
     warmup_iterations: int = option(
         0, "first iterations, in which the learning rate rises in equal steps", metavar="N", least=0, most=MOST_COUNT
     )
+    recipe: tuple[str, ...] = option(
+        (),
+        f"a stage of the training, in order (may be repeated): {recipes.FORM}; in place of --epochs",
+        flag="--stage",
+        repeated=True,
+        metavar="STAGE",
+    )
+    target_accuracy: float | None = option(
+        None,
+        "end the training of a seed once every contender has reached this test accuracy at the end of an epoch",
+        metavar="A",
+        unset="not ended early",
+    )
     block: int = option(6, "iterations before the next contender has its turn", metavar="N", least=2, most=MOST_COUNT)
     seeds: tuple[int, ...] = option(
         (0,), "one training of every contender for each", flag="--seed", metavar="N", least=0, most=MOST_SEED
@@ -209,14 +225,34 @@ class Training(Cached, Course, Steps, OnDevice, Compute):
     checkpoint_seconds: float = option(120.0, "seconds between checkpoints", metavar="S", least=0)
     paper: str = option("", "the paper whose tables and figures show the launch", metavar="KEY", configured="mgwfbp")
 
-    def learning_rate(self, an_epoch: int) -> LearningRate:
-        """The learning-rate schedule of a training, of whose samples `an_epoch` iterations take all."""
-        return LearningRate(self.lr_schedule, self.warmup_iterations, self.turns(an_epoch))
+    @property
+    def stages(self) -> tuple[Stage, ...]:
+        """The stages of its recipe, with everything that they leave open; one if it has none."""
+        given = recipes.stages(self.recipe) or (Stage(self.epochs),)
+        return tuple(
+            Stage(
+                stage.epochs,
+                self.size if stage.size is None else stage.size,
+                self.batch if stage.batch is None else stage.batch,
+                self.lr if stage.lr is None else stage.lr,
+            )
+            for stage in given
+        )
 
-    def refuse_rate(self, an_epoch: int) -> None:
-        """Raises InputError for a schedule that does not exist, and for warm-up that does not end."""
+    def learning_rate(self, turns: int, first: Sequence[int] = (0,)) -> LearningRate:
+        """The learning-rate schedule of a training of so many iterations, whose stages begin with those of `first`."""
+        factors = [(turn, stage.lr / self.lr) for turn, stage in zip(first, self.stages, strict=False) if stage.lr]
+        stages = tuple(factors) if self.recipe and any(factor != 1 for _, factor in factors) else ()
+        return LearningRate(self.lr_schedule, self.warmup_iterations, turns, stages)
+
+    def refuse_rate(self, turns: int) -> None:
+        """Raises InputError for a schedule that does not exist, and for warm-up that does not end in so many."""
         learning_rates.parse(self.lr_schedule)
-        if self.warmup_iterations and self.warmup_iterations >= (turns := self.turns(an_epoch)):
+        if any(stage.lr is not None for stage in recipes.stages(self.recipe)) and not self.lr:
+            raise InputError("--lr 0: rates of stages are multiples of it: give a rate above 0")
+        if self.target_accuracy is not None and not 0 < self.target_accuracy <= 1:
+            raise InputError(f"--target-accuracy {self.target_accuracy:g}: a share, above 0 and at most 1")
+        if self.warmup_iterations and self.warmup_iterations >= turns:
             raise InputError(
                 f"--warmup-iterations {self.warmup_iterations}: a training has {turns} iterations: fewer of them"
             )

@@ -143,6 +143,8 @@ def _candidate(scheme: Scheme, options: Options) -> Candidate:
     from gradsync.engine.simulate import simulate
     from gradsync.experiments.costs import LINKS
 
+    if scheme.phases:
+        raise InputError("it has phases, each with a scheme of its own: those are in the ranking")
     if scheme.compressor:
         raise InputError("it sends a part of each gradient, and so trains another thing than the others")
     if not scheme.averaged and not updates.steps(scheme.update):

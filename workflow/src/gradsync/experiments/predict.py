@@ -15,10 +15,17 @@ from gradsync.errors import InputError
 from gradsync.experiments.costs import Costs, Known, costs, on_axes
 
 if TYPE_CHECKING:
+    from gradsync.configuration.schemes import Scheme
     from gradsync.costs.interference import Interference
     from gradsync.plan import Plan
+    from gradsync.plan.phases import PhasedPlan
     from gradsync.plan.trace import Trace
     from gradsync.plan.workload import Workload
+
+MEAN = (  # of a plan of phases, weighted by their shares
+    *("iteration_seconds", "iteration_seconds_without_interference", "exposed_communication_seconds"),
+    *("hard_bound_seconds", "model_bound_seconds"),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +73,6 @@ def plan(options: Options) -> dict[str, Any]:
 
     Raises InputError for a scheme, options or costs that don't go together.
     """
-    from gradsync.configuration import sent_kinds
     from gradsync.files.results import write_whole
 
     if options.unpredicted and options.prediction:
@@ -75,6 +81,46 @@ def plan(options: Options) -> dict[str, Any]:
     if options.ranks_a_node is not None and options.ranks_a_node < 1:
         raise InputError(f"--ranks-a-node {options.ranks_a_node}: at least 1")
     scheme = _scheme(options)
+    made, prediction = _in_phases(scheme, options) if scheme.phases else _planned_alone(scheme, options)
+    if options.output:
+        write_whole(options.output, made.to_json() + "\n")
+    if options.prediction:
+        write_whole(options.prediction, json.dumps(prediction, indent=1) + "\n")
+    warn(prediction["warnings"])
+    return prediction
+
+
+def _in_phases(scheme: Scheme, options: Options) -> tuple[PhasedPlan, dict[str, Any]]:
+    """The plans of its phases, and their predictions; times are means over the iterations of a training."""
+    from gradsync.plan.phases import Phase, PhasedPlan
+
+    shares = [phase.share for phase in scheme.phases]
+    plans, predictions = zip(*(_planned_alone(part, options) for part in scheme.parts), strict=True)
+    phases = tuple(Phase(share, plan) for share, plan in zip(shares, plans, strict=True))
+    made = PhasedPlan(scheme.name, scheme.residual or "carry", phases)
+    made.refuse()
+    means = {
+        key: sum(share * each[key] for share, each in zip(shares, predictions, strict=True))
+        for key in MEAN
+        if all(each.get(key) is not None for each in predictions)
+    }
+    first = {key: predictions[0][key] for key in ("workload", "ranks", "messages")}
+    return made, {
+        "plan": scheme.name,
+        **first,
+        **means,
+        "phases": [
+            {"share": share, **{key: value for key, value in each.items() if key not in (*first, "warnings")}}
+            for share, each in zip(shares, predictions, strict=True)
+        ],
+        "warnings": list(dict.fromkeys(note for each in predictions for note in each["warnings"])),
+    }
+
+
+def _planned_alone(scheme: Scheme, options: Options) -> tuple[Plan, dict[str, Any]]:
+    """The plan of a scheme without phases, and its prediction."""
+    from gradsync.configuration import sent_kinds
+
     scheme.refuse_ranks(options.ranks, options.ranks_a_node)
     # from here on its topology has numbers, whatever the nodes are
     scheme = scheme.model_copy(update={"topology": scheme.network(options.ranks, options.ranks_a_node).name})
@@ -88,12 +134,7 @@ def plan(options: Options) -> dict[str, Any]:
     if not options.unpredicted:
         prediction |= _prediction(plan, workload, known, interference)
     prediction["warnings"] = known.warnings + prediction["warnings"]
-    if options.output:
-        write_whole(options.output, plan.to_json() + "\n")
-    if options.prediction:
-        write_whole(options.prediction, json.dumps(prediction, indent=1) + "\n")
-    warn(prediction["warnings"])
-    return prediction
+    return plan, prediction
 
 
 def planned(
@@ -162,12 +203,13 @@ def steadiness(trace: Trace) -> dict[str, Any]:
     return {"steady": trace.steady, "period_turns": trace.period}
 
 
-def _scheme(options: Options) -> Any:
+def _scheme(options: Options) -> Scheme:
     """The scheme of that name, with the collective and topology that options name instead of its own."""
     from gradsync.configuration import schemes
 
     if options.schemes:
-        (scheme,) = schemes.pick(schemes.load(options.schemes), [options.schedule], "--schedule", methods=True)
+        known = schemes.load(options.schemes)
+        (scheme,) = schemes.pick(known, [options.schedule], "--schedule", methods=True, in_phases=True)
     else:
         scheme = schemes.Scheme(name=options.schedule)
     parts: dict[str, Any] = {
@@ -180,6 +222,12 @@ def _scheme(options: Options) -> Any:
     }
     given = {key: part for key, part in parts.items() if part is not None}
     of_compression = {"compressor", "density", "error_feedback"}
+    if scheme.phases:
+        if given or options.schedule_options or options.update_options:
+            raise InputError(
+                f"--schedule {scheme.name}: it has phases, each with a scheme of its own: leave out options of one"
+            )
+        return scheme
     changed = scheme.model_dump()
     changed["update_options"] = {**scheme.update_options, **_values(options.update_options, "--update-option")}
     if options.collective:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from gradsync.configuration.peers import Peer
     from gradsync.configuration.schemes import Scheme
     from gradsync.plan import Plan
+    from gradsync.plan.phases import PhasedPlan
+    from gradsync.runtime.data.stages import Stages
 
 PEERS = "config/peers.yaml"
 RESULT_BYTES = 4e6  # results, metrics and traces of a short launch
@@ -65,12 +67,13 @@ def train(options: Options) -> dict[str, dict[str, float]] | None:
     Raises InputError for what can't be trained, before anything is measured or started.
     """
     from gradsync.files.results import Result
+    from gradsync.plan.phases import PhasedPlan
     from gradsync.runtime.launch import is_rank, launch
 
     if is_rank():
         _train_as_rank(options)
         return None
-    _refuse(options)
+    stages = _refuse(options)
     enter(options)
     disk.refuse(options.output, RESULT_BYTES, "what a launch leaves behind, at the least,")
     with run_lock.held(options.output, "train"), _folder_of_plans(options.output) as folder:
@@ -78,7 +81,9 @@ def train(options: Options) -> dict[str, dict[str, float]] | None:
             plans = _planned(options, folder)
             options = replace(options, plans=plans, schedules=())
         loaded = _checked_plans(options)
-        options = replace(options, references=options.references and bool(loaded))
+        phased = [plan for plan in loaded if isinstance(plan, PhasedPlan)]
+        _refuse_switches({plan.name: [phase.share for phase in plan.phases] for plan in phased}, options, stages)
+        options = replace(options, references=options.references and len(loaded) > len(phased))
         testbed = described(options, [options.ranks], options.device)
         with hosts(testbed, options.ranks) as network:
             try:
@@ -102,7 +107,8 @@ def _folder_of_plans(output: Path) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _refuse(options: Options) -> None:
+def _refuse(options: Options) -> Stages:
+    """The data of each stage, if nothing is wrong."""
     from gradsync import compressors
     from gradsync.configuration import schemes
     from gradsync.runtime import data, devices, replay
@@ -113,21 +119,14 @@ def _refuse(options: Options) -> None:
         devices.refuse(options.device, options.ranks)
     options.refuse_steps()
     _refuse_turns(options)
-    loaded = data.load(
-        options.data,
-        model=options.model,
-        size=options.size,
-        batch=options.batch,
-        ranks=options.ranks,
-        seed=options.seeds[0],
-        folder=options.data_folder,
-        accumulate=options.accumulate,
-    )
-    if options.data_cache is not None and not loaded.training.decoded:
+    loaded = data.load_stages(options, options.ranks, options.seeds[0])
+    if options.data_cache is not None and not loaded.parts[0].training.decoded:
         raise InputError(f"--data-cache: data {options.data!r} is not decoded from files: leave it out")
     if options.data_cache == "files" and options.data_cache_folder is None:
         raise InputError("--data-cache files: give --data-cache-folder, where copies of the files are kept")
-    options.refuse_rate(loaded.batches.turns_an_epoch // options.accumulate)
+    options.refuse_rate(loaded.turns)
+    if options.target_accuracy is not None and loaded.parts[0].test is None:
+        raise InputError(f"--target-accuracy: data {options.data!r} has no test samples: leave it out")
     if described(options, [options.ranks], options.device) and options.schedules:
         raise InputError("--testbed: give --plan (files): what was measured on this machine is no cost of a testbed")
     if options.plans and options.schedules:
@@ -142,11 +141,25 @@ def _refuse(options: Options) -> None:
         options.device,
         options.scaled,
         options.optimizer,
+        in_phases=True,
     )
-    compressors.refuse_training([scheme.compressor for scheme in picked], "--schedule")
+    compressors.refuse_training([part.compressor for scheme in picked for part in scheme.parts], "--schedule")
+    shares = {scheme.name: [phase.share for phase in scheme.phases] for scheme in picked if scheme.phases}
+    _refuse_switches(shares, options, loaded)
     for peer in _peers(options):
         if replay.is_replay(options.model):
             peer.refuse_replay()
+    return loaded
+
+
+def _refuse_switches(shares: dict[str, list[float]], options: Options, stages: Stages) -> None:
+    """Raises InputError if a phase would have no iterations, or blocks could not be timed."""
+    from gradsync.plan import blocks
+
+    borders = blocks.borders_of_blocks(stages.first, stages.turns, options.block)
+    first = [blocks.switches(stages.turns_after(each), borders, f"scheme {name!r}") for name, each in shares.items()]
+    if first:
+        blocks.refuse_cuts([turn for each in first for turn in each], borders)
 
 
 def _refuse_turns(options: Options) -> None:
@@ -160,33 +173,37 @@ def _refuse_turns(options: Options) -> None:
         raise InputError("--iterations 1: at least 2, since the first is not timed")
 
 
-def _checked_plans(options: Options) -> list[Plan]:
+def _checked_plans(options: Options) -> list[Plan | PhasedPlan]:
     from gradsync.check import check
     from gradsync.configuration import peers
+    from gradsync.plan import Plan
+    from gradsync.plan.phases import PhasedPlan
     from gradsync.runtime import binding, enqueue
 
-    plans: dict[str, Plan] = {}
+    plans: dict[str, Plan | PhasedPlan] = {}
     for path, plan in zip(options.plans, _loaded_plans(options), strict=True):
         names.refuse_form("name", plan.name, f"plan {path}")  # of the folder of its results
         if plan.ranks != options.ranks:
             raise InputError(f"plan {path} is for {plan.ranks} ranks, --ranks is {options.ranks}")
         if plan.name in plans:
             raise InputError(f"plan {path}: another plan is named {plan.name!r} too")
-        check(plan)
-        _refuse_failing(plan, path)
-        _refuse_roles(plan, path)
-        _refuse_other_steps(plan, path, options)
-        if options.device != "cpu":
-            enqueue.refuse(plan)
-        binding.refuse(plan, f"plan {path}")
+        for part in plan.plans if isinstance(plan, PhasedPlan) else (plan,):
+            check(part)
+            _refuse_failing(part, path)
+            _refuse_roles(part, path)
+            _refuse_other_steps(part, path, options)
+            if options.device != "cpu":
+                enqueue.refuse(part)
+            binding.refuse(part, f"plan {path}")
         plans[plan.name] = plan
     for peer in _peers(options):
         if peer.name in plans:
             raise InputError(f"--peer {peer.name}: a plan has that name too: rename one")
-        if peer.plan and peer.plan not in plans:
+        needed = plans.get(peer.plan) if peer.plan else None
+        if peer.plan and (needed is None or isinstance(needed, PhasedPlan)):
             raise InputError(f"--peer {peer.name}: needs the plan {peer.plan!r}, which is not among those given")
-        if peer.plan:
-            peers.bucket_cap_mb_list(plans[peer.plan])
+        if isinstance(needed, Plan):
+            peers.bucket_cap_mb_list(needed)
     return list(plans.values())
 
 
@@ -200,11 +217,11 @@ def _refuse_failing(plan: Plan, path: Path) -> None:
     compressors.refuse_training(used, f"plan {path}")
 
 
-def _loaded_plans(options: Options) -> Iterator[Plan]:
-    from gradsync.plan import Plan
+def _loaded_plans(options: Options) -> Iterator[Plan | PhasedPlan]:
+    from gradsync.plan import phases
 
     for path in options.plans:
-        yield Plan.from_json(reading.text(path, "plan"), str(path))
+        yield phases.parsed(reading.text(path, "plan"), str(path))
 
 
 def _peers(options: Options) -> list[Peer]:
@@ -232,7 +249,9 @@ def _refuse_other_steps(plan: Plan, path: Path, options: Options) -> None:
             f"plan {path} applies gradients by {planned_with.name}, --optimizer is {options.optimizer}: "
             f"give --optimizer {planned_with.name}, or plan again"
         )
-    if not options.learning_rate(1).constant and (serving := [role.name for role in plan.roles if role.until_stopped]):
+    if not options.learning_rate(1, range(len(options.stages))).constant and (
+        serving := [role.name for role in plan.roles if role.until_stopped]
+    ):
         raise InputError(
             f"plan {path}: role {serving[0]!r} serves others and has no iterations of its own, by which --lr-schedule "
             "or --warmup-iterations could change its rate: leave them out"
@@ -282,7 +301,8 @@ def _planned(options: Options, folder: Path) -> tuple[Path, ...]:
     schemes, together = _schemes(options), ranks_a_node()
     workload, points = folder / "workload.json", folder / "allreduce.csv"
     layers.measure(taken(layers.Options, options, iterations=PROFILED_ITERATIONS, output=workload))
-    measured = {schemes[name].measured_as(options.ranks, together): schemes[name] for name in options.schedules}
+    parts = [part for name in options.schedules for part in schemes[name].parts]
+    measured = {part.measured_as(options.ranks, together): part for part in parts}
     collectives = [
         f"{scheme.collective}@{scheme.network(options.ranks, together).name}" for key, scheme in measured.items() if key
     ]

@@ -6,6 +6,7 @@ assumed (`estimate` in the configuration), and nothing overlaps: an upper bound 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from gradsync.configuration import peers, schemes
@@ -36,29 +37,40 @@ def estimate(settings: Settings) -> list[Launch]:
     known_schemes, known_peers = schemes.load(settings.schemes), peers.load(settings.peers)
     launches = []
     for training in settings.training:
-        contenders = len(schemes.pick(known_schemes, training.schemes, "schemes", training.ranks, settings.device))
+        where = "schemes", training.ranks, settings.device
+        contenders = len(schemes.pick(known_schemes, training.schemes, *where, in_phases=True))
         contenders += len(peers.pick(known_peers, training.peers, "peers"))
         contenders += REFERENCES if training.references else 0
-        # layers are profiled in iterations of their own
-        iterations = _iterations(training) * contenders * len(training.seeds) + training.profile_iterations
-        forward_operations, parameters = cost(training.model, training.size)
-        samples = training.batch * training.accumulate
-        computing = FORWARD_AND_BACKWARD * forward_operations * samples / (settings.estimate.teraflops * 1e12)
+        parameters, timed = 0, list[tuple[int, float]]()  # iterations and their seconds of computation, by stage
+        for count, size, batch in _stages(training):
+            forward_operations, parameters = cost(training.model, size)
+            computing = FORWARD_AND_BACKWARD * forward_operations * batch * training.accumulate
+            timed.append((count, computing / (settings.estimate.teraflops * 1e12)))
+        # layers are profiled in iterations of their own, at the size of the first stage
+        timed = [(count * contenders * len(training.seeds), seconds) for count, seconds in timed]
+        timed[0] = timed[0][0] + training.profile_iterations, timed[0][1]
         # a ring at line rate: 2 (N - 1) / N M / B
         sent = 2 * (training.ranks - 1) / training.ranks * 4 * parameters
         sending = 8 * sent / (settings.estimate.gigabits * 1e9)
-        seconds = settings.estimate.startup_seconds + iterations * (computing + sending)
+        iterations = sum(count for count, _ in timed)
+        seconds = settings.estimate.startup_seconds + sum(count * (each + sending) for count, each in timed)
         hours = training.ranks * seconds / 3600
         launches.append(Launch(training.job, training.ranks, contenders, iterations, seconds, hours))
     return launches
 
 
-def _iterations(training: Training) -> int:
-    """Of one contender."""
-    if training.iterations:
-        return training.iterations
-    global_batch = training.batch * training.accumulate * training.ranks
-    return training.epochs * max(1, SAMPLES.get(training.data, 0) // global_batch)
+def _stages(training: Training) -> Iterator[tuple[int, int | None, int]]:
+    """Of each stage the iterations of one contender, the size and the batch."""
+    left = training.iterations
+    for stage in training.options("cpu").stages:
+        batch = stage.batch or training.batch
+        an_epoch = max(1, SAMPLES.get(training.data, 0) // (batch * training.accumulate * training.ranks))
+        if training.iterations and not training.recipe:
+            count = training.iterations
+        else:
+            count = min(left, stage.epochs * an_epoch) if training.iterations else stage.epochs * an_epoch
+        left -= count
+        yield count, stage.size, batch
 
 
 def cost(name: str, size: int | None) -> tuple[int, int]:

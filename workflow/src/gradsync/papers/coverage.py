@@ -77,7 +77,8 @@ class Coverage:
         try:
             for keys in needed_rows:
                 if "scheme" in keys and self.rung == "measured":
-                    known[str(keys["scheme"])].refuse_device(self.settings.device)
+                    for part in known[str(keys["scheme"])].parts:
+                        part.refuse_device(self.settings.device)
         except (KeyError, InputError):
             return False
         return True
@@ -98,7 +99,7 @@ def scheme_names(launch: Training, settings: Settings) -> list[str]:
     """The names of the schemes that a launch trains with."""
     known = schemes.load(settings.schemes)
     where = (launch.job, launch.ranks, settings.device, launch.scaled, launch.optimizer)
-    return [each.name for each in schemes.pick(known, launch.schemes, *where)]
+    return [each.name for each in schemes.pick(known, launch.schemes, *where, in_phases=True)]
 
 
 def cores(ranks: int, settings: Settings) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -48,6 +48,8 @@ class Record:
     operations: dict[str, list[float]] = field(default_factory=dict)
     """By operation beside computation, its seconds in a turn, by block; of plans with few of them."""
     absorbed: list[float] = field(default_factory=list)  # host seconds of a turn that replayed waits hid, by block
+    phases: list[int] = field(default_factory=list)  # the phase of each block, from 0; empty: it has none
+    switches: list[tuple[int, int, float]] = field(default_factory=list)  # (seed, turn that follows, seconds)
 
     def block(self, seed: int, first: int, losses: list[float], ends: list[float], trace: Trace | None = None) -> None:
         """Add a block that began with turn `first`; `trace` is that of rank 0 of a plan, on the clock of `ends`."""
@@ -74,12 +76,12 @@ class Record:
             for name, each in seconds.items():
                 self.operations.setdefault(name, []).append(float(np.median(each)))
 
-    def csv(self, an_epoch: int) -> str:
-        """One row per turn; `an_epoch` is the number of turns of an epoch."""
+    def csv(self, epoch_of: Callable[[int], int]) -> str:
+        """One row per turn; `epoch_of` a turn, from 0."""
         reached = {(seed, turn): accuracy for seed, turn, accuracy in self.accuracy}
         lines = ["seed,step,epoch,block,loss,iteration_seconds,accuracy"]
         for seed, turn, block, loss, seconds in self.rows:
-            cells = (seed, turn, turn // an_epoch, block, loss, seconds, reached.get((seed, turn)))
+            cells = (seed, turn, epoch_of(turn), block, loss, seconds, reached.get((seed, turn)))
             lines.append(",".join("" if cell is None else repr(cell) for cell in cells))
         return "\n".join(lines) + "\n"
 

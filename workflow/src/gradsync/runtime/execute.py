@@ -12,7 +12,7 @@ import fcntl
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import IO, Any
 
@@ -117,6 +117,7 @@ class Executor(Turns):
         self.sources: dict[tuple[str, int], list[int]] = {}  # senders to a receive-from-any in a turn, one per reply
         self.replies = Counter(op.to for op in body if isinstance(op, Reply))
         self.spans: list[Span] = []
+        self.carried: torch.Tensor | None = None  # added to the gradient of the next turn: what another plan has left
 
     def _readers(self) -> dict[str, list[int]]:
         """Which ranks read one another's arrays, this rank among them, of each buffer that is summed in memory."""
@@ -200,6 +201,11 @@ class Executor(Turns):
             tuple(self.spans),
             {**self.plan.provenance, "plan": self.plan.digest},
         )
+
+    def take_turn(self) -> Iterator[Step]:
+        """As all turns; what was carried is in its gradient then."""
+        yield from super().take_turn()
+        self.carried = None
 
     def _pass(self, ops: list[Any], turn: int) -> Step:
         return Step(self, ops, turn, self.record)

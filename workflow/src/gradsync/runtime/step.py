@@ -127,3 +127,5 @@ class Step:
             place.add_(gradient.reshape(-1))
         elif gradient.data_ptr() != place.data_ptr():  # else whoever has computed it has put it there
             place.copy_(gradient.reshape(-1))
+        if self.executor.carried is not None and not op.adds:  # once a turn, with its first micro-batch
+            place.add_(self.executor.carried[self.tensors[tensor].start : self.tensors[tensor].stop])

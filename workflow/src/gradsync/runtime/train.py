@@ -12,6 +12,7 @@ import json
 import resource
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,16 +25,27 @@ from gradsync.configuration.peers import Peer
 from gradsync.configuration.training import Training
 from gradsync.errors import RunError
 from gradsync.plan import Plan
+from gradsync.plan.blocks import borders_of_blocks
+from gradsync.plan.phases import PhasedPlan
 from gradsync.runtime import checkpoint, data, devices, memory, models, replay
 from gradsync.runtime.checkpoint import Checkpoints
 from gradsync.runtime.conformance import Held, exactness
-from gradsync.runtime.contenders import Contender, NoCommunication, OneRank, Planned, Record, gathered
+from gradsync.runtime.contenders import (
+    NO_COMMUNICATION,
+    ONE_RANK,
+    Contender,
+    NoCommunication,
+    OneRank,
+    Record,
+    gathered,
+)
 from gradsync.runtime.data.cache import DataCache, opening
 from gradsync.runtime.execute import Pool
 from gradsync.runtime.group import Groups
 from gradsync.runtime.hosts import machines, misplaced, nodes
 from gradsync.runtime.other_work import OtherWork
 from gradsync.runtime.peers.stock import Stock
+from gradsync.runtime.phased import Phased, executing
 from gradsync.runtime.train_contenders import Contenders
 from gradsync.runtime.train_results import Results, recorded
 from gradsync.statistics import quiet
@@ -54,7 +66,7 @@ class _Progress:
 
 
 def train(
-    plans: list[Plan],
+    plans: Sequence[Plan | PhasedPlan],
     peers: list[Peer],
     options: Training,
     folder: Path,
@@ -73,7 +85,7 @@ def train(
 class _Launch:
     def __init__(
         self,
-        plans: list[Plan],
+        plans: Sequence[Plan | PhasedPlan],
         peers: list[Peer],
         options: Training,
         folder: Path,
@@ -81,10 +93,14 @@ class _Launch:
         ranks: int,
         testbed: dict[str, Any] | None,
     ):
-        self.plans, self.peers, self.options, self.folder = plans, peers, options, folder
+        self.peers, self.options, self.folder = peers, options, folder
+        self.plans = [plan for plan in plans if isinstance(plan, Plan)]
+        self.phased = [plan for plan in plans if isinstance(plan, PhasedPlan)]
+        # of which each is executed
+        self.every = [*self.plans, *(part for phased in self.phased for part in phased.plans)]
         self.rank, self.ranks = rank, ranks
         machine, placed = machines(), nodes()
-        wrong_places = {plan.name: misplaced(plan, placed) for plan in plans}
+        wrong_places = {plan.name: misplaced(plan, placed) for plan in self.every}
         for name, notes in wrong_places.items():
             self._say(f"{name}: {'; '.join(notes)}" if notes else "")
         self.spec = models.get(options.model)
@@ -92,10 +108,14 @@ class _Launch:
         self.device.refuse_precision(options.precision)
         self.groups = Groups(self.device)
         self.contenders = Contenders(
-            plans, peers, options, self.spec.loss, rank, self.device, self.groups, Pool(), self._say
+            *(self.plans, peers, options, self.spec.loss, rank, self.device, self.groups, Pool(), self._say),
+            phased=self.phased,
         )
         self.progress = _Progress()
         self.cache: DataCache | None = None
+        wrong_places |= {
+            each.name: [note for part in each.plans for note in wrong_places[part.name]] for each in self.phased
+        }
         self.results = Results(plans, options, testbed, ranks, self.device, machine, wrong_places)
         settings = {**recorded(options, testbed), "peers": [peer.model_dump() for peer in peers]}
         launch = json.dumps([settings, [plan.name for plan in plans], torch.__version__], sort_keys=True)
@@ -139,44 +159,38 @@ class _Launch:
             keys = ("launch_peak_memory_bytes", "launch_peak_device_memory_bytes")
             self.results.peak_bytes = {k: peak for k, peak in zip(keys, peak_bytes.tolist(), strict=True) if peak}
             self.results.records, self.results.conformance = self.progress.records, self.progress.conformance
-            batches = self._data(self.options.seeds[0]).batches
-            self.results.save(self.folder, batches.turns_an_epoch // self.options.accumulate)
+            self.results.save(self.folder, self._data(self.options.seeds[0]))
         self.checkpoints.clear()
 
     def _say(self, text: str) -> None:
         if self.rank == 0 and text:
             print(text, file=sys.stderr, flush=True)
 
-    def _data(self, seed: int) -> data.Data:
-        return data.load(
-            self.options.data,
-            model=self.options.model,
-            size=self.options.size,
-            batch=self.options.batch,
-            ranks=self.ranks,
-            seed=seed,
-            folder=self.options.data_folder,
-            accumulate=self.options.accumulate,
-            cache=self.cache,
-        )
+    def _data(self, seed: int) -> data.Stages:
+        return data.load_stages(self.options, self.ranks, seed, self.cache)
 
     # One seed
 
     def _train_seed(self, seed: int, states: States | None) -> None:
         """Train every contender with one seed."""
         loaded = self._data(seed)
-        self.contenders.rate = self.options.learning_rate(loaded.batches.turns_an_epoch // self.options.accumulate)
-        with data.Feed(loaded, self.rank, device=self.device) as feed:
+        self.contenders.rate = self.options.learning_rate(loaded.turns, loaded.first)
+        borders = borders_of_blocks(loaded.first, loaded.turns, self.options.block)
+        self.contenders.switches = {
+            phased.name: phased.switches(loaded.turns_after(phased.shares), borders) for phased in self.phased
+        }
+        with data.StagedFeed(loaded, self.rank, device=self.device) as feed:
             first = models.build(self.options.model, seed)
             self._refuse_memory(first)
             if self.options.conformance and not self.progress.conformance:
-                self._hold_against_oracle(first, loaded, seed)
+                self._hold_against_oracle(first, loaded.parts[0], seed)
             contenders = list(self.contenders.of_seed(first, feed, seed))
             self.progress.bucket_mib = self.contenders.bucket_mib
             for contender in contenders:
                 if states is not None:
                     contender.restore(states[0][contender.name], states[1][contender.name])
-            self._train_blocks(contenders, loaded, seed, feed)
+            cuts = sorted({*borders, *(turn for each in self.contenders.switches.values() for turn in each)})
+            self._train_blocks(contenders, loaded, seed, feed, cuts)
             self._finish_seed(contenders)
 
     def _refuse_memory(self, first: torch.nn.Module) -> None:
@@ -185,42 +199,51 @@ class _Launch:
         kept = len(self.contenders.optimizer.kept)
         need = memory.needed(
             parameters,
-            self.plans,
+            self.every,
             sum(memory.of_peer(peer.kind, self.ranks, kept) for peer in self.peers),
             references=self.options.references,
             conformance=0 if self.progress.conformance else self.options.conformance,
-            width=exactness(first, self.plans).itemsize,
+            width=exactness(first, self.every).itemsize,
         )
         memory.refuse(self.options.model, need, self.rank, self.device)
-        copies = (1 + kept) * (len(self.plans) + len(self.peers))
+        copies = (1 + kept) * (len(self.plans) + len(self.phased) + len(self.peers))
         self._say(checkpoint.room(self.checkpoints.folder, parameters, copies))
 
     def _hold_against_oracle(self, first: torch.nn.Module, loaded: data.Data, seed: int) -> None:
         hurried = replay.without_waiting(first)
         turns = self.options.conformance
         held = Held(
-            loaded, hurried, self.spec.loss, seed, self.rank, self.groups, turns, self.plans, self.contenders.rate
+            loaded, hurried, self.spec.loss, seed, self.rank, self.groups, turns, self.every, self.contenders.rate
         )
-        for number, plan in enumerate(self.plans, 1):
-            self._say(f"conformance {number}/{len(self.plans)}: {plan.name}")
-            self.progress.conformance[plan.name] = held.against_oracle(plan)
+        different = {plan.digest: plan for plan in self.every}
+        verdicts: dict[str, dict[str, Any]] = {}
+        for number, (digest, plan) in enumerate(different.items(), 1):
+            self._say(f"conformance {number}/{len(different)}: {plan.name}")
+            verdicts[digest] = held.against_oracle(plan)
+        self.progress.conformance |= {plan.name: verdicts[plan.digest] for plan in self.plans}
+        for phased in self.phased:  # that of the phase which is off the most
+            of_phases = [verdicts[plan.digest] for plan in phased.plans]
+            self.progress.conformance[phased.name] = dict(max(of_phases, key=lambda each: each["oracle_difference"]))
 
-    def _train_blocks(self, contenders: list[Contender], loaded: data.Data, seed: int, feed: data.Feed) -> None:
-        options, an_epoch = self.options, loaded.batches.turns_an_epoch // self.options.accumulate
-        total = options.turns(an_epoch)
+    def _train_blocks(
+        self, contenders: list[Contender], loaded: data.Stages, seed: int, feed: data.StagedFeed, cuts: list[int]
+    ) -> None:
+        """`cuts`: the turns between which blocks are, in order."""
+        options, total = self.options, cuts[-1]
         begun, start = self.progress.done, time.monotonic()
         reported = 0.0
-        while total - self.progress.done >= 2:  # of one turn alone nothing could be timed
+        while self.progress.done < total and not self._reached(seed):
             first = self.progress.done
-            turns = min(options.block, total - first)
+            turns = next(turn for turn in cuts if turn > first) - first
             number = first // options.block
-            ends_epoch = (first + turns) // an_epoch > first // an_epoch
+            ends_epoch = int(loaded.epochs_after(first + turns)) > int(loaded.epochs_after(first))
+            test = loaded.parts[loaded.number(first + turns - 1)].test
             for contender in contenders if number % 2 == 0 else contenders[::-1]:
                 self._train_block(contender, seed, first, turns, feed)
                 if ends_epoch:
-                    self._evaluate(contender, loaded, seed, first + turns - 1)
+                    self._evaluate(contender, test, seed, first + turns - 1)
             self.progress.done = first + turns
-            if time.monotonic() - reported > 1 or total - self.progress.done < 2:
+            if time.monotonic() - reported > 1 or self.progress.done == total:
                 reported = time.monotonic()
                 left = (reported - start) / (self.progress.done - begun) * (total - self.progress.done)
                 loss = np.mean([contender.losses[-1] for contender in contenders])
@@ -229,35 +252,51 @@ class _Launch:
                     f"loss {loss:.4f}, {left:.0f} s left"
                 )
             # none if all is trained: a run that goes on has a block to run, whose traces are kept
-            through = total - self.progress.done < 2 and self.progress.seed == len(options.seeds) - 1
+            through = self.progress.done == total and self.progress.seed == len(options.seeds) - 1
             if not through and self.checkpoints.due():
                 self._checkpoint(contenders)
 
-    def _train_block(self, contender: Contender, seed: int, first: int, turns: int, feed: data.Feed) -> None:
+    def _reached(self, seed: int) -> bool:
+        """Whether every contender that is evaluated has reached the target accuracy; all ranks get the same answer."""
+        if self.options.target_accuracy is None:
+            return False
+        best = [
+            max((accuracy for each, _, accuracy in record.accuracy if each == seed), default=0.0)
+            for name, record in self.progress.records.items()
+            if name not in (NO_COMMUNICATION, ONE_RANK)
+        ]
+        flag = torch.tensor([bool(best) and min(best) >= self.options.target_accuracy], dtype=torch.uint8)
+        dist.broadcast(flag, 0)
+        return bool(flag)
+
+    def _train_block(self, contender: Contender, seed: int, first: int, turns: int, feed: data.StagedFeed) -> None:
         seen = len(contender.losses)
         feed.taken_seconds()  # of what others have read
         ends = contender.run(turns)
         reading = feed.taken_seconds()
         trace = None
-        if isinstance(contender, Planned):
-            trace = gathered(contender.plan, contender.trace(), self.rank, turns)
+        if planned := executing(contender):
+            trace = gathered(planned.plan, planned.trace(), self.rank, turns)
             self.results.traces[contender.name] = trace
         if self.rank != 0:
             return
         record = self.progress.records.setdefault(contender.name, Record())
         record.block(seed, first, contender.losses[seen:], ends, trace)
+        if isinstance(contender, Phased):
+            record.phases.append(contender.number)
+            record.switches += [(seed, turn, seconds) for turn, seconds in contender.taken()]
         if reading is not None:
             record.reading.append(reading)
         if isinstance(contender.model, replay.Replayed):
             record.absorbed.append(contender.model.absorbed_seconds() / turns)
 
-    def _evaluate(self, contender: Contender, loaded: data.Data, seed: int, turn: int) -> None:
+    def _evaluate(self, contender: Contender, test: data.Samples | None, seed: int, turn: int) -> None:
         """Record the accuracy of what trains, on rank 0; the other ranks wait for it."""
-        if isinstance(contender, NoCommunication | OneRank) or loaded.test is None:
+        if isinstance(contender, NoCommunication | OneRank) or test is None:
             return
         model = contender.whole()
         if self.rank == 0:
-            accuracy = data.accuracy(model, loaded.test, spec=self.spec)
+            accuracy = data.accuracy(model, test, spec=self.spec)
             self.progress.records[contender.name].accuracy.append((seed, turn, accuracy))
         dist.barrier()  # the others wait here, where they may, and not in their next message
 
@@ -285,15 +324,17 @@ class _Launch:
                     float((parameter - reference[name]).abs().max())
                     for name, parameter in contender.parameters().items()
                 )
-            if isinstance(contender, Planned):
+            if planned := executing(contender):
                 self.results.details[contender.name] = {
-                    "plan": contender.plan.digest,
-                    **contender.plan.provenance,
-                    "held_bytes": contender.held_bytes("parameter", "momentum"),
-                    "state_bytes": contender.held_bytes("momentum"),
+                    "plan": planned.plan.digest,
+                    **planned.plan.provenance,
+                    "held_bytes": planned.held_bytes("parameter", "momentum"),
+                    "state_bytes": planned.held_bytes("momentum"),
                 }
-                if name := contender.plan.holding("scaler"):
-                    scaler = contender.executor.buffers[name]
+                if isinstance(contender, Phased):
+                    self.results.details[contender.name] |= contender.details()
+                if name := planned.plan.holding("scaler"):
+                    scaler = planned.executor.buffers[name]
                     conformance |= {"loss_scale": float(scaler[0]), "skipped_steps": int(scaler[2])}
             elif isinstance(contender, Stock):
                 self.results.details[contender.name] = {

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -15,6 +15,7 @@ from gradsync.configuration.training import Training
 from gradsync.learning_rates import UNCHANGED, LearningRate
 from gradsync.optimizers import Optimizer
 from gradsync.plan import Plan
+from gradsync.plan.phases import PhasedPlan
 from gradsync.runtime import data, replay
 from gradsync.runtime.compute import Forward, Loss
 from gradsync.runtime.contenders import Contender, NoCommunication, OneRank, Planned, silent
@@ -23,6 +24,7 @@ from gradsync.runtime.execute import Pool
 from gradsync.runtime.group import Groups
 from gradsync.runtime.peers import make
 from gradsync.runtime.peers.ddp import StockDDP, best_bucket_mib
+from gradsync.runtime.phased import Phased
 
 
 @dataclass
@@ -38,10 +40,12 @@ class Contenders:
     groups: Groups
     pool: Pool
     say: Callable[[str], None]
+    phased: Sequence[PhasedPlan] = ()
     bucket_mib: float | None = None
     rate: LearningRate = UNCHANGED
+    switches: dict[str, tuple[int, ...]] = field(default_factory=dict)  # of phased plans, of the seed at hand
 
-    def of_seed(self, first: torch.nn.Module, feed: data.Feed, seed: int) -> Iterator[Contender]:
+    def of_seed(self, first: torch.nn.Module, feed: data.StagedFeed, seed: int) -> Iterator[Contender]:
         """One after the other, each with a copy of the model `first`."""
 
         def forward() -> Forward:
@@ -49,6 +53,8 @@ class Contenders:
 
         for plan in self.plans:
             yield Planned(plan, forward(), feed, self.groups, self.pool, self.rate)
+        for phased in self.phased:
+            yield Phased(phased, self.switches[phased.name], forward(), feed, self.groups, self.pool, self.rate)
         by_name = {plan.name: plan for plan in self.plans}
         for peer in self.peers:
             sized = self._sized(peer, first, feed, seed)
@@ -65,7 +71,8 @@ class Contenders:
     @property
     def optimizer(self) -> Optimizer:
         """What peers apply gradients with: that of the first plan, if there is one; else that of the options."""
-        planned = optimizers.of(self.plans[0]) if self.plans else None
+        plans = [*self.plans, *(plan for phased in self.phased for plan in phased.plans)]
+        planned = optimizers.of(plans[0]) if plans else None
         return planned or optimizers.taken(self.options.optimizer, self.options)
 
     def steps(self) -> dict[str, Any]:
@@ -78,7 +85,7 @@ class Contenders:
             "clip_norm": self.options.clip_norm,
         }
 
-    def _sized(self, peer: Peer, first: torch.nn.Module, feed: data.Feed, seed: int) -> Peer:
+    def _sized(self, peer: Peer, first: torch.nn.Module, feed: data.StagedFeed, seed: int) -> Peer:
         """The peer with a size of its buckets."""
         if peer.bucket_mib != "best":
             return peer

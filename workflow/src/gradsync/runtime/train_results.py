@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,13 @@ import torch
 from gradsync.configuration.training import Training
 from gradsync.files.results import Result, write_whole
 from gradsync.plan import Plan
+from gradsync.plan.phases import PhasedPlan
 from gradsync.plan.trace import Trace
 from gradsync.runtime import models, replay
 from gradsync.runtime.contenders import Record, saved
+from gradsync.runtime.data.stages import Stages
 from gradsync.runtime.devices import Device
-from gradsync.runtime.repeats import repeats
+from gradsync.runtime.repeats import of_phases, repeats, to_accuracy
 from gradsync.statistics import quiet
 from gradsync.statistics.intervals import median_interval
 
@@ -36,7 +39,7 @@ def recorded(options: Training, testbed: dict[str, Any] | None) -> dict[str, Any
 class Results:
     """All that results are made of, on rank 0."""
 
-    plans: list[Plan]
+    plans: Sequence[Plan | PhasedPlan]
     options: Training
     testbed: dict[str, Any] | None  # that the ranks ran on
     ranks: int
@@ -50,13 +53,15 @@ class Results:
     peak_bytes: dict[str, float] = field(default_factory=dict)
     cached: dict[str, float] = field(default_factory=dict)  # what the data cache has counted in the launch
 
-    def save(self, folder: Path, turns_an_epoch: int) -> None:
-        """Write all of them below the folder."""
+    def save(self, folder: Path, stages: Stages) -> None:
+        """Write all of them below the folder; `stages` tell the epoch of a turn."""
         contenders = list(self.records)
         reference = self.options.reference if self.options.reference in contenders else contenders[0]
         for name in contenders:
             result = self._result(name, reference)
-            write_whole(folder / name / "metrics.csv", self.records[name].csv(turns_an_epoch))
+            write_whole(
+                folder / name / "metrics.csv", self.records[name].csv(lambda turn: int(stages.epochs_after(turn)))
+            )
             if name in self.traces:
                 write_whole(folder / name / "trace.json", saved(self.traces[name]).to_json())
             for plan in self.plans:
@@ -97,6 +102,8 @@ class Results:
         summary: dict[str, float] = {}
         for key, values in {**samples, f"ratio_to_{reference}": ratio}.items():
             summary |= _with_interval(key, values)
+        if record.phases:
+            summary |= of_phases(record)
         if record.absorbed:
             summary["absorbed_host_seconds"] = float(np.median(record.absorbed))
         summary |= {"pairs": float(len(record.blocks)), "seeds": float(len(self.options.seeds))}
@@ -108,10 +115,12 @@ class Results:
                 "accuracy_least": float(accuracy.min()),  # the range over seeds is no interval
                 "accuracy_most": float(accuracy.max()),
             }
+        if self.options.target_accuracy is not None:
+            summary |= to_accuracy(record, self.options.target_accuracy)
         summary["final_loss"] = record.rows[-1][3]
         summary |= self.peak_bytes | self.cached
         for plan in self.plans:
-            if plan.name == name:
+            if plan.name == name and isinstance(plan, Plan):
                 summary["messages"] = float(len(plan.messages()))
         buckets = self.details.get(name, {}).get("bucket_bytes")
         if buckets is not None:

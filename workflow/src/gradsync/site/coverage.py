@@ -111,7 +111,7 @@ def _refusals(settings: Settings, known: dict[str, Scheme]) -> dict[Pair, str]:
         steps = launch.ranks, settings.device, launch.scaled, launch.optimizer
         for name in known:
             try:
-                schemes.pick(known, [name], launch.job, *steps)
+                schemes.pick(known, [name], launch.job, *steps, in_phases=True)
                 reason = ""
             except InputError as error:
                 reason = str(error)

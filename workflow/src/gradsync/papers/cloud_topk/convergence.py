@@ -34,7 +34,7 @@ from gradsync.papers.training import contenders
 
 SMALL = ("digits", "cifar10")  # data of the stand-ins, whose topology the testbed states
 DENSE = "dense_sgd"  # our name
-SPARSE = ("topk_sgd", "mstopk_sgd")  # the paper's names
+SPARSE = ("topk_sgd", "mstopk_sgd", "recipe")  # the paper's names; the last is sparse first, then dense
 KEYS = ["rung", "data", "model", "scheme", "assumption", "contender", "nodes", LAUNCH]
 FIG10 = [*KEYS, *columns("mean_accuracy", "accuracy"), "accuracy_least", "accuracy_most", "epochs", REPEATS, "note"]
 EPOCHS = [*KEYS, "epoch", "accuracy", "accuracy_least", "accuracy_most", "seeds"]
@@ -117,15 +117,19 @@ def _contenders(settings: Settings, results: Path) -> Iterator[tuple[dict[str, A
 
 
 def shown(settings: Settings) -> list[Training]:
-    """The launches that are shown: of each model and data one, that on the testbed's topology if there is one."""
+    """The launches that are shown: of each model and data one, that on the testbed's topology if there is one.
+
+    Launches in stages are none of them: their epochs have other numbers of iterations.
+    """
     first: dict[tuple[str, str], Training] = {}
-    for launch in sorted(settings.of(PAPER), key=lambda launch: bool(undecidable(launch, settings))):
+    of_one_size = [launch for launch in settings.of(PAPER) if not launch.recipe]
+    for launch in sorted(of_one_size, key=lambda launch: bool(undecidable(launch, settings))):
         first.setdefault((launch.model, launch.data), launch)
     return list(first.values())
 
 
 def sparse_schemes(settings: Settings, known: dict[str, Scheme]) -> list[Scheme]:
-    """The paper's own schemes with sparse messages."""
+    """The paper's own schemes with sparse messages, in all of the epochs or at first."""
     published = Published(PAPER, settings)
     return [known[name] for each in SPARSE if (name := published.scheme({"scheme": each})) in known]
 
@@ -133,15 +137,24 @@ def sparse_schemes(settings: Settings, known: dict[str, Scheme]) -> list[Scheme]
 def of_band(scheme: Scheme, sparse: list[Scheme]) -> tuple[str, str]:
     """(scheme of the paper, its point of the band) that a contender is; any other one is itself, without a band.
 
-    Any scheme that sums all of the gradients is the dense one: what it trains is equal but for the order of sums.
+    Any scheme that sums all of the gradients is the dense one: what it trains is equal but for the order of sums. A
+    scheme with phases has the point of its first.
     """
     if scheme.averaged and not scheme.changes_training:
         return DENSE, ""
     for of_paper in sparse:
-        if (scheme.compressor, scheme.collective) == (of_paper.compressor, of_paper.collective):
-            feedback = "with" if scheme.error_feedback else "without"
-            return of_paper.name, f"density {scheme.density:g}, {feedback} error feedback"
+        if _trains(scheme) == _trains(of_paper):
+            first = scheme.parts[0]
+            feedback = "with" if first.error_feedback else "without"
+            return of_paper.name, f"density {first.density:g}, {feedback} error feedback"
     return scheme.name, ""
+
+
+def _trains(scheme: Scheme) -> tuple[Any, ...]:
+    """What schemes have in common that are points of one band: of each phase its share, and how sparse messages go."""
+    shares = [phase.share for phase in scheme.phases] or [1.0]
+    ways = [(part.compressor, part.collective) if part.changes_training else DENSE for part in scheme.parts]
+    return tuple(zip(shares, ways, strict=True))
 
 
 def undecidable(launch: Training, settings: Settings) -> str:

@@ -6,11 +6,14 @@ A set is one file here with `read(wanted)`, which gives training samples and tes
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
+from gradsync.configuration.training import Training
 from gradsync.errors import InputError
 from gradsync.names import refuse_unknown
+from gradsync.plan.blocks import LEAST_TURNS
 from gradsync.runtime import models
 from gradsync.runtime.data import cifar10, digits, imagenet, mnist, synthetic, text
 from gradsync.runtime.data.batches import Batches
@@ -18,8 +21,23 @@ from gradsync.runtime.data.cache import DataCache
 from gradsync.runtime.data.evaluation import accuracy
 from gradsync.runtime.data.feed import Data, Feed, Shard, shard
 from gradsync.runtime.data.samples import Images, Pixels, Samples, Wanted
+from gradsync.runtime.data.stages import StagedFeed, Stages
 
-__all__ = ["SETS", "Batches", "Data", "Feed", "Pixels", "Samples", "Shard", "accuracy", "load", "shard"]
+__all__ = [
+    "SETS",
+    "Batches",
+    "Data",
+    "Feed",
+    "Pixels",
+    "Samples",
+    "Shard",
+    "StagedFeed",
+    "Stages",
+    "accuracy",
+    "load",
+    "load_stages",
+    "shard",
+]
 
 
 class Source(NamedTuple):
@@ -97,6 +115,34 @@ def load(
             f"{name!r}: choose a smaller batch{fewer} or fewer ranks"
         )
     return Data(name, training, test, batches)
+
+
+def load_stages(options: Training, ranks: int, seed: int, cache: DataCache | None = None) -> Stages:
+    """The data of every stage of a training.
+
+    Raises InputError as `load` does, for a stage too short to be timed, and for several sizes in a cache of one.
+    """
+    parts = [
+        load(
+            options.data,
+            model=options.model,
+            size=stage.size,
+            batch=stage.batch or options.batch,
+            ranks=ranks,
+            seed=seed,
+            folder=options.data_folder,
+            accumulate=options.accumulate,
+            cache=cache,
+        )
+        for stage in options.stages
+    ]
+    loaded = Stages(parts, [stage.epochs for stage in options.stages], options.accumulate, options.iterations)
+    for number, (first, end) in enumerate(pairwise((*loaded.first, loaded.turns)), 1):
+        if end - first < LEAST_TURNS and len(parts) > 1:
+            raise InputError(f"--stage: stage {number} has {end - first} iteration(s): at least {LEAST_TURNS}")
+    if options.data_cache == "reduced" and len({stage.size for stage in options.stages}) > 1:
+        raise InputError("--data-cache reduced: images are reduced to one size, and stages have several: take exact")
+    return loaded
 
 
 def _folder(name: str, source: Source, folder: str | Path | None) -> Path:
