@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from gradsync.configuration.peers import Peer
     from gradsync.configuration.schemes import Scheme
     from gradsync.plan import Plan
+    from gradsync.runtime import data
 
 PEERS = "config/peers.yaml"
 RESULT_BYTES = 4e6  # results, metrics and traces of a short launch
@@ -127,6 +128,7 @@ def _refuse(options: Options) -> None:
         raise InputError(f"--data-cache: data {options.data!r} is not decoded from files: leave it out")
     if options.data_cache == "files" and options.data_cache_folder is None:
         raise InputError("--data-cache files: give --data-cache-folder, where copies of the files are kept")
+    _refuse_translation(options, loaded)
     options.refuse_rate(loaded.batches.turns_an_epoch // options.accumulate)
     if described(options, [options.ranks], options.device) and options.schedules:
         raise InputError("--testbed: give --plan (files): what was measured on this machine is no cost of a testbed")
@@ -147,6 +149,20 @@ def _refuse(options: Options) -> None:
     for peer in _peers(options):
         if replay.is_replay(options.model):
             peer.refuse_replay()
+
+
+def _refuse_translation(options: Options, loaded: data.Data) -> None:
+    from gradsync.runtime import models
+    from gradsync.runtime.data import Sentences, bleu
+
+    if isinstance(loaded.test, Sentences):
+        bleu.refuse()
+    if options.label_smoothing is None:
+        return
+    if models.get(options.model).takes != models.TRANSLATIONS:
+        raise InputError(f"--label-smoothing: model {options.model!r} does not translate: leave it out")
+    if not 0 <= options.label_smoothing < 1:
+        raise InputError(f"--label-smoothing {options.label_smoothing}: must be at least 0 and less than 1")
 
 
 def _refuse_turns(options: Options) -> None:

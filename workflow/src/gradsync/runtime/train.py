@@ -13,6 +13,7 @@ import resource
 import sys
 import time
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,7 @@ class _Progress:
 
     seed: int = 0  # index into the seeds
     done: int = 0  # turns of that seed
+    sentences: dict[str, Any] = field(default_factory=dict)  # of which translations are trained
     records: dict[str, Record] = field(default_factory=dict)
     conformance: dict[str, dict[str, Any]] = field(default_factory=dict)
     bucket_mib: float | None = None
@@ -88,11 +90,13 @@ class _Launch:
         for name, notes in wrong_places.items():
             self._say(f"{name}: {'; '.join(notes)}" if notes else "")
         self.spec = models.get(options.model)
+        smoothing = options.label_smoothing
+        self.loss = self.spec.loss if smoothing is None else partial(self.spec.loss, smoothing=smoothing)
         self.device = devices.pick(options.device)
         self.device.refuse_precision(options.precision)
         self.groups = Groups(self.device)
         self.contenders = Contenders(
-            plans, peers, options, self.spec.loss, rank, self.device, self.groups, Pool(), self._say
+            plans, peers, options, self.loss, rank, self.device, self.groups, Pool(), self._say
         )
         self.progress = _Progress()
         self.cache: DataCache | None = None
@@ -165,6 +169,7 @@ class _Launch:
     def _train_seed(self, seed: int, states: States | None) -> None:
         """Train every contender with one seed."""
         loaded = self._data(seed)
+        self._note_sentences(loaded.training)
         self.contenders.rate = self.options.learning_rate(loaded.batches.turns_an_epoch // self.options.accumulate)
         with data.Feed(loaded, self.rank, device=self.device) as feed:
             first = models.build(self.options.model, seed)
@@ -178,6 +183,12 @@ class _Launch:
                     contender.restore(states[0][contender.name], states[1][contender.name])
             self._train_blocks(contenders, loaded, seed, feed)
             self._finish_seed(contenders)
+
+    def _note_sentences(self, training: data.Samples) -> None:
+        """Note the sentences of the training; raises InputError if a run that goes on had others."""
+        if isinstance(training, data.Sentences):
+            self.progress.sentences = training.same(self.progress.sentences, self.checkpoints.folder)
+            self.results.notes = [data.translation.NOTE] if training.generated else []
 
     def _refuse_memory(self, first: torch.nn.Module) -> None:
         """Raises InputError if the launch needs more memory than there is; says so if checkpoints do not fit."""
@@ -198,9 +209,7 @@ class _Launch:
     def _hold_against_oracle(self, first: torch.nn.Module, loaded: data.Data, seed: int) -> None:
         hurried = replay.without_waiting(first)
         turns = self.options.conformance
-        held = Held(
-            loaded, hurried, self.spec.loss, seed, self.rank, self.groups, turns, self.plans, self.contenders.rate
-        )
+        held = Held(loaded, hurried, self.loss, seed, self.rank, self.groups, turns, self.plans, self.contenders.rate)
         for number, plan in enumerate(self.plans, 1):
             self._say(f"conformance {number}/{len(self.plans)}: {plan.name}")
             self.progress.conformance[plan.name] = held.against_oracle(plan)
@@ -252,13 +261,17 @@ class _Launch:
             record.absorbed.append(contender.model.absorbed_seconds() / turns)
 
     def _evaluate(self, contender: Contender, loaded: data.Data, seed: int, turn: int) -> None:
-        """Record the accuracy of what trains, on rank 0; the other ranks wait for it."""
+        """Record the accuracy of what trains, and BLEU of translations, on rank 0; the other ranks wait for it."""
         if isinstance(contender, NoCommunication | OneRank) or loaded.test is None:
             return
         model = contender.whole()
         if self.rank == 0:
-            accuracy = data.accuracy(model, loaded.test, spec=self.spec)
-            self.progress.records[contender.name].accuracy.append((seed, turn, accuracy))
+            record = self.progress.records[contender.name]
+            record.accuracy.append((seed, turn, data.accuracy(model, loaded.test, spec=self.spec)))
+            if isinstance(loaded.test, data.Sentences):
+                score, signature = data.bleu.bleu(model, loaded.test)
+                record.bleu.append((seed, turn, score))
+                self.results.machines["bleu"] = signature
         dist.barrier()  # the others wait here, where they may, and not in their next message
 
     def _checkpoint(self, contenders: list[Contender]) -> None:
