@@ -127,14 +127,14 @@ def test_words_are_numbered_by_how_often_they_come():
     words = Words(["b a", "b c"])
     assert words.tokens[4:] == ["b", "a", "c"]
     assert words.encoded(["b x c"]) == [[4, UNKNOWN, 6]]
-    assert words.text([START, 4, UNKNOWN, 6, END, 5]) == "b c"
+    assert words.text([START, 4, UNKNOWN, 7, 6, END, 5]) == "b c"  # there is no 7
 
 
 def test_pieces_give_any_text_back():
     pieces = Pieces([*ENGLISH, *GERMAN] * 2, 400)
     assert 260 < len(pieces.tokens) <= 400
     lines = [*GERMAN, "Never seen: \N{SNOWMAN} 123"]
-    assert [pieces.text(numbers) for numbers in pieces.encoded(lines)] == lines
+    assert [pieces.text([*numbers, 400]) for numbers in pieces.encoded(lines)] == lines
 
 
 PROCESS = """

@@ -27,6 +27,7 @@ from gradsync.errors import RunError
 from gradsync.plan import Plan
 from gradsync.runtime import checkpoint, data, devices, memory, models, replay
 from gradsync.runtime.checkpoint import Checkpoints
+from gradsync.runtime.compute import Loss
 from gradsync.runtime.conformance import Held, exactness
 from gradsync.runtime.contenders import Contender, NoCommunication, OneRank, Planned, Record, gathered
 from gradsync.runtime.data.cache import DataCache, opening
@@ -91,7 +92,9 @@ class _Launch:
             self._say(f"{name}: {'; '.join(notes)}" if notes else "")
         self.spec = models.get(options.model)
         smoothing = options.label_smoothing
-        self.loss = self.spec.loss if smoothing is None else partial(self.spec.loss, smoothing=smoothing)
+        self.loss: Loss = self.spec.loss
+        if smoothing is not None:
+            self.loss = partial(self.loss, smoothing=smoothing)
         self.device = devices.pick(options.device)
         self.device.refuse_precision(options.precision)
         self.groups = Groups(self.device)

@@ -91,8 +91,8 @@ class Sentences:
         """
         hashed = hashlib.sha256("\n".join(self.vocabulary.tokens).encode())
         for part in (self.sources, self.targets):
-            hashed.update(np.ascontiguousarray(part.starts))
-            hashed.update(np.ascontiguousarray(part.tokens))
+            hashed.update(part.starts.tobytes())
+            hashed.update(part.tokens.tobytes())
         kept = {"tokens": len(self.vocabulary.tokens), "sha256": hashed.hexdigest()}
         if before not in ({}, kept):
             raise InputError(

@@ -53,7 +53,7 @@ class Words:
 
     def text(self, numbers: Iterable[int]) -> str:
         """Words, parted by spaces."""
-        return " ".join(self.tokens[number] for number in _ordinary(numbers))
+        return " ".join(self.tokens[number] for number in _ordinary(numbers, len(self.tokens)))
 
 
 class Pieces:
@@ -70,14 +70,15 @@ class Pieces:
 
     def text(self, numbers: Iterable[int]) -> str:
         """The text as it was."""
-        return str(self._tokeniser.decode(list(_ordinary(numbers)))).strip()
+        return str(self._tokeniser.decode(list(_ordinary(numbers, len(self.tokens))))).strip()
 
 
-def _ordinary(numbers: Iterable[int]) -> Iterable[int]:
+def _ordinary(numbers: Iterable[int], tokens: int) -> Iterable[int]:
+    """Without special tokens, and without those that no token has: a model's output may be wider than a vocabulary."""
     for number in numbers:
         if number == END:
             return
-        if number >= len(SPECIAL):
+        if len(SPECIAL) <= number < tokens:
             yield number
 
 
