@@ -15,7 +15,7 @@ import time
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -92,9 +92,8 @@ class _Launch:
             self._say(f"{name}: {'; '.join(notes)}" if notes else "")
         self.spec = models.get(options.model)
         smoothing = options.label_smoothing
-        self.loss: Loss = self.spec.loss
-        if smoothing is not None:
-            self.loss = partial(self.loss, smoothing=smoothing)
+        loss = cast(Loss, self.spec.loss)  # that of translations takes `smoothing`
+        self.loss = loss if smoothing is None else partial(loss, smoothing=smoothing)
         self.device = devices.pick(options.device)
         self.device.refuse_precision(options.precision)
         self.groups = Groups(self.device)
