@@ -111,6 +111,22 @@ def write_training(results: Path, accuracies: dict[str, tuple[float, float]], se
     (folder / "schemes.json").write_text(json.dumps([*accuracies]))
 
 
+TRANSLATION = {**SPARSE, "model": "transformer_small", "data": "translation", "name": "translation"}
+
+
+def write_translation(results: Path, scores: dict[str, float], seeds: int = 6) -> None:
+    """BLEU after each of two epochs of five turns, the first half as good; a seed more is a tenth more."""
+    folder = results / "runs" / "train" / "transformer_small-8-translation"
+    for name, last in scores.items():
+        lines = ["seed,step,epoch,accuracy,bleu"]
+        for seed in range(seeds):
+            ends = {4: f"0.4,{last / 2 + seed / 10}", 9: f"0.6,{last + seed / 10}"}
+            lines += [f"{seed},{step},{step // 5},{ends.get(step, ',')}" for step in range(10)]
+        (folder / name).mkdir(parents=True, exist_ok=True)
+        (folder / name / "metrics.csv").write_text("\n".join(lines) + "\n")
+    (folder / "schemes.json").write_text(json.dumps([*scores]))
+
+
 def every_table(folder: Path) -> tuple[settings.Settings, Path]:
     """Settings, and results that have every table of the paper."""
     results, config = write_inputs(folder / "results"), configured(papers={"cloud_topk": {"testbed": narrow(folder)}})

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from gradsync import papers
 from gradsync.collectives import NATIVE
-from gradsync.configuration import peers, schemes, sent_kinds, settings
+from gradsync.configuration import folders, peers, schemes, sent_kinds, settings
 from gradsync.configuration.options import taken, words
 from gradsync.configuration.training import Compute, Steps
 from gradsync.errors import InputError
@@ -53,16 +53,7 @@ except InputError as error:
     raise WorkflowError(str(error)) from None
 
 # Jobs run the code of this checkout, even in an image that holds an earlier one, and see the folders that are named.
-NAMED = (
-    SETTINGS.external_data,
-    os.environ.get("GRADSYNC_EXTERNAL_DATA"),
-    *(
-        folder
-        for launch in SETTINGS.training
-        for folder in (launch.data_folder, launch.data_cache_folder)
-    ),
-    *(launch.data_folder for launch in SETTINGS.elastic),
-)
+NAMED = [*folders.named(SETTINGS), os.environ.get("GRADSYNC_EXTERNAL_DATA")]
 os.environ.update(
     PYTHONPATH=str(Path(workflow.basedir) / "workflow" / "src"),
     APPTAINER_BIND=bound(os.environ.get("APPTAINER_BIND", ""), NAMED, Path.cwd()),

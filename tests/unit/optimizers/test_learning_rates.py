@@ -15,13 +15,23 @@ from gradsync.configuration.training import Training
 from gradsync.errors import InputError
 from gradsync.learning_rates import LearningRate
 
+TURNS = 12
 Made = Callable[[torch.optim.Optimizer, int], of_torch.LRScheduler]
+
+
+def inverse_sqrt(warmup: int) -> Callable[[int], float]:
+    """The Transformer's (Vaswani et al., Eq. 3) over its highest rate, `done` iterations after the warm-up."""
+    steps = max(1, warmup)
+    return lambda done: min((warmup + done + 1) ** -0.5, (warmup + done + 1) * steps**-1.5) / steps**-0.5
+
+
 SCHEDULES: dict[str, Made] = {
     "constant": lambda optimizer, turns: of_torch.ConstantLR(optimizer, factor=1.0),
     "linear": lambda optimizer, turns: of_torch.LinearLR(optimizer, 1.0, 0.0, turns),
     "cosine": lambda optimizer, turns: of_torch.CosineAnnealingLR(optimizer, turns),
     "step:4": lambda optimizer, turns: of_torch.StepLR(optimizer, 4),
     "step:3,0.5": lambda optimizer, turns: of_torch.StepLR(optimizer, 3, 0.5),
+    "inverse_sqrt": lambda optimizer, turns: of_torch.LambdaLR(optimizer, inverse_sqrt(TURNS - turns)),
 }
 
 
@@ -49,8 +59,9 @@ def test_every_schedule_is_compared():
 @pytest.mark.parametrize("warmup", [0, 2, 5])
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_a_schedule_is_torchs(schedule, warmup):
-    ours = LearningRate(schedule, warmup, 12)
-    assert [ours(turn) for turn in range(12)] == pytest.approx(rates(SCHEDULES[schedule], 12, warmup), abs=1e-12)
+    ours = LearningRate(schedule, warmup, TURNS)
+    expected = rates(SCHEDULES[schedule], TURNS, warmup)
+    assert [ours(turn) for turn in range(TURNS)] == pytest.approx(expected, abs=1e-12)
     assert ours.constant == (schedule == "constant" and not warmup)
 
 

@@ -16,7 +16,16 @@ from gradsync.errors import InputError
 from gradsync.papers import coverage, figures, tables
 from gradsync.papers.cloud_topk import algorithm1, convergence
 from gradsync.papers.coverage import Coverage
-from made_up_cloud import PAPER, SPARSE, configured, write_loading, write_selection, write_training
+from made_up_cloud import (
+    PAPER,
+    SPARSE,
+    TRANSLATION,
+    configured,
+    write_loading,
+    write_selection,
+    write_training,
+    write_translation,
+)
 from made_up_repeats import MOMENTS
 
 LOAD = "launch: timed while other work took 40% of the cores: measure again on a quiet machine"
@@ -166,6 +175,45 @@ def test_few_seeds_and_another_topology_decide_nothing(tmp_path, change, reason)
     rows = Coverage("cloud_topk", "fig10", "measured", configured(training=[six])).rows
     assert bool(rows) is not bool(reason)
     assert not makes.rows  # of one seed, which is the default
+
+
+@pytest.mark.parametrize(
+    ("topk", "mstopk", "order", "loss"),
+    [
+        (54.0, 53.0, claims.CONFIRMED, claims.CONFIRMED),
+        (53.0, 54.0, claims.REFUTED, claims.CONFIRMED),
+        (30.0, 20.0, claims.CONFIRMED, claims.REFUTED),
+    ],
+)
+def test_bleu_of_translations_decides_its_claims(tmp_path, topk, mstopk, order, loss):
+    both = ("", "_without_feedback")
+    scores = {"dense_sgd": 59.0, **{f"topk_sgd{each}": topk for each in both}}
+    scores |= {f"mstopk_sgd{each}": mstopk for each in both}
+    launch = {**TRANSLATION, "schemes": [*scores], "seeds": [*range(6)]}
+    write_translation(tmp_path, scores)
+    fig10, _ = made(tmp_path, "fig10", training=[launch])
+    frame, verdicts = made(tmp_path, "table2", training=[launch])
+    rows = frame[frame.rung == "measured"].set_index(["data", "model", "scheme", "assumption"])
+    assert rows.bleu["text", "transformer", "dense_sgd", ""] == pytest.approx(59.25)
+    assert verdicts["table2-transformer-order"].verdict == order
+    assert verdicts["table2-transformer-loss"].verdict == loss
+    assert verdicts["table2-transformer-order"].points == 2  # with and without error feedback
+    assert verdicts["table2-wmt17"].verdict == claims.UNDECIDED
+    assert set(fig10.bleu_samples.map(len)) != {0}
+    for name in ("fig10", "table2"):
+        table = papers.compute("cloud_topk", name, configured(training=[launch]), tmp_path)
+        assert "a generated language, no natural one" in table.caption
+        assert any("59.25 (59.00" in cell for column in table.display for cell in table.display[column].astype(str))
+    makes = Coverage("cloud_topk", "table2", "measured", configured(training=[launch]))
+    row = {"data": "text", "model": "transformer", "scheme": "dense_sgd"}
+    assert not makes.lacking([row, {**row, "scheme": "mstopk_sgd"}])
+    local = configured(training=[{**launch, "data_folder": "corpus"}])
+    assert "are of local files, by" in papers.compute("cloud_topk", "table2", local, tmp_path).caption
+
+
+def test_translations_of_wmt17_are_the_papers_own():
+    config = configured(training=[{**TRANSLATION, "model": "transformer", "data": "wmt17"}])
+    assert [convergence.case(launch) for launch in convergence.shown(config)] == [("wmt17", "transformer")]
 
 
 def test_a_launch_on_the_testbeds_topology_goes_first():

@@ -17,6 +17,7 @@ SIZES = {  # parameters, gradient tensors
     "bert_base_quarter": (11_403_068, 206),
     "transformer": (63_610_880, 259),
     "transformer_quarter": (7_645_184, 259),
+    "transformer_small": (1_185_792, 91),
 }
 SMALL = ["bert_base_quarter", "transformer_quarter"]
 LENGTH = 12

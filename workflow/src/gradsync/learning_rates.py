@@ -1,13 +1,15 @@
 """Learning-rate schedules: by which factor the rate of a plan's updates is multiplied in each iteration of a training.
 
 They are no part of a plan, whose hash they leave as it is: whatever runs a plan is given a schedule beside it. Each is
-one of torch.optim.lr_scheduler, from 1 down to 0 where it has an end:
+one of torch.optim.lr_scheduler (inverse_sqrt: LambdaLR), from 1 down to 0 where it has an end:
 
     constant
     linear              LinearLR(start_factor=1, end_factor=0, total_iters)
     cosine              CosineAnnealingLR(T_max) (Loshchilov and Hutter, ICLR 2017, Eq. 5, without restarts)
     step:EVERY          StepLR(step_size, gamma=0.1): a tenth after EVERY iterations, a hundredth after as many more, ..
     step:EVERY,FACTOR   the same with another gamma
+    inverse_sqrt        sqrt(N / t) in iteration t, counted from 1, after N of warm-up, with which it has the shape of
+                        the Transformer's (Vaswani et al., NeurIPS 2017, Eq. 3); N = 1 without warm-up
 
 Before it come iterations of warm-up, whose factors rise in equal steps to 1 (Goyal et al., "Accurate, Large Minibatch
 SGD", 2017, Section 2.2): LinearLR(start_factor=1/N, total_iters=N-1), then the schedule, by SequentialLR.
@@ -17,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import cos, pi
+from math import cos, pi, sqrt
 
 from gradsync.errors import InputError
 from gradsync.names import refuse_unknown, shown
@@ -26,7 +28,7 @@ Rate = Callable[[int], float]
 """Number of the iteration, from 0 -> the factor of the learning rate."""
 
 CONSTANT = "constant"
-NAMES = (CONSTANT, "linear", "cosine", "step")
+NAMES = (CONSTANT, "linear", "cosine", "step", "inverse_sqrt")
 STEP_FACTOR = 0.1  # torch's
 
 
@@ -60,6 +62,8 @@ class LearningRate:
                 return (1.0 + cos(pi * min(done, left) / left)) / 2.0
             case "step":
                 return factor ** (done // every)
+            case "inverse_sqrt":
+                return sqrt(max(1, self.warmup) / (turn + 1))
         return 1.0
 
     @property

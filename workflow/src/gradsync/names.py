@@ -18,9 +18,9 @@ from gradsync.errors import InputError
 MODELS = (
     *("lenet5", "resnet18", "resnet50", "resnet152", "alexnet", "vgg19", "googlenet", "densenet201", "inceptionv4"),
     *("bert_base", "transformer", "resnet152_quarter", "vgg19_eighth", "densenet201_quarter", "inceptionv4_quarter"),
-    *("bert_base_quarter", "transformer_quarter"),
+    *("bert_base_quarter", "transformer_quarter", "transformer_small"),
 )
-DATA = ("digits", "mnist", "cifar10", "imagenet", "synthetic", "text")
+DATA = ("digits", "mnist", "cifar10", "imagenet", "synthetic", "text", "translation", "wmt17")
 WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 
 

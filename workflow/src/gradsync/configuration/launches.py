@@ -115,6 +115,7 @@ class Training(Closed):
     trust: float = _as_option("trust", ge=0)
     lr_schedule: str = _as_option("lr_schedule")
     warmup_iterations: int = _as_option("warmup_iterations")
+    label_smoothing: float | None = _as_option("label_smoothing", ge=0, lt=1)
     precision: Precision = _as_option("precision")
     statistics: Statistics = _as_option("statistics")
     seeds: list[Seed] = _as_option("seeds", min_length=1)

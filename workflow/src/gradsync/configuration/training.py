@@ -33,7 +33,8 @@ class Compute:
         "lenet5",
         "of images: lenet5, resnet18, resnet50, resnet152, alexnet, vgg19, googlenet, densenet201 or inceptionv4, of "
         "text: bert_base or transformer; smaller ones: resnet152_quarter, vgg19_eighth, densenet201_quarter, "
-        "inceptionv4_quarter, bert_base_quarter, transformer_quarter; measure takes one of your own, too: "
+        "inceptionv4_quarter, bert_base_quarter, transformer_quarter, transformer_small; measure takes one of your "
+        "own, too: "
         "net.py:FUNCTION or package.module:FUNCTION",
     )
     size: int | None = option(
@@ -174,10 +175,13 @@ class Course:
     data: str = option(
         "digits",
         "digits (scikit-learn's), mnist, cifar10, imagenet (from --data-folder), text (Python's documentation, or "
-        "--data-folder) for bert_base, or synthetic",
+        "--data-folder) for bert_base, translation (generated sentences, or --data-folder) or wmt17 (from "
+        "--data-folder) for transformer, or synthetic",
     )
     data_folder: str | None = option(
-        None, "where mnist, cifar10, imagenet lie; of text a file, or a folder of *.txt", metavar="FOLDER"
+        None,
+        "where mnist, cifar10, imagenet, parallel text lie; of text a file, or a folder of *.txt",
+        metavar="FOLDER",
     )
     epochs: int = option(2, "passes over the data", metavar="N", least=1, most=MOST_COUNT, configured=6)
     iterations: int = option(0, "stop after so many; 0: whole epochs", metavar="N", least=0, most=MOST_COUNT)
@@ -194,7 +198,8 @@ class Training(Cached, Course, Steps, OnDevice, Compute):
 
     lr_schedule: str = option(
         learning_rates.CONSTANT,
-        "what the learning rate is multiplied by: constant, linear or cosine (down to 0), or step:EVERY[,FACTOR]",
+        "what the learning rate is multiplied by: constant, linear or cosine (down to 0), step:EVERY[,FACTOR], or "
+        "inverse_sqrt (of the iterations, as the Transformer's)",
         metavar="NAME",
     )
     warmup_iterations: int = option(
@@ -212,6 +217,9 @@ class Training(Cached, Course, Steps, OnDevice, Compute):
         "end the training of a seed once every contender has reached this test accuracy at the end of an epoch",
         metavar="A",
         unset="not ended early",
+    )
+    label_smoothing: float | None = option(
+        None, "of translations, what share of each label is spread over all tokens", metavar="X", unset="0.1"
     )
     block: int = option(6, "iterations before the next contender has its turn", metavar="N", least=2, most=MOST_COUNT)
     seeds: tuple[int, ...] = option(

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from gradsync.configuration.schemes import Scheme
     from gradsync.plan import Plan
     from gradsync.plan.phases import PhasedPlan
+    from gradsync.runtime import data
     from gradsync.runtime.data.stages import Stages
 
 PEERS = "config/peers.yaml"
@@ -124,6 +125,7 @@ def _refuse(options: Options) -> Stages:
         raise InputError(f"--data-cache: data {options.data!r} is not decoded from files: leave it out")
     if options.data_cache == "files" and options.data_cache_folder is None:
         raise InputError("--data-cache files: give --data-cache-folder, where copies of the files are kept")
+    _refuse_translation(options, loaded.parts[0])
     options.refuse_rate(loaded.turns)
     if options.target_accuracy is not None and loaded.parts[0].test is None:
         raise InputError(f"--target-accuracy: data {options.data!r} has no test samples: leave it out")
@@ -160,6 +162,20 @@ def _refuse_switches(shares: dict[str, list[float]], options: Options, stages: S
     first = [blocks.switches(stages.turns_after(each), borders, f"scheme {name!r}") for name, each in shares.items()]
     if first:
         blocks.refuse_cuts([turn for each in first for turn in each], borders)
+
+
+def _refuse_translation(options: Options, loaded: data.Data) -> None:
+    from gradsync.runtime import models
+    from gradsync.runtime.data import Sentences, bleu
+
+    if isinstance(loaded.test, Sentences):
+        bleu.refuse()
+    if options.label_smoothing is None:
+        return
+    if models.get(options.model).takes != models.TRANSLATIONS:
+        raise InputError(f"--label-smoothing: model {options.model!r} does not translate: leave it out")
+    if not 0 <= options.label_smoothing < 1:
+        raise InputError(f"--label-smoothing {options.label_smoothing}: must be at least 0 and less than 1")
 
 
 def _refuse_turns(options: Options) -> None:

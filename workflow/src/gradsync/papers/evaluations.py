@@ -1,4 +1,4 @@
-"""What a training was evaluated at: the accuracy at the end of each epoch, seed by seed."""
+"""What a training was evaluated at: the accuracy at the end of each epoch, seed by seed, and BLEU of translations."""
 
 from __future__ import annotations
 
@@ -10,17 +10,20 @@ from gradsync.errors import InputError
 from gradsync.papers.table import read
 
 METRICS = ["seed", "step", "epoch", "accuracy"]  # columns needed of the metrics of a run
+BLEU = "bleu"  # a column that those of translations have
 
 
 def evaluated(path: Path) -> pd.DataFrame:
-    """A row per seed and epoch: columns seed, epoch (how many are complete), accuracy.
+    """A row per seed and epoch: columns seed, epoch (how many are complete), accuracy, bleu (NaN but of translations).
 
     The metrics file has a row per turn. Raises InputError if it is missing or another file.
     """
     metrics = read(path, METRICS)
-    if not all(pd.api.types.is_numeric_dtype(metrics[column]) for column in METRICS):
+    if BLEU not in metrics:
+        metrics[BLEU] = float("nan")
+    if not all(pd.api.types.is_numeric_dtype(metrics[column]) for column in (*METRICS, BLEU)):
         raise InputError(f"{path}: not metrics of a training: a cell is no number: delete it and run again")
     turns_an_epoch = (metrics.epoch == 0).groupby(metrics.seed).transform("sum")
     # accuracy is taken after the block in which an epoch ends, so maybe some turns into the next one
     numbered = metrics.assign(epoch=(metrics.step + 1) // turns_an_epoch)
-    return numbered.dropna(subset=["accuracy"])[["seed", "epoch", "accuracy"]]
+    return numbered.dropna(subset=["accuracy"])[["seed", "epoch", "accuracy", BLEU]]

@@ -19,6 +19,8 @@ MODELS = {
     "densenet201": "DenseNet-201",
     "inceptionv4": "Inception-v4",
     "bert_base": "BERT-Base",
+    "transformer": "Transformer",
+    "transformer_small": "a small Transformer",
 }
 # contenders that are no way to train in parallel; others are compared with them
 REFERENCES = {"no_communication": "no communication", "one_rank": "one rank alone"}

@@ -28,7 +28,7 @@ LOCKED_SECONDS = 5.0  # in which another program's write ends
 TRIES = 3  # attempts to open a database: MLflow's own 10 take minutes
 BATCH = 1000  # metrics per call, the server's limit
 BY_STEP = ("loss", "iteration_seconds", "accuracy")  # columns of `metrics.csv` that are drawn over steps
-SOME_HAVE = ("error", "seconds")  # columns that only some have; seconds of training are the time of a step's values
+SOME_HAVE = ("error", "bleu", "seconds")  # columns of some; seconds of training are the time of a step's values
 
 
 class Step(NamedTuple):
@@ -190,7 +190,7 @@ def _by_step(path: Path) -> list[Step]:
     except (OSError, ValueError) as error:
         reason = str(error).strip().splitlines()[0]
         raise InputError(f"metrics {path}: can't be read: {reason}: delete it and run again") from None
-    columns = [*BY_STEP, *(["error"] if "error" in frame else [])]
+    columns = [*BY_STEP, *(column for column in ("error", "bleu") if column in frame)]
     frame["milliseconds"] = (1e3 * frame["seconds"]).round().astype(int) if "seconds" in frame else 0
     return [
         Step(f"{column}.seed{seed}" if later else column, *values)

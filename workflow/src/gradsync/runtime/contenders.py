@@ -40,6 +40,7 @@ class Record:
     rows: list[tuple[int, int, int, float, float | None]] = field(default_factory=list)
     """(seed, turn, block, loss, iteration seconds if it was timed)."""
     accuracy: list[tuple[int, int, float]] = field(default_factory=list)  # (seed, turn, test accuracy after it)
+    bleu: list[tuple[int, int, float]] = field(default_factory=list)  # (seed, turn, BLEU in percent), of translations
     exposed: list[float] = field(default_factory=list)  # communication seconds of a turn, not hidden
     waiting: list[float] = field(default_factory=list)  # seconds of a turn in which rank 0 only waits for other ranks
     computation: list[float] = field(default_factory=list)  # computation seconds of a turn
@@ -77,11 +78,13 @@ class Record:
                 self.operations.setdefault(name, []).append(float(np.median(each)))
 
     def csv(self, epoch_of: Callable[[int], int]) -> str:
-        """One row per turn; `epoch_of` a turn, from 0."""
-        reached = {(seed, turn): accuracy for seed, turn, accuracy in self.accuracy}
-        lines = ["seed,step,epoch,block,loss,iteration_seconds,accuracy"]
+        """One row per turn; `epoch_of` a turn, from 0. Only translations have a column `bleu`."""
+        evaluated = {"accuracy": self.accuracy, **({"bleu": self.bleu} if self.bleu else {})}
+        reached = [{(seed, turn): value for seed, turn, value in values} for values in evaluated.values()]
+        lines = [",".join(("seed,step,epoch,block,loss,iteration_seconds", *evaluated))]
         for seed, turn, block, loss, seconds in self.rows:
-            cells = (seed, turn, epoch_of(turn), block, loss, seconds, reached.get((seed, turn)))
+            values = (each.get((seed, turn)) for each in reached)
+            cells = (seed, turn, epoch_of(turn), block, loss, seconds, *values)
             lines.append(",".join("" if cell is None else repr(cell) for cell in cells))
         return "\n".join(lines) + "\n"
 

@@ -14,8 +14,9 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -29,6 +30,7 @@ from gradsync.plan.blocks import borders_of_blocks
 from gradsync.plan.phases import PhasedPlan
 from gradsync.runtime import checkpoint, data, devices, memory, models, replay
 from gradsync.runtime.checkpoint import Checkpoints
+from gradsync.runtime.compute import Loss
 from gradsync.runtime.conformance import Held, exactness
 from gradsync.runtime.contenders import (
     NO_COMMUNICATION,
@@ -60,6 +62,7 @@ class _Progress:
 
     seed: int = 0  # index into the seeds
     done: int = 0  # turns of that seed
+    sentences: dict[str, Any] = field(default_factory=dict)  # of which translations are trained
     records: dict[str, Record] = field(default_factory=dict)
     conformance: dict[str, dict[str, Any]] = field(default_factory=dict)
     bucket_mib: float | None = None
@@ -104,11 +107,14 @@ class _Launch:
         for name, notes in wrong_places.items():
             self._say(f"{name}: {'; '.join(notes)}" if notes else "")
         self.spec = models.get(options.model)
+        smoothing = options.label_smoothing
+        loss = cast(Loss, self.spec.loss)  # that of translations takes `smoothing`
+        self.loss = loss if smoothing is None else partial(loss, smoothing=smoothing)
         self.device = devices.pick(options.device)
         self.device.refuse_precision(options.precision)
         self.groups = Groups(self.device)
         self.contenders = Contenders(
-            *(self.plans, peers, options, self.spec.loss, rank, self.device, self.groups, Pool(), self._say),
+            *(self.plans, peers, options, self.loss, rank, self.device, self.groups, Pool(), self._say),
             phased=self.phased,
         )
         self.progress = _Progress()
@@ -174,6 +180,7 @@ class _Launch:
     def _train_seed(self, seed: int, states: States | None) -> None:
         """Train every contender with one seed."""
         loaded = self._data(seed)
+        self._note_sentences(loaded.parts[0].training)
         self.contenders.rate = self.options.learning_rate(loaded.turns, loaded.first)
         borders = borders_of_blocks(loaded.first, loaded.turns, self.options.block)
         self.contenders.switches = {
@@ -192,6 +199,12 @@ class _Launch:
             cuts = sorted({*borders, *(turn for each in self.contenders.switches.values() for turn in each)})
             self._train_blocks(contenders, loaded, seed, feed, cuts)
             self._finish_seed(contenders)
+
+    def _note_sentences(self, training: data.Samples) -> None:
+        """Note the sentences of the training; raises InputError if a run that goes on had others."""
+        if isinstance(training, data.Sentences):
+            self.progress.sentences = training.same(self.progress.sentences, self.checkpoints.folder)
+            self.results.notes = [data.translation.NOTE] if training.generated else []
 
     def _refuse_memory(self, first: torch.nn.Module) -> None:
         """Raises InputError if the launch needs more memory than there is; says so if checkpoints do not fit."""
@@ -212,9 +225,7 @@ class _Launch:
     def _hold_against_oracle(self, first: torch.nn.Module, loaded: data.Data, seed: int) -> None:
         hurried = replay.without_waiting(first)
         turns = self.options.conformance
-        held = Held(
-            loaded, hurried, self.spec.loss, seed, self.rank, self.groups, turns, self.every, self.contenders.rate
-        )
+        held = Held(loaded, hurried, self.loss, seed, self.rank, self.groups, turns, self.every, self.contenders.rate)
         different = {plan.digest: plan for plan in self.every}
         verdicts: dict[str, dict[str, Any]] = {}
         for number, (digest, plan) in enumerate(different.items(), 1):
@@ -291,13 +302,17 @@ class _Launch:
             record.absorbed.append(contender.model.absorbed_seconds() / turns)
 
     def _evaluate(self, contender: Contender, test: data.Samples | None, seed: int, turn: int) -> None:
-        """Record the accuracy of what trains, on rank 0; the other ranks wait for it."""
+        """Record the accuracy of what trains, and BLEU of translations, on rank 0; the other ranks wait for it."""
         if isinstance(contender, NoCommunication | OneRank) or test is None:
             return
         model = contender.whole()
         if self.rank == 0:
-            accuracy = data.accuracy(model, test, spec=self.spec)
-            self.progress.records[contender.name].accuracy.append((seed, turn, accuracy))
+            record = self.progress.records[contender.name]
+            record.accuracy.append((seed, turn, data.accuracy(model, test, spec=self.spec)))
+            if isinstance(test, data.Sentences):
+                score, signature = data.bleu.bleu(model, test)
+                record.bleu.append((seed, turn, score))
+                self.results.machines["bleu"] = signature
         dist.barrier()  # the others wait here, where they may, and not in their next message
 
     def _checkpoint(self, contenders: list[Contender]) -> None:

@@ -52,6 +52,7 @@ class Results:
     details: dict[str, dict[str, Any]] = field(default_factory=dict)  # what settings tell of a contender alone
     peak_bytes: dict[str, float] = field(default_factory=dict)
     cached: dict[str, float] = field(default_factory=dict)  # what the data cache has counted in the launch
+    notes: list[str] = field(default_factory=list)  # what is to be said of the data
 
     def save(self, folder: Path, stages: Stages) -> None:
         """Write all of them below the folder; `stages` tell the epoch of a turn."""
@@ -90,6 +91,7 @@ class Results:
             samples=samples,
             conformance=self.conformance[name],
             notes=[
+                *self.notes,
                 *self._notes_of_computation(),
                 *self.misplaced.get(name, []),
                 *quiet.load_warnings(self.machines, "launch"),
@@ -107,14 +109,14 @@ class Results:
         if record.absorbed:
             summary["absorbed_host_seconds"] = float(np.median(record.absorbed))
         summary |= {"pairs": float(len(record.blocks)), "seeds": float(len(self.options.seeds))}
-        last_accuracy = {seed: accuracy for seed, _, accuracy in record.accuracy}
-        if last_accuracy:
-            accuracy = np.array(list(last_accuracy.values()))
-            summary |= {
-                "accuracy": float(np.median(accuracy)),
-                "accuracy_least": float(accuracy.min()),  # the range over seeds is no interval
-                "accuracy_most": float(accuracy.max()),
-            }
+        for key, evaluated in (("accuracy", record.accuracy), ("bleu", record.bleu)):
+            last = np.array(list({seed: value for seed, _, value in evaluated}.values()))
+            if len(last):
+                summary |= {
+                    key: float(np.median(last)),
+                    f"{key}_least": float(last.min()),  # the range over seeds is no interval
+                    f"{key}_most": float(last.max()),
+                }
         if self.options.target_accuracy is not None:
             summary |= to_accuracy(record, self.options.target_accuracy)
         summary["final_loss"] = record.rows[-1][3]

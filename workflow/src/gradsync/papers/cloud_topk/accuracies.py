@@ -1,4 +1,4 @@
-"""Table 2: accuracy after the last epoch, as published, and of the small trainings that Fig. 10 has the curves of.
+"""Table 2: accuracy or BLEU after the last epoch, as published, and of the trainings that Fig. 10 has the curves of.
 
 Differs from the paper: accuracy of the small trainings is top-1, which is what models of ten classes are told by.
 """
@@ -10,7 +10,7 @@ from pathlib import Path
 import pandas as pd
 
 from gradsync.configuration.settings import Settings
-from gradsync.papers.cloud_topk.convergence import FIG10, KEYS
+from gradsync.papers.cloud_topk.convergence import FIG10, KEYS, translated
 from gradsync.papers.cloud_topk.numbers import PAPER
 from gradsync.papers.labels import MODELS, labels
 from gradsync.papers.published import Published
@@ -19,7 +19,7 @@ from gradsync.papers.table import Table, file, read
 
 DATA = {"resnet50": "imagenet", "vgg19": "imagenet", "transformer": "wmt17"}
 SCHEMES = {"2dtar": "2dtar_sgd", "topk": "topk_sgd", "mstopk": "mstopk_sgd"}  # a number's name: the paper's scheme
-TABLE2 = [*KEYS, *columns("accuracy"), "bleu", REPEATS, "note"]
+TABLE2 = [*KEYS, *columns("accuracy", "bleu"), REPEATS, "note"]
 
 
 def table2(settings: Settings, results: Path) -> Table:
@@ -49,7 +49,7 @@ def table2(settings: Settings, results: Path) -> Table:
                 "scheme": label_of(row["scheme"] if pd.isna(row.contender) else row.contender),
                 "rung": row.rung,
                 "accuracy": "-" if pd.isna(row.accuracy) else text(row, "accuracy", ".4f"),
-                "BLEU": "-" if pd.isna(row.bleu) else f"{row.bleu:.2f}",
+                "BLEU": "-" if pd.isna(row.bleu) else text(row, "bleu", ".2f"),
             }
             for _, row in frame.iterrows()
         ]
@@ -57,6 +57,6 @@ def table2(settings: Settings, results: Path) -> Table:
     notes = "".join(f" {note}." for note in dict.fromkeys(frame.note.dropna()) if note)
     caption = (
         "Table 2: accuracy after the last epoch. Published is top-5 (ImageNet) and BLEU (WMT17); measured is top-1 of "
-        f"small models, the median over seeds, in brackets 95 %. No translation is trained and scored here yet.{notes}"
+        f"small models, the median over seeds, in brackets 95 %.{translated(settings)}{notes}"
     )
     return Table(frame, display, caption)

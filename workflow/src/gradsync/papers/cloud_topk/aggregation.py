@@ -19,10 +19,10 @@ from gradsync.configuration.schemes import Scheme
 from gradsync.configuration.settings import Settings
 from gradsync.engine.simulate import simulate
 from gradsync.papers.cloud_topk import emulated_runs
-from gradsync.papers.cloud_topk.models import NAMES
 from gradsync.papers.cloud_topk.plans import TURNS, one_message, planned, seconds_of, timed, with_kernels
 from gradsync.papers.cloud_topk.steps import METHODS, STEP_NAMES, by_step
 from gradsync.papers.cloud_topk.testbed import SINGLE, Bench, Point, bench
+from gradsync.papers.labels import MODELS
 from gradsync.papers.repeats import HIGH, LAUNCH, LOW, REPEATS, SAMPLES, text
 from gradsync.papers.table import Table
 
@@ -123,7 +123,7 @@ def _fig8_display(frame: pd.DataFrame, testbed: Bench) -> pd.DataFrame:
     rows = []
     for (rung, model, density), part in frame.groupby(["rung", "model", "density"], sort=False):
         if part.seconds.notna().any():
-            row = {"rung": rung, "model": NAMES[str(model)], "density": f"{density:g}"}
+            row = {"rung": rung, "model": MODELS[str(model)], "density": f"{density:g}"}
             rows.append(row | {title: _shown(part[part.step == step], drawn) for step, title in STEP_NAMES.items()})
     return pd.DataFrame(rows)
 

@@ -5,8 +5,12 @@ with what isn't sent (CT-E18): a launch has schemes of several densities, with a
 point of the band of its scheme. Every scheme starts from the same parameters and sees the same samples, seed by seed,
 so that two of them are compared in pairs.
 
-Values: mean_accuracy (of a seed the mean over its epochs) and accuracy (after the last epoch), medians over seeds. Rows
-of a launch on another topology than the testbed's for small training have no intervals, so that they decide nothing.
+Values: mean_accuracy (of a seed the mean over its epochs) and accuracy (after the last epoch), medians over seeds; of
+translations also bleu after the last epoch, and their accuracy is the share of tokens that are predicted from those
+before them. Rows of a launch on another topology than the testbed's for small training have no intervals, so that they
+decide nothing.
+
+The claims call a translation of any other sentences than WMT17's `text`, and a small Transformer `transformer`.
 """
 
 from __future__ import annotations
@@ -32,11 +36,14 @@ from gradsync.papers.table import Table
 from gradsync.papers.testbed import Testbed
 from gradsync.papers.training import contenders
 
-SMALL = ("digits", "cifar10")  # data of the stand-ins, whose topology the testbed states
+SMALL = ("digits", "cifar10", "translation")  # data of the stand-ins, whose topology the testbed states
+DATA = {"translation": "text"}  # of a launch: its name in the claims
+TRANSFORMERS = ("transformer_quarter", "transformer_small")  # that stand for the paper's
 DENSE = "dense_sgd"  # our name
 SPARSE = ("topk_sgd", "mstopk_sgd", "recipe")  # the paper's names; the last is sparse first, then dense
 KEYS = ["rung", "data", "model", "scheme", "assumption", "contender", "nodes", LAUNCH]
-FIG10 = [*KEYS, *columns("mean_accuracy", "accuracy"), "accuracy_least", "accuracy_most", "epochs", REPEATS, "note"]
+VALUES = [*columns("mean_accuracy", "accuracy"), "accuracy_least", "accuracy_most", *columns("bleu")]
+FIG10 = [*KEYS, *VALUES, "epochs", REPEATS, "note"]
 EPOCHS = [*KEYS, "epoch", "accuracy", "accuracy_least", "accuracy_most", "seeds"]
 
 
@@ -57,6 +64,7 @@ def fig10(settings: Settings, results: Path) -> Table:
                 "mean over epochs": text(row, "mean_accuracy", ".3f"),
                 "after the last": text(row, "accuracy", ".3f"),
                 "least and most": f"{row.accuracy_least:.3f} .. {row.accuracy_most:.3f}",
+                "BLEU after the last": "-" if pd.isna(row.bleu) else text(row, "bleu", ".2f"),
                 "epochs": row.epochs,
                 "seeds": row[REPEATS],
             }
@@ -66,7 +74,7 @@ def fig10(settings: Settings, results: Path) -> Table:
     notes = "".join(f" {note}." for note in dict.fromkeys(frame.note) if note)
     caption = (
         "Fig. 10 by small models and data: test accuracy, medians over seeds, in brackets 95 %, which fewer than six "
-        f"seeds have not. All schemes of a launch have the same seeds and samples.{notes}"
+        f"seeds have not. All schemes of a launch have the same seeds and samples.{translated(settings)}{notes}"
     )
     return Table(frame, display, caption)
 
@@ -85,13 +93,14 @@ def fig10_epochs(settings: Settings, results: Path) -> Table:
 
 def _summaries(settings: Settings, results: Path) -> Iterator[dict[str, Any]]:
     for base, launch, by_seed in _contenders(settings, results):
-        last = by_seed[by_seed.epoch == by_seed.epoch.max()].accuracy
+        last = by_seed[by_seed.epoch == by_seed.epoch.max()]
         row = {
             **base,
             **cells("mean_accuracy", by_seed.groupby("seed").accuracy.mean().to_numpy()),
-            **cells("accuracy", last.to_numpy()),
-            "accuracy_least": last.min(),
-            "accuracy_most": last.max(),
+            **cells("accuracy", last.accuracy.to_numpy()),
+            **cells("bleu", last.bleu.to_numpy()),
+            "accuracy_least": last.accuracy.min(),
+            "accuracy_most": last.accuracy.max(),
             "epochs": by_seed.epoch.max(),
             REPEATS: by_seed.seed.nunique(),
             "note": undecidable(launch, settings),
@@ -111,7 +120,8 @@ def _contenders(settings: Settings, results: Path) -> Iterator[tuple[dict[str, A
             if by_seed.empty or (scheme, point) in points:
                 continue
             points.add((scheme, point))
-            base: dict[str, Any] = {"rung": "measured", "data": launch.data, "model": launch.model, "scheme": scheme}
+            data, model = case(launch)
+            base: dict[str, Any] = {"rung": "measured", "data": data, "model": model, "scheme": scheme}
             base |= {"assumption": point, "contender": name, "nodes": launch.ranks, LAUNCH: launch.job}
             yield base, launch, by_seed
 
@@ -124,8 +134,26 @@ def shown(settings: Settings) -> list[Training]:
     first: dict[tuple[str, str], Training] = {}
     of_one_size = [launch for launch in settings.of(PAPER) if not launch.recipe]
     for launch in sorted(of_one_size, key=lambda launch: bool(undecidable(launch, settings))):
-        first.setdefault((launch.model, launch.data), launch)
+        first.setdefault(case(launch), launch)
     return list(first.values())
+
+
+def case(launch: Training) -> tuple[str, str]:
+    """(data, model) of a launch, as the claims call them."""
+    small = launch.data in DATA and launch.model in TRANSFORMERS
+    return DATA.get(launch.data, launch.data), "transformer" if small else launch.model
+
+
+def translated(settings: Settings) -> str:
+    """What captions say of the sentences of translations; empty if none is shown."""
+    kinds = {bool(launch.data_folder) for launch in shown(settings) if launch.data in DATA}
+    if not kinds:
+        return ""
+    made = " and ".join("local files" if local else "a generated language, no natural one" for local in sorted(kinds))
+    return (
+        f" Translations (text) are of {made}, by a small Transformer: their accuracy is the share of tokens predicted "
+        "from those before them, BLEU that of greedy translations of held-out sentences."
+    )
 
 
 def sparse_schemes(settings: Settings, known: dict[str, Scheme]) -> list[Scheme]:

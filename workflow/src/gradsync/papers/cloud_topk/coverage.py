@@ -65,11 +65,12 @@ def _measured(table: str, settings: Settings) -> Iterator[Row]:
     elif table == "fig9" and settings.loading.blocks >= repeats_needed():
         for loader in LOADERS:
             yield Row({"loader": loader, "model": settings.loading.job, "device": settings.device})
-    elif table in ("fig10", "table2"):  # accuracies, but no BLEU
+    elif table in ("fig10", "table2"):
         known = schemes.load(settings.schemes)
         sparse = convergence.sparse_schemes(settings, known)
         for launch in convergence.shown(settings):
             whole = not launch.iterations and not convergence.undecidable(launch, settings)
             for name in scheme_names(launch, settings) if whole and len(launch.seeds) >= repeats_needed() else ():
                 scheme, _ = convergence.of_band(known[name], sparse)
-                yield Row({"data": launch.data, "model": launch.model, "scheme": scheme})
+                data, model = convergence.case(launch)
+                yield Row({"data": data, "model": model, "scheme": scheme})

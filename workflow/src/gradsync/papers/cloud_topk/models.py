@@ -25,7 +25,6 @@ from gradsync.plan.workload import Workload
 
 COUNTED = ("resnet50", "vgg19", "transformer")
 FLOAT32 = 4  # bytes
-NAMES = {**MODELS, "transformer": "Transformer"}
 Share = tuple[int, int]  # layers and elements of a GPU
 
 
@@ -41,7 +40,7 @@ def models(settings: Settings, results: Path) -> Table:
     frame = pd.DataFrame(rows)
     display = pd.DataFrame(
         {
-            "model": frame.model.map(NAMES),
+            "model": frame.model.map(MODELS),
             "parameters (published) [M]": [
                 f"{count / 1e6:.2f} ({'-' if pd.isna(stated) else f'{stated / 1e6:g}'})"
                 for count, stated in zip(frame.parameters, frame.published_parameters, strict=True)
@@ -63,7 +62,7 @@ def pto_split(settings: Settings, results: Path) -> Table:
     frame = pd.DataFrame([row for model in COUNTED for row in _splits(model, workers, a_gpu, results)])
     display = pd.DataFrame(
         {
-            "model": frame.model.map(NAMES),
+            "model": frame.model.map(MODELS),
             "layers dealt": frame.split,
             "GPUs with any": frame.used,
             "all layers / most of a GPU": frame.layers_reduction.map("{:.1f}".format),

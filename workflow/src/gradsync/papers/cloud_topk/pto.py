@@ -25,8 +25,9 @@ from gradsync.configuration.settings import Settings
 from gradsync.costs import Linear, Network
 from gradsync.engine.simulate import simulate
 from gradsync.kernels import KERNELS, Form
-from gradsync.papers.cloud_topk.models import FLOAT32, NAMES, in_order, sizes_of
+from gradsync.papers.cloud_topk.models import FLOAT32, in_order, sizes_of
 from gradsync.papers.cloud_topk.numbers import PAPER
+from gradsync.papers.labels import MODELS
 from gradsync.papers.published import Published
 from gradsync.papers.table import Table
 from gradsync.papers.testbed import Testbed
@@ -176,7 +177,7 @@ def _display(frame: pd.DataFrame, workers: int) -> pd.DataFrame:
         simulated = row.rung == "simulated"
         rows.append(
             {
-                "model": NAMES[row.model],
+                "model": MODELS[row.model],
                 "optimizer": row.optimizer.upper(),
                 "assumption": row.assumption if simulated else "published",
                 "serial [ms]": f"{1e3 * row.serial_seconds:.3g}",

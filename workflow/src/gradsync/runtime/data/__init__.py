@@ -6,6 +6,7 @@ A set is one file here with `read(wanted)`, which gives training samples and tes
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -15,12 +16,13 @@ from gradsync.errors import InputError
 from gradsync.names import refuse_unknown
 from gradsync.plan.blocks import LEAST_TURNS
 from gradsync.runtime import models
-from gradsync.runtime.data import cifar10, digits, imagenet, mnist, synthetic, text
+from gradsync.runtime.data import bleu, cifar10, digits, imagenet, mnist, synthetic, text, translation
 from gradsync.runtime.data.batches import Batches
 from gradsync.runtime.data.cache import DataCache
 from gradsync.runtime.data.evaluation import accuracy
 from gradsync.runtime.data.feed import Data, Feed, Shard, shard
 from gradsync.runtime.data.samples import Images, Pixels, Samples, Wanted
+from gradsync.runtime.data.sentences import Sentences
 from gradsync.runtime.data.stages import StagedFeed, Stages
 
 __all__ = [
@@ -30,13 +32,16 @@ __all__ = [
     "Feed",
     "Pixels",
     "Samples",
+    "Sentences",
     "Shard",
     "StagedFeed",
     "Stages",
     "accuracy",
+    "bleu",
     "load",
     "load_stages",
     "shard",
+    "translation",
 ]
 
 
@@ -53,6 +58,7 @@ class Source(NamedTuple):
     optional: bool = False
 
 
+PARALLEL = "parallel lines of text, train/NAME.SOURCE and .TARGET, test/NAME.SOURCE and .TARGET"
 SETS: dict[str, Source] = {
     "digits": Source(digits.read, 1),
     "mnist": Source(mnist.read, 1, "MNIST/raw"),
@@ -60,6 +66,8 @@ SETS: dict[str, Source] = {
     "imagenet": Source(imagenet.read, 3, "train and val, each with a folder of images per class"),
     "synthetic": Source(synthetic.read, None, takes=None),
     "text": Source(text.read, None, "text files (*.txt)", models.PAIRS, optional=True),
+    "translation": Source(translation.read, None, PARALLEL, models.TRANSLATIONS, optional=True),
+    "wmt17": Source(partial(translation.read, name="wmt17"), None, PARALLEL, models.TRANSLATIONS),
 }
 
 

@@ -12,9 +12,9 @@ from matplotlib.axes import Axes
 from gradsync.configuration.settings import Settings
 from gradsync.drawing import panels
 from gradsync.drawing.style import Drawn
-from gradsync.papers.cloud_topk.models import NAMES
 from gradsync.papers.cloud_topk.steps import METHODS, STEP_NAMES
 from gradsync.papers.cloud_topk.testbed import bench
+from gradsync.papers.labels import MODELS
 from gradsync.papers.table import file, read
 
 SMALL = 8e6  # elements of the largest small tensor
@@ -108,7 +108,7 @@ def fig8(settings: Settings, results: Path) -> Drawn:
         axes.set_ylabel("HiTopKComm [ms]")
         row = part.iloc[0]
         size = f"{row.nodes:.0f} nodes of {row.gpus_per_node:.0f} GPUs"
-        axes.set_title(f"Fig. 8, {NAMES[model]}, 32-bit values, simulated\n{size}", loc="left")
+        axes.set_title(f"Fig. 8, {MODELS[model]}, 32-bit values, simulated\n{size}", loc="left")
     panels.legend(figure, ncols=3)
     panels.left_out(figure, [f"emulated: {note}" for note in _notes(frame)])
     return figure, frame

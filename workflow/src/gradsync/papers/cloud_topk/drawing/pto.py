@@ -10,8 +10,8 @@ from matplotlib.axes import Axes
 
 from gradsync.configuration.settings import Settings
 from gradsync.drawing.style import Drawn
-from gradsync.papers.cloud_topk.models import NAMES
 from gradsync.papers.cloud_topk.pto import TIMED, crossing
+from gradsync.papers.labels import MODELS
 from gradsync.papers.table import file, read
 
 COLUMNS = ["rung", "model", "optimizer", "workers", "assumption", "serial_seconds", "pto_seconds"]
@@ -25,7 +25,7 @@ def pto(settings: Settings, results: Path) -> Drawn:
     figure, grid = plt.subplots(1, len(TIMED), figsize=(5.2 * len(TIMED), 4.0), squeeze=False)
     for axes, model in zip(grid[0], TIMED, strict=True):
         _panel(axes, frame[frame.model == model])
-        axes.set_title(f"LARS of {NAMES[model]}, simulated", loc="left")
+        axes.set_title(f"LARS of {MODELS[model]}, simulated", loc="left")
     handles, names = grid[0][0].get_legend_handles_labels()
     figure.legend(handles, names, loc="outside lower center", ncols=2)
     return figure, frame
