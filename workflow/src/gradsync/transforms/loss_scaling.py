@@ -9,12 +9,14 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
+from gradsync import compressors
 from gradsync.errors import InputError
-from gradsync.kernels import KERNELS
+from gradsync.kernels import ENCODE, KERNELS
 from gradsync.kernels.sgd_scaled import SCALER_ELEMENTS
 from gradsync.plan import Buffer, Local, Plan, Ref, Role
-from gradsync.transforms._edits import Body, computes, the_update, with_bodies, with_buffer
+from gradsync.transforms._edits import Body, computes, operations, the_update, with_bodies, with_buffer
 
+ENCODERS = {f"{ENCODE}{name}" for name in compressors.coding()}
 TRANSFORM = "loss scaling"
 BUFFER = "scaler"
 
@@ -31,6 +33,12 @@ def scale_loss(plan: Plan) -> Plan:
         raise InputError(
             f"plan {plan.name!r}: {TRANSFORM} needs a plan without residuals: these keep gradients of earlier loss "
             "scales, and infinite ones for ever"
+        )
+    if coded := [op for role in plan.roles for op in operations(role.body) if getattr(op, "kernel", "") in ENCODERS]:
+        raise InputError(
+            f"plan {plan.name!r}: {TRANSFORM} makes gradients that are infinite now and then, and {coded[0].name!r} "
+            f"encodes them by kernel {coded[0].kernel!r}, which takes none: compute in another type, or choose another "
+            "compressor"
         )
     plan = with_buffer(plan, Buffer(BUFFER, SCALER_ELEMENTS, role="scaler"), TRANSFORM)
 
