@@ -71,8 +71,9 @@ def scheme(
 
 
 def compressed(schedule: str, collective: str, ranks: int, optimizer: str = "sgd", **how: object) -> Plan:
-    """A scheme of sparse messages, a third of the elements of each."""
-    parts = {"schedule": schedule, "collective": collective, "density": 0.34} | how
+    """A scheme of sparse messages, a third of the elements of each, or of what its compressor makes of them."""
+    density = {} if "compressor" in how else {"density": 0.34}
+    parts = {"schedule": schedule, "collective": collective} | density | how
     composed = Scheme(name=f"{schedule}_{collective}", **parts)  # type: ignore[arg-type]
     return plan(composed, _load(), COST, ranks, optimizer=optimizer, lr=0.125, momentum=0.5)
 

@@ -28,6 +28,8 @@ def resumed(rank: int, ranks: int) -> dict[str, tuple[dict[str, np.ndarray], dic
         "sharded": bases.sharded_model(ranks),
         "shards": bases.with_shards(bases.sharded_model(ranks)),
         "sparse": bases.with_momentum(tiny.sparse(ranks)),
+        "signs": bases.compressed("mgwfbp", "allgather_sparse", ranks, compressor="sign"),
+        "levels": bases.compressed("mgwfbp", "allgather_sparse", ranks, compressor="qsgd"),
         "elastic": tiny.easgd_round_robin(ranks - 1),
     }
     ended_of = {}

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import tiny_plans as tiny
-from gradsync import sparse, topologies
+from gradsync import compressors, sparse, topologies
 from gradsync.check import PlanError, check
 from gradsync.plan import Local, Plan, Ref
 from gradsync.sparse import Compression
@@ -152,3 +152,78 @@ def test_no_operation_of_a_message_can_be_left_out(name):
         if op.verb in ("collective", "local"):
             with pytest.raises(PlanError):
                 check(changed(plan, without(op.name)))
+
+
+# Codes
+
+
+def coded(name: str, compressor: str, nodes: int, local: int, feedback: bool = True) -> Plan:
+    topology = topologies.parse(f"dense_gpu:{nodes},{local}")
+    options = tuple(compressors.options(compressor).items())
+    of = Compression(sparse.way(name, topology, topology.hosts), compressor, feedback=feedback, options=options)
+    return compress(tiny.synchronous(topology.hosts, SIZES), of)
+
+
+CODED = {
+    f"{compressor} by {name}": coded(name, compressor, *shape)
+    for compressor in compressors.coding()
+    for name, shape in {"allgather_sparse": (1, 2), "hitopk": (2, 2)}.items()
+}
+SIGNS = CODED["sign by allgather_sparse"]
+LEVELS = CODED["qsgd by allgather_sparse"]
+FAULTS_OF_CODES = {
+    "codes of another message": (
+        changed(SIGNS, setting("decode1", reads=(reads_of(SIGNS, "decode0")[0], reads_of(SIGNS, "decode1")[1]))),
+        r"'decode1' decodes the codes and the scales of one message, and finds those of several",
+    ),
+    "scales in the place of other messages' scales": (
+        changed(SIGNS, setting("decode1", reads=(reads_of(SIGNS, "decode1")[0], reads_of(SIGNS, "decode0")[1]))),
+        r"'decode1' decodes the codes and the scales of one message",
+    ),
+    "the code of one rank alone": (
+        changed(SIGNS, setting("decode0", reads=tuple(ref._replace(stop=1) for ref in reads_of(SIGNS, "decode0")))),
+        r"missing gradient: 'layer2' reaches 'decode0' without the gradients of rank\(s\) 1",
+    ),
+    "encoded twice": (
+        changed(SIGNS, again("encode0")),
+        r"'again' encodes gradients a second time, which are in the residual already",
+    ),
+    "a residual that is cleared": (changed(SIGNS, cleared), r"'clear' writes 'residual', a buffer of role residual"),
+    "another gradient's residual": (
+        with_residual_of(SIGNS, "encode1", 0),
+        r"'encode1' adds the residual of the same gradients to them, and finds residual",
+    ),
+    "a code that is too short": (
+        changed(LEVELS, setting("encode0", arguments={"levels": 7.0, "bucket": 512.0})),
+        r"'encode0': kernel 'encode_qsgd' has 6 bytes and 1 scales on rank 0: a code of 6 elements takes 3 and 1",
+    ),
+    "codes of shorter slices": (
+        changed(SIGNS, setting("decode0", arguments={"longest": 5.0})),
+        r"'decode0': kernel 'decode_sign' has codes of 5 elements, and a rank decodes 6 at most",
+    ),
+    "decoded by other levels of as many bits": (
+        changed(LEVELS, setting("decode0", arguments={"levels": 126.0, "bucket": 512.0, "longest": 6.0})),
+        r"'decode0' decodes by qsgd, levels 126, bucket 512 what was encoded by qsgd, levels 127, bucket 512",
+    ),
+    "half a level": (
+        changed(LEVELS, setting("encode0", arguments={"levels": 7.5})),
+        r"'encode0': kernel 'encode_qsgd' needs a whole number as levels, not 7.5",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CODED)
+def test_codes_in_order_pass_and_no_operation_of_them_can_be_left_out(name):
+    plan = CODED[name]
+    check(plan)
+    for op in plan.roles[0].flat:
+        if op.verb in ("collective", "local"):
+            with pytest.raises(PlanError):
+                check(changed(plan, without(op.name)))
+
+
+@pytest.mark.parametrize("fault", FAULTS_OF_CODES)
+def test_a_planted_fault_of_codes_is_found(fault):
+    plan, message = FAULTS_OF_CODES[fault]
+    with pytest.raises(PlanError, match=message):
+        check(plan)

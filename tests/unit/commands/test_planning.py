@@ -36,11 +36,29 @@ def test_plan_predicts_an_iteration(run, workload, schedule, seconds, messages):
     assert f"messages: {len(messages)}\n" in text.out
 
 
-def test_a_plan_without_a_prediction_needs_no_times_of_kernels(run, workload, tmp_path):
+def of_elements(workload):
+    """The workload, with gradients of 100 elements each."""
     content = json.loads(workload.read_text())
     for layer in content["layers"]:
         layer["bytes"], layer["elements"] = 400, 100
     workload.write_text(json.dumps(content))
+
+
+def test_a_plan_of_codes_takes_the_options_of_its_compressor(run, workload, tmp_path):
+    of_elements(workload)
+    plan = tmp_path / "plan.json"
+    arguments = ("plan", "--workload", workload, "--allreduce", LINE, "--schedule", "single", "--unpredicted")
+    coded = (*arguments, "--compressor", "qsgd", "--compressor-option", "levels=7")
+    assert run(*coded, "--output", plan).status == 0
+    (encode,) = [op for op in json.loads(plan.read_text())["roles"][0]["body"] if op.get("kernel") == "encode_qsgd"]
+    assert encode["arguments"] == {"levels": 7.0, "bucket": 512.0, "seed": 0.0, "first": 0.0}
+    refused = run(*arguments, "--compressor", "qsgd", "--compressor-option", "level=7")
+    assert (refused.status, "has no option 'level'; did you mean levels?" in refused.err) == (2, True)
+    assert "key density" in run(*coded, "--density", "0.1").err
+
+
+def test_a_plan_without_a_prediction_needs_no_times_of_kernels(run, workload, tmp_path):
+    of_elements(workload)
     plan = tmp_path / "plan.json"
     sparse = ("plan", "--workload", workload, "--allreduce", LINE, "--schedule", "exact_topk", "--output", plan)
     assert "doesn't say what a byte takes" in run(*sparse).err

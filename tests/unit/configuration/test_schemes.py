@@ -377,3 +377,42 @@ def test_the_recipe_of_the_public_cloud_paper_is_sparse_first_and_dense_later():
         assert not any(scheme.phases for scheme in every)  # another thing is trained: it is named, or not meant
     with pytest.raises(InputError, match="'mstopk_then_dense' has phases: each has a plan of its own"):
         schemes.plan(recipe, workload([400], [1.0]), COST, 4)
+
+
+# Codes
+
+
+def test_a_compressor_that_makes_codes_has_options_and_no_density(tmp_path):
+    text = "four: {schedule: single, compressor: qsgd, compressor_options: {levels: 7}}\n"
+    text += "kept: {compressor: qsgd, schedule: wfbp, error_feedback: true, collective: hitopk}\n"
+    known = schemes.load(scheme_file(tmp_path, text))
+    parts = {name: (each.collective, each.density, each.error_feedback) for name, each in known.items()}
+    assert parts["four"] == ("allgather_sparse", None, False)
+    assert parts["qsgd"] == ("allgather_sparse", None, False)
+    assert parts["kept"] == ("hitopk", None, True)
+    assert parts["sign"] == ("allgather_sparse", None, True)
+    compression = known["four"].compression(2)
+    assert compression.describe() == "qsgd, levels 7, bucket 512, seed 0, no error feedback"
+    assert "qsgd" in known["four"].changes_training
+
+
+@pytest.mark.parametrize(
+    ("entry", "wanted"),
+    [
+        ("{schedule: wfbp, compressor: sign, density: 0.1}", "key density: compressor 'sign' sends a code of all"),
+        ("{schedule: wfbp, compressor: qsgd, compressor_options: {levels: 0}}", "option levels: a whole number"),
+        ("{schedule: wfbp, compressor: sign, compressor_options: {levels: 3}}", "compressor 'sign' has no option"),
+        ("{schedule: wfbp, compressor: exact_topk, compressor_options: {levels: 3}}", "'exact_topk' has no option"),
+        ("{schedule: wfbp, compressor_options: {levels: 3}}", "key compressor_options: only with a collective of"),
+    ],
+)
+def test_parts_that_a_code_can_not_have_are_refused_by_name(tmp_path, entry, wanted):
+    with pytest.raises(InputError, match=f"scheme 'odd': .*{wanted}"):
+        schemes.load(scheme_file(tmp_path, f"odd: {entry}\n"))
+
+
+@pytest.mark.parametrize(("parts", "taken"), [({"compressor": "sign"}, 129), ({"compressor": "qsgd"}, 1008)])
+def test_a_code_is_as_long_on_the_wire_as_its_bits(parts, taken):
+    """1000 float32 elements: a bit of each and a scale; 8 bits and two norms."""
+    plan = schemes.plan(schemes.Scheme(name="one", schedule="single", **parts), workload([4000], [1.0]), COST, 3)
+    assert sum(plan.bytes_of(op.writes) for op in plan.communications()) == 3 * taken

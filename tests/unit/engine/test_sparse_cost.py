@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gradsync import sparse, topologies
+from gradsync import compressors, sparse, topologies
 from gradsync.configuration import schemes
 from gradsync.costs import Linear, Network, alpha_beta
 from gradsync.engine.simulate import simulate
@@ -15,6 +15,7 @@ from gradsync.sparse import Compression
 from tiny_workloads import workload
 
 KERNELS = {"encode_exact_topk": 3e-3, "decode_sum": 2e-3}
+KERNELS |= {f"{verb}_{name}": 1e-3 for verb in ("encode", "decode") for name in compressors.coding()}
 ALL_REDUCE = Linear(3.0, 1e-3)
 BACKWARD, FORWARD = 2.0, 1.0
 
@@ -47,6 +48,25 @@ def test_a_message_costs_what_the_simulator_has_for_it(name, shape, elements, de
     sizes = np.array([4 * elements, 4000.0])
     np.testing.assert_allclose(cost.seconds(sizes), [cost.seconds(size) for size in sizes])
     assert cost.least_transfer_seconds(4 * elements) <= seconds
+
+
+@pytest.mark.parametrize("compressor", compressors.coding())
+@pytest.mark.parametrize("elements", [3, 13, 1000])
+@pytest.mark.parametrize(("name", "shape"), [("allgather_sparse", (1, 4)), ("hitopk", (3, 4))])
+def test_a_code_costs_what_the_simulator_has_for_it(name, shape, elements, compressor):
+    topology = f"dense_gpu:{shape[0]},{shape[1]}" if name == "hitopk" else ""
+    parts = {"collective": name, "schedule": "single", "topology": topology}
+    scheme = schemes.Scheme(name="one", compressor=compressor, **parts)
+    of = scheme.compression(shape[0] * shape[1])
+    load = workload([4 * elements], [BACKWARD], forward=FORWARD, kernels=KERNELS)
+    plan = schemes.plan(scheme, load, ALL_REDUCE, of.way.ranks)
+    seconds = simulate(plan, load, network(of)).iteration_seconds() - BACKWARD - FORWARD
+    cost = SparseCost(of, network(of), load)
+    assert cost.seconds(4.0 * elements) == pytest.approx(seconds, rel=0.02)  # slices differ by an element
+    np.testing.assert_allclose(
+        cost.seconds(np.array([4 * elements, 400])), [cost.seconds(4 * elements), cost.seconds(400)]
+    )
+    assert 0 < cost.least_transfer_seconds(4 * elements) <= seconds
 
 
 def test_a_kernel_of_unknown_cost_is_refused_once_the_schedule_asks():

@@ -180,6 +180,61 @@ def encode_exact_topk() -> list[Case]:
     ]
 
 
+def in_bytes(symbols: list[int], bits: int, length: int) -> np.ndarray:
+    """Symbols of so many bits, the first in the lowest ones."""
+    whole = sum(symbol << (bits * place) for place, symbol in enumerate(symbols))
+    return np.frombuffer(whole.to_bytes(length, "little"), np.uint8)
+
+
+def encode_sign() -> list[Case]:
+    gradient, residual = drawn(N), drawn(N, seed=1)
+    cases: list[Case] = []
+    for old in ([residual], []):  # with error feedback, and without
+        whole = [g + r for g, r in zip(gradient, old[0] if old else np.zeros(N), strict=True)]
+        mean = sum(map(abs, whole)) / N
+        left = [np.array([v - math.copysign(mean, v) for v in whole])] if old else []
+        code = [in_bytes([int(v < 0) for v in whole], 1, 3), np.array([mean])]
+        cases.append(([gradient], [np.full(3, 9, np.uint8), np.zeros(1), *old], {}, [*code, *left]))
+    return cases
+
+
+def decode_sign() -> list[Case]:
+    codes = [[int(v < 0) for v in drawn(N, seed=seed)] for seed in (1, 2)]
+    packed = np.concatenate([in_bytes(code, 1, 3) for code in codes])
+    expected = np.array([0.5 * (-1) ** one + 2.0 * (-1) ** other for one, other in zip(*codes, strict=True)])
+    return [([packed, np.array([0.5, 2.0])], [drawn(N)], {"longest": N}, [expected])]
+
+
+QSGD = {"levels": 5, "bucket": 8}
+
+
+def encode_qsgd() -> list[Case]:
+    """Three buckets; the draws are those of the key (seed, rank, turn, first element)."""
+    gradient, residual = drawn(N), drawn(N, seed=1)
+    draws = np.random.default_rng((3, 2, 7, 40)).random(N, np.float32)
+    cases: list[Case] = []
+    for old in ([residual], []):
+        whole = [g + r for g, r in zip(gradient, old[0] if old else np.zeros(N), strict=True)]
+        norms = [math.sqrt(sum(v * v for v in whole[low : low + 8])) for low in (0, 8, 16)]
+        exact = [5 * abs(v) / norms[i // 8] for i, v in enumerate(whole)]
+        levels = [math.floor(x) + (u < x - math.floor(x)) for x, u in zip(exact, draws, strict=True)]
+        signed = [int(math.copysign(level, v)) for level, v in zip(levels, whole, strict=True)]
+        sent = [norms[i // 8] * level / 5 for i, level in enumerate(signed)]
+        left = [np.array(whole) - np.array(sent)] if old else []
+        code = [in_bytes([5 + level for level in signed], 4, 12), np.array(norms)]
+        key = {"seed": 3, "rank": 2, "turn": 7, "first": 40}
+        cases.append(([gradient], [np.zeros(12, np.uint8), np.zeros(3), *old], {**QSGD, **key}, [*code, *left]))
+    return cases
+
+
+def decode_qsgd() -> list[Case]:
+    levels = np.random.default_rng(1).integers(-5, 6, (2, N))
+    norms = drawn(2, 3) ** 2
+    packed = np.concatenate([in_bytes([5 + int(level) for level in each], 4, 12) for each in levels])
+    expected = sum(np.repeat(norm, 8)[:N] * each / 5 for norm, each in zip(norms, levels, strict=True))
+    return [([packed, norms.ravel()], [drawn(N)], {**QSGD, "longest": N}, [expected])]
+
+
 def decode_sum() -> list[Case]:
     values, indices = drawn(6), np.array([4, 0, 4, 7, 4, 1])
     expected = [sum(v for v, i in zip(values, indices, strict=True) if i == place) for place in range(9)]
@@ -341,11 +396,11 @@ REFERENCES: dict[str, Callable[[], list[Case]]] = {
     for reference in (
         *(sgd, sgd_scaled, adam, adamw, cast, add, copy, fill, join, decode_sum, norm, lars, squares, root_of_sum),
         *(lars_ratios, lamb, lamb_ratios, elastic_worker, elastic_centre, elastic_difference, sgd_difference),
-        *(average, outer_nesterov, scaler),
+        *(average, outer_nesterov, scaler, encode_sign, decode_sign, encode_qsgd, decode_qsgd),
     )
 }
 REFERENCES |= {f"{update.__name__}_unscaled": functools.partial(unscaled, update) for update in (sgd, adam, adamw)}
-REFERENCES |= {f"encode_{name}": functools.partial(encode, name) for name in compressors.names()}
+REFERENCES |= {f"encode_{name}": functools.partial(encode, name) for name in compressors.selecting()}
 REFERENCES["encode_exact_topk"] = encode_exact_topk
 
 

@@ -38,6 +38,7 @@ def test_every_kernel_of_the_vocabulary_can_be_executed():
         *("sgd_unscaled", "adam_unscaled", "adamw_unscaled"),
         *("average", "outer_nesterov", "cast", "norm", "squares", "decode_sum"),
         *(f"encode_{name}" for name in compressors.names()),
+        *(f"decode_{name}" for name in compressors.coding()),
     }
 
 

@@ -21,7 +21,7 @@ def test_every_compressor_has_a_point_of_each_length(tmp_path: Path, capsys: pyt
     assert main(["measure", "topk", "--elements", "900", "400", "--density", "0.01", "--output", str(path)]) == 0
     times = SelectionTimes.load(path)
     assert [(p.elements, p.compressor) for p in times.points] == [
-        (d, n) for d in (400, 900) for n in compressors.names()
+        (d, n) for d in (400, 900) for n in compressors.selecting()
     ]
     for point in times.points:
         assert point.selected == point.k == point.elements // 100
@@ -91,6 +91,7 @@ def test_recall_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
         (["--elements", "0"], "--elements 0: 1 to "),
         (["--elements", "4", "1000000000"], "--elements 1000000000: selections need about 28 GB of memory, "),
         (["--compressor", "mtopk"], "compressor 'mtopk' does not exist; did you mean mstopk"),
+        (["--compressor", "sign"], "--compressor: compressor 'sign' makes codes: take one of dgc_topk"),
         (["--rounds", "0"], "--rounds 0: 1 to 1000"),
         (["--iterations", "1001"], "--iterations 1001: 1 to 1000"),
         (["--output", "/proc/no/times.json"], "/proc/no"),

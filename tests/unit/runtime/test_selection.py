@@ -30,10 +30,10 @@ def outcome(select: selection.Select, values: object, k: int, turn: int) -> list
 
 
 def test_every_compressor_has_a_fast_reading() -> None:
-    assert modules_in(selection.__path__) == compressors.names()
+    assert modules_in(selection.__path__) == compressors.selecting()
 
 
-@pytest.mark.parametrize("name", compressors.names())
+@pytest.mark.parametrize("name", compressors.selecting())
 @given(data=st.data(), turn=st.integers(0, 1000), dtype=st.sampled_from(DTYPES))
 def test_short_vectors(name: str, data: st.DataObject, turn: int, dtype: type) -> None:
     values = data.draw(drawn(dtype))
@@ -43,7 +43,7 @@ def test_short_vectors(name: str, data: st.DataObject, turn: int, dtype: type) -
         assert fast == outcome(compressors.get(name).select, values, k, turn)
 
 
-@pytest.mark.parametrize("name", compressors.names())
+@pytest.mark.parametrize("name", compressors.selecting())
 @pytest.mark.parametrize("vector", named(1))
 def test_long_vectors(name: str, vector: str) -> None:
     values = named(LONG, np.float64 if vector == "layers" else np.float32)[vector]

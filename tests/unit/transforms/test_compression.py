@@ -11,7 +11,7 @@ import pytest
 
 import tiny_plans as tiny
 from changed_plans import bases, judge
-from gradsync import sparse, topologies
+from gradsync import compressors, sparse, topologies
 from gradsync.check import check
 from gradsync.engine.oracle import evaluate
 from gradsync.errors import InputError
@@ -177,3 +177,42 @@ def test_messages_lie_apart():
     assert refs[0] == Ref("values", 0, refs[0].stop)
     assert all(before.stop == after.start for before, after in pairwise(refs))
     assert refs[-1].stop == plan.buffer["values"].elements
+
+
+# Codes
+
+
+def coded(plan: Plan, compressor: str, feedback: bool) -> Plan:
+    options = tuple(compressors.options(compressor).items())
+    on = compression("allgather_sparse", (1, plan.ranks), 1.0)
+    return compress(plan, on._replace(compressor=compressor, feedback=feedback, options=options))
+
+
+@pytest.mark.parametrize("base", COMPRESSIBLE)
+@pytest.mark.parametrize("compressor", compressors.coding())
+def test_codes_pass_the_check(base, compressor):
+    plan = coded(PLANS[base], compressor, True)
+    check(plan)
+    assert Plan.from_json(plan.to_json()) == plan
+    assert plan.messages() == PLANS[base].messages()
+
+
+@pytest.mark.parametrize("compressor", compressors.coding())
+def test_of_codes_nothing_is_lost_with_feedback(compressor):
+    plan = coded(tiny.synchronous(3, (13, 6)), compressor, True)
+    ended = ends_from_start(plan)
+    update = next(op for op in plan.roles[0].flat if op.name == "update")
+    rate = update.arguments["lr"] * update.arguments["scale"]
+    sent = (tiny.start(19) - ended[0]["parameter"]) / rate
+    total = sum(tiny.fixed_pull(rank, turn, tiny.start(19)) for rank in range(3) for turn in range(TURNS))
+    np.testing.assert_allclose(sent + sum(end["residual"] for end in ended), total, rtol=1e-9, atol=1e-9)
+    assert max(np.abs(end["residual"]).max() for end in ended) > 1e-3
+
+
+@pytest.mark.parametrize("compressor", compressors.coding())
+def test_codes_and_a_loss_scale_are_refused(compressor):
+    plan = coded(bases.scheme("mgwfbp", 2), compressor, False)
+    with pytest.raises(
+        InputError, match=f"loss scaling makes .* 'encode0' encodes them by kernel 'encode_{compressor}'"
+    ):
+        loss_scaling.scale_loss(plan)

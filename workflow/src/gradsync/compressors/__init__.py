@@ -1,6 +1,6 @@
-"""Compressors: which k elements of a vector are sent, in NumPy, as the oracle computes it.
+"""Compressors: what is sent of a vector, in NumPy, as the oracle computes it.
 
-A compressor is one file here with a function
+A compressor is one file here, which *selects* elements or makes a *code* of all of them. One that selects has
 
     select(values, k, *, turn) -> positions
 
@@ -9,9 +9,21 @@ It stays as it is. The positions are int64, distinct and ascending  # (k,)
 If k is not less than the number of elements, they are all of them. A magnitude is compared by its bits, so that NaN
 counts as larger than infinity: it is sent, and every rank sees it, as after a dense sum. Randomness comes from
 `generator` alone, by the turn (iterations that went before) and the number of elements: so all readers draw the same,
-and ranks with vectors of one length do, too.
+and ranks with vectors of one length do, too. `gradsync/runtime/selection/` has the fast reading of the same name for
+torch, which chooses the same positions.
 
-`gradsync/runtime/selection/` has the fast reading of the same name for torch, which chooses the same positions.
+One that codes has
+
+    size(elements, **options) -> Size                 what a code of so many elements takes
+    encode(values, codes, scales, **options)          writes a code; arrays may be longer than it, the rest becomes 0
+    decode(codes, scales, values, **options)          adds to `values` what a code stands for
+    FEEDBACK                                          whether there is error feedback, if nobody says
+
+`codes` are bytes, `scales` numbers of the type of the values. Options are keyword arguments with defaults. `encode` may
+ask for `FILLED` as well, of which its randomness is made: the turn, the rank, the number of the message's first
+element. It refuses NaN and infinity, which no code stands for (`refuse_infinite`). `gradsync/runtime/coding/` has the
+reading of the same name for a GPU.
+
 Discovery finds the file; its name is the compressor's name. Each file says what part of the exact top k it selects
 (recall). One that fails on some vectors says why in `FAILS`: it is planned, simulated and measured, but nothing is
 trained with it, since the vector may come in the middle of a training.
@@ -20,15 +32,27 @@ trained with it, since the vector may come in the middle of a training.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable
-from typing import Any
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from math import isfinite
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from gradsync.errors import InputError
-from gradsync.names import modules_in, refuse_unknown
+from gradsync.errors import InputError, RunError
+from gradsync.names import modules_in, near, refuse_unknown, shown
 
 Vector = np.ndarray[Any, Any]
+FILLED = ("turn", "rank", "first")  # keyword arguments of `encode` that nobody sets as an option
+# What an option may be: from the least to the most
+LIMITS = {"levels": (1, 127), "bucket": (8, 1 << 31), "seed": (0, 1 << 31)}
+
+
+class Size(NamedTuple):
+    """What a code takes: bytes, and scales of the type of the values. Arrays of elements give arrays."""
+
+    codes: Any
+    scales: Any
 
 
 def names() -> list[str]:
@@ -40,6 +64,71 @@ def get(name: str) -> Any:
     """The module of a compressor; raises InputError that lists the known ones."""
     refuse_unknown("compressor", name, names())
     return importlib.import_module(f"{__name__}.{name}")
+
+
+def selecting() -> list[str]:
+    """Names of the compressors that select elements, sorted."""
+    return [name for name in names() if not codes(name)]
+
+
+def coding() -> list[str]:
+    """Names of the compressors that make codes, sorted."""
+    return [name for name in names() if codes(name)]
+
+
+def codes(name: str) -> bool:
+    """Whether a compressor makes codes; raises InputError if it doesn't exist."""
+    return hasattr(get(name), "encode")
+
+
+def refuse_code(name: str, where: str) -> None:
+    """Raises InputError, which says `where`, for a compressor that selects nothing."""
+    if codes(name):
+        raise InputError(f"{where}: compressor {name!r} makes codes: take one of {', '.join(selecting())}")
+
+
+def size(name: str, elements: Any, options: Mapping[str, float]) -> Size:
+    """What a code of so many elements takes."""
+    module = get(name)
+    taken: Size = module.size(elements, **asked(module.size, options))
+    return taken
+
+
+def options(name: str) -> dict[str, int]:
+    """The options of a compressor and their defaults; none of one that selects."""
+    if not codes(name):
+        return {}
+    keywords = inspect.signature(get(name).encode).parameters.values()
+    return {each.name: each.default for each in keywords if each.default is not each.empty and each.name not in FILLED}
+
+
+def asked(function: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """What a function has keyword arguments for."""
+    keywords = inspect.signature(function).parameters
+    return {name: value for name, value in given.items() if name in keywords}
+
+
+def refuse_options(name: str, chosen: Mapping[str, Any]) -> None:
+    """Raises InputError for an option that the compressor does not have, or a value that is none of it."""
+    known = options(name)
+    for key, value in chosen.items():
+        if key not in known:
+            has = ", ".join(known) or "none"
+            raise InputError(f"compressor {name!r} has no option {key!r}; {near(key, known)}it has: {has}")
+        least, most = LIMITS[key]
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+            raise InputError(
+                f"compressor {name!r}: option {key}: a whole number, {least} to {most}, not {shown(value)}"
+            )
+
+
+def refuse_infinite(name: str, largest: float) -> None:
+    """Raises RunError if the largest magnitude of a message is infinite or NaN."""
+    if not isfinite(largest):
+        raise RunError(
+            f"compressor {name!r}: a gradient has elements that are {'NaN' if largest != largest else 'infinite'}, "
+            "which no code stands for: the training diverges; take a lower learning rate, or clip"
+        )
 
 
 def refuse_training(used: Iterable[str], where: str) -> None:

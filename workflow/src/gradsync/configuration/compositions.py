@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gradsync import optimizers, sparse, updates
+from gradsync import compressors, optimizers, sparse, updates
+from gradsync.collectives import NATIVE
 from gradsync.errors import InputError
 
 if TYPE_CHECKING:
@@ -14,14 +15,17 @@ if TYPE_CHECKING:
 def refuse_compression(scheme: Scheme) -> None:
     """Raises InputError for what makes no sense in or with sparse messages."""
     if scheme.collective not in sparse.names():
-        for key in ("compressor", "density", "error_feedback"):
-            if getattr(scheme, key) not in ("", None):
+        for key in ("compressor", "compressor_options", "density", "error_feedback"):
+            if getattr(scheme, key) not in ("", None, {}):
                 raise InputError(
                     f"key {key}: only with a collective of sparse messages ({', '.join(sparse.names())}), not "
                     f"{scheme.collective!r}"
                 )
         return
-    sparse.refuse(scheme.compressor, scheme.density or 0.0)
+    if compressors.codes(scheme.compressor) and scheme.density is not None:
+        raise InputError(f"key density: compressor {scheme.compressor!r} sends a code of all elements: leave it out")
+    density = 1.0 if scheme.density is None else scheme.density
+    sparse.refuse(scheme.compressor, density, scheme.compressor_options)
     if scheme.wire:
         raise InputError(f"key wire: values of sparse messages travel in the gradients' own type, not {scheme.wire}")
     if updates.halved(scheme.update):
@@ -57,3 +61,21 @@ def refuse_optimizer(scheme: Scheme, name: str) -> None:
             f"scheme {scheme.name!r}: optimizer {name!r} needs norms of whole tensors, and update {scheme.update!r} "
             f"has a piece of each on every rank: take another optimizer, or a scheme with update {able}"
         )
+
+
+def refuse_parts_of_sums(scheme: Scheme, packed: str) -> None:
+    """Raises InputError for a part of sums of gradients, if the update has none; its schedule is `packed` then."""
+    if scheme.averaged:
+        return
+    given = {
+        "schedule": (scheme.schedule, packed),
+        "collective": (scheme.collective, NATIVE),
+        "wire": (scheme.wire, ""),
+        "topology": (scheme.topology, ""),
+    }
+    for part, (value, only) in given.items():
+        if value != only:
+            raise InputError(
+                f"{part} {value!r} belongs to sums of gradients, and update {scheme.update!r} sends all parameters "
+                f"packed: leave {part} out"
+            )

@@ -51,8 +51,9 @@ class Scheme(BaseModel):
     pto: bool = False  # whether the norms of tensors that its optimizer needs are dealt to ranks
     wire: Literal["", "float32", "float16", "bfloat16"] = ""  # the type that gradients travel in; empty: their own
     compressor: str = ""  # of sparse messages; empty: all of each message travels
+    compressor_options: dict[str, Any] = Field(default_factory=dict)
     density: float | None = None  # the share of the elements that travels; None: DEFAULT_DENSITY, if some do
-    error_feedback: bool | None = None  # whether the others are added to the next gradient; None: yes, if there are any
+    error_feedback: bool | None = None  # whether what isn't sent is added to the next gradient; None: as is usual
     phases: tuple[Phase, ...] = ()  # schemes that follow one another in a training; empty: it is one itself
     residual: Literal["", "flush", "carry"] = ""  # what becomes of a phase's residual behind it; empty: carry
     label: str = ""
@@ -72,8 +73,11 @@ class Scheme(BaseModel):
         collective = self.collective or (self.name if described else NAIVE_SPARSE if compressor else NATIVE)
         if collective in sparse.names():
             compressor = compressor or DEFAULT_COMPRESSOR
-            object.__setattr__(self, "density", DEFAULT_DENSITY if self.density is None else self.density)
-            object.__setattr__(self, "error_feedback", self.error_feedback is not False)
+            codes = compressor in compressors.names() and compressors.codes(compressor)
+            if not codes and self.density is None:
+                object.__setattr__(self, "density", DEFAULT_DENSITY)
+            if self.error_feedback is None:
+                object.__setattr__(self, "error_feedback", not codes or compressors.get(compressor).FEEDBACK)
         defaults = {
             "schedule": LAYER_BY_LAYER if described or selects else self.name,
             "collective": collective,
@@ -132,20 +136,7 @@ class Scheme(BaseModel):
 
     def refuse_parts_of_sums(self) -> None:
         """Raises InputError for a part that belongs to sums of gradients, if the update has none."""
-        if self.averaged:
-            return
-        given = {
-            "schedule": (self.schedule, PACKED),
-            "collective": (self.collective, NATIVE),
-            "wire": (self.wire, ""),
-            "topology": (self.topology, ""),
-        }
-        for part, (value, only) in given.items():
-            if value != only:
-                raise InputError(
-                    f"{part} {value!r} belongs to sums of gradients, and update {self.update!r} sends all parameters "
-                    f"packed: leave {part} out"
-                )
+        compositions.refuse_parts_of_sums(self, PACKED)
 
     @property
     def averaged(self) -> bool:
@@ -231,7 +222,9 @@ class Scheme(BaseModel):
         if not self.compressor:
             return None
         way = sparse.way(self.collective, self.network(ranks, ranks_a_node), ranks)
-        return Compression(way, self.compressor, self.density or 0.0, self.error_feedback is not False)
+        options = compressors.options(self.compressor) | self.compressor_options
+        density = 1.0 if self.density is None else self.density  # a code has none
+        return Compression(way, self.compressor, density, self.error_feedback is not False, (*options.items(),))
 
     def axes(self, ranks: int, ranks_a_node: int | None = None) -> tuple[Axis, ...]:
         """The axes of its plan between so many ranks, besides that of all of them."""
@@ -246,6 +239,8 @@ class Scheme(BaseModel):
         if updates.steps(self.update):
             period = self.update_options.get("period", updates.options(self.update)["period"])
             return f"every {period} iterations parameters are synchronised, not gradients ({self.update})"
+        if self.compressor and compressors.codes(self.compressor):
+            return f"gradients are sent in a few bits of each element ({self.compressor})"
         if self.compressor:
             return f"{self.density:.3g} of the gradients' elements are sent ({self.compressor})"
         return f"gradients are rounded to {self.wire}" if self.wire not in ("", "float32") else ""

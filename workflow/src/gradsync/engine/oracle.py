@@ -74,7 +74,7 @@ def evaluate(
                 targets[0][:] = targets[0] + of_tensor if op.adds else of_tensor
             case "local":
                 kernel, times = KERNELS[op.kernel], plan.role_of[rank].times(op.name, turn)
-                kernel.compute(views, targets, **kernel.at(op.arguments, times, rate(times)))
+                kernel.compute(views, targets, **kernel.at(op.arguments, times, rate(times), rank))
             case "collective":
                 group = plan.group(op, rank)
                 key = (op.name, turn, group)

@@ -15,12 +15,14 @@ import numpy as np
 from gradsync.collectives import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER
 from gradsync.costs import MessageCost, Network, alpha_beta
 from gradsync.engine.clocks import unknown_kernel
-from gradsync.kernels import ENCODE, _encode, decode_sum
+from gradsync.kernels import _code, _encode, decode_sum
 from gradsync.plan import DTYPE_BYTES, WORLD, Axis
 from gradsync.plan.workload import Workload
-from gradsync.sparse import INDEX_DTYPE, Compression
+from gradsync.sparse import Compression, Sent
 
 LEAST_ROUNDED = 2 / 3  # of the elements that a density asks for are sent, however k is rounded: 1 of 1.5
+LONG = 1 << 30  # elements
+Each = tuple[Sent, Sent]
 
 
 @dataclass(frozen=True)
@@ -43,26 +45,26 @@ class SparseCost:
 
         Raises InputError if the workload doesn't say what a kernel takes.
         """
-        k = self._selected(size)
-        sparse = sum(cost.seconds(part) for cost, part in self._messages(size, k)) + self._kernel_seconds(size, k)
-        return np.where(k > 0, sparse, self._whole.seconds(size))[()]
+        sent = self._sent(size)
+        transfers = sum(cost.seconds(part) for cost, part in self._messages(size, sent))
+        seconds = transfers + self._kernel_seconds(size, sent)
+        return np.where(sent[0].elements > 0, seconds, self._whole.seconds(size))[()]
 
     def startup_seconds(self, size: Any) -> Any:
         """Those of all transfers."""
-        k = self._selected(size)
-        sparse = sum(cost.startup_seconds(part) for cost, part in self._messages(size, k))
-        return np.where(k > 0, sparse, self._whole.startup_seconds(size))[()]
+        sent = self._sent(size)
+        sparse = sum(cost.startup_seconds(part) for cost, part in self._messages(size, sent))
+        return np.where(sent[0].elements > 0, sparse, self._whole.startup_seconds(size))[()]
 
     def least_transfer_seconds(self, total: float, low: bool = False) -> float:
-        """At least what k values are as k is rounded down, or all of it."""
-        k = LEAST_ROUNDED * self.compression.density * total / self._width / self.compression.way.slices
-        sparse = sum(cost.least_transfer_seconds(float(part), low) for cost, part in self._messages(total, k))
+        """At least what each rank sends however it is rounded, or all of it."""
+        messages = self._messages(total, self._least(total))
+        sparse = sum(cost.least_transfer_seconds(float(part), low) for cost, part in messages)
         return min(sparse, self._whole.least_transfer_seconds(total, low))
 
     def describe(self) -> str:
         """What is sent, and what an all-reduce would take."""
-        compression = self.compression
-        return f"{compression.compressor}, density {compression.density:g}; all of it {self._whole.describe()}"
+        return f"{self.compression.describe()}; all of it {self._whole.describe()}"
 
     @property
     def _whole(self) -> MessageCost:
@@ -72,30 +74,46 @@ class SparseCost:
     def _width(self) -> int:
         return DTYPE_BYTES[self.workload.unit]
 
-    def _selected(self, size: Any) -> Any:
-        return self.compression.selected(np.asarray(size) // self._width)
+    def _sent(self, size: Any) -> Each:
+        """What each rank sends of a message of so many bytes."""
+        return self.compression.sent(np.asarray(size) // self._width)
 
-    def _messages(self, size: Any, k: Any) -> Iterator[tuple[MessageCost, Any]]:
+    def _least(self, total: float) -> Each:
+        """The least that each rank sends of so many bytes, in however many messages they are."""
+        elements = total / self._width / self.compression.way.slices
+        first, second = self.compression.sent(self.compression.way.slices * LONG)
+        if self.compression.codes:  # however a message is rounded up, no share of it is less than that of a long one
+            first, second = (each._replace(elements=(each.elements - 1) / LONG * elements) for each in (first, second))
+            return first, second
+        k = LEAST_ROUNDED * self.compression.density * elements
+        return first._replace(elements=k), second._replace(elements=k)
+
+    def _messages(self, size: Any, sent: Each) -> Iterator[tuple[MessageCost, Any]]:
         """The cost and the bytes of each transfer."""
         way = self.compression.way
         if way.inside is not None:
             yield self._of(REDUCE_SCATTER, way.inside), size
             yield self._of(ALL_GATHER, way.inside), size
-        for width in (self._width, DTYPE_BYTES[INDEX_DTYPE]):
-            yield self._of(ALL_GATHER, way.between), k * (way.between.size * width)
+        for part in self._bytes(sent):
+            yield self._of(ALL_GATHER, way.between), part * way.between.size
+
+    def _bytes(self, sent: Each) -> list[Any]:
+        """Bytes of each range that a rank sends."""
+        return [each.elements * (DTYPE_BYTES[each.dtype] if each.dtype else self._width) for each in sent]
 
     def _of(self, kind: str, axis: Axis) -> MessageCost:
         return self.network.of(kind if axis.name == WORLD else f"{kind}@{axis.name}")
 
-    def _kernel_seconds(self, size: Any, k: Any) -> Any:
-        compression, width = self.compression, self._width
-        own, index = size / compression.way.slices, DTYPE_BYTES[INDEX_DTYPE]
-        gathered = k * compression.way.between.size
-        moved = {
-            f"{ENCODE}{compression.compressor}": _encode.moved_bytes(own, k * (width + index), compression.feedback),
-            "decode_sum": decode_sum.moved_bytes(own, gathered * width, gathered * index),
-        }
-        return sum(self._per_byte(self.workload.kernels, kernel) * part for kernel, part in moved.items())
+    def _kernel_seconds(self, size: Any, sent: Each) -> Any:
+        compression = self.compression
+        own, ranks, (first, second) = size / compression.way.slices, compression.way.between.size, self._bytes(sent)
+        encoded = _encode.moved_bytes(own, first + second, compression.feedback)
+        if compression.codes:
+            decoded = _code.decoded_bytes(own, (first + second) * ranks, ranks)
+        else:
+            decoded = decode_sum.moved_bytes(own, first * ranks, second * ranks)
+        moved = zip(compression.kernels, (encoded, decoded), strict=True)
+        return sum(self._per_byte(self.workload.kernels, kernel) * part for kernel, part in moved)
 
     def _per_byte(self, kernels: Mapping[str, float], kernel: str) -> float:
         if kernel not in kernels:

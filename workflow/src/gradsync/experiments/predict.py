@@ -40,6 +40,13 @@ class Options(Steps, Known):
     compressor: str | None = option(
         None, "of sparse messages: what selects their elements", metavar="NAME", unset="the scheme's, if it has any"
     )
+    compressor_options: tuple[str, ...] = option(
+        (),
+        "an option of the compressor, as the levels of qsgd (may be repeated)",
+        flag="--compressor-option",
+        repeated=True,
+        metavar="KEY=VALUE",
+    )
     density: float | None = option(
         None, "share of the elements that sparse messages have", metavar="D", unset="the scheme's, else 0.01"
     )
@@ -216,12 +223,13 @@ def _scheme(options: Options) -> Scheme:
         "collective": options.collective,
         "topology": options.topology,
         "compressor": options.compressor,
+        "compressor_options": _values(options.compressor_options, "--compressor-option") or None,
         "density": options.density,
         "error_feedback": False if options.no_error_feedback else None,
         "pto": options.pto or None,
     }
     given = {key: part for key, part in parts.items() if part is not None}
-    of_compression = {"compressor", "density", "error_feedback"}
+    of_compression = {"compressor", "compressor_options", "density", "error_feedback"}
     if scheme.phases:
         if given or options.schedule_options or options.update_options:
             raise InputError(
@@ -232,8 +240,9 @@ def _scheme(options: Options) -> Scheme:
     changed["update_options"] = {**scheme.update_options, **_values(options.update_options, "--update-option")}
     if options.collective:
         changed = {key: value for key, value in changed.items() if key not in of_compression}
-    elif options.compressor and not scheme.compressor:
-        changed["collective"] = ""
+    elif options.compressor and options.compressor != scheme.compressor:
+        changed = {key: value for key, value in changed.items() if key not in of_compression}
+        changed["collective"] = changed["collective"] if scheme.compressor else ""
     scheme = schemes.Scheme.model_validate({**changed, **given})
     if scheme.compressor or scheme.pto or of_compression & given.keys():
         scheme.refuse_nonsense("--schedule")

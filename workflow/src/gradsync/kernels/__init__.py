@@ -11,11 +11,12 @@ A kernel is one file of this folder with
                                            rank that writes a piece takes the operands of its elements alone
 
 A `compute` with a keyword argument `turn` is told how often the same has been done before, to the same ranges: how many
-turns of its loop went before or, in a repeat, how many of its passes; no plan carries it.
+turns of its loop went before or, in a repeat, how many of its passes; one with `rank` is told whose it is. No plan
+carries these.
 `compute` is written with operators that NumPy and PyTorch share if that is possible, so that the oracle (NumPy, n
 ranks in one process) and the executor (PyTorch, `runtime/kernels.py`) mean the same by a name. Discovery finds the
-file; its name is the kernel's name. `_encode.py` makes a kernel of each compressor, `_unscaled.py` one of each update
-that can clip.
+file; its name is the kernel's name. `_encode.py` and `_code.py` make kernels of each compressor, `_unscaled.py` one of
+each update that can clip.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from functools import cached_property
 from math import inf, isfinite, prod
 from typing import Any, NamedTuple, NoReturn, Protocol
 
+from gradsync import compressors
 from gradsync.errors import InputError
 from gradsync.names import modules_in
 from gradsync.plan import BYTES, DTYPE_BYTES, Local, Mesh, Plan, Ref
@@ -38,8 +40,10 @@ FLOATS = ("float64", "float32", "float16", "bfloat16")
 INTEGERS = ("int64", "int32")
 FACTORS = ("lr", "scale", "rho")  # arguments that are multiplied with one another
 ENCODE = "encode_"  # and a compressor: the kernel that encodes what that selects
+DECODE = "decode_"  # and a compressor that makes codes: the kernel that sums what they stand for
 SCALED, UNSCALED = "_scaled", "_unscaled"  # after an update: the kernels that take a loss scale out of the gradients
-TURN = "turn"  # the argument that a reader of a plan fills in
+TURN, RANK = "turn", "rank"  # arguments that a reader of a plan fills in
+COUNTS = ("first", "longest", "levels", "bucket", "seed")  # arguments that are no factors of what is computed
 SMALLEST_SCALE = 1e-18  # what is scaled by less, or by 0, is lost
 # What an argument of any kernel may be: from the least to below the most
 RANGES = {
@@ -56,6 +60,9 @@ RANGES = {
     "terms": (1.0, inf),
     "outer_lr": (0.0, inf),
     "outer_momentum": (0.0, 1.0),
+    "first": (0.0, 2.0**53),
+    "longest": (1.0, 2.0**53),
+    **{name: (float(least), most + 1.0) for name, (least, most) in compressors.LIMITS.items()},
 }
 
 
@@ -162,11 +169,16 @@ def _mine(ref: Ref) -> str:
 
 
 class Message(NamedTuple):
-    """A sparse message of so many values of a gradient; `contained`: the tokens in it and in what it leaves."""
+    """A sparse message of a gradient; `contained`: the tokens in it and in what it leaves.
+
+    `lengths`: how many elements its ranges have, as values and indices, or codes and scales. `code`: what these codes
+    are, None of selected elements.
+    """
 
     gradient: Parts
-    values: int
+    lengths: tuple[int, ...]
     contained: int
+    code: Any = None
 
 
 class Track(Protocol):
@@ -260,19 +272,20 @@ class Kernel:
     @cached_property
     def arguments(self) -> dict[str, inspect.Parameter]:
         """Its named arguments, as a plan has them."""
-        return {name: each for name, each in self._named.items() if name != TURN}
+        return {name: each for name, each in self._named.items() if name not in (TURN, RANK)}
 
     @cached_property
     def _named(self) -> dict[str, inspect.Parameter]:
         parameters = inspect.signature(self.compute).parameters.values()
         return {each.name: each for each in parameters if each.kind is inspect.Parameter.KEYWORD_ONLY}
 
-    def at(self, arguments: Mapping[str, float], turn: int, rate: float = 1.0) -> dict[str, Any]:
-        """The arguments with which it runs in a turn: the plan's, its learning rate times `rate`."""
+    def at(self, arguments: Mapping[str, float], turn: int, rate: float = 1.0, rank: int = 0) -> dict[str, Any]:
+        """The arguments with which a rank runs it in a turn: the plan's, its learning rate times `rate`."""
         values: dict[str, Any] = dict(arguments)
         if rate != 1.0 and "lr" in values:
             values["lr"] *= rate
-        return {**values, TURN: turn} if TURN in self._named else values
+        filled = {TURN: turn, RANK: rank}
+        return values | {name: value for name, value in filled.items() if name in self._named}
 
     def refuse(self, form: Form) -> None:
         """Raises InputError for arguments that it does not have or that make no sense, and for wrong operands."""
@@ -281,6 +294,8 @@ class Kernel:
             if name not in self.arguments:
                 form.fail(f"has no argument {name!r}; it has: {', '.join(self.arguments) or 'none'}")
             least, most = RANGES.get(name, (-inf, inf))
+            if name in COUNTS and value % 1:
+                form.fail(f"needs a whole number as {name}, not {value:g}")
             if not (isfinite(value) and least <= value and (value < most)):
                 form.fail(f"needs {name} from {least:g} to below {most:g}, not {value:g}")
             if name == "scale" and abs(value) < SMALLEST_SCALE:
@@ -297,7 +312,7 @@ class Kernel:
         """Raises InputError for arguments, or products of them, that the type of an operand can't hold."""
         values = form.op.arguments
         product = prod(max(1.0, abs(values.get(name, 1.0))) for name in FACTORS)
-        greatest = max([product, *map(abs, values.values())])
+        greatest = max([product, *(abs(value) for name, value in values.items() if name not in COUNTS)])
         for each in (*form.reads, *form.writes):
             if greatest > largest(each.dtype):
                 form.fail(
@@ -328,8 +343,9 @@ def whole_passes(form: Form) -> float:
 def _modules() -> dict[str, Any]:
     """Name -> the file, or what stands for one."""
     files = {name: importlib.import_module(f"{__name__}.{name}") for name in modules_in(__path__)}
-    made = [importlib.import_module(f"{__name__}.{maker}").kernels() for maker in ("_encode", "_unscaled")]
-    return files | made[0] | made[1]
+    for room in ("_encode", "_code", "_unscaled"):
+        files |= importlib.import_module(f"{__name__}.{room}").kernels()
+    return files
 
 
 KERNELS: dict[str, Kernel] = {name: Kernel(name, module) for name, module in sorted(_modules().items())}

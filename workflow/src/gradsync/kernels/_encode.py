@@ -1,11 +1,13 @@
 """Encode: the elements that a compressor selects are sent; with error feedback the others stay in a residual.
 
-Every compressor has a kernel `encode_NAME`, which this module makes. With a residual (error feedback: Seide et al.,
-Interspeech 2014; Stich et al., NeurIPS 2018) it selects from gradient + residual; without one, what isn't sent is lost.
+Every compressor that selects has a kernel `encode_NAME`, which this module makes. With a residual (error feedback:
+Seide et al., Interspeech 2014; Stich et al., NeurIPS 2018) it selects from gradient + residual; without one, what isn't
+sent is lost.
 """
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Any
 
 from gradsync import compressors
@@ -52,28 +54,39 @@ class Encode:
             form.fail(f"can't count {gradient.elements} elements in {indices.dtype}")
         if values.dtype != gradient.dtype:
             form.fail(f"sends values of the gradient's type, {gradient.dtype}")
-        if residual and residual[0].role != "residual":
-            form.fail(f"keeps what it doesn't send in a buffer of role residual, not {residual[0].role}")
+        refuse_residual(form)
         form.shorter(values, gradient)
 
     def follow(self, track: Track) -> None:
         """A message of its own, and a residual that nothing has used before."""
-        gradient = track.read(0)
-        residual = track.held(RESIDUAL_AT) if len(track.op.writes) > RESIDUAL_AT else []
-        contained = _contained(track, gradient, residual)
-        values = track.held(0)[-1].stop
-        message = track.version("encode", track.op.kernel, values, tuple(gradient), tuple(residual))
-        track.sent(message, Message(gradient, values, contained))
-        for number, kind in enumerate((VALUES, INDICES)):
-            parts = track.held(number)
-            track.put(number, [Part(parts[0].start, parts[-1].stop, Content(kind, message, 0))])
-        if residual:
-            track.put(RESIDUAL_AT, [part._replace(content=part.content._replace(key=message)) for part in residual])
+        follow(track, (VALUES, INDICES))
 
     def moved(self, form: Form) -> float:
         """Reads gradient and residual, writes the residual and the message; the selection is on top."""
         values, indices, *residual = form.writes
         return float(moved_bytes(form.reads[0].bytes, values.bytes + indices.bytes, bool(residual)))
+
+
+def refuse_residual(form: Form) -> None:
+    """Raises InputError if what isn't sent is kept where gradients don't stay."""
+    for each in form.writes[RESIDUAL_AT:]:
+        if each.role != "residual":
+            form.fail(f"keeps what it doesn't send in a buffer of role residual, not {each.role}")
+
+
+def follow(track: Track, kinds: tuple[str, str], code: Hashable = None) -> None:
+    """A message of its own, in two ranges that hold such contents, and a residual that nothing has used before."""
+    gradient = track.read(0)
+    residual = track.held(RESIDUAL_AT) if len(track.op.writes) > RESIDUAL_AT else []
+    contained = _contained(track, gradient, residual)
+    lengths = tuple(track.held(number)[-1].stop for number in range(RESIDUAL_AT))
+    message = track.version("encode", track.op.kernel, code, lengths, tuple(gradient), tuple(residual))
+    track.sent(message, Message(gradient, lengths, contained, code))
+    for number, kind in enumerate(kinds):
+        parts = track.held(number)
+        track.put(number, [Part(parts[0].start, parts[-1].stop, Content(kind, message, 0))])
+    if residual:
+        track.put(RESIDUAL_AT, [part._replace(content=part.content._replace(key=message)) for part in residual])
 
 
 def moved_bytes(gradient: Any, message: Any, feedback: bool) -> Any:
@@ -99,5 +112,5 @@ def _contained(track: Track, gradient: Parts, residual: Parts) -> int:
 
 
 def kernels() -> dict[str, Any]:
-    """Name -> the kernel, of every compressor."""
-    return {f"{ENCODE}{name}": Encode(name) for name in compressors.names()}
+    """Name -> the kernel, of every compressor that selects."""
+    return {f"{ENCODE}{name}": Encode(name) for name in compressors.selecting()}

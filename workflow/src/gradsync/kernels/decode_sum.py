@@ -37,10 +37,16 @@ def follow(track: Track) -> None:
         if (value.kind, index.kind) != (VALUES, INDICES) or value[1:] != index[1:]:
             track.fail(f"decodes the values and the indices of one message, and finds {value.kind} and {index.kind}")
         message = int(value.key)
-        if (value.shift, high - low) != (-low, track.message(message).values):
+        if (value.shift, high - low) != (-low, track.message(message).lengths[0]):
             track.fail("decodes a part of a message")
-        track.received(message)
         messages.append(message)
+    put_sum(track, messages)
+
+
+def put_sum(track: Track, messages: list[int]) -> None:
+    """What is written holds the gradients of these messages, which have come whole."""
+    for message in messages:
+        track.received(message)
     target = track.held(0)
     if not messages:
         track.fail("decodes no message, and clears what it writes")

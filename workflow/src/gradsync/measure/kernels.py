@@ -12,15 +12,23 @@ import torch.distributed as dist
 
 from gradsync import compressors
 from gradsync.errors import RunError
-from gradsync.kernels import ENCODE, KERNELS, Form
+from gradsync.kernels import DECODE, ENCODE, KERNELS, Form
 from gradsync.plan import Buffer, Local, Plan, Ref, Tensor
 from gradsync.runtime.devices import PROCESSOR, Device
 from gradsync.runtime.group import settle
 from gradsync.runtime.kernels import EXECUTED
+from gradsync.sparse import CODE_DTYPE
 
 MOST_ELEMENTS = 1 << 21  # 8 MB of float32: beyond a core's own caches
 ELEMENTS_PER_SENT = 100  # of so many elements a sparse message has one
 WARM_UP, REPEATS = 1, 5
+
+
+def _ranges(compressor: str) -> tuple[str, str]:
+    """The buffers of a code, each compressor's own."""
+    return f"codes_{compressor}", f"scales_{compressor}"
+
+
 # name of the kernel -> (reads, writes, arguments); a range is its buffer, all of it
 MOMENTS = (("gradient",), ("parameter", "first_moment", "second_moment"), {"lr": 1e-3, "scale": 0.5})
 TRIALS: dict[str, tuple[tuple[str, ...], tuple[str, ...], dict[str, float]]] = {
@@ -45,7 +53,9 @@ TRIALS: dict[str, tuple[tuple[str, ...], tuple[str, ...], dict[str, float]]] = {
         {"outer_lr": 0.7, "outer_momentum": 0.9, "terms": 2.0},
     ),
     "sgd_difference": (("gradient",), ("parameter",), {"lr": 0.01}),
-    **{f"{ENCODE}{name}": (("gradient",), ("values", "indices", "residual"), {}) for name in compressors.names()},
+    **{f"{ENCODE}{name}": (("gradient",), ("values", "indices", "residual"), {}) for name in compressors.selecting()},
+    **{f"{ENCODE}{name}": (("gradient",), (*_ranges(name), "residual"), {}) for name in compressors.coding()},
+    **{f"{DECODE}{name}": (_ranges(name), ("gradient",), {}) for name in compressors.coding()},
 }
 
 
@@ -55,8 +65,16 @@ def trial(name: str, elements: int) -> tuple[Plan, Local]:
     keyed = [Buffer(key, elements, role=key) for key in ("gradient", "parameter", "centre", "residual")]
     keyed += [Buffer(key, elements, role="momentum") for key in MOMENTS[1][1:]]
     more = [Buffer("wire", elements, "float16"), Buffer("values", few), Buffer("indices", few, "int64")]
+    for compressor in compressors.coding():
+        size = compressors.size(compressor, elements, {})
+        more += [
+            Buffer(buffer, length, dtype)
+            for buffer, length, dtype in zip(_ranges(compressor), size, (CODE_DTYPE, "float32"), strict=True)
+        ]
     plan = Plan("trial", 1, (Tensor("all", 0, elements),), (*keyed, *more, Buffer("ratio", 1)), ())
     reads, writes, arguments = TRIALS[name]
+    if "longest" in KERNELS[name].arguments:
+        arguments = {**arguments, "longest": float(elements)}
     refs = [tuple(Ref(key, 0, plan.buffer[key].elements) for key in keys) for keys in (reads, writes)]
     return plan, Local(name="trial", kernel=name, arguments=arguments, reads=refs[0], writes=refs[1])
 

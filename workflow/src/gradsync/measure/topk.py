@@ -144,5 +144,5 @@ def columns(times: SelectionTimes) -> str:
 
 
 def all_names() -> tuple[str, ...]:
-    """Every compressor, in the order in which they take turns."""
-    return tuple(compressors.names())
+    """Every compressor that selects, in the order in which they take turns."""
+    return tuple(compressors.selecting())

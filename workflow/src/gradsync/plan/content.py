@@ -18,6 +18,7 @@ GRADIENT, PARAMETER, MOMENTUM, RESIDUAL, CENTRE, STATISTICS, SCALER, STATE = (
     *("statistics", "scaler", "state"),
 )
 VALUES, INDICES, NORM, RATIO, MIXED = "values", "indices", "norm", "ratio", "sum of several"
+CODES, SCALES = "codes", "scales"
 SQUARES = "sum of squares"  # its key, as that of a norm: runs of elements
 PARAMETERS, DIFFERENCE = "sum of parameters", "elastic difference"
 NOTHING, CONSTANT = "nothing", "constant"

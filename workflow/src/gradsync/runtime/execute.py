@@ -287,7 +287,7 @@ class Executor(Turns):
                     native.run(op, reads, writes, ranks, self.rank, self.groups.of(op.lane, ranks), root)
             case "local":
                 times = self.role.times(op.name, turn)
-                arguments = KERNELS[op.kernel].at(op.arguments, times, self.rate(times))
+                arguments = KERNELS[op.kernel].at(op.arguments, times, self.rate(times), self.rank)
                 EXECUTED[op.kernel](reads, writes, **arguments)
             case "send" | "reply":
                 if len(self.pending[op.name]) >= MOST_PENDING:

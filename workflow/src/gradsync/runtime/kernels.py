@@ -12,7 +12,7 @@ import torch
 
 from gradsync import compressors
 from gradsync.kernels import ENCODE, KERNELS, UNSCALED, _loss_scale, _unscaled
-from gradsync.runtime import selection
+from gradsync.runtime import coding, selection
 from gradsync.runtime.adam import adam, adamw, shrunk
 from gradsync.runtime.layerwise import lamb, lamb_ratios, lars, lars_ratios
 from gradsync.runtime.norms import length
@@ -175,7 +175,7 @@ def outer_nesterov(
 
 
 def encoder(select: Select) -> Callable[..., None]:
-    """The kernel of a compressor, as `kernels/_encode.py` has it."""
+    """The kernel of a compressor that selects, as `kernels/_encode.py` has it."""
 
     def encode(reads: list[torch.Tensor], writes: list[torch.Tensor], *, turn: int) -> None:
         """Send what is selected; the others stay in the residual, if there is one."""
@@ -205,5 +205,6 @@ EXECUTED: dict[str, Callable[..., None]] = {
     **{name: kernel.compute for name, kernel in KERNELS.items()},
     **{kernel.__name__: kernel for kernel in OWN},
     **OF_PARTS,
-    **{f"{ENCODE}{name}": encoder(selection.get(name)) for name in compressors.names()},
+    **{f"{ENCODE}{name}": encoder(selection.get(name)) for name in compressors.selecting()},
+    **coding.kernels(),
 }

@@ -1,4 +1,4 @@
-"""Sparse collectives: how the elements of a message that a compressor selects reach all ranks, and are summed.
+"""Sparse collectives: how what a compressor makes of a message reaches all ranks, and is summed.
 
 A sparse collective is one file of this folder with
 
@@ -7,13 +7,15 @@ A sparse collective is one file of this folder with
     LEVELS            optional: how many levels its topology must have, each of which ranks fill whole
 
 A message on its `Way`: a dense reduce-scatter over the axis `inside`, if there is one; each rank encodes what it then
-has; the ranks of the axis `between` gather one another's values and indices, and decode their sum; a dense all-gather
-over `inside` (`transforms/_sparse_messages.py`). Discovery finds the file; its name is the collective's name.
+has; the ranks of the axis `between` gather one another's values and indices, or codes and scales, and decode their sum;
+a dense all-gather over `inside` (`transforms/_sparse_messages.py`). Discovery finds the file; its name is the
+collective's name.
 """
 
 from __future__ import annotations
 
 import importlib
+from collections.abc import Mapping
 from operator import gt
 from typing import Any, NamedTuple
 
@@ -21,11 +23,12 @@ import numpy as np
 
 from gradsync import compressors
 from gradsync.errors import InputError
+from gradsync.kernels import DECODE, ENCODE
 from gradsync.names import modules_in, refuse_unknown
 from gradsync.plan import WORLD, Axis
 from gradsync.topologies import Topology
 
-INDEX_DTYPE = "int32"
+INDEX_DTYPE, CODE_DTYPE = "int32", "uint8"
 MOST_ELEMENTS = 1 << 31  # of a message: the paper's indices have 32 bits
 
 
@@ -54,21 +57,60 @@ class Way(NamedTuple):
         return 1 if self.inside is None else self.inside.size
 
 
-class Compression(NamedTuple):
-    """What is sent of each message, and how. `density`: the share of its elements, in (0, 1].
+class Sent(NamedTuple):
+    """One of the ranges that a rank sends of a message: its buffer, type (empty: the gradients' own), elements."""
 
-    With `feedback` what isn't sent stays in a residual, and is added to the next gradient.
+    buffer: str
+    dtype: str
+    elements: Any
+
+
+class Compression(NamedTuple):
+    """What is sent of each message, and how.
+
+    `density`: the share of its elements that are selected, in (0, 1]; of a code, which has all of them, it says
+    nothing. With `feedback` what isn't sent stays in a residual, and is added to the next gradient. `options` are the
+    compressor's own.
     """
 
     way: Way
     compressor: str
-    density: float
+    density: float = 1.0
     feedback: bool = True
+    options: tuple[tuple[str, float], ...] = ()
 
     def describe(self) -> str:
         """One line for people."""
         kept = "error feedback" if self.feedback else "no error feedback"
-        return f"{self.compressor}, density {self.density:g}, {kept}"
+        how = [f"{name} {value:g}" for name, value in self.options] if self.codes else [f"density {self.density:g}"]
+        return ", ".join((self.compressor, *how, kept))
+
+    @property
+    def codes(self) -> bool:
+        """Whether messages are codes of all elements."""
+        return compressors.codes(self.compressor)
+
+    @property
+    def kernels(self) -> tuple[str, str]:
+        """What encodes and what decodes."""
+        return f"{ENCODE}{self.compressor}", f"{DECODE}{self.compressor}" if self.codes else "decode_sum"
+
+    def sent(self, elements: Any) -> tuple[Sent, Sent]:
+        """What each rank sends of a message of so many elements, of which arrays give arrays.
+
+        Nothing if a slice would have no element: then the message travels dense.
+        """
+        if not self.codes:
+            k = self.selected(elements)
+            return Sent("values", "", k), Sent("indices", INDEX_DTYPE, k)
+        elements = np.asarray(elements)
+        size = compressors.size(self.compressor, self.longest(elements), dict(self.options))
+        codes, scales = (np.where(elements < self.way.slices, 0, each).astype(np.int64) for each in size)
+        return Sent("codes", CODE_DTYPE, codes), Sent("scales", "", scales)
+
+    def longest(self, elements: Any) -> Any:
+        """The elements of the longest slice of a message."""
+        return -(-elements // self.way.slices)
 
     def selected(self, elements: Any) -> Any:
         """How many values each rank sends of a message of so many elements: max(1, round(rho d / n)) (CT-E16).
@@ -76,10 +118,9 @@ class Compression(NamedTuple):
         d counts as the next multiple of n. 0 if a slice would have no element: then the message travels dense. Arrays
         of elements give arrays.
         """
-        elements, slices = np.asarray(elements), self.way.slices
-        longest = -(-elements // slices)
-        k = np.maximum(1, np.rint(self.density * longest))
-        return np.where(elements < slices, 0, k).astype(np.int64)
+        elements = np.asarray(elements)
+        k = np.maximum(1, np.rint(self.density * self.longest(elements)))
+        return np.where(elements < self.way.slices, 0, k).astype(np.int64)
 
 
 def everyone(ranks: int) -> Axis:
@@ -116,8 +157,8 @@ def way(name: str, topology: Topology, ranks: int) -> Way:
     return found
 
 
-def refuse(compressor: str, density: float) -> None:
-    """Raises InputError for a compressor that doesn't exist, and for a density outside (0, 1]."""
-    compressors.get(compressor)
+def refuse(compressor: str, density: float, options: Mapping[str, Any]) -> None:
+    """Raises InputError for a compressor that doesn't exist, its options, and a density outside (0, 1]."""
+    compressors.refuse_options(compressor, options)
     if not 0 < density <= 1:
         raise InputError(f"density {density:g}: a share of the elements, above 0 and at most 1")

@@ -7,32 +7,29 @@ the message, one after the other: the next message's selection begins once this 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from gradsync.collectives import ALL_GATHER, NATIVE, POSTCONDITION, REDUCE_SCATTER
-from gradsync.kernels import ENCODE
+from gradsync.kernels import KERNELS
 from gradsync.plan import Axis, Collective, Kind, Local, Ref
 from gradsync.sparse import Compression, Way
 
-VALUES, INDICES, RESIDUAL = "values", "indices", "residual"
+RESIDUAL = "residual"
 
 
-def places(way: Way, k: int) -> int:
-    """Values that the ranks of `between` send of a message together, k each: what a rank has room for."""
-    return k * way.between.size
+def carried(message: Collective, compression: Compression, sent: Sequence[Ref]) -> Iterator[Any]:
+    """What carries a message, as values and indices or as codes and scales, instead of an all-reduce.
 
-
-def carried(message: Collective, compression: Compression, start: int, k: int) -> Iterator[Any]:
-    """What carries a message, k values of each rank, instead of an all-reduce.
-
-    Its values and indices lie from `start` on in the buffers of those names. The last operation has the name of `last`.
+    What all ranks send lies in `sent`, each rank's in its piece over `between`. The last operation has the name of
+    `last`.
     """
     way = compression.way
     inside, between = _axis(way.inside), way.between.name
     (whole,) = message.writes
     own = whole if inside is None else whole._replace(mine=(inside,))
-    sent = [Ref(name, start, start + places(way, k)) for name in (VALUES, INDICES)]
+    encode, decode = compression.kernels
+    counts = {"first": whole.start, "longest": int(compression.longest(whole.stop - whole.start))}
 
     def over(axis: str, verb: str, kind: Kind, ref: Ref) -> Collective:
         return dataclasses.replace(
@@ -58,7 +55,8 @@ def carried(message: Collective, compression: Compression, start: int, k: int) -
         Local(
             name=named("encode", message.name),
             lane=message.lane,
-            kernel=f"{ENCODE}{compression.compressor}",
+            kernel=encode,
+            arguments=_arguments(encode, compression, counts),
             reads=(own,),
             writes=(*(ref._replace(mine=(between,)) for ref in sent), *residual),
         )
@@ -68,7 +66,8 @@ def carried(message: Collective, compression: Compression, start: int, k: int) -
         Local(
             name=named("decode", message.name),
             lane=message.lane,
-            kernel="decode_sum",
+            kernel=decode,
+            arguments=_arguments(decode, compression, counts),
             reads=tuple(sent),
             writes=(own,),
             postcondition="sparse_sum",
@@ -79,6 +78,12 @@ def carried(message: Collective, compression: Compression, start: int, k: int) -
     first, *others = operations
     yield dataclasses.replace(first, after=message.after, after_previous=message.after_previous)
     yield from others
+
+
+def _arguments(kernel: str, compression: Compression, counts: dict[str, int]) -> dict[str, float]:
+    """What the kernel takes of the compressor's options, and of what the message is."""
+    known = KERNELS[kernel].arguments
+    return {name: float(value) for name, value in (*compression.options, *counts.items()) if name in known}
 
 
 def last(message: str, way: Way) -> str:

@@ -1,4 +1,4 @@
-"""Compression: of each message of gradients a part of the elements travels, on the way of a sparse collective.
+"""Compression: of each message of gradients some elements, or a code, travel on the way of a sparse collective.
 
 What takes the sum takes a sparse sum. A message with fewer elements than it is cut into slices travels as it is.
 """
@@ -12,8 +12,8 @@ from typing import Any
 from gradsync import sparse
 from gradsync.collectives import ALL_REDUCE, NATIVE
 from gradsync.errors import InputError
-from gradsync.plan import BYTES, WORLD, Buffer, Collective, Local, Plan, Role
-from gradsync.sparse import INDEX_DTYPE, MOST_ELEMENTS, Compression
+from gradsync.plan import BYTES, WORLD, Buffer, Collective, Local, Plan, Ref, Role
+from gradsync.sparse import MOST_ELEMENTS, Compression
 from gradsync.transforms import _sparse_messages as messages
 from gradsync.transforms._edits import Body, operations, with_bodies, with_buffer
 
@@ -26,7 +26,7 @@ def compress(plan: Plan, compression: Compression) -> Plan:
     Raises InputError for a plan whose gradients are not summed by all-reduces of the backend's own over all of its
     ranks, each of one range that no other message has, or are of an unknown type.
     """
-    sparse.refuse(compression.compressor, compression.density)
+    sparse.refuse(compression.compressor, compression.density, dict(compression.options))
     way = compression.way
     holding = plan.holding("gradient")
     if holding is None or plan.buffer[holding].dtype == BYTES:
@@ -41,20 +41,17 @@ def compress(plan: Plan, compression: Compression) -> Plan:
     of_role = {role.name: _messages(plan, role, holding) for role in plan.roles}
     if not any(of_role.values()):
         raise InputError(f"plan {plan.name!r}: {TRANSFORM} needs sums of gradients; it has no such message")
-    starts, length = _laid_out(of_role, compression)
-    if length:
-        plan = with_buffer(plan, Buffer(messages.VALUES, length, gradient.dtype), TRANSFORM)
-        plan = with_buffer(plan, Buffer(messages.INDICES, length, INDEX_DTYPE), TRANSFORM)
-        if compression.feedback:
-            residual = Buffer(messages.RESIDUAL, gradient.elements, gradient.dtype, role="residual")
-            plan = with_buffer(plan, residual, TRANSFORM)
+    starts, buffers = _laid_out(of_role, compression, gradient.dtype)
+    if starts and compression.feedback:
+        buffers.append(Buffer(messages.RESIDUAL, gradient.elements, gradient.dtype, role="residual"))
+    for buffer in buffers:
+        plan = with_buffer(plan, buffer, TRANSFORM)
 
     def edited(role: Role, body: Body) -> Iterator[Any]:
         ours = {name: op for name, op in of_role[role.name].items() if (role.name, name) in starts}
         for op in body:
             if op.name in ours:
-                first, k = starts[role.name, op.name]
-                parts = messages.carried(op, compression, first, k)
+                parts = messages.carried(op, compression, starts[role.name, op.name])
             else:
                 parts = iter((_of_sparse_sum(op),))
             yield from (_waiting(part, {name: messages.last(name, way) for name in ours}) for part in parts)
@@ -89,24 +86,30 @@ def _messages(plan: Plan, role: Role, gradient: str) -> dict[str, Collective]:
 
 
 def _laid_out(
-    of_role: dict[str, dict[str, Collective]], compression: Compression
-) -> tuple[dict[tuple[str, str], tuple[int, int]], int]:
-    """(role, message) -> where its values begin and how many a rank sends; and the length of all.
+    of_role: dict[str, dict[str, Collective]], compression: Compression, dtype: str
+) -> tuple[dict[tuple[str, str], tuple[Ref, ...]], list[Buffer]]:
+    """(role, message) -> where what all ranks send of it lies, whole; and the buffers that it lies in.
 
     Messages of equal name are one collective of several roles, and lie in the same place.
     """
-    of_message: dict[str, tuple[int, int]] = {}
-    starts: dict[tuple[str, str], tuple[int, int]] = {}
-    position = 0
+    of_message: dict[str, tuple[Ref, ...]] = {}
+    starts: dict[tuple[str, str], tuple[Ref, ...]] = {}
+    lengths: dict[tuple[str, str], int] = {}  # (buffer, type) -> elements
     for role, ops in of_role.items():
         for name, op in ops.items():
-            k = int(compression.selected(op.writes[0].stop - op.writes[0].start))
-            if name not in of_message and k:
-                of_message[name] = position, k
-                position += messages.places(compression.way, k)
-            if k:
-                starts[role, name] = of_message[name]
-    return starts, position
+            sent = compression.sent(op.writes[0].stop - op.writes[0].start)
+            if not all(each.elements for each in sent):
+                continue
+            if name not in of_message:
+                refs = []
+                for each in sent:
+                    key = each.buffer, each.dtype or dtype
+                    start = lengths.get(key, 0)
+                    lengths[key] = start + int(each.elements) * compression.way.between.size
+                    refs.append(Ref(each.buffer, start, lengths[key]))
+                of_message[name] = tuple(refs)
+            starts[role, name] = of_message[name]
+    return starts, [Buffer(name, length, kind) for (name, kind), length in lengths.items()]
 
 
 def _of_sparse_sum(op: Any) -> Any:

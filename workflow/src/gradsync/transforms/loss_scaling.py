@@ -11,12 +11,22 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from gradsync import compressors
 from gradsync.errors import InputError
-from gradsync.kernels import KERNELS, SCALED, UNSCALED, _loss_scale
+from gradsync.kernels import ENCODE, KERNELS, SCALED, UNSCALED, _loss_scale
 from gradsync.plan import Buffer, Local, Need, Plan, Ref, Role
-from gradsync.transforms._edits import Body, applies_gradients, computes, the_update, with_bodies, with_buffer
+from gradsync.transforms._edits import (
+    Body,
+    applies_gradients,
+    computes,
+    operations,
+    the_update,
+    with_bodies,
+    with_buffer,
+)
 from gradsync.transforms._norm import OF_ALL, in_parts, with_buffers, with_norm
 
+ENCODERS = {f"{ENCODE}{name}" for name in compressors.coding()}
 TRANSFORM = "loss scaling"
 BUFFER = "scaler"  # and the operation that moves it
 SCALER = Ref(BUFFER, 0, _loss_scale.ELEMENTS)
@@ -34,6 +44,12 @@ def scale_loss(plan: Plan) -> Plan:
         raise InputError(
             f"plan {plan.name!r}: {TRANSFORM} needs a plan without residuals: these keep gradients of earlier loss "
             "scales, and infinite ones for ever"
+        )
+    if coded := [op for role in plan.roles for op in operations(role.body) if getattr(op, "kernel", "") in ENCODERS]:
+        raise InputError(
+            f"plan {plan.name!r}: {TRANSFORM} makes gradients that are infinite now and then, and {coded[0].name!r} "
+            f"encodes them by kernel {coded[0].kernel!r}, which takes none: compute in another type, or choose another "
+            "compressor"
         )
     plan = with_buffer(plan, Buffer(BUFFER, _loss_scale.ELEMENTS, role="scaler"), TRANSFORM)
     normed: list[Local] = []
