@@ -6,6 +6,7 @@ it runs: `gradsync plan` never loads torch.
 
 from gradsync.commands import (
     advise,
+    artifact,
     benchmark,
     check,
     claims,
@@ -23,6 +24,7 @@ from gradsync.commands import (
     image,
     measure,
     plan,
+    publish,
     simulate,
     site,
     slurm,
@@ -34,6 +36,6 @@ from gradsync.commands import (
 
 COMMANDS = (
     *(advise, plan, check, simulate, collective, draw, train, elastic, export, measure, image, cluster, slurm, testbed),
-    *(estimate, external, count, emulate, table, figure, claims, site, compare, track, benchmark),
+    *(estimate, external, count, emulate, table, figure, claims, site, compare, publish, artifact, track, benchmark),
 )
 """In the order of `gradsync --help`; the name of each is that of its module."""
