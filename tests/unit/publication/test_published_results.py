@@ -27,8 +27,9 @@ PROVENANCE = {
     "system": "Linux 6.18.44-of-some-host",
     "other_work": 0.02,
 }
-TABLE = "rung,model,scheme,nodes,iteration_seconds,note\n"
-TIMED = "emulated,googlenet,wfbp,4,0.421,\nmeasured,googlenet,wfbp,2,0.5,two ranks\n"
+TABLE = "rung,model,scheme,nodes,iteration_seconds,iteration_seconds_low,note\n"
+TIMED = "emulated,googlenet,wfbp,4,0.421,,\nmeasured,googlenet,wfbp,2,0.5,0.4,two ranks\n"
+UNTIMED = "emulated,googlenet,wfbp,2,,,no such emulated launch in this configuration\n"
 DISPLAY = "Times\n\n| scheme | ms |\n|:--|--:|\n| WFBP | 421 |\n"
 
 
@@ -57,9 +58,9 @@ def results(tmp_path: Path) -> Path:
     run(folder, "googlenet-8", date="2026-11-26")
     tables = folder / "tables" / "mgwfbp"
     tables.mkdir(parents=True)
-    (tables / "fig6.csv").write_text(f"{TABLE}simulated,googlenet,wfbp,4,0.4,\n{TIMED}")
+    (tables / "fig6.csv").write_text(f"{TABLE}simulated,googlenet,wfbp,4,0.4,,\n{TIMED}{UNTIMED}")
     (tables / "fig6.md").write_text(DISPLAY)
-    (tables / "gap.csv").write_text(f"{TABLE}simulated,googlenet,wfbp,4,0.4,\n")
+    (tables / "gap.csv").write_text(f"{TABLE}simulated,googlenet,wfbp,4,0.4,,\n{UNTIMED}")
     (tables / "gap.md").write_text(DISPLAY)
     ledger = [
         verdict("fig6-order", "emulated", CONFIRMED),
@@ -162,6 +163,7 @@ def test_a_later_entry_replaces_an_earlier_one_and_nothing_else(results, tmp_pat
         ("entry.yaml", "runs: 2", "runs: two", "runs"),
         ("entry.yaml", "first:", "came:", "came"),
         ("tables/mgwfbp/fig6.csv", "measured", "simulated", "rows that were not timed"),
+        ("tables/mgwfbp/fig6.csv", "0.5,0.4,", ",,", "rows that were not timed"),
     ],
 )
 def test_an_entry_that_is_none_is_refused_by_its_name(results, tmp_path, file, old, new, message):
@@ -178,7 +180,7 @@ def test_the_report_shows_entries_beside_the_run_and_counts_none(results, tmp_pa
     publish(results, folder / publication.FOLDER / "emulated")
     here = tmp_path / "here"
     (here / "tables" / "mgwfbp").mkdir(parents=True)
-    (here / "tables" / "mgwfbp" / "fig6.csv").write_text(f"{TABLE}measured,googlenet,wfbp,2,0.6,\n")
+    (here / "tables" / "mgwfbp" / "fig6.csv").write_text(f"{TABLE}measured,googlenet,wfbp,2,0.6,,\n{UNTIMED}")
     (here / "claims.json").write_text(
         claims.ledger_json(
             [verdict("fig6-order", "emulated", REFUTED), verdict("fig6-over-wfbp", "emulated", UNDECIDED)]

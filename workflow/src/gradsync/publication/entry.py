@@ -16,7 +16,7 @@ from gradsync.claims import Verdict, cells
 from gradsync.errors import InputError
 from gradsync.files import reading
 from gradsync.files.problems import first_problem
-from gradsync.files.results import TIMED
+from gradsync.publication import timed
 
 VERSION = 1
 FOLDER = "published-results"  # below the folder of configurations
@@ -90,10 +90,9 @@ def load(folder: Path) -> Entry:
 
 def _table(file: Path) -> PublishedTable:
     rows = cells.read(file) or []
-    rungs = tuple(rung for rung in TIMED if any(row.get("rung") == rung for row in rows))
-    if not rungs or any(row.get("rung") not in TIMED for row in rows):
+    if not rows or len(timed.timed(rows)) < len(rows):
         raise InputError(f"table {file}: it has rows that were not timed, or no rows: publish the results again")
     written = file.with_suffix(".md")
     if not written.is_file():
         raise InputError(f"table {written}: it is missing beside {file.name}: publish the results again")
-    return PublishedTable(file.parent.name, file.stem, rungs, written)
+    return PublishedTable(file.parent.name, file.stem, timed.rungs(rows), written)

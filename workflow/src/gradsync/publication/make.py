@@ -26,9 +26,10 @@ from gradsync.files.results import TIMED, Result
 from gradsync.files.writing import make_folder, write_whole
 from gradsync.publication import entry
 from gradsync.publication.entry import Provenance
+from gradsync.publication.timed import timed
 from gradsync.statistics import quiet
 
-MOST_BYTES = 200_000  # of a table: an entry is read in a checkout, and on the pages of the report
+MOST_BYTES = 500_000  # of a table: an entry is read in a checkout, and on the pages of the report
 NAMED = 5  # reasons that a message has in full
 
 
@@ -146,7 +147,7 @@ def _write_tables(results: Path, folder: Path) -> tuple[int, list[str]]:
     """Write the tables that have timed rows; returns how many, and those that are too large for an entry."""
     written, too_large = 0, []
     for file in sorted((results / "tables").glob("*/*.csv")):
-        rows = [row for row in cells.read(file) or [] if row.get("rung") in TIMED]
+        rows = timed(cells.read(file) or [])
         if not rows:
             continue
         name = file.relative_to(results / "tables")

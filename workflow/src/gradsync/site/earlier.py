@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from gradsync.claims import UNDECIDED, Verdict, cells
 from gradsync.publication import Entry
+from gradsync.publication.timed import rungs
 from gradsync.site import claimed, written_tables
 from gradsync.site.claimed import Value
 from gradsync.site.written_tables import Part
@@ -32,7 +33,7 @@ class EarlierVerdict(NamedTuple):
 
 def tables(entries: Iterable[Entry], paper: str, name: str, file: Path) -> list[EarlierTable]:
     """What entries have of a table, whose file of the run at hand is `file`; it may be missing."""
-    here = {row.get("rung") for row in cells.read(file) or ()}
+    here = rungs(cells.read(file) or [])
     return [
         EarlierTable(
             entry, tuple(rung for rung in table.rungs if rung not in here), written_tables.parts(table.written)
