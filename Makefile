@@ -1,6 +1,6 @@
 # `make` sets everything up and runs the main job; `make test` sets everything up and runs the tests.
 .DEFAULT_GOAL := all
-.PHONY: all setup test test-deep check check-style estimate image benchmark docs format clean help
+.PHONY: all setup test test-deep check check-style estimate image artifact benchmark docs format clean help
 
 PYTHON ?= $(firstword $(foreach name,python3 python3.13 python3.12 python3.11,$(shell $(name) -c 'import sys; sys.version_info < (3, 11) or print("$(name)")' 2>/dev/null)))
 CORES ?= $(shell nproc)
@@ -37,6 +37,10 @@ estimate: .venv/.ready ## what CONFIG=FILE would run: number of jobs and estimat
 
 image: .venv/.ready ## build the image that jobs run in on CPUs (needs Apptainer)
 	snakemake --cores $(CORES) containers/cpu.sif
+
+artifact: .venv/.ready ## one archive of the results (of CONFIG=FILE), which another run can be held against: results/gradsync-quick.tar.gz
+	snakemake --cores $(CORES) --configfile "$(CONFIG)"
+	gradsync artifact --config "$(CONFIG)"
 
 benchmark: .venv/.ready ## speed of planning, training, collectives and emulated networks against their targets, into results/quick/benchmarks
 	snakemake --cores 1 benchmark

@@ -45,6 +45,17 @@ def test_what_is_done_stays_done_until_something_changes(own_project):
     assert jobs(own_project.snakemake("-n", *QUICK_TARGETS)) == {"figure": 1, "table": 2, "total": 3}
 
 
+@pytest.mark.deep
+def test_snakemakes_own_report_is_made_and_read_without_a_network(own_project):
+    made = own_project.snakemake(*QUICK_TARGETS)
+    assert made.returncode == 0, made.stdout
+    ended = own_project.snakemake("--report", "report.html", *QUICK_TARGETS)
+    assert ended.returncode == 0, ended.stdout
+    page = own_project.read("report.html")
+    assert all(rule in page for rule in makes("table2"))
+    assert not re.findall(r"""<(?:script|link|img)[^>]+(?:src|href)=["']https?:""", page)
+
+
 def test_a_launch_is_planned_trained_and_in_the_table(own_project):
     """From a profile that is there already: measuring takes longer than all else."""
     more = "schemes: [wfbp, mgwfbp], seeds: [3, 4], statistics: local, peers: [ddp_mgwfbp]"

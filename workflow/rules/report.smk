@@ -101,6 +101,11 @@ rule site:
         [figure_file(*figure) for figure in all_figures()],
         sorted(str(file) for file in Path("reports/site").iterdir()),
         [str(file) for file in sorted(Path("config/papers").glob("*/published.yaml"))],
+        [
+            str(file)
+            for file in sorted(Path("config/published-results").rglob("*"))
+            if file.is_file()
+        ],
         SETTINGS.schemes,
         SETTINGS.peers,
     output:

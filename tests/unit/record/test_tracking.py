@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
+import re
 import shutil
 import socket
 import sqlite3
@@ -18,8 +20,9 @@ import pytest
 from gradsync.configuration.settings import MLflow
 from gradsync.errors import InputError, RunError
 from gradsync.files import disk
-from gradsync.files.results import Result
+from gradsync.files.results import Result, write_whole
 from gradsync.record import tracking
+from gradsync.site import runs as site_runs
 from small_disk import fill, mounted
 
 COLUMNS = "seed,step,epoch,block,loss,iteration_seconds,accuracy\n"
@@ -107,6 +110,7 @@ def test_everything_of_a_run_is_imported(results):
         "experiment_id": client(results).get_experiment_by_name("gradsync").experiment_id,
         "imported": 2,
         "known": 0,
+        "runs": {run.data.tags[tracking.KEY]: run.info.run_id for run in runs(results).values()},
     }
     by_scheme = runs(results)
     assert set(by_scheme) == {"wfbp", "mgwfbp"}
@@ -254,6 +258,18 @@ def test_nothing_to_import_is_no_error(results):
     shutil.rmtree(results / "runs")
     answer = tracking.import_results(MLflow(), results)
     assert (answer["imported"], answer["known"]) == (0, 0)
+
+
+def test_links_of_the_report_lead_to_the_runs_that_they_stand_for(results):
+    """By the ids in the addresses, asked of the store itself."""
+    write_whole(results / "tracked.json", json.dumps(tracking.import_results(MLflow(), results)))
+    for shown in site_runs.runs(results):
+        address = r"http://127\.0\.0\.1:5000/#/experiments/(\w+)/runs/(\w+)"
+        experiment, run = re.fullmatch(address, shown.mlflow).groups()
+        stored = client(results).get_run(run)
+        assert stored.info.experiment_id == experiment
+        assert stored.data.tags[tracking.KEY] == shown.result.key()
+        assert stored.data.tags["scheme"] == shown.result.scheme
 
 
 def test_experiments_are_kept_apart(results):

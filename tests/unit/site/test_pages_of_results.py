@@ -10,8 +10,8 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 from configurations import parse
-from gradsync import claims, cli
-from gradsync.claims import CONFIRMED, REFUTED, UNDECIDED, Compared, Verdict
+from gradsync import claims, cli, papers
+from gradsync.claims import CONFIRMED, REFUTED, UNDECIDED, Change, Changes, Compared, Origin, Verdict
 from gradsync.errors import InputError
 from gradsync.files.results import Result
 from gradsync.site import titles, written_tables
@@ -89,7 +89,6 @@ def results(tmp_path: Path) -> Path:
         "figures/mgwfbp/fig6.svg": "<svg/>",
         "plans/lenet5-2/wfbp.prediction.json": "{}",
         "logs/train/lenet5-2.log": "",
-        "tracked.json": json.dumps({"tracking_uri": "sqlite:////a/mlflow.db", "experiment_id": "7"}),
     }
     for name, content in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -98,6 +97,8 @@ def results(tmp_path: Path) -> Path:
     run = Result(rung="measured", paper="mgwfbp", scheme="wfbp", model="lenet5", ranks=2, summary=summary)
     (folder / "runs/train/lenet5-2/wfbp").mkdir(parents=True)
     run.save(folder / "runs/train/lenet5-2/wfbp")
+    tracked = {"tracking_uri": "sqlite:////a/mlflow.db", "experiment_id": "7", "runs": {run.key(): "0a1b"}}
+    (folder / "tracked.json").write_text(json.dumps(tracked))
     return folder
 
 
@@ -159,9 +160,30 @@ def test_runs_have_their_files_and_their_address_in_mlflow(results):
     page = pages(results)["runs"]
     assert "0.0123 0.012 to 0.0125 result , prediction , log run" in page.text
     assert "mlflow ui --backend-store-uri sqlite:////a/mlflow.db" in page.text
-    key = Result.load(results / "runs/train/lenet5-2/wfbp/result.json").key()
-    (address,) = [each for each in page.addresses if "searchFilter" in each]
-    assert unquote(address) == f"http://127.0.0.1:5000/#/experiments/7/runs?searchFilter=tags.`gradsync.key` = '{key}'"
+    assert [each for each in page.addresses if each.startswith("http")] == [
+        "http://127.0.0.1:5000/#/experiments/7/runs/0a1b"
+    ]
+
+
+def test_what_changed_since_the_run_before_stands_on_the_first_page(results):
+    ledger = claims.read(results / "claims.json")
+    changes = Changes(
+        Origin("2026-11-23T10:00:00+00:00", "0123456789ab"),
+        (
+            Change("mgwfbp", "fig6-order", "measured", CONFIRMED, REFUTED),
+            Change("mgwfbp", "fig6-ps", "measured", "-", UNDECIDED),
+            Change("mgwfbp", "is-gone", "derived", CONFIRMED, "-"),
+        ),
+    )
+    assert "What changed since" not in pages(results)["index"].text
+    (results / "claims.json").write_text(claims.ledger_json(ledger, changes=changes))
+    page = pages(results)["index"]
+    assert "2026-11-23T10:00:00+00:00 by 0123456789ab" in page.text
+    assert "fig6-order measured confirmed refuted" in page.text
+    assert "fig6-ps measured new open" in page.text
+    assert "is-gone derived confirmed gone" in page.text
+    assert "ledger.html#mgwfbp-fig6-order" in page.addresses
+    assert "ledger.html#mgwfbp-is-gone" not in page.addresses
 
 
 def test_coverage_tells_what_ran_what_was_refused_and_every_papers_systems(results):
@@ -201,15 +223,25 @@ def test_a_ledger_is_read_as_it_was_written(results):
     assert verdicts[0].compared[0].left == (1.19, 1.49)
 
 
-def test_figures_stand_before_the_table_of_the_next_figure():
-    tables, figures = ["table2", "fig5", "fig5_points", "fig7"], ["fig1", "fig5", "fig6", "fig7", "gap"]
-    assert in_order(tables, figures) == ["table2", "fig1", "fig5", "fig5_points", "fig6", "fig7", "gap"]
+def test_sections_stand_in_the_order_of_print_and_what_is_not_printed_comes_last():
+    tables, figures = ["table2", "gap", "fig5", "fig5_points", "fig7a"], ["fig1", "fig5", "fig7a", "timelines", "gap"]
+    printed = ("fig1", "fig5", "table2", "fig7")
+    assert in_order(tables, figures, printed) == ["fig1", "fig5", "fig5_points", "table2", "fig7a", "gap", "timelines"]
+
+
+@pytest.mark.parametrize("paper", sorted(parse().papers))
+def test_a_paper_declares_the_order_of_print_of_all_that_has_a_number(paper):
+    declared = papers.declared(paper)
+    numbered = {titles.printed(name) for name in (*declared.tables, *declared.figures)} - {""}
+    assert numbered == {*declared.printed}
+    assert len(numbered) == len(declared.printed)
 
 
 def test_titles_and_the_places_that_name_them():
-    assert [titles.title(name) for name in ("fig5a_tensors", "table2", "own_model")] == [
+    assert [titles.title(name) for name in ("fig5a_tensors", "table2", "algorithm1", "own_model")] == [
         "Fig. 5(a), tensors",
         "Table 2",
+        "Algorithm 1",
         "Own model",
     ]
     assert titles.names("Section V-A, Fig. 5(a) prose", "fig5a")
@@ -218,6 +250,8 @@ def test_titles_and_the_places_that_name_them():
     assert not titles.names("Fig. 5(a)", "fig5b")
     assert not titles.names("Fig. 12", "fig1")
     assert not titles.names("Table 5", "fig5")
+    assert titles.names("Section 3.1 with Algorithm 1, lines 8 and 9", "algorithm1")
+    assert not titles.names("Algorithm 1", "fig1")
 
 
 def test_a_table_whose_cells_cannot_be_told_apart_is_shown_as_it_is(tmp_path):

@@ -1,7 +1,9 @@
 """The claims ledger: what a paper says, checked over the result tables, with one verdict per rung."""
 
 from gradsync.claims.by_claim import STRENGTH, Judged, by_claim, counts
-from gradsync.claims.ledger import VERSION, ledger_json, read, summary
+from gradsync.claims.changes import Change, Changes, Origin, changed
+from gradsync.claims.kept import keep
+from gradsync.claims.ledger import VERSION, Ledger, ledger_json, load, read, summary
 from gradsync.claims.open_verdicts import Open, open_verdicts
 from gradsync.claims.page import page
 from gradsync.claims.remedies import Remedies, Remedy
@@ -32,16 +34,23 @@ __all__ = [
     "UNCONTRADICTED",
     "UNDECIDED",
     "VERSION",
+    "Change",
+    "Changes",
     "Compared",
     "Judged",
+    "Ledger",
     "Open",
+    "Origin",
     "Remedies",
     "Remedy",
     "Verdict",
     "by_claim",
+    "changed",
     "counts",
     "evaluate",
+    "keep",
     "ledger_json",
+    "load",
     "open_verdicts",
     "page",
     "read",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from gradsync.claims.by_claim import STRENGTH, Judged, by_claim, counts
+from gradsync.claims.changes import Changes
 from gradsync.claims.open_verdicts import open_verdicts
 from gradsync.claims.remedies import Remedy
 from gradsync.claims.verdicts import BROKEN, CONSTRUCTED, FAILS_AS_CHANGED, HOLDS_AS_CHANGED, UNDECIDED, Verdict
@@ -23,8 +24,15 @@ SHORT = {
 }
 
 
-def page(verdicts: Sequence[Verdict], remedy: Callable[[Verdict], Remedy] | None = None) -> str:
-    """Markdown; `remedy` gives why a verdict decides nothing and what would decide it (None: only its own reason)."""
+def page(
+    verdicts: Sequence[Verdict],
+    remedy: Callable[[Verdict], Remedy] | None = None,
+    changes: Changes | None = None,
+) -> str:
+    """Markdown; `remedy` gives why a verdict decides nothing and what would decide it (None: only its own reason).
+
+    `changes` are those since the run before (None: there was none).
+    """
     claims = by_claim(verdicts)
     papers: dict[str, list[Judged]] = {}
     for claim in claims:
@@ -33,6 +41,8 @@ def page(verdicts: Sequence[Verdict], remedy: Callable[[Verdict], Remedy] | None
     if len(papers) > 1:
         lines += [*_counted(papers), ""]
     lines += [COUNTED, ""]
+    if changes is not None:
+        lines += ["## Since the run before", "", *_changed(changes), ""]
     for paper, claims_of_paper in papers.items():
         if decided := [claim for claim in claims_of_paper if claim.decided]:
             lines += [f"## {paper}: decided", "", *_decided(decided), ""]
@@ -55,6 +65,16 @@ def headline(claims: Sequence[Judged]) -> list[str]:
         named = f" ({', '.join(apart)})" if apart else ""
         lines.append(f"{_are(len(several))} decided on several rungs, which disagree on {len(apart)}{named}.")
     return lines
+
+
+def _changed(changes: Changes) -> list[str]:
+    """A line per verdict that changed."""
+    if not changes.verdicts:
+        return [f"No verdict is another one than in the run before ({changes.since})."]
+    number = len(changes.verdicts)
+    told = f"{number} verdict{'' if number == 1 else 's'} changed since the run before ({changes.since})."
+    lines = [told, "", _line("claim", "rung", "then", "now"), "|---|---|---|---|"]
+    return [*lines, *(_line(f"{c.paper}: `{c.claim}`", c.rung, c.before, c.now) for c in changes.verdicts)]
 
 
 def _are(number: int) -> str:

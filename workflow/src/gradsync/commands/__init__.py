@@ -6,6 +6,7 @@ it runs: `gradsync plan` never loads torch.
 
 from gradsync.commands import (
     advise,
+    artifact,
     benchmark,
     check,
     claims,
@@ -25,6 +26,7 @@ from gradsync.commands import (
     measure,
     parts,
     plan,
+    publish,
     simulate,
     site,
     slurm,
@@ -36,7 +38,7 @@ from gradsync.commands import (
 
 COMMANDS = (
     *(advise, plan, check, simulate, collective, draw, train, elastic, export, import_, measure, parts, image),
-    *(cluster, slurm, testbed, estimate, external, count, emulate, table, figure, claims, site, compare, track),
-    benchmark,
+    *(cluster, slurm, testbed, estimate, external, count, emulate, table, figure, claims, site, compare, publish),
+    *(artifact, track, benchmark),
 )
 """In the order of `gradsync --help`; the name of each is that of its module, without a `_` at the end."""

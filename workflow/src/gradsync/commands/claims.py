@@ -17,9 +17,12 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> dict[str, Any]:
-    """Decide every claim of the papers on the tables that are there."""
+    """Decide every claim of the papers on the tables that are there, and tell which verdicts changed."""
+    from datetime import UTC, datetime
+
     from gradsync import claims
     from gradsync.claims import published
+    from gradsync.files import checkout
     from gradsync.files.results import write_whole
 
     settings, results = configured.load_with_results(options)
@@ -27,7 +30,10 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     papers = [published.of_paper(name, file) for name, file in files.items()]
     verdicts = [verdict for file in files.values() for verdict in claims.evaluate(file, results / "tables")]
     remedies = claims.Remedies.of(options.config, settings, papers, CONFIGURATIONS)
-    write_whole(results / "claims.json", claims.ledger_json(verdicts))
-    write_whole(results / "claims.md", claims.page(verdicts, remedies.remedy))
+    origin = claims.Origin(datetime.now(UTC).isoformat(timespec="seconds"), checkout.running())
+    changes = claims.keep(results, verdicts, origin)
+    write_whole(results / "claims.json", claims.ledger_json(verdicts, origin, changes))
+    write_whole(results / "claims.md", claims.page(verdicts, remedies.remedy, changes))
     judged = claims.by_claim(verdicts)
-    return {"claims": len(judged), **claims.counts(judged)}
+    told = {} if changes is None else {"changed": len(changes.verdicts)}
+    return {"claims": len(judged), **claims.counts(judged), **told}

@@ -11,23 +11,29 @@ from gradsync.errors import InputError, RunError
 
 def options(parser: argparse.ArgumentParser) -> None:
     """What it takes."""
-    parser.add_argument("first", type=Path, help="folder of a run (with result.json), or of results (results/quick)")
+    parser.add_argument(
+        "first",
+        type=Path,
+        help="folder of a run (with result.json) or of results (results/quick), or an archive of `gradsync artifact`",
+    )
     parser.add_argument("second", type=Path, help="another one of the same kind")
 
 
 def run(options: argparse.Namespace) -> dict[str, Any]:
     """Tell what differs between two runs, or between all results of two runs of the workflow.
 
-    Of two folders of results, it ends with 1 if anything differs that no timing explains.
+    Of two folders of results, or an archive and a folder, it ends with 1 if anything differs that no timing explains.
     """
+    from gradsync import artifact
     from gradsync.comparison import compare_results, compare_runs
 
-    for folder in (options.first, options.second):
+    is_archive = options.first.is_file()
+    for folder in [options.second] if is_archive else [options.first, options.second]:
         if not folder.is_dir():
             raise InputError(f"folder {folder}: does not exist: give a run's folder, or one of results")
     if all((folder / "result.json").is_file() for folder in (options.first, options.second)):
         return compare_runs(options.first, options.second)
-    told = compare_results(options.first, options.second)
+    told = (artifact.check if is_archive else compare_results)(options.first, options.second)
     if told["unexplained"]:
         raise RunError(f"{len(told['unexplained'])} difference(s) that no timing explains", told)
     return told

@@ -18,4 +18,5 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     from gradsync.record.tracking import import_results
 
     settings, results = configured.load_with_results(options)
-    return import_results(settings.mlflow, results)
+    told = import_results(settings.mlflow, results)
+    return told if options.json else {key: value for key, value in told.items() if key != "runs"}

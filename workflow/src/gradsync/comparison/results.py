@@ -7,7 +7,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from gradsync.claims import ledger
+from gradsync.claims import changed, ledger
 from gradsync.claims.cells import Row, read
 from gradsync.comparison.runs import different, parameters, planned, same_or_not
 from gradsync.errors import InputError
@@ -72,15 +72,10 @@ def _in_both(first: Path, second: Path, pattern: str, unexplained: list[str]) ->
 
 def _verdicts(first: Path, second: Path) -> list[dict[str, Any]]:
     """The verdicts that changed, and those that only one ledger has."""
-    one, other = (
-        {(each.paper, each.claim, each.rung): each.verdict for each in ledger.read(folder / LEDGER)}
-        for folder in (first, second)
-    )
+    one, other = (ledger.read(folder / LEDGER) for folder in (first, second))
     return [
-        {"claim": f"{paper}: {claim}", "rung": rung, "first": one.get(key, "-"), "second": other.get(key, "-")}
-        for key in dict.fromkeys([*one, *other])
-        if one.get(key) != other.get(key)
-        for paper, claim, rung in [key]
+        {"claim": f"{each.paper}: {each.claim}", "rung": each.rung, "first": each.before, "second": each.now}
+        for each in changed(one, other)
     ]
 
 

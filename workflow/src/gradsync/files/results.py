@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import platform
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,11 +17,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from gradsync import __version__
 from gradsync.errors import InputError
-from gradsync.files import reading
+from gradsync.files import checkout, reading
 from gradsync.files.problems import first_problem
 from gradsync.files.writing import write_whole
 
-__all__ = ["OPERATION", "TIMED", "VERSION", "Result", "Rung", "machine", "write_whole"]
+__all__ = ["OPERATION", "TIMED", "VERSION", "Result", "Rung", "machine", "today", "write_whole"]
 
 VERSION = 2
 Rung = Literal["published", "simulated", "emulated", "measured"]
@@ -75,7 +76,7 @@ class Result(BaseModel):
 
 
 def machine() -> dict[str, Any]:
-    """Hardware and software of this machine, for the provenance of a measurement."""
+    """Hardware and software of this machine, the commit that runs and the day, for the provenance of a measurement."""
     model = next(
         (
             line.split(":", 1)[1].strip()
@@ -86,12 +87,19 @@ def machine() -> dict[str, Any]:
     )
     return {
         "gradsync": __version__,
+        "code": checkout.running(),
+        "date": today(),
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.release()}",
         "processor": model,
         "cores": len(os.sched_getaffinity(0)),
         **({"image": Path(os.environ["APPTAINER_CONTAINER"]).name} if "APPTAINER_CONTAINER" in os.environ else {}),
     }
+
+
+def today() -> str:
+    """The day in UTC, `2026-11-25`."""
+    return datetime.now(UTC).date().isoformat()
 
 
 def _lines(path: str) -> list[str]:

@@ -7,10 +7,8 @@ belongs to this host (mirror, package index, certificates, proxies) is lent to t
 from __future__ import annotations
 
 import hashlib
-import subprocess
 from pathlib import Path
 
-from gradsync import __version__
 from gradsync.errors import InputError
 
 BASE, CPU, CUDA = KINDS = ("base", "cpu", "cuda")
@@ -55,13 +53,3 @@ def fingerprint(kind: str, project: Path = Path()) -> str:
         except OSError as error:
             raise InputError(f"image {kind}: {path}: can't be read: {error}") from None
     return digest.hexdigest()[:16]
-
-
-def code_version(project: Path = Path()) -> str:
-    """The version of the code as git tells it (dirty: with uncommitted changes), else that of the package."""
-    command = ["git", "-C", str(project), "describe", "--always", "--dirty"]
-    try:
-        answer = subprocess.run(command, capture_output=True, text=True, timeout=20)
-    except (OSError, subprocess.TimeoutExpired):
-        return __version__
-    return answer.stdout.strip() if answer.returncode == 0 else __version__

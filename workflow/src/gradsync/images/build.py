@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from gradsync.errors import InputError, RunError
-from gradsync.images import BASE, BASE_DEFINITIONS, code_version, definition, failures, fingerprint, host, preconditions
+from gradsync.files.checkout import code_version
+from gradsync.images import BASE, BASE_DEFINITIONS, definition, failures, fingerprint, host, preconditions
 
 SILENCE_SECONDS = 1800.0  # without a line of output: packing 6 GB on one slow core prints nothing for minutes
 HEARTBEAT_SECONDS = 30.0

@@ -67,12 +67,14 @@ def figure(*tables: str, sources: tuple[Source, ...] = (), of: Source | None = N
 class Paper:
     """All tables and figures of a paper.
 
+    `printed` names what the paper prints under a number, in its order; `fig5` stands for `fig5a_tensors` too.
     `inputs` are the files that every table reads, `replayed` those that emulated launches are made from. In the quick
     configuration, the jobs of the paper may take `quick_seconds` on two idle cores, one after the other.
     """
 
     tables: Mapping[str, TableDeclaration]
     figures: Mapping[str, FigureDeclaration]
+    printed: tuple[str, ...] = ()
     inputs: tuple[Source, ...] = ()
     replayed: tuple[Source, ...] = ()
     quick_seconds: float = 60.0

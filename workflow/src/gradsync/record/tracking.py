@@ -41,7 +41,7 @@ class Step(NamedTuple):
 
 
 def import_results(settings: MLflow, results: Path) -> dict[str, Any]:
-    """Import every `runs/**/result.json` below `results`; returns the counts of new and known runs.
+    """Import every `runs/**/result.json` below `results`; returns counts, and MLflow's id of each run by key.
 
     Raises InputError if a result is corrupt and RunError if the tracking server can't be reached.
     """
@@ -70,20 +70,25 @@ def import_results(settings: MLflow, results: Path) -> dict[str, Any]:
         experiment_id = (
             experiment.experiment_id if experiment else client.create_experiment(settings.experiment, location)
         )
-        known_keys = _known(client, experiment_id)
+        known = _known(client, experiment_id)
         new = 0
         if database is not None:
-            needed = sum(_artifact_bytes(folder) for folder, result, _ in loaded if result.key() not in known_keys)
+            needed = sum(_artifact_bytes(folder) for folder, result, _ in loaded if result.key() not in known)
             disk.refuse(database.parent, needed + DATABASE_BYTES, "the results that are new to MLflow")
         for folder, result, steps in loaded:
-            if result.key() in known_keys:
+            if result.key() in known:
                 continue
-            _import(client, experiment_id, folder, result, steps, results)
-            known_keys.add(result.key())
+            known[result.key()] = _import(client, experiment_id, folder, result, steps, results)
             new += 1
     except (MlflowException, SQLAlchemyError, OSError) as error:
         raise RunError(f"MLflow at {address}: {_reason(error, database)}") from None
-    return {"tracking_uri": address, "experiment_id": experiment_id, "imported": new, "known": len(loaded) - new}
+    return {
+        "tracking_uri": address,
+        "experiment_id": experiment_id,
+        "imported": new,
+        "known": len(loaded) - new,
+        "runs": {result.key(): known[result.key()] for _, result, _ in loaded},
+    }
 
 
 def _refuse_database(path: Path) -> None:
@@ -120,23 +125,25 @@ def _artifact_bytes(folder: Path) -> int:
     return sum((folder / name).stat().st_size for name in ARTIFACTS if (folder / name).is_file())
 
 
-def _known(client: Any, experiment: str) -> set[str]:
-    keys: set[str] = set()
+def _known(client: Any, experiment: str) -> dict[str, str]:
+    """The id of each imported run, by its key."""
+    known: dict[str, str] = {}
     token = None
     while True:
         page = client.search_runs([experiment], max_results=1000, page_token=token)
         # a run that an interrupted import left unfinished does not count, and is deleted
         for run in page:
             if run.info.status == "FINISHED":
-                keys.add(run.data.tags.get(KEY, ""))
+                known[run.data.tags.get(KEY, "")] = run.info.run_id
             elif KEY in run.data.tags:
                 client.delete_run(run.info.run_id)
         token = page.token
         if not token:
-            return keys
+            return known
 
 
-def _import(client: Any, experiment: str, folder: Path, result: Result, steps: list[Step], results: Path) -> None:
+def _import(client: Any, experiment: str, folder: Path, result: Result, steps: list[Step], results: Path) -> str:
+    """Import one run, and return its id."""
     from mlflow.entities import Metric, Param, RunTag
 
     tags = {
@@ -154,7 +161,7 @@ def _import(client: Any, experiment: str, folder: Path, result: Result, steps: l
     if result.notes:
         tags["mlflow.note.content"] = "\n".join(result.notes)
     name = f"{result.model} {result.scheme} {result.ranks} {result.rung}"
-    run = client.create_run(experiment, tags=tags, run_name=name).info.run_id
+    run: str = client.create_run(experiment, tags=tags, run_name=name).info.run_id
     params = [Param(key, str(value)[:6000]) for key, value in result.settings.items()]
     metrics = [Metric(key, value, 0, 0) for key, value in result.summary.items() if math.isfinite(value)]
     metrics += [Metric(f"step.{each.metric}", each.value, each.milliseconds, each.step) for each in steps]
@@ -167,6 +174,7 @@ def _import(client: Any, experiment: str, folder: Path, result: Result, steps: l
     for figure in (results / "figures" / result.paper).glob(f"{result.table}.svg"):
         client.log_artifact(run, str(figure), "figures")
     client.set_terminated(run)
+    return run
 
 
 def _seeds(result: Result) -> list[Any]:

@@ -58,7 +58,7 @@ def claimed(judged: Judged) -> Claimed:
         kind=judged.kind,
         rung=judged.decided[0].rung if judged.decided else "",
         disagree=judged.disagree,
-        values={verdict.rung: _value(verdict) for verdict in judged.verdicts},
+        values={verdict.rung: value(verdict) for verdict in judged.verdicts},
         notes=tuple(dict.fromkeys(" ".join(verdict.note.split()) for verdict in judged.verdicts if verdict.note)),
     )
 
@@ -72,7 +72,8 @@ def style(kind: str) -> str:
     return "good" if kind in KINDS[:3] else "void"
 
 
-def _value(verdict: Verdict) -> Value:
+def value(verdict: Verdict) -> Value:
+    """What the pages show of one rung."""
     if not verdict.compared:
         return Value(verdict.rung, verdict, "", "", "")
     decisive = verdict.compared[0]

@@ -43,8 +43,14 @@ def runs(results: Path) -> list[Run]:
 
 
 def mlflow_command(results: Path) -> str:
-    """The command that serves the imported runs to the links; empty if a server has them, or none are."""
+    """The command that serves the imported runs to the links; empty if a server has them, or none are.
+
+    It is to be given in the folder that gradsync ran in, if the results were named from there.
+    """
     address = str(_tracked(results).get("tracking_uri", ""))
+    own = results.parent / "mlflow.db"
+    if address == f"sqlite:///{own.resolve()}":
+        address = f"sqlite:///{own}"
     return f"mlflow ui --backend-store-uri {address}" if address.startswith("sqlite:") else ""
 
 
@@ -64,10 +70,11 @@ def _tracked(results: Path) -> dict[str, Any]:
 
 
 def _mlflow(tracked: dict[str, Any], result: Result) -> str:
-    """The address of the run among those of its experiment; empty if it wasn't imported."""
-    if "experiment_id" not in tracked:
+    """The address of the run in MLflow, by its id; empty if it wasn't imported."""
+    ids = tracked.get("runs")
+    run = ids.get(result.key()) if isinstance(ids, dict) else None
+    if run is None or "experiment_id" not in tracked:
         return ""
     address = str(tracked.get("tracking_uri", ""))
     server = address.rstrip("/") if address.startswith(("http://", "https://")) else SERVER
-    search = quote(f"tags.`gradsync.key` = '{result.key()}'", safe="")
-    return f"{server}/#/experiments/{quote(str(tracked['experiment_id']), safe='')}/runs?searchFilter={search}"
+    return f"{server}/#/experiments/{quote(str(tracked['experiment_id']), safe='')}/runs/{quote(str(run), safe='')}"

@@ -1,4 +1,4 @@
-"""The page of a paper: its tables and figures in the order of their declaration, each with all that belongs to it."""
+"""The page of a paper: its tables and figures in the order of print, each with all that belongs to it."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ from gradsync import papers
 from gradsync.claims.published import Paper, Published, Remark
 from gradsync.papers import declaration
 from gradsync.papers.declaration import Batch, Place
-from gradsync.site import titles, written_tables
+from gradsync.papers.table import file
+from gradsync.publication import Entry
+from gradsync.site import earlier, titles, written_tables
 from gradsync.site.claimed import Claimed
+from gradsync.site.earlier import EarlierTable
 from gradsync.site.links import Link, Links
 from gradsync.site.written_tables import Part
 
@@ -49,10 +52,16 @@ class Section(NamedTuple):
     claims: list[Claimed]
     published: list[Published]
     errata: list[Remark]
+    earlier: list[EarlierTable]
 
 
-def sections(paper: Paper, claims: Sequence[Claimed], place: Place, config: str) -> list[Section]:
-    """The sections of a paper's page; raises InputError if a table that is there can't be read."""
+def sections(
+    paper: Paper, claims: Sequence[Claimed], place: Place, config: str, entries: Sequence[Entry] = ()
+) -> list[Section]:
+    """The sections of a paper's page, with what `entries` have published of its tables.
+
+    Raises InputError if a table that is there can't be read.
+    """
     declared = papers.declared(place.paper)
     tables = {name: batch for batch in declaration.table_batches(place.paper, declared, place) for name in batch.names}
     figures = {
@@ -60,7 +69,7 @@ def sections(paper: Paper, claims: Sequence[Claimed], place: Place, config: str)
     }
     links = Links(place.results)
     made = []
-    for name in in_order(declared.tables, declared.figures):
+    for name in in_order(declared.tables, declared.figures, declared.printed):
         written = Path("tables") / place.paper / f"{name}.md"
         drawn = declared.figures[name].tables if name in declared.figures else ()
         of_table = [claim for claim in claims if claim.table == name]
@@ -77,23 +86,17 @@ def sections(paper: Paper, claims: Sequence[Claimed], place: Place, config: str)
                 claims=of_table,
                 published=numbers,
                 errata=_errata(paper, name, of_table, numbers),
+                earlier=earlier.tables(entries, place.paper, name, file(place.results, place.paper, name)),
             )
         )
     return made
 
 
-def in_order(tables: Iterable[str], figures: Iterable[str]) -> list[str]:
-    """Both, each in its own order: before a table that is also a figure stand the figures that come before that one."""
-    waiting, ordered = [*figures], []
-    for name in tables:
-        if name in ordered:  # as a figure that comes before an earlier table's
-            continue
-        if name in waiting:
-            before = waiting.index(name)
-            ordered += waiting[:before]
-            del waiting[: before + 1]
-        ordered.append(name)
-    return [*ordered, *waiting]
+def in_order(tables: Iterable[str], figures: Iterable[str], printed: Sequence[str]) -> list[str]:
+    """Both in the order in which the paper prints them; what it doesn't print follows, each table with its figure."""
+    names = [*dict.fromkeys([*tables, *figures])]
+    place = {name: number for number, name in enumerate(printed)}
+    return sorted(names, key=lambda name: place.get(titles.printed(name), len(place)))
 
 
 def _figure(name: str, batch: Batch | None, links: Links, config: str) -> Target:
@@ -107,17 +110,17 @@ def _target(kind: str, name: str, batch: Batch, links: Links, config: str) -> Ta
     endings = ("csv", "md", "tex") if kind == "tables" else ("svg", "pdf", "png", "csv")
     first = "csv" if kind == "tables" else "svg"
     files = links.present(**{ending: f"{folder}.{ending}" for ending in endings})
-    inputs = [Path(file) for file in batch.inputs]
-    below = [file.relative_to(links.results) for file in inputs if file.is_relative_to(links.results)]
-    runs = {file.parent.name: None for file in below if file.parts[0] == "runs" and (links.results / file).is_file()}
-    shown = [Link(str(file), links.to(file)) for file in below if file.parts[0] not in ("runs", "tables")]
+    inputs = [Path(path) for path in batch.inputs]
+    below = [path.relative_to(links.results) for path in inputs if path.is_relative_to(links.results)]
+    runs = {path.parent.name: None for path in below if path.parts[0] == "runs" and (links.results / path).is_file()}
+    shown = [Link(str(path), links.to(path)) for path in below if path.parts[0] not in ("runs", "tables")]
     return Target(
         command=f"snakemake --cores 2 {links.results / folder}.{first} --configfile {config}",
         files=files if links.to(f"{folder}.{first}") else [],
         log=links.to(f"logs/{kind.removesuffix('s')}/{batch.name}.log"),
         jobs=tuple(runs),
         sources=[link for link in shown if link.address],
-        lacking=tuple(str(file) for file in below if not (links.results / file).is_file()),
+        lacking=tuple(str(path) for path in below if not (links.results / path).is_file()),
     )
 
 

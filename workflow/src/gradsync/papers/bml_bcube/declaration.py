@@ -15,6 +15,7 @@ from gradsync.papers.training import training
 
 PAPER = Paper(
     quick_seconds=60,
+    printed=("fig4", "fig5", "fig6", "fig7"),
     inputs=(testbed,),
     replayed=(testbed, counted("lenet5", "vgg19")),
     tables={

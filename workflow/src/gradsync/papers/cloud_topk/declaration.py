@@ -32,6 +32,20 @@ from gradsync.papers.emulated import emulated
 
 PAPER = Paper(
     quick_seconds=75,
+    printed=(
+        "table1",
+        "fig1",
+        "algorithm1",
+        "fig6",
+        "fig7",
+        "fig8",
+        "fig9",
+        "fig10",
+        "table2",
+        "table3",
+        "table4",
+        "table5",
+    ),
     inputs=(testbed, declaration.published),
     replayed=(testbed, counted(*COUNTED)),
     tables={

@@ -23,6 +23,7 @@ from gradsync.papers.easgd_knl.training_runs import elastic_runs
 
 PAPER = Paper(
     quick_seconds=60,
+    printed=("table1", "fig6", "fig8", "table2", "fig10", "fig11", "table3", "fig12", "table4", "fig13"),
     inputs=(testbed, published),
     tables={
         "table1": table(table1, files),

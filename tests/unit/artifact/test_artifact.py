@@ -1,0 +1,237 @@
+"""The archive of results: the same bytes each time, what it promises, and runs that are held against it."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+import tarfile
+from pathlib import Path, PurePath
+
+import pytest
+
+from configurations import parse
+from gradsync import artifact, claims, cli
+from gradsync.artifact import archive
+from gradsync.artifact.check import MORE, NOTHING, TIMES
+from gradsync.artifact.promises import IDENTICAL, TIMING, TOLERANCE, Promises
+from gradsync.claims import CONFIRMED, REFUTED, Origin, Verdict
+from gradsync.errors import InputError
+from gradsync.files.results import Result
+
+ROOT = Path(__file__).parents[3]
+CONFIG = "config/quick.yaml"
+COMMIT = "0123456789ab"
+BLOCKS = [0.10, 0.11, 0.12, 0.13, 0.14, 0.15]
+TABLES = {
+    "bml_bcube/switches": "rung,ports,seconds_samples\nderived,48,[1.0]\n",  # nothing timed goes into it
+    "mgwfbp/table2": "rung,algorithm,seconds\nderived,ring,0.25\nsimulated,ring,0.5\n",
+    "mgwfbp/training": "rung,scheme,iteration_seconds\nsimulated,wfbp,0.2\nmeasured,wfbp,0.1\n",
+}
+
+
+@pytest.fixture(autouse=True)
+def in_the_checkout(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+
+
+def verdict(claim: str, table: str, rung: str, kind: str = CONFIRMED) -> Verdict:
+    return Verdict("mgwfbp", claim, "Fig. 1", "it is fast", table, rung, kind, "", True)
+
+
+LEDGER = (verdict("in-table", "table2", "simulated"), verdict("is-fast", "training", "measured"))
+
+
+def results(folder: Path, seconds: float = 0.1, parameters: str = "w1") -> Path:
+    """Those of one run: its times are multiples of `seconds`."""
+    for name, text in TABLES.items():
+        for ending, content in ((".csv", text), (".md", f"of {seconds}")):
+            path = folder / "tables" / f"{name}{ending}"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(content.replace("measured,wfbp,0.1", f"measured,wfbp,{seconds}"))
+    run = Result(
+        rung="measured",
+        scheme="wfbp",
+        model="lenet5",
+        ranks=2,
+        settings={"plan": "p1"},
+        samples={"iteration_seconds": [seconds * block for block in BLOCKS]},
+        conformance={"parameters_sha256": parameters},
+    )
+    run.save(folder / "runs" / "train" / "lenet5-2" / "wfbp")
+    files = {
+        "counted/lenet5/workload.json": '{"layers": [1, 2]}',
+        "figures/mgwfbp/gap.csv": "x\n1\n",
+        "logs/claims.log": "done",
+        "site/index.html": "<html>",
+        "tracked.json": "{}",
+        "claims.json": claims.ledger_json(LEDGER, Origin("2026-11-25T12:00:00+00:00", COMMIT)),
+        "claims.md": "claims",
+    }
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An archive, made once: papers are asked what each table is made of."""
+    folder = tmp_path_factory.mktemp("once")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(ROOT)
+        artifact.write(CONFIG, parse(), results(folder / "first"), folder / "a.tar.gz")
+    return folder / "a.tar.gz"
+
+
+@pytest.fixture
+def packed(tmp_path: Path, once: Path) -> Path:
+    """A copy of it beside the results that it is of."""
+    results(tmp_path / "first")
+    return shutil.copy(once, tmp_path / "a.tar.gz")
+
+
+def test_the_same_results_give_the_same_bytes(tmp_path, packed):
+    artifact.write(CONFIG, parse(), results(tmp_path / "again" / "first"), tmp_path / "b.tar.gz")
+    assert (tmp_path / "b.tar.gz").read_bytes() == packed.read_bytes()
+
+
+def test_it_holds_results_environment_configuration_and_what_each_file_promises(packed, once):
+    listed, files = archive.read(packed)
+    assert (listed.code, listed.configuration, listed.made) == (COMMIT, "quick", "2026-11-25T12:00:00+00:00")
+    promised = {each.path: each.promise for each in listed.files}
+    assert promised["results/counted/lenet5/workload.json"] == IDENTICAL
+    assert promised["results/tables/bml_bcube/switches.csv"] == IDENTICAL
+    assert promised["results/tables/mgwfbp/table2.csv"] == TOLERANCE
+    assert promised["results/tables/mgwfbp/training.csv"] == TIMING
+    assert promised["results/runs/train/lenet5-2/wfbp/result.json"] == TIMING
+    assert {"results/site/index.html", "results/tracked.json"}.isdisjoint(promised)
+    assert {"checkout/config/quick.yaml", "checkout/envs/constraints.txt", "checkout/CITATION.cff"} <= {*promised}
+    assert f"pytest=={pytest.__version__}" in files["environment/installed.txt"].decode().splitlines()
+    assert str(once.parent) not in "".join(content.decode() for content in files.values())
+
+
+def test_large_traces_are_left_out_by_name_and_tables_never(tmp_path):
+    first = results(tmp_path / "first")
+    (first / "runs/train/lenet5-2/wfbp/trace.json").write_bytes(b" " * (archive.MOST_BYTES + 1))
+    (first / "tables/mgwfbp/gap.csv").write_bytes(b"a\n" * archive.MOST_BYTES)
+    told = artifact.write(CONFIG, parse(), first, tmp_path / "a.tar.gz")
+    assert told["left_out"] == ["runs/train/lenet5-2/wfbp/trace.json"]
+
+
+def test_a_run_of_the_same_commit_differs_in_timing_only(tmp_path, packed, capsys):
+    told = artifact.check(packed, results(tmp_path / "second", seconds=0.3))
+    assert (told["what_differs"], told["unexplained"]) == (TIMES, [])
+    assert told["commits"] == [COMMIT, COMMIT]
+    assert told["promised"][IDENTICAL] == 3  # counts, and a table in two forms
+    assert artifact.check(packed, tmp_path / "first")["what_differs"] == NOTHING
+    assert cli.main(["compare", str(packed), str(tmp_path / "second")]) == 0
+    assert "what_differs: timing only" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "wanted"),
+    [
+        ("counted/lenet5/workload.json", "[1, 2]", "[1, 3]", "counted/lenet5/workload.json: its content"),
+        ("tables/bml_bcube/switches.csv", "[1.0]", "[1.0000001]", "switches.csv: row 1, seconds_samples"),
+        ("tables/mgwfbp/table2.csv", "ring,0.5", "ring,0.5001", "table2.csv: row 2, seconds (0.5 and 0.5001)"),
+        ("tables/mgwfbp/table2.csv", "derived", "simulated", "table2.csv: row 1, rung"),
+        ("claims.json", "", "", "verdict on mgwfbp: in-table (simulated): confirmed and refuted"),
+        ("runs/train/lenet5-2/wfbp/result.json", '"w1"', '"w2"', "other parameters after training by the same plan"),
+    ],
+)
+def test_what_breaks_a_promise_is_named_and_ends_with_1(tmp_path, packed, capsys, file, old, new, wanted):
+    second = results(tmp_path / "second", seconds=0.3)
+    path = second / file
+    if file == "claims.json":
+        path.write_text(claims.ledger_json([verdict("in-table", "table2", "simulated", REFUTED), LEDGER[1]]))
+    else:
+        assert old in path.read_text()
+        path.write_text(path.read_text().replace(old, new))
+    told = artifact.check(packed, second)
+    assert told["what_differs"] == MORE
+    (difference,) = told["unexplained"]
+    assert wanted in difference
+    assert cli.main(["compare", str(packed), str(second), "--json"]) == 1
+    assert json.loads(capsys.readouterr().out) == told
+
+
+def test_rounding_and_verdicts_on_what_was_timed_are_no_broken_promise(tmp_path, packed):
+    second = results(tmp_path / "second")
+    table = second / "tables/mgwfbp/table2.csv"
+    table.write_text(table.read_text().replace("ring,0.5", "ring,0.50000001"))
+    (second / "claims.json").write_text(
+        claims.ledger_json([LEDGER[0], verdict("is-fast", "training", "measured", REFUTED)])
+    )
+    told = artifact.check(packed, second)
+    assert (told["what_differs"], [each["claim"] for each in told["verdicts"]]) == (TIMES, ["mgwfbp: is-fast"])
+
+
+def test_a_missing_file_is_named_once(tmp_path, packed):
+    second = results(tmp_path / "second")
+    shutil.rmtree(second / "counted")
+    (second / "tables/mgwfbp/table2.csv").unlink()
+    told = artifact.check(packed, second)["unexplained"]
+    assert told == [
+        f"tables/mgwfbp/table2.csv: only in {packed}",
+        "counted/lenet5/workload.json: it is missing, and was promised to be identical",
+    ]
+
+
+def changed(path: Path, name: str, content: bytes | None) -> None:
+    """Pack an archive again with one file changed, or left out."""
+    with tarfile.open(path) as old:
+        files = {each.name: old.extractfile(each).read() for each in old}
+    (key,) = [each for each in files if each.endswith(f"/{name}")] or [name]
+    files.pop(key, None)
+    with tarfile.open(path, "w:gz") as new:
+        for each, data in {**files, **({} if content is None else {key: content})}.items():
+            member = tarfile.TarInfo(each)
+            member.size = len(data)
+            new.addfile(member, io.BytesIO(data))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("claims.md", b"changed", "results/claims.md is not what the manifest says"),
+        ("claims.md", None, "results/claims.md is not what the manifest says"),
+        ("gradsync-quick/more.txt", b"", "more.txt is not what the manifest says"),
+        ("MANIFEST.json", None, "it has no MANIFEST.json"),
+        ("MANIFEST.json", b'{"version": 2}', "version 2; this gradsync reads version 1"),
+        ("MANIFEST.json", b'{"version": 1}', "not a manifest"),
+        ("gradsync-quick/../../evil", b"", "is no file of an archive of gradsync"),
+        ("/etc/evil", b"", "is no file of an archive of gradsync"),
+    ],
+)
+def test_an_archive_that_is_not_as_it_was_written_is_refused(packed, capsys, name, content, message):
+    changed(packed, name, content)
+    with pytest.raises(InputError, match=message) as error:
+        archive.read(packed)
+    assert str(packed) in str(error.value)
+    assert cli.main(["compare", str(packed), str(packed.parent / "first")]) == 2
+    assert "Traceback" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("cut", [0, 40, 2000])
+def test_half_an_archive_is_refused(packed, cut):
+    packed.write_bytes(packed.read_bytes()[:cut])
+    with pytest.raises(InputError, match="can't be read"):
+        archive.read(packed)
+
+
+def test_promises_follow_from_what_tables_and_figures_are_made_of(tmp_path):
+    promises = Promises(parse(), results(tmp_path / "first"))
+    assert promises.of(PurePath("tables/mgwfbp/gap.csv")) == TIMING  # layers of ResNet-50 are measured
+    assert promises.of(PurePath("figures/mgwfbp/fig1.svg")) == TOLERANCE
+    assert promises.of(PurePath("figures/mgwfbp/gap.svg")) == TIMING
+    assert promises.of(PurePath("plans/lenet5-2/wfbp.json")) == TIMING
+
+
+def test_the_command_writes_the_archive_and_says_where(tmp_path, capsys):
+    first = results(tmp_path / "first")
+    command = ["artifact", "--config", CONFIG, "--results", str(first), "--output", str(tmp_path / "a.tar.gz")]
+    assert cli.main(command) == 0
+    assert f"artifact: {tmp_path}/a.tar.gz" in capsys.readouterr().out
+    (first / "claims.json").unlink()
+    assert cli.main(command) == 2

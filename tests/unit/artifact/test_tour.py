@@ -1,0 +1,82 @@
+"""The lists of docs/artifact.md are those that papers declare; how long jobs took is read from Snakemake's records."""
+
+from __future__ import annotations
+
+import json
+import re
+from base64 import urlsafe_b64encode
+from pathlib import Path
+
+import pytest
+
+from configurations import parse
+from gradsync import cli, papers
+from gradsync.artifact import tour
+from gradsync.artifact.job_minutes import Records
+
+ROOT = Path(__file__).parents[3]
+RESULTS = Path("results/quick")
+MINUTES = 5  # the column of a target's machine minutes
+
+
+@pytest.fixture(autouse=True)
+def in_the_checkout(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+
+
+def rows(text: str) -> list[list[str]]:
+    lines = [line for line in text.splitlines() if re.match(r"\| (paper|mgwfbp|bml_bcube|ascwfbp|dear|\w+_\w+) ", line)]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
+def without_minutes(listed: list[list[str]]) -> list[list[str]]:
+    return [[*row[:MINUTES], *row[MINUTES + 1 :]] if len(row) > MINUTES else row for row in listed]
+
+
+def test_the_page_has_the_lists_that_papers_declare(capsys):
+    """`gradsync artifact --tour` prints them, with minutes in the folder of a run."""
+    page = rows((ROOT / "docs" / "artifact.md").read_text())
+    assert cli.main(["artifact", "--tour"]) == 0
+    assert without_minutes(page) == without_minutes(rows(capsys.readouterr().out))
+    minutes = [row[MINUTES] for row in page if len(row) > MINUTES and row[0] != "paper"]
+    assert len(minutes) > 60
+    assert all(0 < float(each) < 20 for each in minutes)
+
+
+def test_every_table_is_listed_once_with_its_cores_and_the_configurations_that_time_more_of_it():
+    settings = parse()
+    listed = [*tour.items(settings, RESULTS, Path("config"))]
+    by_id = {(item.paper, item.id): item for item in listed}
+    assert len(by_id) == len(listed)
+    tables = {(paper, name) for paper in settings.papers for name in papers.declared(paper).tables}
+    assert tables <= {*by_id}
+    assert by_id["bml_bcube", "fig6"].hardware == "9 cores"
+    assert by_id["mgwfbp", "fig1"].longer == ()
+    assert "`emulated` (Linux, root)" in by_id["mgwfbp", "fig6"].longer
+    assert "`full` (GPUs)" in by_id["mgwfbp", "fig6"].longer
+
+
+def test_what_no_configuration_gives_has_a_reason():
+    gaps = {(gap.paper, gap.what, gap.rung): gap.why for gap in tour.gaps(parse())}
+    assert "shares one network" in gaps["bml_bcube", "Fig. 6", "measured"]
+    assert gaps["easgd_knl", "the system intel_caffe", ""] == "no scheme here stands for it yet"
+    assert all(gaps.values())
+
+
+def record(folder: Path, path: str, rule: str, seconds: float, *inputs: str) -> None:
+    name = urlsafe_b64encode(path.encode()).decode()
+    parts = [name[start : start + 40] for start in range(0, len(name), 40)]
+    file = folder.joinpath(*(f"@{part}" for part in parts[:-1]), parts[-1])
+    file.parent.mkdir(parents=True, exist_ok=True)
+    content = {"rule": rule, "log": [rule], "input": inputs, "starttime": 10.0, "endtime": 10.0 + seconds}
+    file.write_text(json.dumps(content))
+
+
+def test_minutes_are_those_of_each_job_behind_a_file_once(tmp_path):
+    record(tmp_path, "results/quick/a.csv", "a", 30, "results/quick/b.json", "config/quick.yaml")
+    record(tmp_path, "results/quick/b.json", "b", 60, "results/quick/c.json")
+    record(tmp_path, "results/quick/c.json", "b", 60)  # of the same job
+    record(tmp_path, "results/quick/other.csv", "other", 600)
+    (tmp_path / "torn").write_text("{")
+    assert Records(tmp_path).minutes("results/quick/a.csv") == 1.5
+    assert Records(tmp_path).minutes("results/quick/never.csv") is None
