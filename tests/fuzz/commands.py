@@ -105,6 +105,8 @@ BASES: dict[str, list[tuple[str, ...]]] = {
     "claims": [OF_CONFIGURATION],
     "site": [OF_CONFIGURATION],
     "compare": [("run", "run")],
+    "publish": [OF_CONFIGURATION],
+    "artifact": [OF_CONFIGURATION],
     "track": [OF_CONFIGURATION],
     "benchmark": [(*OF_CONFIGURATION, "training")],
 }

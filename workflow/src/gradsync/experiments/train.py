@@ -345,6 +345,7 @@ def _planned(options: Options, folder: Path) -> tuple[Path, ...]:
 
 
 def _train_as_rank(options: Options) -> None:
+    from gradsync.plan.phases import PhasedPlan
     from gradsync.runtime import binding
     from gradsync.runtime.group import process_group
     from gradsync.runtime.train import train
@@ -352,6 +353,7 @@ def _train_as_rank(options: Options) -> None:
     testbed = described(options, [options.ranks], options.device)
     description = testbed.model_dump(exclude_none=True) if testbed else None
     plans, peers, training = list(_loaded_plans(options)), _peers(options), taken(Training, options)
+    parts = [part for plan in plans for part in (plan.plans if isinstance(plan, PhasedPlan) else (plan,))]
     with process_group(device=options.device) as (rank, ranks):
-        binding.bind_parts(plans)
+        binding.bind_parts(parts)
         train(plans, peers, training, options.output, rank, ranks, description)
