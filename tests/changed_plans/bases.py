@@ -6,7 +6,8 @@ import dataclasses
 from collections.abc import Callable
 
 from changed_plans.families import families
-from gradsync.configuration.schemes import Scheme, plan
+from gradsync.configuration.scheme import Scheme
+from gradsync.configuration.schemes import plan
 from gradsync.costs import Linear
 from gradsync.costs.contention import Contended
 from gradsync.errors import InputError

@@ -9,7 +9,7 @@ import numpy as np
 
 import small_model
 from gradsync import compressors, sparse
-from gradsync.configuration.schemes import Scheme
+from gradsync.configuration.scheme import Scheme
 from gradsync.runtime.devices import Device
 from gradsync.runtime.group import Groups
 from queued_device import QueuedProcessor

@@ -11,7 +11,7 @@ import pytest
 from changed_plans import bases, judge, loss_scales
 from gradsync.check import PlanError, check
 from gradsync.configuration import schemes
-from gradsync.configuration.schemes import Scheme
+from gradsync.configuration.scheme import Scheme
 from gradsync.plan import Buffer, Local, Plan, Ref
 from plan_edits import changed, index_of, setting, with_buffers, without
 from tiny_workloads import workload

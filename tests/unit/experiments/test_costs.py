@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gradsync.configuration.schemes import Scheme
+from gradsync.configuration.scheme import Scheme
 from gradsync.costs.half import Half
 from gradsync.experiments.costs import Known, costs, on_axes
 from gradsync.measure import allreduce

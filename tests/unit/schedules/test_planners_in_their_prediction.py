@@ -7,7 +7,8 @@ import pytest
 
 from gradsync import schedules, updates
 from gradsync.check import check
-from gradsync.configuration.schemes import Scheme, plan
+from gradsync.configuration.scheme import Scheme
+from gradsync.configuration.schemes import plan
 from gradsync.costs import Linear, alpha_beta
 from gradsync.costs.beside import Beside, interference
 from gradsync.costs.contention import Contended

@@ -22,7 +22,7 @@ from gradsync import optimizers, updates
 from gradsync.attachment.fit import planned_optimizer, trained
 from gradsync.check import check
 from gradsync.configuration import schemes
-from gradsync.configuration.schemes import Scheme
+from gradsync.configuration.scheme import Scheme
 from gradsync.costs import fitted
 from gradsync.errors import InputError
 from gradsync.experiments.costs import of_text

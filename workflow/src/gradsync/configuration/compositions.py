@@ -9,7 +9,7 @@ from gradsync.collectives import NATIVE
 from gradsync.errors import InputError
 
 if TYPE_CHECKING:
-    from gradsync.configuration.schemes import Scheme
+    from gradsync.configuration.scheme import Scheme
 
 
 def refuse_compression(scheme: Scheme) -> None:

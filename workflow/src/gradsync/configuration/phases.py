@@ -17,7 +17,7 @@ from gradsync.errors import InputError
 from gradsync.plan.phases import refuse_shares
 
 if TYPE_CHECKING:
-    from gradsync.configuration.schemes import Scheme
+    from gradsync.configuration.scheme import Scheme
 
 OWN = {"name", "phases", "residual", "label", "paper", "place"}  # keys of a scheme with phases: the others are theirs
 

@@ -10,7 +10,7 @@ from gradsync.collectives import ALL_GATHER, NATIVE, REDUCE_SCATTER
 from gradsync.plan import WORLD, Axis
 
 if TYPE_CHECKING:
-    from gradsync.configuration.schemes import Scheme
+    from gradsync.configuration.scheme import Scheme
 
 
 class Sent(NamedTuple):

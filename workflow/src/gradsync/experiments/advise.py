@@ -15,7 +15,7 @@ from gradsync.experiments import predict
 from gradsync.experiments.costs import Costs, Known, costs
 
 if TYPE_CHECKING:
-    from gradsync.configuration.schemes import Scheme
+    from gradsync.configuration.scheme import Scheme
     from gradsync.costs.interference import Interference
     from gradsync.plan import Plan
     from gradsync.plan.trace import Trace

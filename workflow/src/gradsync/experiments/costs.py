@@ -74,7 +74,7 @@ class Costs(NamedTuple):
 def scheme_of(plan: Any) -> Any:
     """A scheme whose messages travel as those of a plan that was read."""
     from gradsync import collectives
-    from gradsync.configuration.schemes import Scheme
+    from gradsync.configuration.scheme import Scheme
     from gradsync.plan import Collective
 
     operations = (op for role in plan.roles for op in role.flat)

@@ -81,6 +81,7 @@ def _launch(launch: Emulation, settings: Settings, results: Path, config: str) -
     from gradsync.collectives import NATIVE
     from gradsync.configuration import schemes, sent_kinds
     from gradsync.configuration.launches import EMULATED_OPTIMIZER
+    from gradsync.configuration.scheme import LAYER_BY_LAYER
 
     folder, planned = results / "emulated" / launch.job, results / "plans" / "emulated" / launch.job
     workload, points, replayed = folder / "workload.json", folder / "allreduce.csv", folder / "replay.json"
@@ -96,7 +97,7 @@ def _launch(launch: Emulation, settings: Settings, results: Path, config: str) -
     sent = sent_kinds.of_schemes(chosen, launch.ranks, together)
     sums = allreduce.Options(
         workload=str(workload),
-        by_layer=all(scheme.schedule == schemes.LAYER_BY_LAYER for scheme in chosen if scheme.algorithm != NATIVE),
+        by_layer=all(scheme.schedule == LAYER_BY_LAYER for scheme in chosen if scheme.algorithm != NATIVE),
         collective=tuple(
             f"{scheme.collective}@{scheme.network(launch.ranks, together).name}" if key else NATIVE
             for key, scheme in measured.items()

@@ -15,7 +15,7 @@ from gradsync.errors import InputError
 from gradsync.experiments.costs import Costs, Known, costs, on_axes
 
 if TYPE_CHECKING:
-    from gradsync.configuration.schemes import Scheme
+    from gradsync.configuration.scheme import Scheme
     from gradsync.costs.interference import Interference
     from gradsync.plan import Plan
     from gradsync.plan.phases import PhasedPlan

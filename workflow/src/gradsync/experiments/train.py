@@ -23,7 +23,7 @@ from gradsync.slurm.launch import ranks_a_node
 
 if TYPE_CHECKING:
     from gradsync.configuration.peers import Peer
-    from gradsync.configuration.schemes import Scheme
+    from gradsync.configuration.scheme import Scheme
     from gradsync.plan import Plan
     from gradsync.plan.phases import PhasedPlan
     from gradsync.runtime import data

@@ -16,7 +16,7 @@ import torch
 import torch.distributed as dist
 
 from gradsync.collectives import ALL_REDUCE, NATIVE, SUMS, bus_factor
-from gradsync.configuration.schemes import Scheme
+from gradsync.configuration.scheme import Scheme
 from gradsync.costs import fitted, kinds
 from gradsync.plan import WORLD, Axis, Kind
 from gradsync.runtime.devices import PROCESSOR, Device

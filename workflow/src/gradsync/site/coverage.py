@@ -9,7 +9,7 @@ from typing import NamedTuple
 from gradsync.claims import cells
 from gradsync.claims.published import Paper
 from gradsync.configuration import schemes
-from gradsync.configuration.schemes import Scheme
+from gradsync.configuration.scheme import Scheme
 from gradsync.configuration.settings import Settings
 from gradsync.errors import InputError
 from gradsync.papers.labels import MODELS

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from gradsync import topologies
 from gradsync.configuration import schemes
-from gradsync.configuration.schemes import Scheme
+from gradsync.configuration.scheme import Scheme
 from gradsync.configuration.settings import Settings
 from gradsync.costs import Linear, alpha_beta
 from gradsync.engine.bounds import Links, cuts

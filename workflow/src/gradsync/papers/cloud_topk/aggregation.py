@@ -15,7 +15,7 @@ from typing import Any
 import pandas as pd
 
 from gradsync.configuration import schemes
-from gradsync.configuration.schemes import Scheme
+from gradsync.configuration.scheme import Scheme
 from gradsync.configuration.settings import Settings
 from gradsync.engine.simulate import simulate
 from gradsync.papers.cloud_topk import emulated_runs

@@ -25,7 +25,7 @@ import pandas as pd
 from gradsync import topologies
 from gradsync.configuration import schemes
 from gradsync.configuration.launches import Training
-from gradsync.configuration.schemes import Scheme
+from gradsync.configuration.scheme import Scheme
 from gradsync.configuration.settings import Settings
 from gradsync.papers.cloud_topk.numbers import PAPER
 from gradsync.papers.evaluations import evaluated

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from gradsync.configuration.schemes import Scheme
+from gradsync.configuration.scheme import Scheme
 from gradsync.configuration.schemes import plan as planned_by
 from gradsync.costs import Linear
 from gradsync.engine.bounds import hard_bound_seconds, refuse_below
