@@ -237,7 +237,7 @@ def schemes_of(training):
         CONFIG,
         training.ranks,
         SETTINGS.device,
-        training.at_once,
+        training.scaled,
         training.optimizer,
         in_phases=True,
     )

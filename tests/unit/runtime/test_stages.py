@@ -100,7 +100,7 @@ def test_stages_survive_their_text():
 
 
 def test_blocks_begin_anew_with_each_stage_and_none_has_a_single_turn():
-    assert borders_of_blocks([0], 13, 6) == [0, 6, 12]  # the last turn is left out
+    assert borders_of_blocks([0], 13, 6) == [0, 6, 13]  # a single turn belongs to the block before
     assert borders_of_blocks([0], 14, 6) == [0, 6, 12, 14]
     assert borders_of_blocks([0, 7, 10], 31, 6) == [0, 7, 10, 16, 22, 28, 31]
     assert borders_of_blocks([0, 12], 24, 6) == [0, 6, 12, 18, 24]

@@ -6,7 +6,6 @@ Public clouds (Shi et al., 2020), Section 5.6, trains so: with sparse messages f
 from __future__ import annotations
 
 from collections.abc import Mapping
-from fractions import Fraction
 from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -27,7 +26,8 @@ def _share(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     try:
-        return float(Fraction(value))
+        above, _, below = value.partition("/")
+        return float(above) / float(below or 1)
     except (ValueError, ZeroDivisionError):
         raise ValueError(f"must be a number or a fraction like 13/28, not {names.shown(value)}") from None
 

@@ -90,6 +90,8 @@ class Scheme(BaseModel):
             trial = Workload(name="trial", forward_seconds=0.0, layers=TRIAL)
             schedules.messages(self.schedule, trial, Linear(0.0, 0.0), self.options)
             compositions.refuse_compression(self)
+            if self.residual:
+                raise InputError("key residual: only with phases: leave it out")
             topology = self.topology or self._made_for
             if ":" in topology:
                 topologies.parse(topology)
@@ -167,6 +169,11 @@ class Scheme(BaseModel):
             raise InputError(
                 f"scheme {self.name!r}: update {self.update!r} applies no mean gradient of all ranks, which clipping "
                 "and a loss scale (float16) belong to: leave them out"
+            )
+        if scaled and self.compressor and (self.error_feedback or compressors.codes(self.compressor)):
+            raise InputError(
+                f"scheme {self.name!r}: compressor {self.compressor!r} keeps or encodes gradients, which float16 with "
+                "its loss scale makes infinite now and then: choose another precision"
             )
 
     def refuse_optimizer(self, name: str) -> None:

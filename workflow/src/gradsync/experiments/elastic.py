@@ -155,6 +155,10 @@ def _checked(path: Path, options: Options) -> Plan:
         seed=options.seeds[0],
         folder=options.data_folder,
     )
+    if isinstance(loaded.training, data.Sentences):
+        raise InputError(
+            f"--data {options.data}: translations are trained by `gradsync train` alone: choose other data"
+        )
     _refuse_switch(plan, _before(options), options, options.turns(loaded.batches.turns_an_epoch))
     if options.target_errors and loaded.test is None:
         raise InputError(f"--target-error: data {options.data!r} has no test samples: leave it out")

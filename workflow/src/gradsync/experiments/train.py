@@ -180,6 +180,8 @@ def _refuse_translation(options: Options, loaded: data.Data) -> None:
 
 def _refuse_turns(options: Options) -> None:
     launches.refuse_counts(batch=options.batch, epochs=options.epochs)
+    if len({*options.seeds}) < len(options.seeds):
+        raise InputError("--seed: a seed is given twice: its second training would be taken for the first")
     for key in ("iterations", "conformance", "checkpoint_seconds"):
         if not getattr(options, key) >= 0:
             raise InputError(f"--{key.replace('_', '-')} {getattr(options, key)}: not negative")
@@ -271,6 +273,15 @@ def _refuse_other_steps(plan: Plan, path: Path, options: Options) -> None:
         raise InputError(
             f"plan {path}: role {serving[0]!r} serves others and has no iterations of its own, by which --lr-schedule "
             "or --warmup-iterations could change its rate: leave them out"
+        )
+    if options.scaled and plan.holding("scaler") is None:
+        raise InputError(f"plan {path} has no loss scale, --precision is float16: plan again with --precision float16")
+    rates = {op.arguments["lr"] for op in operations if isinstance(op, Local) and "lr" in op.arguments}
+    if any(stage.lr != options.lr for stage in options.stages) and rates - {options.lr}:
+        rate = min(rates - {options.lr})
+        raise InputError(
+            f"plan {path} has the learning rate {rate:g}, and rates of stages are multiples of --lr {options.lr:g}: "
+            f"give --lr {rate:g}, or plan again"
         )
     norms = {op.arguments.get("clip") for op in operations if isinstance(op, Local)}
     norm = next(iter(norms - {None}), None)

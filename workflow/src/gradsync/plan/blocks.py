@@ -18,14 +18,13 @@ def borders_of_blocks(first: Sequence[int], turns: int, block: int) -> list[int]
     """The turns at which blocks of a training begin, and its end; `first`: the first turn of each stage.
 
     Blocks begin anew with each stage. Of one turn alone nothing could be timed: at the end of a stage it belongs to the
-    block before, at the end of the training it is left out.
+    block before.
     """
     borders: list[int] = []
     for begin, end in pairwise((*first, turns)):
         starts = [start for start in range(begin, end, block) if end - start >= LEAST_TURNS or start == begin]
         borders += starts
-    last = borders[-1]
-    return [*borders, min(last + block, turns)]
+    return [*borders, turns]
 
 
 def switches(at: Sequence[float], borders: Sequence[int], where: str) -> tuple[int, ...]:

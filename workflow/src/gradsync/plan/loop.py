@@ -257,7 +257,11 @@ class Plan:
     @staticmethod
     def from_json(text: str, where: str = "plan") -> Plan:
         """Parse and validate; raises InputError that names the place."""
-        reading.parse_json(text, f"{where}: not a plan")
+        content = reading.parse_json(text, f"{where}: not a plan")
+        if isinstance(content, dict) and "phases" in content:
+            raise InputError(
+                f"{where}: a plan of several phases, which `gradsync train` takes: give that of one scheme"
+            )
         try:
             plan = _ADAPTER.validate_json(text)
         except ValidationError as error:

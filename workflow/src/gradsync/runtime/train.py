@@ -66,6 +66,7 @@ class _Progress:
     records: dict[str, Record] = field(default_factory=dict)
     conformance: dict[str, dict[str, Any]] = field(default_factory=dict)
     bucket_mib: float | None = None
+    bleu_signature: str = ""  # of the library that scores translations
 
 
 def train(
@@ -158,6 +159,8 @@ class _Launch:
         self.results.cached = opening.counted(self.cache)
         host_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024.0
         self.results.machines |= other_work.share()
+        if self.progress.bleu_signature:
+            self.results.machines["bleu"] = self.progress.bleu_signature
         self._say("; ".join(quiet.load_warnings(self.results.machines, "warning: launch")))
         peak_bytes = torch.tensor([host_bytes, self.device.peak_bytes() or 0.0], dtype=torch.float64)
         dist.all_reduce(peak_bytes, op=dist.ReduceOp.MAX)
@@ -246,7 +249,7 @@ class _Launch:
         while self.progress.done < total and not self._reached(seed):
             first = self.progress.done
             turns = next(turn for turn in cuts if turn > first) - first
-            number = first // options.block
+            number = cuts.index(first)
             ends_epoch = int(loaded.epochs_after(first + turns)) > int(loaded.epochs_after(first))
             test = loaded.parts[loaded.number(first + turns - 1)].test
             for contender in contenders if number % 2 == 0 else contenders[::-1]:
@@ -263,7 +266,8 @@ class _Launch:
                     f"loss {loss:.4f}, {left:.0f} s left"
                 )
             # none if all is trained: a run that goes on has a block to run, whose traces are kept
-            through = self.progress.done == total and self.progress.seed == len(options.seeds) - 1
+            trained = self.progress.done == total or self._reached(seed)
+            through = trained and self.progress.seed == len(options.seeds) - 1
             if not through and self.checkpoints.due():
                 self._checkpoint(contenders)
 
@@ -310,9 +314,8 @@ class _Launch:
             record = self.progress.records[contender.name]
             record.accuracy.append((seed, turn, data.accuracy(model, test, spec=self.spec)))
             if isinstance(test, data.Sentences):
-                score, signature = data.bleu.bleu(model, test)
+                score, self.progress.bleu_signature = data.bleu.bleu(model, test)
                 record.bleu.append((seed, turn, score))
-                self.results.machines["bleu"] = signature
         dist.barrier()  # the others wait here, where they may, and not in their next message
 
     def _checkpoint(self, contenders: list[Contender]) -> None:

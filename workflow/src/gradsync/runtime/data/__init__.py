@@ -150,6 +150,8 @@ def load_stages(options: Training, ranks: int, seed: int, cache: DataCache | Non
             raise InputError(f"--stage: stage {number} has {end - first} iteration(s): at least {LEAST_TURNS}")
     if options.data_cache == "reduced" and len({stage.size for stage in options.stages}) > 1:
         raise InputError("--data-cache reduced: images are reduced to one size, and stages have several: take exact")
+    if isinstance(loaded.parts[0].training, Sentences) and len({stage.size for stage in options.stages}) > 1:
+        raise InputError("--stage: translations of several sizes are of other sentences: leave out the sizes")
     return loaded
 
 

@@ -108,6 +108,7 @@ class Sentences:
         numbers = self.rows[indices.numpy()]
         sources = [self.sources.row(number, room) for number in numbers]
         targets = [self.targets.row(number, room) for number in numbers]
+        lengths = self.targets.starts[numbers + 1] - self.targets.starts[numbers]
         longest = 1 + max(map(len, [*sources, *targets]))
         inputs = np.full((len(numbers), 2, longest), PADDING, np.int64)
         labels = np.full((len(numbers), longest), NOT_COUNTED, np.int64)
@@ -115,5 +116,7 @@ class Sentences:
         for i, (source, target) in enumerate(zip(sources, targets, strict=True)):
             inputs[i, 0, : len(source)], inputs[i, 0, len(source)] = source, END
             inputs[i, 1, 1 : len(target) + 1] = target
-            labels[i, : len(target)], labels[i, len(target)] = target, END
+            labels[i, : len(target)] = target
+            if lengths[i] <= room:  # the end of a sentence that was cut is not here
+                labels[i, len(target)] = END
         return torch.from_numpy(inputs), torch.from_numpy(labels)
