@@ -125,9 +125,9 @@ def test_programs_of_the_tests_have_the_options_that_pages_name(words):
 
 
 def test_options_that_stand_in_the_text_exist():
-    # of sbatch, tests/kills, tests/fuzz, mlflow, torchrun, docs/examples, ASTRA-sim
+    # of sbatch, tests/kills, tests/fuzz, mlflow, torchrun, docs/examples, ASTRA-sim, srun, numactl
     known = {"--wait", "--table", "--keep", "--backend-store-uri", "--nproc-per-node", "--beside-ddp"}
-    known |= {"--workload-configuration"}
+    known |= {"--workload-configuration", "--cpu-bind", "--preferred"}
     waiting = [cli._parser(), get_argument_parser()]
     while waiting:
         for action in waiting.pop()._actions:

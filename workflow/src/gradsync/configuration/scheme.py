@@ -246,7 +246,7 @@ class Scheme(BaseModel):
     @property
     def in_memory(self) -> bool:
         """Whether its messages are sums in memory that all ranks share: they are parts of one machine."""
-        return collectives.in_memory(self.algorithm)
+        return any(collectives.in_memory(part.algorithm) for part in self.parts)
 
     @property
     def lanes(self) -> int:
