@@ -106,7 +106,7 @@ BASES: dict[str, list[tuple[str, ...]]] = {
     "site": [OF_CONFIGURATION],
     "compare": [("run", "run")],
     "publish": [OF_CONFIGURATION],
-    "artifact": [("--config", "config.yaml", "--tour")],
+    "artifact": [OF_CONFIGURATION],
     "track": [OF_CONFIGURATION],
     "benchmark": [(*OF_CONFIGURATION, "training")],
 }
