@@ -32,6 +32,7 @@ from tiny_workloads import workload
 from waiting import HANGS_SECONDS
 
 TURNS = 4
+LOSS_SCALE = 1024.0  # in the beginning
 KEPT = ("parameter", "momentum", "residual", "centre", "state")  # roles of buffers that are compared
 ORDERED = ("server", "served", "hogwild", "hogwild by layer 3", "hogwild by layer 3, unlocked")
 ENOUGH = {"float64": 1e-9, "float32": 1e-4, "float16": 2e-2, "bfloat16": 1e-1, "int64": 0, "int32": 0, "uint8": 0}
@@ -58,7 +59,7 @@ def pull_of(fixed: bool) -> Any:
 def first(plan: Plan) -> dict[str, np.ndarray]:
     """What buffers hold at the beginning."""
     return {
-        buffer.name: tiny.start(buffer.elements) if buffer.role != "scaler" else np.array([1024.0, 0.0, 0.0])
+        buffer.name: tiny.start(buffer.elements) if buffer.role != "scaler" else np.array([LOSS_SCALE, 0.0, 0.0])
         for buffer in plan.buffers
         if buffer.role in ("parameter", "centre", "state", "scaler")
     }
@@ -115,6 +116,10 @@ def _alone(base_name: str, base: Plan, plan: Plan, changes: list[str]) -> str:
     ):
         return ""
     theirs = _reference(base)
+    if plan.holding("scaler") is not None and base.holding("scaler") is None:
+        ours = _evaluated(
+            plan, scale=LOSS_SCALE
+        )  # whoever takes a loss scale out of all gradients has multiplied by it
     if _selects(plan) and _types(plan) != _types(base):
         return ""  # of elements that are as large as each other after rounding another one is sent
     if different := _different(base, ours, theirs, max(_enough(plan), _enough(base))):
@@ -167,9 +172,15 @@ def _types(plan: Plan) -> set[tuple[str, str]]:
     return {(buffer.name, buffer.dtype) for buffer in plan.buffers}
 
 
-def _evaluated(plan: Plan, arrivals: dict[tuple[int, int, str], int] | None = None) -> Values:
-    """What the oracle says."""
-    return _whole(plan, evaluate(plan, TURNS, pull_of(_fixed(plan)), first(plan), arrivals=arrivals))
+def _evaluated(plan: Plan, arrivals: dict[tuple[int, int, str], int] | None = None, scale: float = 1.0) -> Values:
+    """What the oracle says; gradients are those of a loss that is multiplied by `scale`."""
+    pull = pull_of(_fixed(plan))
+
+    def scaled(rank: int, number: int, parameter: np.ndarray) -> np.ndarray:
+        return scale * pull(rank, number, parameter)
+
+    gradient = pull if scale == 1.0 else scaled
+    return _whole(plan, evaluate(plan, TURNS, gradient, first(plan), arrivals=arrivals))
 
 
 def _whole(plan: Plan, values: Values) -> Values:
