@@ -7,6 +7,7 @@ from typing import Any
 
 FORWARD, BACKWARD, PLACED, UPDATE = 100, 200, 10, 50  # of one operator, function, gradient, step of the optimizer
 MESSAGE = 400
+ZEROED = 70  # of setting gradients to zero
 GAP = 5  # before each step
 LAUNCH = 2  # of a kernel
 
@@ -21,14 +22,16 @@ def profile(
     slower: float = 1.0,
     late: float = 0.0,
     device: bool = False,
+    zeroed: bool = False,
 ) -> dict[str, Any]:
     """A profile of a net whose parameters have these shapes, in the order in which their gradients are ready.
 
     With `rank`, a message of all gradients follows each backward, in which that rank comes `late` microseconds before
     the others. `slower`: by how much its computation takes longer. With `device`, every function is a kernel that the
-    host launches, and that takes twice the host's time.
+    host launches, and that takes twice the host's time. With `zeroed`, gradients are set to zero between forward and
+    backward.
     """
-    made = _Made(begins, slower, device)
+    made = _Made(begins, slower, device, zeroed)
     for number in range(steps):
         made.step(number, shapes, rank is not None, late)
     told: dict[str, Any] = {"schemaVersion": 1, "baseTimeNanoseconds": 0, "traceEvents": made.events}
@@ -38,8 +41,8 @@ def profile(
 
 
 class _Made:
-    def __init__(self, begins: float, slower: float, device: bool):
-        self.now, self.slower, self.device = begins, slower, device
+    def __init__(self, begins: float, slower: float, device: bool, zeroed: bool):
+        self.now, self.slower, self.device, self.zeroed = begins, slower, device, zeroed
         self.free = begins  # when the device has done what was launched
         self.events: list[dict[str, Any]] = []
 
@@ -69,6 +72,8 @@ class _Made:
         sequence = 100 * number
         for place in reversed(range(len(shapes))):
             self.spend("aten::linear", FORWARD, **{"Sequence number": sequence + len(shapes) - place})
+        if self.zeroed:
+            self.spend("Optimizer.zero_grad#SGD.zero_grad", ZEROED, kind="user_annotation")
         for place, shape in enumerate(shapes):
             functions = {"Sequence number": sequence + len(shapes) - place, "Fwd thread id": 1}
             start = self.now

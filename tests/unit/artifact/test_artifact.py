@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import shutil
@@ -218,6 +219,19 @@ def test_half_an_archive_is_refused(packed, cut):
     packed.write_bytes(packed.read_bytes()[:cut])
     with pytest.raises(InputError, match="can't be read"):
         archive.read(packed)
+
+
+def test_members_that_no_archive_of_ours_has_are_refused(tmp_path, monkeypatch):
+    """A size below zero, names that are longer than all files together."""
+    monkeypatch.setattr(archive, "MOST_UNPACKED", 1 << 20)
+    for name, size, wanted in (("a/" + "x" * (2 << 20), 0, "more than 1 MiB unpacked"), ("a/x", -512, "is no file of")):
+        member = tarfile.TarInfo(name)
+        member.size = size
+        content = member.tobuf(tarfile.GNU_FORMAT)
+        path = tmp_path / "odd.tar.gz"
+        path.write_bytes(gzip.compress(content + bytes(1024)))
+        with pytest.raises(InputError, match=wanted):
+            archive.read(path)
 
 
 def test_promises_follow_from_what_tables_and_figures_are_made_of(tmp_path):

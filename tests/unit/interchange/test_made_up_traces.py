@@ -43,6 +43,27 @@ def test_what_the_host_computes_takes_what_it_took(tmp_path):
     assert told["backward_low"] == pytest.approx(told["backward_seconds"]) == pytest.approx(told["backward_high"])
 
 
+@pytest.mark.parametrize("annotated", [True, False])
+def test_setting_gradients_to_zero_between_forward_and_backward_is_part_of_the_update(tmp_path, annotated):
+    content = made_up.profile(SHAPES, steps=8, zeroed=True)
+    if not annotated:
+        content["traceEvents"] = [each for each in content["traceEvents"] if "ProfilerStep" not in each["name"]]
+    workload, _ = load(tmp_path, content)
+    gap = 0 if annotated else made_up.GAP  # which then belongs to no step, and to the time before forward
+    assert workload.forward_seconds == pytest.approx((3 * made_up.FORWARD + gap) * 1e-6)
+    assert workload.update_seconds == pytest.approx((made_up.UPDATE + made_up.ZEROED) * 1e-6)
+
+
+def test_a_recording_is_not_overwritten(tmp_path, capsys):
+    trace = write(tmp_path, "trace.json", GOOD)
+    before = trace.read_bytes()
+    other = str(tmp_path / "w.json")
+    for options in (["--output", str(trace)], ["--output", other, "--points", other]):
+        assert main(["import", str(trace), *options]) == 2
+        assert "would be overwritten" in capsys.readouterr().err
+    assert trace.read_bytes() == before
+
+
 def test_what_a_gpu_computes_takes_what_its_kernels_took(tmp_path):
     """The host is far ahead of it: its own times are not those of the layers."""
     workload, _ = load(tmp_path, made_up.profile(SHAPES, device=True))

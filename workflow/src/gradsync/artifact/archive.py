@@ -6,7 +6,6 @@ import gzip
 import hashlib
 import importlib.metadata
 import io
-import lzma
 import tarfile
 import zlib
 from collections.abc import Iterator
@@ -22,7 +21,7 @@ from gradsync.errors import InputError
 from gradsync.files.writing import replacing
 
 MOST_BYTES = 2 << 20  # of a trace, a plan or a log: a larger one is named in the manifest, and left out
-MOST_UNPACKED = 2 << 30
+MOST_UNPACKED = 512 << 20  # bytes: the quick configuration's results have some 34 million
 RESULTS, CHECKOUT, INSTALLED = "results", "checkout", "environment/installed.txt"
 LEFT = ("site", "ledgers", "benchmarks", "tracked.json")  # can be made again, or belongs to one machine
 SOURCES = ("envs/*.txt", "config/*.yaml", "config/papers/*/*", "CITATION.cff", "LICENSE", "docs/artifact.md")
@@ -80,7 +79,7 @@ def read(path: Path) -> tuple[Manifest, dict[str, bytes]]:
     """(the manifest, the content of each of its files); raises InputError if anything in it isn't as it was written."""
     try:
         files = dict(_members(path))
-    except (OSError, EOFError, zlib.error, lzma.LZMAError, tarfile.TarError) as error:
+    except (OSError, EOFError, ValueError, OverflowError, zlib.error, tarfile.TarError) as error:
         raise InputError(f"artifact {path}: can't be read: {error}") from None
     if manifest.NAME not in files:
         raise InputError(f"artifact {path}: it has no {manifest.NAME}: make it with `gradsync artifact`")
@@ -118,16 +117,17 @@ def _pack(target: Path, folder: str, files: dict[str, bytes]) -> None:
 
 def _members(path: Path) -> Iterator[tuple[str, bytes]]:
     """(path below the archive's folder, content) of each file; anything but files below one folder is refused."""
-    total = 0
-    with tarfile.open(path, "r:gz") as archive:
+    with gzip.open(path) as packed:  # with all that is no content of a file, as long names are
+        unpacked = packed.read(MOST_UNPACKED + 1)
+    if len(unpacked) > MOST_UNPACKED:
+        raise InputError(f"artifact {path}: more than {MOST_UNPACKED >> 20} MiB unpacked")
+    with tarfile.open(fileobj=io.BytesIO(unpacked), mode="r:") as archive:
         for member in archive:
             parts = PurePosixPath(member.name).parts
-            total += member.size
-            content = archive.extractfile(member) if member.isreg() else None
+            whole = member.isreg() and not member.issparse() and 0 <= member.size <= len(unpacked)
+            content = archive.extractfile(member) if whole else None
             if content is None or len(parts) < 2 or ".." in parts or parts[0] == "/":
                 raise InputError(f"artifact {path}: {member.name!r} is no file of an archive of gradsync")
-            if total > MOST_UNPACKED:
-                raise InputError(f"artifact {path}: more than {MOST_UNPACKED >> 30} GiB unpacked")
             yield "/".join(parts[1:]), content.read()
 
 

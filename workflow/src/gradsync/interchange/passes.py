@@ -155,16 +155,21 @@ def _is_step(name: str, annotation: str | None) -> bool:
 def _between(recording: Recording, passes: Sequence[_Backward], forward: Sequence[Event]) -> list[tuple[float, float]]:
     """A step for each backward pass, from the end of what came before."""
     updates = [event for event in recording.annotations if UPDATE.match(event.name)]
-    begins = [event.start for event in forward]
+    begins = [event.start for event in _beside(forward, updates)]
     ends = []
-    for number, each in enumerate(passes):
-        until = passes[number + 1].start if number + 1 < len(passes) else float("inf")
+    for each in passes:
+        until = next((start for start in begins if start >= each.end), float("inf"))
         ends.append(max([each.end, *(u.end for u in updates if each.end <= u.start and u.end <= until)]))
     windows = []
     for number, each in enumerate(passes):
         start = ends[number - 1] if number else min([each.start, *begins[:1]])
         windows.append((start, ends[number]))
     return windows
+
+
+def _beside(forward: Sequence[Event], updates: Sequence[Event]) -> list[Event]:
+    """Operators of forward that belong to no update."""
+    return [each for each in forward if not any(update.start <= each.start < update.end for update in updates)]
 
 
 def _step(
@@ -183,7 +188,15 @@ def _step(
         )
     (backward,) = inside
     updates = [event for event in recording.annotations if UPDATE.match(event.name) and start <= event.start < end]
-    begin = recording.clock.reached(max([start, *(each.end for each in updates if each.end <= backward.start)]))
+    # zero_grad() may lie before forward, or between forward and backward, as in many loops; it is part of neither
+    before = [each for each in updates if each.end <= backward.start]
+    first = next((each.start for each in _beside(forward, before) if each.start >= start), backward.start)
+    begin = recording.clock.reached(max([start, *(each.end for each in before if each.start <= first)]))
+    between = sum(
+        recording.clock.reached(each.end) - recording.clock.begun(each.start, each.end)
+        for each in before
+        if each.start > first
+    )
     middle = recording.clock.reached(backward.start)
     needs = _needs(recording, backward, forward, start)
     ready = [
@@ -194,7 +207,7 @@ def _step(
     return Step(
         start=start,
         whole=end - start,
-        forward=middle - begin,
+        forward=middle - begin - between,
         backward=ready[-1].ready - middle,
         update=sum(recording.clock.reached(each.end) - recording.clock.begun(each.start, each.end) for each in updates),
         gradients=tuple(
