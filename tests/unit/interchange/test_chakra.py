@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import made_up_traces as made_up
 import tiny_plans
@@ -17,7 +19,7 @@ from gradsync.experiments import export, imported, predict
 from gradsync.interchange import chakra_export, chakra_file
 from gradsync.interchange.chakra_schema import COLLECTIVES, NODE_TYPES, VERSION, Attribute, Metadata, Node, attributes
 from gradsync.plan.workload import Workload
-from tiny_workloads import workload
+from tiny_workloads import FREE, workload, workloads
 
 START_UP, PER_BYTE = 1e-3, 1e-9
 LINE = f"a={START_UP},b={PER_BYTE}"
@@ -30,9 +32,11 @@ LOAD = workload(
 )
 
 
-def exported(folder: Path, schedule: str, ranks: int = 3, turns: int = 3) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What planning and exporting LOAD say."""
-    (folder / "w.json").write_text(LOAD.to_json())
+def exported(
+    folder: Path, schedule: str, ranks: int = 3, turns: int = 3, load: Workload = LOAD
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What planning and exporting a workload say."""
+    (folder / "w.json").write_text(load.to_json())
     planned = predict.plan(
         predict.Options(
             workload=str(folder / "w.json"), allreduce=LINE, schedule=schedule, ranks=ranks, output=folder / "p.json"
@@ -70,23 +74,60 @@ def test_a_plan_is_read_back_and_takes_as_long(schedule, tmp_path):
     micros = sum(node.duration_micros for node in traces[0].nodes)
     computed = 3 * (LOAD.forward_seconds + LOAD.backward_seconds + LOAD.update_seconds)
     assert abs(micros - 1e6 * computed) <= 1
-    back = imported.load(
-        imported.Options(traces=tuple(tmp_path / f"out.{rank}.et" for rank in range(3)), output=tmp_path / "back.json")
-    )
-    again = Workload.load(tmp_path / "back.json")
-    assert (again.name, again.forward_seconds, back["ranks"]) == (LOAD.name, LOAD.forward_seconds, 3)
-    assert again.update_seconds == pytest.approx(LOAD.update_seconds)
-    assert [(each.name, each.bytes, each.backward_seconds, each.dtype) for each in again.layers] == [
-        (each.name, each.bytes, each.backward_seconds, each.dtype) for each in LOAD.layers
-    ]
+    assert back(tmp_path, 3) == LOAD
 
 
-def test_a_plan_that_needs_layers_one_by_one_keeps_the_times_of_forward(tmp_path):
+full = st.builds(
+    lambda load, norm, statistics, kernels, forwards, source: load.model_copy(
+        update={
+            "norm_seconds": norm,
+            "statistics": statistics,
+            "kernels": kernels,
+            "provenance": source,
+            "layers": tuple(
+                layer.model_copy(
+                    update={"forward_seconds": forwards[0], "forward_index": number, "elements": layer.bytes // 4}
+                )
+                for number, layer in enumerate(load.layers)
+            )
+            if forwards
+            else load.layers,
+        }
+    ),
+    workloads(),
+    st.floats(0, 1),
+    st.integers(0, 10**6),
+    st.dictionaries(st.sampled_from(sorted(FREE)), st.floats(0, 1e-6)),
+    st.lists(st.floats(0, 1), max_size=1),
+    st.dictionaries(st.text(max_size=5), st.one_of(st.integers(), st.text(max_size=5)), max_size=3),
+)
+
+
+@given(load=full, schedule=st.sampled_from(["wfbp", "single", "dear"]), name=st.text(min_size=1, max_size=9))
+@settings(max_examples=30, deadline=None)
+def test_every_field_of_a_workload_comes_back(load, schedule, name, tmp_path_factory):
+    """Also those whose times no node has: the plan may repeat an update, shard it, or have no norm."""
+    folder = tmp_path_factory.mktemp("exported")
+    load = load.model_copy(update={"name": name})
+    exported(folder, schedule, 2, 1, load)
+    assert back(folder, 2) == load
+
+
+def back(folder: Path, ranks: int) -> Workload:
+    """What the exported traces give."""
+    traces = tuple(folder / f"out.{rank}.et" for rank in range(ranks))
+    imported.load(imported.Options(traces=traces, output=folder / "back.json"))
+    return Workload.load(folder / "back.json")
+
+
+def test_the_norm_of_a_plan_that_clips_comes_back(tmp_path):
+    load = LOAD.model_copy(update={"norm_seconds": 0.0003})
+    exported(tmp_path, "wfbp", load=load)
+    assert back(tmp_path, 3) == load
+
+
+def test_an_all_gather_has_the_piece_that_a_rank_puts_in(tmp_path):
     exported(tmp_path, "dear", turns=2)
-    imported.load(imported.Options(traces=(tmp_path / "out.0.et",), output=tmp_path / "back.json"))
-    again = Workload.load(tmp_path / "back.json")
-    assert [each.forward_seconds for each in again.layers] == [each.forward_seconds for each in LOAD.layers]
-    assert again.forward_order() == LOAD.forward_order()
     kinds = {COLLECTIVES[told["comm_type"]]: told["comm_size"] for told in messages(tmp_path / "out.0.et")}
     whole = LOAD.bytes  # of an all-gather a rank puts in its own piece
     assert kinds.keys() == {"REDUCE_SCATTER", "ALL_GATHER"}
@@ -133,6 +174,40 @@ def test_ranks_of_a_message_agree_on_it_or_the_plan_is_refused(name, tmp_path):
     assert not any(pairs.values())
     everyone = [*range(plan.ranks)]
     assert all(sorted(files.groups.get(group, everyone)) == ranks for (_, group), ranks in taking.items())
+
+
+def of_exports(folder: Path) -> dict[str, list[Path]]:
+    """Traces that don't belong together, by what must be said of them."""
+    other = workload([400_000, 80_000, 2_000_000], [0.002, 0.0007, 0.001], forward=0.004, forwards=[0.001] * 3)
+    kinds: dict[str, tuple[str, int, int, Workload]] = {
+        "first": ("wfbp", 2, 3, LOAD),
+        "of another plan": ("single", 2, 3, LOAD),
+        "of another number of ranks": ("wfbp", 3, 3, LOAD),
+        "of another number of turns": ("wfbp", 2, 2, LOAD),
+        "of another workload": ("wfbp", 2, 3, other),
+    }
+    folders = {}
+    for words, (schedule, ranks, turns, load) in kinds.items():
+        folders[words] = folder / words.replace(" ", "-")
+        folders[words].mkdir()
+        exported(folders[words], schedule, ranks, turns, load)
+    first = folders.pop("first")
+    wrong = {words: [first / "out.0.et", each / "out.1.et"] for words, each in folders.items()}
+    copy = first / "copy.et"
+    copy.write_bytes((first / "out.0.et").read_bytes())
+    return wrong | {"are both of rank 0": [first / "out.0.et", copy]}
+
+
+def test_traces_of_several_exports_or_of_one_rank_are_refused_together(tmp_path, capsys):
+    cases = of_exports(tmp_path)
+    assert len(cases) == 5
+    for words, traces in cases.items():
+        assert main(["import", *map(str, traces), "--output", str(tmp_path / "back.json")]) == 2
+        error = capsys.readouterr().err
+        assert words in error
+        assert all(str(trace) in error for trace in traces)
+        assert error.count("\n") == 1
+    assert not (tmp_path / "back.json").exists()
 
 
 def converted(profile: dict[str, Any]) -> bytes:

@@ -64,7 +64,7 @@ def load(options: Options) -> dict[str, Any]:
 
     traces = [chakra_file.read(path) for path in options.traces]
     if any(chakra_plans.is_plan(trace) for trace in traces):
-        return _planned(options, [chakra_plans.workload(trace) for trace in traces])
+        return _planned(options, chakra_plans.workload(traces))
     return _recorded(options, [chakra_recording.of_trace(trace) for trace in traces])
 
 
@@ -112,7 +112,7 @@ def _recorded(options: Options, recordings: Sequence[Recording]) -> dict[str, An
     return answer | {"notes": notes}
 
 
-def _planned(options: Options, workloads: Sequence[Workload]) -> dict[str, Any]:
+def _planned(options: Options, workload: Workload) -> dict[str, Any]:
     """From traces that gradsync itself has exported, whose ranks compute the same."""
     from gradsync.files.results import write_whole
 
@@ -124,13 +124,10 @@ def _planned(options: Options, workloads: Sequence[Workload]) -> dict[str, Any]:
     ):
         if given is not None:
             raise InputError(f"{option_}: gradsync exported {options.traces[0]} from a plan, which has none of that")
-    first = workloads[0]
-    for path, other in zip(options.traces, workloads, strict=True):
-        if other.layers != first.layers:
-            raise InputError(f"trace {path}: has other layers than {options.traces[0]}: give traces of one export")
-    workload = first if options.name is None else first.model_copy(update={"name": options.name})
+    if options.name is not None:
+        workload = workload.model_copy(update={"name": options.name})
     write_whole(options.output, workload.to_json())
-    return {**_described(workload), "ranks": len(workloads), "output": str(options.output), "notes": []}
+    return {**_described(workload), "ranks": len(options.traces), "output": str(options.output), "notes": []}
 
 
 def _name(options: Options) -> str:

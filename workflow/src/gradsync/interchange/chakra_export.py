@@ -3,7 +3,8 @@
 Nodes depend on what their operation waits for, and on the operation before on the same lane. An operation has the same
 id on all ranks, by which ASTRA-sim brings the ranks of a collective together. `comm_size` is what a rank puts in, so of
 an all-gather its own piece. Chakra counts whole microseconds: ends are rounded, so that a sum of many is right to one;
-attributes whose names begin with `gradsync_` have the seconds themselves, and what else `chakra_plans.py` reads.
+attributes whose names begin with `gradsync_` have the seconds themselves. The metadata has the whole workload, which
+`chakra_plans.py` reads.
 """
 
 from __future__ import annotations
@@ -125,13 +126,12 @@ class _Rank:
         add(Attribute(name="comm_tag", int32_val=op.tag))
 
     def _describe(self, node: Any, op: Any) -> None:
-        """What was computed: whose forward, whose gradient with its elements, which kernel."""
+        """What was computed: whose forward, whose gradient with its bytes, which kernel."""
         if isinstance(op, Ready) and op.tensor is not None:
             tensor = self.plan.tensor[op.tensor]
             dtype = self.plan.buffer[self.plan.holding("gradient") or op.writes[0].buffer].dtype
             size = (tensor.stop - tensor.start) * DTYPE_BYTES[dtype]
             node.attr.append(Attribute(name="tensor_size", uint64_val=size))
-            node.attr.append(Attribute(name=f"{OWN}dtype", string_val=dtype))
         name = op.tensor if isinstance(op, Ready) else op.layer if isinstance(op, Need) else op.kernel
         if name is not None:
             node.attr.append(Attribute(name=f"{OWN}of", string_val=name))
@@ -139,7 +139,12 @@ class _Rank:
 
 def _metadata(plan: Plan, workload: Workload, rank: int, turns: int) -> Any:
     told = Metadata(version=VERSION)
-    words = {"schema": "gradsync", f"{OWN}plan": plan.name, f"{OWN}workload": workload.name}
+    words = {
+        "schema": "gradsync",
+        f"{OWN}plan": plan.name,
+        f"{OWN}digest": plan.digest,
+        f"{OWN}workload": workload.to_json(),
+    }
     for name, text in words.items():
         told.attr.append(Attribute(name=name, string_val=text))
     for name, number in {"rank": rank, "ranks": plan.ranks, "turns": turns, "iterations": plan.iterations}.items():

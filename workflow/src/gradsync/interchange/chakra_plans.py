@@ -1,18 +1,28 @@
-"""The workload in Chakra traces that `chakra_export.py` wrote: each operation says what it was, and its seconds."""
+"""The workload in Chakra traces that `chakra_export.py` wrote: the metadata of each has it whole, and says whose it is.
+
+Nodes have the times of computation as the plan's clock gave them, whose sums are no longer the workload's own fields:
+the update of a plan that clips, shards or repeats is several nodes, or a part of one.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from pydantic import ValidationError
-
-from gradsync.engine.clocks import NORMS, UPDATES
 from gradsync.errors import InputError
-from gradsync.files.problems import first_problem
 from gradsync.interchange.chakra_export import OWN
 from gradsync.interchange.chakra_file import Trace
 from gradsync.interchange.chakra_schema import attributes
-from gradsync.plan.workload import Layer, Workload
+from gradsync.plan.workload import Workload
+
+# what all ranks of one export have in common, in words; a name may stand for several plans
+OF_EXPORT = {
+    "plan": "plan",
+    "ranks": "number of ranks",
+    "turns": "number of turns",
+    "workload": "workload",
+    "digest": "plan",
+}
 
 
 def is_plan(trace: Trace) -> bool:
@@ -20,44 +30,37 @@ def is_plan(trace: Trace) -> bool:
     return attributes(trace.metadata).get("schema") == "gradsync"
 
 
-def workload(trace: Trace) -> Workload:
-    """What the first turn computes; raises InputError if that is no forward and backward with all its gradients.
+def workload(traces: Sequence[Trace]) -> Workload:
+    """The workload of an export; raises InputError for traces of several exports, a rank twice, or damaged metadata."""
+    first = traces[0]
+    expected = _told(first)
+    places: dict[int, str] = {}
+    for trace in traces:
+        told = _told(trace)
+        for key, word in OF_EXPORT.items():
+            if told[key] != expected[key]:
+                raise InputError(
+                    f"trace {trace.where}: is of another {word} than {first.where}: give traces of one export"
+                )
+        rank = told["rank"]
+        if rank in places:
+            raise InputError(
+                f"traces {places[rank]} and {trace.where} are both of rank {rank}: give one trace per rank"
+            )
+        places[rank] = trace.where
+    return Workload.from_json(expected["workload"], f"trace {first.where}")
 
-    Of a turn with several passes, the first one's. Times of the update and the norm are those of the whole turn.
-    """
-    told = [attributes(node) for node in trace.nodes]
-    first = [each for each in told if each.get(f"{OWN}turn") == 0]
-    forward: dict[str | None, float] = {}
-    backward: dict[str, dict[str, Any]] = {}
-    after = {"update": 0.0, "norm": 0.0}
-    for each in first:
-        what, seconds, verb = each.get(f"{OWN}of"), each.get(f"{OWN}seconds", 0.0), each.get(f"{OWN}verb")
-        if verb == "need" and what not in forward:
-            forward[what] = seconds
-        elif verb == "ready" and what and what not in backward:
-            backward[what] = {
-                "name": what,
-                "bytes": each.get("tensor_size", 0),
-                "backward_seconds": seconds,
-                "dtype": each.get(f"{OWN}dtype", ""),
-            }
-        elif verb == "local" and (what in UPDATES or what in NORMS):
-            after["update" if what in UPDATES else "norm"] += seconds
-    if not backward:
-        raise InputError(f"trace {trace.where}: its plan has no gradient that is ready by itself: nothing to plan anew")
-    places = {layer: number for number, layer in enumerate(forward) if layer is not None}
-    if places.keys() == backward.keys():
-        for name, layer in backward.items():
-            layer |= {"forward_seconds": forward[name], "forward_index": places[name]}
+
+def _told(trace: Trace) -> dict[str, Any]:
+    """What the metadata says of plan, rank and workload."""
+    if not is_plan(trace):
+        raise InputError(f"trace {trace.where}: gradsync did not write it, and others it did: give traces of one kind")
     metadata = attributes(trace.metadata)
-    try:
-        return Workload(
-            name=metadata.get(f"{OWN}workload", "") or "chakra",
-            forward_seconds=sum(forward.values()),
-            update_seconds=after["update"],
-            norm_seconds=after["norm"],
-            layers=tuple(Layer.model_validate(layer) for layer in backward.values()),
-            provenance={"imported": f"Chakra trace of plan {metadata.get(f'{OWN}plan', '')}"},
-        )
-    except ValidationError as error:
-        raise InputError(f"trace {trace.where}: no workload: {first_problem(error, Workload)}") from None
+    kinds = {"plan": str, "digest": str, "ranks": int, "turns": int, "workload": str, "rank": int}
+    told: dict[str, Any] = {key: metadata.get(f"{OWN}{key}") for key in kinds}
+    for key, kind in kinds.items():
+        if type(told[key]) is not kind:
+            raise InputError(f"trace {trace.where}: its metadata has no {OWN}{key}, or another than gradsync writes")
+    if not 0 <= told["rank"] < told["ranks"]:
+        raise InputError(f"trace {trace.where}: its metadata has rank {told['rank']} of {told['ranks']} ranks")
+    return told
