@@ -44,7 +44,7 @@ def exported(
     )
     told = export.export(
         export.Options(
-            plan=folder / "p.json", format="chakra", workload=folder / "w.json", output=folder / "out", turns=turns
+            plan=folder / "p.json", format="chakra", workload=folder / "w.json", output=str(folder / "out"), turns=turns
         )
     )
     return planned, told
@@ -280,3 +280,28 @@ def test_what_is_no_chakra_trace_is_refused(tmp_path, capsys):
     assert "needs --workload" in capsys.readouterr().err
     assert main([*words[:2], "--workload", str(tmp_path / "w.json")]) == 2
     assert "only with --format chakra" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("output", ["/", "..", "made/", "made/..", "made/.", "//"])
+def test_traces_are_not_written_beside_the_folder_that_is_named(output, tmp_path, capsys, monkeypatch):
+    exported(tmp_path, "wfbp", ranks=2)
+    (tmp_path / "made").mkdir()
+    monkeypatch.chdir(tmp_path / "made")
+    before = sorted(tmp_path.rglob("*"))
+    words = ["export", "../p.json", "--format", "chakra", "--workload", "../w.json", "--output", output]
+    assert main(words) == 2
+    assert f"--output {output}: names a folder" in capsys.readouterr().err
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_an_export_overwrites_neither_plan_nor_workload(tmp_path, capsys):
+    exported(tmp_path, "wfbp", ranks=2)
+    for name, given in (("p.json", "plan"), ("w.json", "workload")):
+        content = (tmp_path / name).read_bytes()
+        (tmp_path / "other.1.et").write_bytes(content)
+        inputs = {"plan": tmp_path / "p.json", "workload": tmp_path / "w.json", given: tmp_path / "other.1.et"}
+        words = ["export", inputs["plan"], "--format", "chakra", "--workload", inputs["workload"]]
+        assert main([*map(str, words), "--output", str(tmp_path / "other")]) == 2
+        assert "other.1.et: would be overwritten" in capsys.readouterr().err
+        assert (tmp_path / "other.1.et").read_bytes() == content
+        assert not (tmp_path / "other.0.et").exists()

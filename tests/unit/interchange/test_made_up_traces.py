@@ -64,6 +64,13 @@ def test_a_recording_is_not_overwritten(tmp_path, capsys):
     assert trace.read_bytes() == before
 
 
+def test_a_link_to_itself_is_no_trace(tmp_path, capsys):
+    loop = tmp_path / "loop.json"
+    loop.symlink_to(loop)
+    assert main(["import", str(loop), "--output", str(tmp_path / "w.json")]) == 2
+    assert f"trace {loop}: can't be read" in capsys.readouterr().err
+
+
 def test_what_a_gpu_computes_takes_what_its_kernels_took(tmp_path):
     """The host is far ahead of it: its own times are not those of the layers."""
     workload, _ = load(tmp_path, made_up.profile(SHAPES, device=True))

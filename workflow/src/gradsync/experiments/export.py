@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +22,7 @@ class Options:
         "ddp", "bucket sizes of stock PyTorch DDP, or Chakra traces, which ASTRA-sim runs"
     )
     workload: Path | None = option(None, "of a Chakra trace: what computation takes", metavar="W.json")
-    output: Path | None = option(
+    output: str | None = option(  # no path: the slash at the end of one would be lost
         None, "of a Chakra trace: rank 0 is written into PREFIX.0.et, and so on", metavar="PREFIX"
     )
     turns: int = option(2, "of a Chakra trace: turns of the loop that it holds", metavar="N", needs="output")
@@ -72,22 +73,36 @@ def _chakra(plan: Any, options: Options) -> dict[str, Any]:
 
     if options.workload is None or options.output is None:
         raise InputError("--format chakra: needs --workload, for times of computation, and --output PREFIX")
+    prefix = _prefix(options.output)
     workload = Workload.load(options.workload)
     refuse_other(plan, workload)
     clock = NetworkClock(plan, dict.fromkeys(range(plan.ranks), workload), Network({}), None)
     exported = chakra_export.export(plan, workload, clock.local, options.turns)
-    for rank, content in enumerate(exported.files):
-        write_whole(options.output.with_name(f"{options.output.name}.{rank}{ENDING}"), content)
+    files = {prefix.with_name(f"{prefix.name}.{rank}{ENDING}"): each for rank, each in enumerate(exported.files)}
     told: dict[str, Any] = {
         "plan": plan.name,
         "ranks": plan.ranks,
         "turns": options.turns,
         "iterations": options.turns * plan.iterations,
-        "traces": f"{options.output}.0{ENDING} .. {options.output}.{plan.ranks - 1}{ENDING}",
+        "traces": f"{prefix}.0{ENDING} .. {prefix}.{plan.ranks - 1}{ENDING}",
         "lost": exported.lost,
     }
     if exported.groups:
-        groups = options.output.with_name(f"{options.output.name}.groups.json")
-        write_whole(groups, json.dumps(exported.groups, indent=1) + "\n")
+        groups = prefix.with_name(f"{prefix.name}.groups.json")
+        files[groups] = (json.dumps(exported.groups, indent=1) + "\n").encode()
         told["groups"] = str(groups)
-    return told | {"use": f"--workload-configuration={options.output}"}
+    given = [os.path.realpath(options.plan), os.path.realpath(options.workload)]
+    if lost := next((path for path in files if os.path.realpath(path) in given), None):
+        raise InputError(f"{lost}: would be overwritten: name another --output")
+    for path, content in files.items():
+        write_whole(path, content)
+    return told | {"use": f"--workload-configuration={prefix}"}
+
+
+def _prefix(output: str) -> Path:
+    """What the names of the traces begin with; raises InputError if it names a folder and no file in it."""
+    if output.rpartition("/")[2] in ("", ".", ".."):
+        raise InputError(
+            f"--output {output}: names a folder: add what the names of traces begin with, as in {Path(output) / 'mine'}"
+        )
+    return Path(output)

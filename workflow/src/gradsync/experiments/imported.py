@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,8 +52,8 @@ def load(options: Options) -> dict[str, Any]:
         raise InputError(f"--warm-up {options.warm_up}: not negative")
     if twice := next((path for path in options.traces if options.traces.count(path) > 1), None):
         raise InputError(f"trace {twice}: is given twice: give one trace per rank")
-    written = [path.resolve() for path in (options.output, options.points) if path]
-    read = [path.resolve() for path in (*options.traces, options.execution_trace) if path]
+    written = [os.path.realpath(path) for path in (options.output, options.points) if path]
+    read = [os.path.realpath(path) for path in (*options.traces, options.execution_trace) if path]
     if twice := next((path for number, path in enumerate(written) if path in (*read, *written[:number])), None):
         raise InputError(f"{twice}: would be overwritten: name another file for --output or --points")
     chakra = [path for path in options.traces if path.name.removesuffix(".gz").endswith(chakra_file.ENDING)]
