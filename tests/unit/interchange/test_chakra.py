@@ -296,10 +296,11 @@ def test_traces_are_not_written_beside_the_folder_that_is_named(output, tmp_path
 
 def test_an_export_overwrites_neither_plan_nor_workload(tmp_path, capsys):
     exported(tmp_path, "wfbp", ranks=2)
-    for name, given in (("p.json", "plan"), ("w.json", "workload")):
-        content = (tmp_path / name).read_bytes()
+    right = {"plan": tmp_path / "p.json", "workload": tmp_path / "w.json"}
+    for kind, path in right.items():
+        content = path.read_bytes()
         (tmp_path / "other.1.et").write_bytes(content)
-        inputs = {"plan": tmp_path / "p.json", "workload": tmp_path / "w.json", given: tmp_path / "other.1.et"}
+        inputs = right | {kind: tmp_path / "other.1.et"}
         words = ["export", inputs["plan"], "--format", "chakra", "--workload", inputs["workload"]]
         assert main([*map(str, words), "--output", str(tmp_path / "other")]) == 2
         assert "other.1.et: would be overwritten" in capsys.readouterr().err

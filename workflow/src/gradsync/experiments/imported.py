@@ -54,8 +54,8 @@ def load(options: Options) -> dict[str, Any]:
         raise InputError(f"trace {twice}: is given twice: give one trace per rank")
     written = [os.path.realpath(path) for path in (options.output, options.points) if path]
     read = [os.path.realpath(path) for path in (*options.traces, options.execution_trace) if path]
-    if twice := next((path for number, path in enumerate(written) if path in (*read, *written[:number])), None):
-        raise InputError(f"{twice}: would be overwritten: name another file for --output or --points")
+    if lost := next((path for number, path in enumerate(written) if path in (*read, *written[:number])), None):
+        raise InputError(f"{lost}: would be overwritten: name another file for --output or --points")
     chakra = [path for path in options.traces if path.name.removesuffix(".gz").endswith(chakra_file.ENDING)]
     if not chakra:
         return _recorded(options, _kineto(options.traces))
