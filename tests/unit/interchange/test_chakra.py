@@ -11,13 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import made_up_chakra
 import made_up_traces as made_up
 import tiny_plans
 from gradsync.cli import main
 from gradsync.errors import InputError
 from gradsync.experiments import export, imported, predict
 from gradsync.interchange import chakra_export, chakra_file
-from gradsync.interchange.chakra_schema import COLLECTIVES, NODE_TYPES, VERSION, Attribute, Metadata, Node, attributes
+from gradsync.interchange.chakra_schema import COLLECTIVES, NODE_TYPES, VERSION, Metadata, Node, attributes
 from gradsync.plan.workload import Workload
 from tiny_workloads import FREE, workload, workloads
 
@@ -210,37 +211,10 @@ def test_traces_of_several_exports_or_of_one_rank_are_refused_together(tmp_path,
     assert not (tmp_path / "back.json").exists()
 
 
-def converted(profile: dict[str, Any]) -> bytes:
-    """A profile in the form of MLCommons' converter: operators in order of start, each with its exclusive time."""
-    events = [each for each in profile["traceEvents"] if each["cat"] in ("cpu_op", "user_annotation")]
-    events = [each for each in events if not each["name"].startswith("gloo")]
-    events.sort(key=lambda each: (each["ts"], -each["dur"]))
-    nodes: list[Any] = []
-    open_: list[tuple[float, Any]] = []
-    for number, each in enumerate(events, 1):
-        while open_ and open_[-1][0] <= each["ts"]:
-            open_.pop()
-        node = Node(id=number, name=each["name"], type=NODE_TYPES.index("COMP_NODE"))
-        node.duration_micros = round(each["dur"])
-        if open_:
-            open_[-1][1].duration_micros -= node.duration_micros
-            node.ctrl_deps.append(open_[-1][1].id)
-        told = each["args"]
-        if "Input Dims" in told:
-            node.inputs.shapes, node.inputs.types = str(told["Input Dims"]), "['Tensor(float)']"
-        annotated = each["cat"] == "user_annotation"
-        node.attr.append(Attribute(name="is_cpu_op", bool_val=True))
-        node.attr.append(Attribute(name="scope", int64_val=7 if annotated else 0))
-        node.attr.append(Attribute(name="seq_id", int64_val=told.get("Sequence number", -1)))
-        nodes.append(node)
-        open_.append((each["ts"] + each["dur"], node))
-    return chakra_file.to_bytes(Metadata(version=VERSION), nodes)
-
-
 @pytest.mark.parametrize("packed", [False, True])
 def test_a_trace_of_the_converter_says_what_the_profile_says(packed, tmp_path):
     shapes = ((10,), (10, 20), (20, 5))
-    content = converted(made_up.profile(shapes))
+    content = made_up_chakra.converted(made_up.profile(shapes))
     trace = tmp_path / ("net.et.gz" if packed else "net.et")
     trace.write_bytes(gzip.compress(content) if packed else content)
     imported.load(imported.Options(traces=(trace,), output=tmp_path / "w.json"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from pathlib import Path
 from typing import Any
@@ -150,6 +151,17 @@ def unsized(content: dict[str, Any]) -> dict[str, Any]:
     return content
 
 
+def timed(name: str, **times: Any) -> dict[str, Any]:
+    """GOOD, and one event of that name has other times; those that are None are left out."""
+    content = json.loads(json.dumps(GOOD))
+    event = next(each for each in content["traceEvents"] if each["name"] == name)
+    event.update(times)
+    for key in [key for key, value in times.items() if value is None]:
+        del event[key]
+    return content
+
+
+GRADIENT = "torch::autograd::AccumulateGrad"
 GOOD = made_up.profile(SHAPES)
 TENSORFLOW = {
     "traceEvents": [
@@ -191,6 +203,15 @@ TENSORFLOW = {
         ([GOOD], {"step_annotation": "epoch"}, "--step-annotation epoch: no such annotation; it has: Optimizer.step"),
         ([in_pairs(GOOD)], {"step_annotation": "pair"}, r"has 2 backward passes \(micro-batches"),
         ([GOOD], {"points": Path("points.csv")}, "has no all-reduce of known size"),
+        ([timed(GRADIENT, dur=math.nan)], {}, f"trace0.json: event '{GRADIENT}' has duration nan"),
+        ([timed(GRADIENT, dur=-1.0)], {}, f"trace0.json: event '{GRADIENT}' has duration -1.0"),
+        ([timed(GRADIENT, dur=None)], {}, f"trace0.json: event '{GRADIENT}' has no duration"),
+        ([timed(GRADIENT, ts=math.inf)], {}, f"trace0.json: event '{GRADIENT}' has moment inf"),
+        ([timed("aten::linear", ts=10**400)], {}, "trace0.json: event 'aten::linear' has moment 1000"),
+        ([timed("ProfilerStep#2", ts="soon")], {}, "trace0.json: event 'ProfilerStep#2' has moment 'soon'"),
+        ([GOOD | {"baseTimeNanoseconds": 10**400}], {}, "baseTimeNanoseconds is no moment"),
+        ([GOOD | {"distributedInfo": {"rank": 2, "world_size": 2}}], {}, "has rank 2 of a world_size 2"),
+        ([GOOD | {"distributedInfo": {"rank": -1}}], {}, "has rank -1"),
     ],
     ids=lambda value: value if isinstance(value, str) and len(value) < 60 else "",
 )

@@ -18,6 +18,7 @@ from gradsync.interchange.chakra_file import Trace
 from gradsync.interchange.chakra_schema import COLLECTIVES, NODE_TYPES, attributes
 from gradsync.interchange.queue import Host, Kernel, Queue
 from gradsync.interchange.recording import Event, Message, Recording
+from gradsync.limits import MOST_MESSAGE
 
 MICRO = 1e-6
 USER_SCOPE = 7  # of an annotation: at::RecordScope
@@ -53,7 +54,7 @@ class _Replay:
         self.kernels: list[Kernel] = []
         self.messages: list[Message] = []
         self.now = 0.0
-        self.free: dict[Any, float] = defaultdict(float)  # stream -> when it has done what was launched
+        self.free: dict[str, float] = defaultdict(float)  # stream -> when it has done what was launched
         self.launched: dict[int, float] = {}  # node -> when the host did it
         self._ends = self._children_end(trace.nodes)
         for node in sorted(trace.nodes, key=lambda node: node.id):
@@ -70,17 +71,17 @@ class _Replay:
                     node.name,
                     begun,
                     begun + self._ends[node.id],
-                    ("host", told.get("tid", 0)),
-                    told.get("seq_id"),
+                    ("host", str(told.get("tid", 0))),
+                    _whole(told.get("seq_id")),
                     tuple(shapes),
                     tuple(map(str, dtypes)),
-                    told.get("rf_id"),
+                    _whole(told.get("rf_id")),
                 )
             )
             self.scopes.append(told.get("scope"))
             return
         launch = max((self.launched.get(parent, 0.0) for parent in node.ctrl_deps), default=self.now)
-        stream = told.get("stream", 0)
+        stream = str(told.get("stream", 0))
         start = max(launch, self.free[stream])
         self.free[stream] = start + seconds
         if node.type == COLLECTIVE:
@@ -88,7 +89,7 @@ class _Replay:
             kind = COLLECTIVES[number].lower() if isinstance(number, int) and 0 <= number < len(COLLECTIVES) else ""
             size = told.get("comm_size")
             if kind in collectives.KINDS.values():
-                known = size if isinstance(size, int) and size > 0 else None
+                known = size if isinstance(size, int) and 0 < size <= MOST_MESSAGE else None
                 self.messages.append(Message(kind, start, start + seconds, known, None, str(told.get("pg_name", ""))))
         else:
             self.kernels.append(Kernel(launch, start, start + seconds))
@@ -110,6 +111,10 @@ def _listed(text: str) -> list[Any]:
         return []
     try:
         value = ast.literal_eval(text) if text else []
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         return []
     return value if isinstance(value, list) else []
+
+
+def _whole(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None

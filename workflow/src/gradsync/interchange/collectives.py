@@ -6,7 +6,8 @@ import re
 from typing import Any
 
 from gradsync.interchange.recording import Message
-from gradsync.interchange.tensors import dtype_bytes, shape_bytes
+from gradsync.interchange.tensors import MOST_ELEMENTS, dtype_bytes, shape_bytes
+from gradsync.limits import MOST_RANKS
 
 # words of NCCL's kernels and of Gloo's notes, without underscores -> kinds as plans name them
 KINDS = {
@@ -49,7 +50,7 @@ def message(name: str, start: float, end: float, arguments: dict[str, Any]) -> M
         start,
         end,
         _bytes(arguments),
-        ranks if isinstance(ranks, int) and ranks > 0 else None,
+        ranks if isinstance(ranks, int) and 0 < ranks <= MOST_RANKS else None,
         group if isinstance(group, str) else "",
     )
 
@@ -57,7 +58,7 @@ def message(name: str, start: float, end: float, arguments: dict[str, Any]) -> M
 def _bytes(arguments: dict[str, Any]) -> int | None:
     """What a rank puts in; None if that was not recorded."""
     elements, width = arguments.get("In msg nelems"), dtype_bytes(arguments.get("dtype"))
-    if isinstance(elements, int) and elements > 0 and width:
+    if isinstance(elements, int) and 0 < elements <= MOST_ELEMENTS and width:
         return elements * width
     shapes, dtypes = arguments.get("Input Dims"), arguments.get("Input type")
     if not isinstance(shapes, list) or not isinstance(dtypes, list) or not shapes or not dtypes:

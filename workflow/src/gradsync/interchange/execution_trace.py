@@ -59,7 +59,8 @@ def _nodes(path: Path) -> list[dict[str, Any]]:
 def _identity(node: dict[str, Any]) -> int | None:
     """`rf_id`, which profiles call the id of a record function."""
     value = node.get("rf_id")
-    for each in node.get("attrs") or ():
+    told = node.get("attrs")
+    for each in told if isinstance(told, list) else ():
         if isinstance(each, dict) and each.get("name") == "rf_id":
             value = each.get("value")
     return value if isinstance(value, int) and not isinstance(value, bool) else None

@@ -20,16 +20,20 @@ from gradsync.interchange.calls import calls
 from gradsync.interchange.packed import unpacked
 from gradsync.interchange.queue import Host, Kernel, Queue
 from gradsync.interchange.recording import Event, Message, Recording
+from gradsync.limits import MOST_RANKS
 
 MICRO = 1e-6
 KINDS = {"operator": "cpu_op", "runtime": "cuda_runtime", "memcpy": "gpu_memcpy", "memset": "gpu_memset"}  # older names
 ON_DEVICE = ("kernel", "gpu_memcpy", "gpu_memset")
 LAUNCHES = ("cuda_runtime", "cuda_driver", "hip_runtime", "privateuse1_runtime")
+READ = ("cpu_op", "user_annotation", *ON_DEVICE, *LAUNCHES)
+MOST_MICROS = float(1 << 62)  # of a moment: counted from 1970, that of today is a thousandth of it
+MOST_NANOSECONDS = 1 << 63
 TENSORFLOW = ("/host:CPU", "/device:", "tensorflow", "TensorFlow", "XLA")
 
 
 def read(path: Path) -> Recording:
-    """Raises InputError if the file is no trace of PyTorch's profiler, or has no event that took time."""
+    """Raises InputError if the file is no trace of PyTorch's profiler, or has an event without a time."""
     text = unpacked(reading.raw(path, "trace"), f"trace {path}")
     return of_content(_parsed(text, str(path)), str(path))
 
@@ -54,13 +58,13 @@ def of_content(content: Any, where: str) -> Recording:
     if not isinstance(listed, list):
         raise InputError(f"trace {where}: not a Chrome trace: it has no list traceEvents")
     entries = [entry for entry in listed if isinstance(entry, dict)]
-    timed = [entry for entry in entries if entry.get("ph") == "X" and _is_timed(entry)]
+    timed = [_timed(entry, where) for entry in entries if entry.get("ph") == "X" and _kind(entry) in READ]
     if not any(_kind(entry) == "cpu_op" for entry in timed):
         raise InputError(f"trace {where}: {_other(entries)}")
     origin = min(entry["ts"] for entry in timed)
     distributed = told.get("distributedInfo")
     distributed = distributed if isinstance(distributed, dict) else {}
-    base = told.get("baseTimeNanoseconds")
+    rank, ranks = _place(distributed, where)
     made = _Made(timed, origin)
     operators, annotations = made.events("cpu_op"), made.events("user_annotation")
     queue = made.queue()
@@ -70,11 +74,11 @@ def of_content(content: Any, where: str) -> Recording:
         annotations=annotations,
         messages=made.messages(),
         clock=Host(calls(operators)) if queue is None else queue,
-        rank=_whole(distributed.get("rank")),
-        ranks=_whole(distributed.get("world_size")),
+        rank=rank,
+        ranks=ranks,
         source={
             "device": "cpu" if queue is None else "cuda",
-            "origin_seconds": origin * MICRO + (base * 1e-9 if isinstance(base, int) else 0.0),
+            "origin_seconds": origin * MICRO + _base(told, where) * 1e-9,
             **({"backend": distributed["backend"]} if isinstance(distributed.get("backend"), str) else {}),
         },
     )
@@ -145,16 +149,40 @@ def _kind(entry: dict[str, Any]) -> str:
     return KINDS.get(kind, kind)
 
 
-def _is_timed(entry: dict[str, Any]) -> bool:
-    """Whether it has a finite start and a duration that is not negative; numbers in text are made numbers."""
-    try:
-        start, duration = float(entry["ts"]), float(entry["dur"])
-    except (KeyError, TypeError, ValueError, OverflowError):
-        return False
-    if not (math.isfinite(start) and math.isfinite(duration) and duration >= 0):
-        return False
-    entry["ts"], entry["dur"] = start, duration
-    return True
+def _timed(entry: dict[str, Any], where: str) -> dict[str, Any]:
+    """The entry, its moment and its duration made numbers; raises InputError if it has none, or impossible ones."""
+    times = {}
+    for key, word, least in (("ts", "moment", -MOST_MICROS), ("dur", "duration", 0.0)):
+        try:
+            times[key] = math.nan if isinstance(entry.get(key), bool) else float(entry[key])
+        except (KeyError, TypeError, ValueError, OverflowError):
+            times[key] = math.nan
+        if not least <= times[key] <= MOST_MICROS:  # nor if it is no number
+            told = f"{word} {ascii(entry[key])[:40]}" if key in entry else f"no {word}"
+            raise InputError(
+                f"trace {where}: event {ascii(entry.get('name'))[:80]} has {told} ({key}, microseconds): without its "
+                "time the steps can't be told: record anew"
+            )
+    entry.update(times)
+    return entry
+
+
+def _place(distributed: dict[str, Any], where: str) -> tuple[int | None, int | None]:
+    """The rank and the number of ranks, None each if it isn't told."""
+    rank, ranks = _whole(distributed.get("rank")), _whole(distributed.get("world_size"))
+    if (rank is not None and rank < 0) or (ranks is not None and not (rank or 0) < ranks <= MOST_RANKS):
+        raise InputError(
+            f"trace {where}: distributedInfo has rank {rank} of a world_size {ranks}: the trace is damaged"
+        )
+    return rank, ranks
+
+
+def _base(told: dict[str, Any], where: str) -> int:
+    """`baseTimeNanoseconds`, from which its clock counts; 0 without one."""
+    base = _whole(told.get("baseTimeNanoseconds")) or 0
+    if abs(base) > MOST_NANOSECONDS:
+        raise InputError(f"trace {where}: baseTimeNanoseconds is no moment that a clock tells: the trace is damaged")
+    return base
 
 
 def _whole(value: Any) -> int | None:

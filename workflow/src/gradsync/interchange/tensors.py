@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from gradsync.plan import DTYPE_BYTES
@@ -39,7 +38,9 @@ def elements_of(shape: Any) -> int | None:
     """Elements of a shape; None if it is none. A scalar has one."""
     if not isinstance(shape, list | tuple) or not all(type(side) is int and side >= 0 for side in shape):
         return None
-    elements = math.prod(shape)
+    elements = 1
+    for side in shape:
+        elements = min(elements * side, MOST_ELEMENTS + 1) if side else 0  # sides may have thousands of digits
     return elements if 0 < elements <= MOST_ELEMENTS else None
 
 
