@@ -44,6 +44,34 @@ def test_what_the_host_computes_takes_what_it_took(tmp_path):
     assert told["backward_low"] == pytest.approx(told["backward_seconds"]) == pytest.approx(told["backward_high"])
 
 
+def test_an_optimizer_in_another_counts_once(tmp_path):
+    """As one does that wraps the optimizer of a library: both steps are annotated."""
+    content = made_up.profile(SHAPES, steps=8)
+    inner = [
+        each | {"name": "Optimizer.step#SGD.step", "ts": each["ts"] + 5, "dur": each["dur"] - 9}
+        for each in content["traceEvents"]
+        if each["name"].startswith(UPDATE)
+    ]
+    workload, _ = load(tmp_path, content | {"traceEvents": [*content["traceEvents"], *inner]})
+    assert workload.update_seconds == pytest.approx(made_up.UPDATE * 1e-6)
+
+
+def test_without_steps_and_updates_each_backward_is_a_step_and_a_note_says_so(tmp_path):
+    workload, told = load(tmp_path, without(without(made_up.profile(SHAPES, steps=8), STEPS), "Optimizer"))
+    assert told["steps"] == 7
+    assert workload.update_seconds == 0
+    assert any("nothing but backward tells steps apart" in note for note in told["notes"])
+
+
+def test_the_last_backward_without_its_update_is_no_step(tmp_path):
+    content = without(made_up.profile(SHAPES, steps=8), STEPS)
+    last = max(each["ts"] for each in content["traceEvents"] if each["name"].startswith(UPDATE))
+    content["traceEvents"] = [each for each in content["traceEvents"] if each["ts"] < last]
+    workload, told = load(tmp_path, content)
+    assert told["steps"] == 6
+    assert workload.update_seconds == pytest.approx(made_up.UPDATE * 1e-6)
+
+
 @pytest.mark.parametrize("annotated", [True, False])
 def test_setting_gradients_to_zero_between_forward_and_backward_is_part_of_the_update(tmp_path, annotated):
     content = made_up.profile(SHAPES, steps=8, zeroed=True)
@@ -161,6 +189,40 @@ def timed(name: str, **times: Any) -> dict[str, Any]:
     return content
 
 
+def accumulated(content: dict[str, Any], *names: str) -> dict[str, Any]:
+    """In every other step nothing of these names: two micro-batches per update."""
+    steps = sorted(
+        (each["ts"], each["ts"] + each["dur"]) for each in content["traceEvents"] if "ProfilerStep" in each["name"]
+    )[::2]
+    kept = [
+        each
+        for each in content["traceEvents"]
+        if not each["name"].startswith(names) or not any(low <= each["ts"] < high for low, high in steps)
+    ]
+    return content | {"traceEvents": kept}
+
+
+def unranked(**options: Any) -> dict[str, Any]:
+    """With messages, and without saying of which rank it is, as older recorders write it."""
+    content = made_up.profile(SHAPES, **options)
+    del content["distributedInfo"]
+    return content
+
+
+def overlapping(content: dict[str, Any]) -> dict[str, Any]:
+    """Each of the profiler's steps reaches into the next one."""
+    events = [
+        each | {"dur": 2 * each["dur"]} if each["name"].startswith(STEPS) else each for each in content["traceEvents"]
+    ]
+    return content | {"traceEvents": events}
+
+
+def renamed(content: dict[str, Any], before: str, after: str) -> dict[str, Any]:
+    return json.loads(json.dumps(content).replace(before, after))
+
+
+STEPS, UPDATE = "ProfilerStep", "Optimizer.step"
+RECORDED = '"Input Dims": [[10]], "Input type": ["float"]'
 GRADIENT = "torch::autograd::AccumulateGrad"
 GOOD = made_up.profile(SHAPES)
 TENSORFLOW = {
@@ -198,7 +260,33 @@ TENSORFLOW = {
             {},
             "trace1.json has 5 steps, and .*trace0.json 4: record the same steps",
         ),
-        ([made_up.profile(SHAPES, rank=1)] * 2, {}, "are both of rank 1"),
+        ([made_up.profile(SHAPES, rank=1)] * 2, {}, "trace0.json and .*trace1.json are both of rank 1"),
+        ([GOOD, made_up.profile(SHAPES, begins=5e6)], {}, "tells no rank and has no message to others"),
+        ([unranked(rank=0)] * 2, {}, "trace0.json and .*trace1.json are of the same rank"),
+        ([made_up.profile(SHAPES, rank=0), unranked(rank=1)], {}, "trace1.json doesn't tell its rank"),
+        (
+            [made_up.profile(SHAPES, rank=0), made_up.profile(SHAPES, rank=1, ranks=3)],
+            {},
+            "trace1.json is of a training of 3 ranks, and .*trace0.json of 2",
+        ),
+        (
+            [made_up.profile(SHAPES, rank=0), renamed(made_up.profile(SHAPES, rank=1), "Addmm", "Convolution")],
+            {},
+            "backward of one of them alone has AddmmBackward0",
+        ),
+        (
+            [without(accumulated(made_up.profile(SHAPES, steps=8, zeroed=True), UPDATE, "Optimizer.zero"), STEPS)],
+            {},
+            "has 2 backward passes",
+        ),
+        ([without(accumulated(GOOD, UPDATE), STEPS)], {}, r"has 2 backward passes \(micro-batches"),
+        ([accumulated(made_up.profile(SHAPES, steps=8), UPDATE)], {}, "step 2 has no Optimizer.step, and step 1 has"),
+        ([overlapping(GOOD)], {}, "annotations ProfilerStep#0 and ProfilerStep#1 overlap"),
+        (
+            [renamed(GOOD, RECORDED, RECORDED.replace("float", "half"))],
+            {},
+            "no workload: .*: layers of different dtype",
+        ),
         ([unsized(made_up.profile(SHAPES))], {}, r"gradient 0 has no size \(3 such\)"),
         ([GOOD], {"step_annotation": "epoch"}, "--step-annotation epoch: no such annotation; it has: Optimizer.step"),
         ([in_pairs(GOOD)], {"step_annotation": "pair"}, r"has 2 backward passes \(micro-batches"),

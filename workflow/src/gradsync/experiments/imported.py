@@ -79,7 +79,7 @@ def _recorded(options: Options, recordings: Sequence[Recording]) -> dict[str, An
     """From recordings of a training."""
     from gradsync.files.results import write_whole
     from gradsync.interchange import points, ranks, summary
-    from gradsync.interchange.passes import steps
+    from gradsync.interchange.passes import are_told, steps
     from gradsync.interchange.sizes import sizes
 
     arranged = ranks.arranged([(each, steps(each, options.step_annotation)) for each in recordings], options.warm_up)
@@ -109,7 +109,8 @@ def _recorded(options: Options, recordings: Sequence[Recording]) -> dict[str, An
     if options.points:
         write_whole(options.points, points.to_csv(measured, provenance))
         answer["points"] = [point._asdict() for point in measured.points]
-    notes = [*_notes(workload, len(arranged), first.recording.ranks), *measured.notes]
+    told_apart = are_told(first.recording, options.step_annotation)
+    notes = [*_notes(workload, len(arranged), first.recording.ranks, told_apart), *measured.notes]
     return answer | {"notes": notes}
 
 
@@ -161,10 +162,12 @@ def _described(workload: Workload) -> dict[str, Any]:
     return {"workload": workload.name, "tensors": len(workload.layers), "bytes": workload.bytes}
 
 
-def _notes(workload: Workload, traces: int, world: int | None) -> list[str]:
+def _notes(workload: Workload, traces: int, world: int | None, told_apart: bool) -> list[str]:
     notes = []
     if not workload.update_seconds:
-        notes.append("no Optimizer.step was recorded: the update counts as no time")
+        notes.append("no Optimizer.step was recorded in the steps: the update counts as no time")
+    if not told_apart:
+        notes.append("nothing but backward tells steps apart: if a step has several, each was taken for a step")
     if workload.layers[0].forward_index is None:
         notes.append("gradients are not joined with operators of forward: its layers share the time as backward does")
     if world and traces < world:

@@ -4,9 +4,10 @@ A backward pass is a row of functions that autograd evaluates, with no operator 
 gradient is ready when `AccumulateGrad` has put it into its place. Forward needs its parameter when it begins the
 operator that the function evaluated just before belongs to: both have one sequence number.
 
-A step is what a profiler's step, or another annotation, spans; without one, it reaches from the end of one update (or
-backward) to the next. What is neither backward nor update counts as forward if it comes before backward, and is
-waiting if it comes after. So is what the host spends in calls that hand a message over, wherever they are.
+A step is what a profiler's step, or another annotation, spans; without one, it reaches from the end of one update to
+the next, or of one backward to the next if no update was recorded. It has one backward. What is neither backward nor
+update counts as forward if it comes before backward, and is waiting if it comes after. So is what the host spends in
+calls that hand a message over, wherever they are.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from gradsync.errors import InputError
@@ -23,6 +25,8 @@ from gradsync.interchange.recording import Event, Recording
 EVALUATED = "autograd::engine::evaluate_function: "
 GRADIENT = "torch::autograd::AccumulateGrad"
 UPDATE = re.compile(r"Optimizer\.(step|zero_grad)#")
+STEPPED = "Optimizer.step#"
+SLACK = 1e-6  # seconds by which steps that follow one another may overlap, from rounding alone
 STEP = re.compile(r"ProfilerStep#?\d+")
 RECORD = (
     "record at least three steps, each with forward, backward and optimizer.step(), and call profiler.step() in each"
@@ -49,6 +53,8 @@ class Step(NamedTuple):
     backward: float
     update: float
     gradients: tuple[Gradient, ...]
+    updated: bool  # whether an update was recorded, beyond setting gradients to zero
+    functions: frozenset[str]  # names of what autograd evaluated
 
     @property
     def computation(self) -> float:
@@ -77,10 +83,13 @@ def steps(recording: Recording, annotation: str | None = None) -> list[Step]:
         )
     forward = _forward(recording, _evaluated(recording))
     passes = _passes(_evaluated(recording), gradients, forward)
-    windows = _annotated(recording, annotation)
-    if not windows:
-        windows = _between(recording, passes, forward)
+    windows = _annotated(recording, annotation) or _between(recording, passes, forward)
     return [step for step in (_step(recording, window, passes, forward) for window in windows) if step is not None]
+
+
+def are_told(recording: Recording, annotation: str | None) -> bool:
+    """Whether anything but backward itself tells steps apart."""
+    return bool(_updates(recording) or _annotated(recording, annotation))
 
 
 def is_gradient(name: str) -> bool:
@@ -143,6 +152,12 @@ def _annotated(recording: Recording, annotation: str | None) -> list[tuple[float
         raise InputError(
             f"trace {recording.where}: --step-annotation {annotation}: no such annotation; it has: {known}"
         )
+    for before, after in pairwise(spans):
+        if after.start < before.end - SLACK:
+            raise InputError(
+                f"trace {recording.where}: annotations {before.name} and {after.name} overlap, and each is to be a "
+                "step: name what spans one step each by --step-annotation"
+            )
     return [(event.start, event.end) for event in spans]
 
 
@@ -153,18 +168,34 @@ def _is_step(name: str, annotation: str | None) -> bool:
 
 
 def _between(recording: Recording, passes: Sequence[_Backward], forward: Sequence[Event]) -> list[tuple[float, float]]:
-    """A step for each backward pass, from the end of what came before."""
-    updates = [event for event in recording.annotations if UPDATE.match(event.name)]
+    """From the end of what came before to the end of each update: a step has all passes until then.
+
+    If no optimizer's step was recorded, setting gradients to zero tells steps apart; without that, each pass is a step.
+    """
+    updates = _updates(recording)
+    apart = [event.start for event in updates if event.name.startswith(STEPPED)] or [each.start for each in updates]
     begins = [event.start for event in _beside(forward, updates)]
-    ends = []
-    for each in passes:
-        until = next((start for start in begins if start >= each.end), float("inf"))
-        ends.append(max([each.end, *(u.end for u in updates if each.end <= u.start and u.end <= until)]))
-    windows = []
-    for number, each in enumerate(passes):
-        start = ends[number - 1] if number else min([each.start, *begins[:1]])
-        windows.append((start, ends[number]))
+    starts = [each.start for each in passes]
+    windows: list[tuple[float, float]] = []
+    begun = min([*starts[:1], *begins[:1]], default=0.0)
+    for each, following in zip(passes, [*starts[1:], float("inf")], strict=True):
+        if apart and bisect_left(apart, each.start) == bisect_left(apart, following):
+            continue  # its update has not come yet
+        place = bisect_left(begins, each.end)
+        until = min(begins[place], following) if place < len(begins) else following
+        end = max([each.end, *(u.end for u in updates if each.end <= u.start and u.end <= until)])
+        windows.append((begun, end))
+        begun = end
     return windows
+
+
+def _updates(recording: Recording) -> list[Event]:
+    """What optimizers did, in order; of a step in another's, as of an optimizer that wraps one, the outer one."""
+    outer: list[Event] = []
+    for event in recording.annotations:
+        if UPDATE.match(event.name) and (not outer or event.end > outer[-1].end):
+            outer.append(event)
+    return outer
 
 
 def _beside(forward: Sequence[Event], updates: Sequence[Event]) -> list[Event]:
@@ -187,7 +218,7 @@ def _step(
             "name the annotation by --step-annotation"
         )
     (backward,) = inside
-    updates = [event for event in recording.annotations if UPDATE.match(event.name) and start <= event.start < end]
+    updates = [event for event in _updates(recording) if start <= event.start < end]
     # zero_grad() may lie before forward, or between forward and backward, as in many loops; it is part of neither
     before = [each for each in updates if each.end <= backward.start]
     first = next((each.start for each in _beside(forward, before) if each.start >= start), backward.start)
@@ -213,6 +244,8 @@ def _step(
         gradients=tuple(
             Gradient(each.ready - begin, None if each.need is None else each.need - begin, each.event) for each in ready
         ),
+        updated=any(event.name.startswith(STEPPED) for event in updates),
+        functions=frozenset(event.name.removeprefix(EVALUATED) for event in backward.functions),
     )
 
 

@@ -7,12 +7,13 @@ and needs no clock.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Sequence
 from statistics import median
 from typing import NamedTuple
 
 from gradsync.errors import InputError
+from gradsync.interchange.calls import calls
 from gradsync.interchange.passes import Step
 from gradsync.interchange.recording import Message, Recording
 
@@ -37,11 +38,7 @@ class Clocks(NamedTuple):
 
 def arranged(recorded: Sequence[tuple[Recording, list[Step]]], warm_up: int) -> list[Rank]:
     """The ranks in order; raises InputError if two are the same, or their steps or gradients differ."""
-    numbers = [recording.rank if recording.rank is not None else place for place, (recording, _) in enumerate(recorded)]
-    number, times = Counter(numbers).most_common(1)[0]
-    if times > 1:
-        first, second = [r.where for n, (r, _) in zip(numbers, recorded, strict=True) if n == number][:2]
-        raise InputError(f"traces {first} and {second} are both of rank {number}: give one trace per rank")
+    numbers = _numbers([recording for recording, _ in recorded])
     for recording, steps in recorded:
         if len(steps) < 2 or len(steps) <= warm_up:
             raise InputError(
@@ -58,11 +55,67 @@ def arranged(recorded: Sequence[tuple[Recording, list[Step]]], warm_up: int) -> 
                 f"{len(first_rank.steps)}: record the same steps on all ranks"
             )
     ranks = [rank._replace(steps=rank.steps[warm_up:]) for rank in ranks]
+    for rank in ranks:
+        _refuse_accumulated(rank, warm_up)
     expected = _gradients(first_rank.steps[-1])
     for rank in ranks:
+        if apart := sorted(rank.steps[-1].functions ^ first_rank.steps[-1].functions):
+            raise InputError(
+                f"traces {first_rank.recording.where} and {rank.recording.where}: backward of one of them alone has "
+                f"{apart[0]}: all ranks must be of one model that takes the same way"
+            )
         for number, step in enumerate(rank.steps, warm_up):
             _refuse_others(rank, number, _gradients(step), expected, first_rank)
     return ranks
+
+
+def _numbers(recordings: Sequence[Recording]) -> list[int]:
+    """The rank of each, its place if none tells one; raises InputError if they are not of one training."""
+    first = recordings[0]
+    told = [each for each in recordings if each.rank is not None]
+    if told and len(told) < len(recordings):
+        other = next(each for each in recordings if each.rank is None)
+        raise InputError(
+            f"trace {other.where} doesn't tell its rank (distributedInfo), and {told[0].where} does: give traces of "
+            "one training"
+        )
+    for each in recordings:
+        if each.ranks != first.ranks:
+            raise InputError(
+                f"trace {each.where} is of a training of {each.ranks} ranks, and {first.where} of {first.ranks}: give "
+                "traces of one training"
+            )
+    if not told and len(recordings) > 1:
+        for each in recordings:
+            if not (each.messages or calls(each.operators)):
+                raise InputError(
+                    f"trace {each.where}: tells no rank and has no message to others: give several traces only of "
+                    "ranks that train together"
+                )
+    numbers = [place if each.rank is None else each.rank for place, each in enumerate(recordings)]
+    places: dict[int, Recording] = {}
+    for number, each in zip(numbers, recordings, strict=True):
+        if number in places:
+            raise InputError(
+                f"traces {places[number].where} and {each.where} are both of rank {number}: give one trace per rank"
+            )
+        same = next((one for one in places.values() if one.operators == each.operators), None)
+        if same is not None:
+            raise InputError(f"traces {same.where} and {each.where} are of the same rank: give one trace per rank")
+        places[number] = each
+    return numbers
+
+
+def _refuse_accumulated(rank: Rank, warm_up: int) -> None:
+    """Raises InputError if some steps have an update and others have none: their mean would be of no step."""
+    updated = [step.updated for step in rank.steps]
+    if any(updated) and not all(updated):
+        raise InputError(
+            f"trace {rank.recording.where}: step {warm_up + updated.index(False)} has no Optimizer.step, and step "
+            f"{warm_up + updated.index(True)} has one: they are micro-batches, or an update was left out: record steps "
+            "with one backward and one update each, or annotate each forward with its backward alone, and name the "
+            "annotation by --step-annotation"
+        )
 
 
 def _gradients(step: Step) -> list[object]:

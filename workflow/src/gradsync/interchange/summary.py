@@ -6,7 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from pydantic import ValidationError
 
+from gradsync.errors import InputError
+from gradsync.files.problems import first_problem
 from gradsync.interchange.ranks import Clocks, Rank
 from gradsync.interchange.sizes import Size
 from gradsync.plan import DTYPE_BYTES
@@ -19,7 +22,8 @@ PARTS = ("forward", "backward", "update")
 def workload(name: str, ranks: Sequence[Rank], sizes: Sequence[Size], provenance: dict[str, Any]) -> Workload:
     """Layers in the order in which the first rank's gradients were ready; each has the time since the one before.
 
-    Forward seconds of single layers are there if every gradient was joined with an operator of forward.
+    Forward seconds of single layers are there if every gradient was joined with an operator of forward. Raises
+    InputError for what no workload is: gradients of several types.
     """
     backward = np.array([_backward(rank) for rank in ranks])  # (ranks, steps, layers)
     means = backward.mean(axis=(0, 1))
@@ -34,13 +38,16 @@ def workload(name: str, ranks: Sequence[Rank], sizes: Sequence[Size], provenance
             layer |= {"forward_seconds": ahead[number][1], "forward_index": ahead[number][0]}
         layers.append(Layer.model_validate(layer))
     spreads = {layer.name: float(each) for layer, each in zip(layers, spread, strict=True)}
-    return Workload(
-        name=name,
-        forward_seconds=totals["forward"],
-        update_seconds=totals["update"],
-        layers=tuple(layers),
-        provenance=provenance | ({"backward_spread_seconds": spreads} if len(ranks) > 1 else {}),
-    )
+    try:
+        return Workload(
+            name=name,
+            forward_seconds=totals["forward"],
+            update_seconds=totals["update"],
+            layers=tuple(layers),
+            provenance=provenance | ({"backward_spread_seconds": spreads} if len(ranks) > 1 else {}),
+        )
+    except ValidationError as error:
+        raise InputError(f"trace {ranks[0].recording.where}: no workload: {first_problem(error, Workload)}") from None
 
 
 def answer(ranks: Sequence[Rank], clocks: Clocks) -> dict[str, Any]:
