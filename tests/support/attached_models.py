@@ -15,6 +15,7 @@ from gradsync.configuration import schemes
 from gradsync.costs import Linear
 from gradsync.measure.operations import of_model
 from gradsync.plan import Plan
+from gradsync.plan.workload import Workload
 
 STEPS = 20
 BATCH, PIXELS, CLASSES = 4, 8, 5
@@ -99,11 +100,15 @@ def sample(rank: int, number: int, dtype: torch.dtype) -> tuple[torch.Tensor, to
 
 def planned(scheme: str, model: nn.Module, ranks: int, settings: dict[str, float] | None = None) -> Plan:
     """The plan of a scheme for a model, whose update is that of `optimizer`."""
-    images, _ = sample(0, 0, next(model.parameters()).dtype)
-    workload = of_model("net", model, lambda copied: copied(images), FORWARD_SECONDS)
     known = schemes.discovered()
     chosen = settings or {"lr": 0.05, "momentum": 0.9, "weight_decay": 0.01}
-    return schemes.plan(known[scheme], workload, COST, ranks, optimizer="sgd", **chosen)
+    return schemes.plan(known[scheme], workload_of(model), COST, ranks, optimizer="sgd", **chosen)
+
+
+def workload_of(model: nn.Module) -> Workload:
+    """Its layers, by the operations that they take."""
+    images, _ = sample(0, 0, next(model.parameters()).dtype)
+    return of_model("net", model, lambda copied: copied(images), FORWARD_SECONDS)
 
 
 def train(

@@ -4,6 +4,7 @@ One launch runs many cases, since starting a rank takes seconds. `real_ranks.py`
 """
 
 from rank_programs.of_attached import attached_beside_ddp, attached_otherwise
+from rank_programs.of_attached_scales import attached_with_a_scaler
 from rank_programs.of_checkpoints import RESUMED_TURNS, resumed
 from rank_programs.of_collectives import (
     MESSAGES,
@@ -71,6 +72,7 @@ __all__ = [
     "TINY_TURNS",
     "attached_beside_ddp",
     "attached_otherwise",
+    "attached_with_a_scaler",
     "method_cases",
     "phased_plans",
     "pull_of",

@@ -16,6 +16,8 @@ from torch import nn
 import attached_models as attached
 import gradsync
 from gradsync.attachment import Attached, RefusedError
+from gradsync.configuration import schemes
+from gradsync.configuration.scheme import Scheme
 from gradsync.errors import InputError, RunError
 from gradsync.plan import Plan
 from gradsync.plan.workload import Workload
@@ -73,7 +75,6 @@ REFUSED = {
     ),
     "micro-batches": (lambda model: accumulate(plan_of(model), 2), r"2 micro-batches in a step: .* use no_sync\(\)"),
     "clipping": (lambda model: clip(plan_of(model), 1.0), r"use clip_grad_norm_ before the optimizer"),
-    "clipping by pieces": (lambda model: clip(plan_of(model, "pipelined"), 1.0), r"clips gradients itself: plan with"),
     "a loss scale": (lambda model: scale_loss(plan_of(model)), r"has a loss scale of its own: .* torch's GradScaler"),
     "a loss scale by pieces": (lambda model: scale_loss(plan_of(model, "pipelined")), r"has a loss scale of its own"),
     "a method of its own": (lambda model: "easgd", r"'easgd' applies no mean gradient|scheme 'easgd' does not exist"),
@@ -142,6 +143,79 @@ def test_gradients_that_the_plan_applies_itself_can_not_be_read():
             nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         assert model.head.weight.grad is None
+
+
+@pytest.mark.usefixtures("alone")
+@pytest.mark.parametrize("scheme", ["priority", "pipelined"])
+def test_a_plan_that_updates_parameters_itself_may_clip_itself(scheme):
+    model, reference = attached.build(CASE), attached.build(CASE)
+    optimizer, plain = attached.optimizer(model), attached.optimizer(reference)
+    handle = gradsync.attach(model, optimizer, clip(plan_of(model, scheme), 0.05))
+    for _ in range(3):
+        step(model, optimizer)
+        plain.zero_grad()
+        loss_of(reference).backward()
+        assert nn.utils.clip_grad_norm_(reference.parameters(), 0.05) > 0.1
+        plain.step()
+    handle.close()
+    for name, value in attached.state(reference).items():
+        torch.testing.assert_close(torch.from_numpy(attached.state(model)[name]), torch.from_numpy(value))
+
+
+def scaled_steps(model: nn.Module, optimizer: torch.optim.Optimizer, scaler: torch.amp.GradScaler) -> None:
+    """Four, of which the second overflows."""
+    for number in range(4):
+        optimizer.zero_grad()
+        scaler.scale(loss_of(model) * (torch.inf if number == 1 else 1.0)).backward()
+        scaler.step(optimizer)
+        scaler.update()
+
+
+@pytest.mark.usefixtures("alone")
+@pytest.mark.parametrize("scheme", ["priority", "dear", "pipelined"])
+@pytest.mark.parametrize("device", [PROCESSOR, QueuedProcessor()])
+@pytest.mark.parametrize("of_the_plan", [False, True])
+def test_a_grad_scaler_moves_the_scale_of_a_plan_that_updates_parameters_itself(
+    scheme, device, of_the_plan, monkeypatch
+):
+    """Whether the plan was made with a loss scale or not."""
+    monkeypatch.setattr("gradsync.attachment.start._device", lambda _: device)
+    model, reference = attached.build(CASE), attached.build(CASE)
+    optimizer, plain = attached.optimizer(model), attached.optimizer(reference)
+    scaler, other = (torch.amp.GradScaler("cpu", init_scale=512.0, growth_interval=2) for _ in range(2))
+    plan = plan_of(model, scheme)
+    handle = gradsync.attach(model, optimizer, scale_loss(plan) if of_the_plan else plan, scaler=scaler)
+    scaled_steps(model, optimizer, scaler)
+    scaled_steps(reference, plain, other)
+    assert scaler.state_dict() == other.state_dict()
+    assert scaler.get_scale() == 512.0  # halved once, doubled once
+    handle.close()
+    for name, value in attached.state(reference).items():
+        torch.testing.assert_close(torch.from_numpy(attached.state(model)[name]), torch.from_numpy(value))
+
+
+@pytest.mark.usefixtures("alone")
+@pytest.mark.parametrize(("scheme", "enabled"), [("mgwfbp", True), ("dear", False)])
+def test_a_scaler_changes_no_plan_if_it_is_off_or_torchs_optimizer_applies_gradients(scheme, enabled):
+    reference = attached.build(CASE)
+    scaled_steps(reference, attached.optimizer(reference), torch.amp.GradScaler("cpu", enabled=True))
+    scaler = torch.amp.GradScaler("cpu", enabled=enabled)
+    with attaching(scheme, scaler=scaler) as (model, optimizer, handle):
+        assert handle.plan.holding("scaler") is None
+        if enabled:
+            scaled_steps(model, optimizer, scaler)
+            expected = attached.state(reference)
+            assert all((attached.state(model)[name] == value).all() for name, value in expected.items())
+
+
+@pytest.mark.usefixtures("alone")
+def test_a_plan_that_cannot_have_a_loss_scale_is_refused_with_a_scaler():
+    model = attached.build(CASE)
+    kept = Scheme(name="kept", schedule="wfbp", update="by_message", compressor="exact_topk")
+    settings = {"lr": 0.05, "momentum": 0.9, "weight_decay": 0.01}
+    plan = schemes.plan(kept, attached.workload_of(model), attached.COST, 1, optimizer="sgd", **settings)
+    with pytest.raises(RefusedError, match="loss scaling needs a plan without residuals"):
+        gradsync.attach(model, attached.optimizer(model), plan, scaler=torch.amp.GradScaler("cpu"))
 
 
 @pytest.mark.usefixtures("alone")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from gradsync.cli import main
@@ -14,6 +15,7 @@ from gradsync.errors import InputError
 
 KNL = Path(__file__).parents[3] / "config/chips/knl7250.yaml"
 ROUND, SERIAL, WORK, UPDATE = 1e-3, 4e-3, 24e-3, 2e-3
+PART = {"parts": 1, "cores": 4, "compute_seconds": [1.0] * 9, "update_seconds": [1.0] * 9, "sum_seconds": []}
 
 
 def cores(*of_nodes: int) -> list[Core]:
@@ -99,6 +101,46 @@ def test_the_best_number_of_parts_has_the_most_samples_a_second_and_is_told_with
     assert answer["warnings"] == []
 
 
+def rows_of(folder: Path, **measured: object) -> list[chip_times.Row]:
+    """The rows of one number of parts with these measured times."""
+    made = chip_times.load(times(folder, timed=[{**PART, **measured}]))
+    count = made.timed[0].parts
+    return chip_times.rows(made, [count], 8, memory_bytes=1e12, data_bytes=0.0, elsewhere=False)
+
+
+@pytest.mark.parametrize("wide", ["compute_seconds", "update_seconds", "sum_seconds"])
+def test_an_interval_holds_all_three_parts_of_an_iteration(tmp_path, wide):
+    """Nine repeats 1 .. 9 of one part: at 98.3 % the median lies between the first and the last."""
+    every = {key: [1.0] * 9 for key in ("compute_seconds", "update_seconds", "sum_seconds")}
+    (row,) = rows_of(tmp_path, parts=2, **{**every, wide: [float(i) for i in range(1, 10)]})
+    assert (row.iteration_seconds, row.low, row.high) == (7.0, 3.0, 11.0)
+
+
+def test_an_interval_of_iterations_holds_what_their_medians_add_up_to(tmp_path):
+    random, inside = np.random.default_rng(1), []
+    for _ in range(300):
+        draws = {key: random.lognormal(0.0, 0.5, 20).tolist() for key in ("compute_seconds", "sum_seconds")}
+        (row,) = rows_of(tmp_path, parts=2, update_seconds=random.lognormal(0.0, 0.5, 20).tolist(), **draws)
+        inside.append(row.low <= 3.0 <= row.high)
+    assert np.mean(inside) >= 0.95
+
+
+@pytest.mark.parametrize("few", ["compute_seconds", "update_seconds", "sum_seconds"])
+def test_an_iteration_of_which_one_part_is_unsure_has_no_interval(tmp_path, few):
+    every = {key: [1.0] * 9 for key in ("compute_seconds", "update_seconds", "sum_seconds")}
+    (row,) = rows_of(tmp_path, parts=2, **{**every, few: [1.0] * 5})
+    assert (row.iteration_seconds, row.low, row.high) == (3.0, None, None)
+
+
+@pytest.mark.parametrize("parts", ["0", "-1", "1 0", "99999"])
+def test_parts_that_this_machine_has_no_cores_for_are_refused_as_parts(tmp_path, capsys, parts):
+    words = ["measure", "parts", "--model", "lenet5", "--output", str(tmp_path / "x.json"), "--parts"]
+    assert main([*words, *parts.split()]) == 2
+    error = capsys.readouterr().err
+    assert f"--parts {parts.split()[-1]}: " in error
+    assert "--ranks" not in error
+
+
 def test_of_a_described_chip_cores_and_memory_bound_the_parts(tmp_path, capsys):
     words = ["parts", "--json", "--times", str(times(tmp_path)), "--chip", str(KNL), "--data-bytes", "687e6"]
     assert main(words) == 0
@@ -118,6 +160,7 @@ def test_of_a_described_chip_cores_and_memory_bound_the_parts(tmp_path, capsys):
         ({"timed": []}, "timed"),
         ({"batch": 0}, "batch"),
         ({"nonsense": 1}, "nonsense"),
+        ({"timed": [{**PART, "parts": 2}]}, "timed.0: 2 parts have gradients to sum, and sum_seconds is empty"),
     ],
 )
 def test_times_that_are_none_are_refused_in_one_line(tmp_path, capsys, changes, message):

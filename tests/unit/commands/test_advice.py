@@ -11,11 +11,14 @@ from command_lines import LINE, ROOT, points_csv, workload_json
 from gradsync import compressors, sparse, updates
 from gradsync.cli import main
 from gradsync.configuration import schemes as configuration
+from gradsync.costs.contention_points import Contention, Point
 from gradsync.costs.interference import Interference, InterferencePoint
 from gradsync.experiments import advise
 from gradsync.experiments.advise import TIED
 
 TWO = ("wfbp", "single")
+LINKS = "alpha=0.1,bandwidth=1"
+POINT = InterferencePoint(bytes=8, computation=1.2, communication=1.5)
 SCHEMES = str(ROOT / "config" / "schemes.yaml")
 
 
@@ -59,8 +62,13 @@ def test_collectives_are_compared_on_links_and_left_out_if_a_line_says_nothing_o
     told = advice(capsys, "--workload", workload, *links)
     ranking = [row["scheme"] for row in told["ranking"]]
     others = [name for name in updates.methods() if not updates.steps(name)]
-    assert set(told["left_out"]) == {"bml", *sparse.names(), *compressors.names(), *others}
-    assert "trains another thing" in told["left_out"]["hitopk"]
+    assert set(told["left_out"]) == {"bml", "shared_tree", *sparse.names(), *compressors.names(), *others}
+    assert "sums in memory that all ranks share" in told["left_out"]["shared_tree"]
+    parts = {"hitopk": "a part", "exact_topk": "a part", "sign": "a code", "qsgd": "a code"}
+    for scheme, sent in parts.items():
+        assert (
+            told["left_out"][scheme] == f"it sends {sent} of each gradient, and so trains another thing than the others"
+        )
     apart = {row["scheme"]: row for row in told["other_training"]}
     assert set(apart) == {name for name in updates.methods() if updates.steps(name)}
     assert not set(apart) & set(ranking)
@@ -176,7 +184,9 @@ def test_the_bandwidth_at_which_the_order_changes_is_where_both_take_as_long(tmp
     arguments = ("--workload", str(path), "--schemes", str(schemes), "--explain")
     options = advise.Options(workload=str(path), allreduce="a=0.45,b=1e-3", schemes=str(schemes))
     named = configuration.load(schemes)
-    first_two = [advise._candidate(named[name].model_copy(update={"topology": "switch:2"}), options) for name in TWO]
+    first_two = [
+        advise._candidate(named[name].model_copy(update={"topology": "switch:2"}), options, None) for name in TWO
+    ]
     (change,) = advise._order_changes(first_two, options)
     assert change["bandwidth_ratio"] == pytest.approx(1 / 0.45, rel=0.02)
     assert change["fastest_above"] == "single"
@@ -185,6 +195,52 @@ def test_the_bandwidth_at_which_the_order_changes_is_where_both_take_as_long(tmp
     assert (wfbp - single) / single == pytest.approx(TIED, abs=1e-4)
     told = advice(capsys, *arguments, "--allreduce", "a=0.45,b=1e-3")
     assert "order_changes" in told
+
+
+def test_schemes_with_phases_are_left_out_though_plan_predicts_them(workload, capsys):
+    told = advice(capsys, "--workload", workload, "--allreduce", LINE, "--schemes", SCHEMES)
+    assert "gradsync plan predicts them and their mean" in told["left_out"]["mstopk_then_dense"]
+    parts = ("mstopk_sgd", "torus2d_sgd")
+    assert not set(parts) <= {row["scheme"] for row in told["ranking"]}  # so they are not judged by their phases either
+
+
+def test_contention_of_the_backends_own_is_why_other_collectives_are_left_out(workload, tmp_path, capsys):
+    measured = tmp_path / "contention.json"
+    lanes_and_sizes = [(lanes, 2**i) for lanes in (1, 2) for i in range(1, 6)]
+    points = tuple(Point(lanes=k, bytes=m, seconds=(8.0 + k * m,) * 3) for k, m in lanes_and_sizes)
+    measured.write_text(Contention(ranks=2, points=points).to_json())
+    costs = ("--allreduce", LINKS, "--contention", str(measured))
+    told = advice(capsys, "--workload", workload, *costs)
+    assert "--contention is of all-reduces of the backend's own" in told["left_out"]["ring"]
+    assert "ring" in [row["scheme"] for row in advice(capsys, "--workload", workload, *costs[:2])["ranking"]]
+
+
+def test_collectives_without_measured_points_are_left_out_for_that(workload, tmp_path, capsys):
+    points = tmp_path / "points.csv"
+    rows = "".join(f"2,{size},{8.0 + size},\n" for size in (2, 4, 8, 12, 16))
+    points.write_text(f"ranks,bytes,seconds,collective\n{rows}")
+    told = advice(capsys, "--workload", workload, "--allreduce", str(points))
+    assert "these collectives were not measured" in told["left_out"]["ring"]
+
+
+def test_an_interference_that_cannot_be_read_is_no_reason_to_leave_schemes_out(workload, tmp_path, capsys):
+    broken = tmp_path / "interference.json"
+    for content in ("{}", Interference(ranks=4, points=[POINT]).to_json()):
+        broken.write_text(content)
+        assert main(["advise", "--workload", workload, "--allreduce", LINE, "--interference", str(broken)]) == 2
+        error = capsys.readouterr().err
+        assert str(broken) in error
+        assert "no scheme fits" not in error
+
+
+def test_the_interference_is_read_once(workload, tmp_path, capsys, monkeypatch):
+    path, loads = tmp_path / "interference.json", []
+    path.write_text(Interference(points=[POINT]).to_json())
+    load = Interference.load
+    monkeypatch.setattr(Interference, "load", staticmethod(lambda *given: loads.append(given) or load(*given)))
+    told = advice(capsys, "--workload", workload, "--allreduce", LINE, "--interference", str(path))
+    assert len(told["ranking"]) > 1
+    assert len(loads) == 1
 
 
 def test_what_does_not_go_together_is_refused_in_one_line(workload, tmp_path, capsys):

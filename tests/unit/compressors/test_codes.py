@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from math import ceil, log2
 
 import numpy as np
@@ -94,6 +95,52 @@ def test_qsgd_is_unbiased_and_varies_no_more_than_its_bound(levels: int) -> None
     for bucket in (slice(0, 16), slice(16, 24)):
         bound = min(16 / levels**2, 4 / levels) * (values[bucket] ** 2).sum()
         assert ((sent[:, bucket] - values[bucket]) ** 2).sum(axis=1).mean() <= bound * 1.05
+
+
+def residuals(levels: int, bucket: int, turns: int) -> np.ndarray:
+    """The norm of what error feedback keeps, as a multiple of the gradient's, turn by turn; one bucket.  # (turns,)"""
+    gradient = np.random.default_rng(3).standard_normal(bucket)
+    left, how, norms = np.zeros(bucket), {"levels": levels, "bucket": bucket}, []
+    for turn in range(turns):
+        whole = left + gradient
+        left = whole - decoded("qsgd", encoded("qsgd", whole, turn=turn, **how), whole, **how)
+        norms.append(np.linalg.norm(left) / np.linalg.norm(gradient))
+    return np.array(norms)
+
+
+@pytest.mark.parametrize(("levels", "bucket"), [(127, 512), (23, 512), (4, 8), (20, 64)])
+def test_what_error_feedback_keeps_of_qsgd_is_bounded_by_its_variance(levels: int, bucket: int) -> None:
+    """|r| <= w |r + g| in the mean square, so that |r| stays below w / (1 - w) |g|, w = sqrt(variance) < 1."""
+    part = np.sqrt(compressors.variance("qsgd", {"levels": levels, "bucket": bucket}))
+    assert part < 1
+    assert residuals(levels, bucket, 200).mean() <= part / (1 - part)
+
+
+@pytest.mark.parametrize(("levels", "bucket"), [(1, 512), (4, 512)])
+def test_what_error_feedback_keeps_of_qsgd_grows_without_bound_at_few_levels(levels: int, bucket: int) -> None:
+    assert compressors.variance("qsgd", {"levels": levels, "bucket": bucket}) >= 1
+    assert residuals(levels, bucket, 80)[-1] > 1e4  # a sum of 80 would be 80
+
+
+def test_a_selection_and_signs_leave_less_than_the_gradient() -> None:
+    assert {compressors.variance(name, {}) for name in compressors.names() if name != "qsgd"} == {0.0}
+    assert compressors.variance("qsgd", {}) == 512 / 127**2
+    assert compressors.variance("qsgd", {"levels": 2}) == np.sqrt(512) / 2
+
+
+def test_qsgd_takes_memory_by_the_elements_of_a_message_that_is_shorter_than_its_bucket() -> None:
+    values, how = np.arange(100.0), {"levels": 127, "bucket": 1 << 22}
+    tracemalloc.start()
+    try:
+        code = encoded("qsgd", values, **how)
+        sent = decoded("qsgd", code, values, **how)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 1 << 20
+    short = {"levels": 127, "bucket": 100}
+    assert (sent == decoded("qsgd", encoded("qsgd", values, **short), values, **short)).all()
+    assert [len(each) for each in encoded("qsgd", values[:0], **how)] == [0, 0]
 
 
 def test_qsgd_draws_by_seed_rank_turn_and_message() -> None:

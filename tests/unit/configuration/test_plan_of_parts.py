@@ -6,6 +6,7 @@ import dataclasses
 
 import pytest
 
+from configurations import parse as configured
 from gradsync import collectives
 from gradsync.check import check
 from gradsync.check.grid import PlanError
@@ -92,3 +93,21 @@ def test_it_is_no_contender_unless_asked_for_and_no_emulated_hosts_can_run_it():
     assert collectives.shape_on("shared_tree", parse("numa:6"), 6) == (6,)
     with pytest.raises(InputError, match="only device cpu executes"):
         known["shared_tree"].refuse_device("cuda")
+
+
+@pytest.mark.parametrize("topology", ["switch", "switch:4", "dense_gpu:2,2", "bcube:2,2"])
+def test_it_is_refused_on_a_network_between_hosts(topology):
+    own = f"collective 'shared_tree' sums in memory that all ranks share, and topology '{topology}'"
+    with pytest.raises(InputError, match=own):
+        SCHEME.model_copy(update={"topology": topology}).refuse_nonsense("here")
+    with pytest.raises(InputError, match="sums in memory that all ranks share"):
+        SCHEME.model_copy(update={"topology": topology}).refuse_ranks(4)
+
+
+@pytest.mark.usefixtures("in_the_project")
+@pytest.mark.parametrize("scheme", ["chip_parts", "shared_tree"])
+def test_hosts_of_a_testbed_share_no_memory(scheme):
+    launch = {"model": "lenet5", "ranks": 4, "topology": "switch", "dilation": 16, "schemes": [scheme]}
+    with pytest.raises(InputError, match=rf"emulated\.0\.schemes: {scheme} sums in memory that all ranks share"):
+        configured(emulated=[launch])
+    configured(emulated=[{**launch, "schemes": ["ring"]}])

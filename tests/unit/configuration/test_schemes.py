@@ -401,6 +401,14 @@ def test_a_compressor_that_makes_codes_has_options_and_no_density(tmp_path):
     [
         ("{schedule: wfbp, compressor: sign, density: 0.1}", "key density: compressor 'sign' sends a code of all"),
         ("{schedule: wfbp, compressor: qsgd, compressor_options: {levels: 0}}", "option levels: a whole number"),
+        (
+            "{schedule: wfbp, compressor: qsgd, compressor_options: {levels: 7}, error_feedback: true}",
+            "key error_feedback: compressor 'qsgd' .levels 7, bucket 512. may add 3.23 times",
+        ),
+        (
+            "{schedule: wfbp, compressor: qsgd, compressor_options: {levels: 1, bucket: 8}, error_feedback: true}",
+            "compressor 'qsgd' .levels 1, bucket 8. may add 2.83 times",
+        ),
         ("{schedule: wfbp, compressor: sign, compressor_options: {levels: 3}}", "compressor 'sign' has no option"),
         ("{schedule: wfbp, compressor: exact_topk, compressor_options: {levels: 3}}", "'exact_topk' has no option"),
         ("{schedule: wfbp, compressor_options: {levels: 3}}", "key compressor_options: only with a collective of"),

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
+import tracemalloc
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gradsync.configuration import schemes
 from gradsync.costs import Linear
 from gradsync.errors import InputError
 from gradsync.plan import Plan
-from gradsync.plan.blocks import borders_of_blocks, refuse_cuts, switches
+from gradsync.plan.blocks import Blocks, borders_of_blocks, refuse_cuts, switches
 from gradsync.plan.phases import Phase, PhasedPlan, parsed
 from tiny_workloads import workload
 
@@ -45,6 +49,54 @@ def test_a_switch_is_where_no_block_is_left_with_a_single_turn(share, turns, blo
     first = phased(plan(), plan(), shares=[share, 1 - share]).switches([share * turns], borders)
     assert first == (wanted,)
     refuse_cuts(first, borders)
+
+
+@given(
+    stages=st.lists(st.integers(1, 30), min_size=1, max_size=4),
+    block=st.integers(2, 9),
+    cuts=st.lists(st.integers(1, 100), max_size=3),
+    wanted=st.floats(0, 120),
+)
+def test_blocks_are_those_between_all_borders_and_switches(stages, block, cuts, wanted):
+    first, turns = [0, *itertools.accumulate(stages[:-1])], sum(stages)
+    borders = borders_of_blocks(first, turns, block)
+    every = sorted({*borders, *(cut for cut in cuts if cut < turns)})
+    blocks, begun, number = Blocks(borders, [cut for cut in cuts if cut < turns]), 0, 0
+    assert blocks.turns == turns
+    while begun < turns:
+        assert (blocks.number(begun), begun) == (number, every[number])
+        begun, number = blocks.end(begun), number + 1
+    assert begun == every[-1]
+    able = [  # switches that leave no single turn
+        turn for turn in range(2, turns - 1) if not any(abs(turn - border) == 1 for border in around(turn, borders))
+    ]
+    nearest = min(able, key=lambda turn: abs(turn - wanted), default=0)
+    if nearest:
+        assert switches([wanted], borders, "here") == (nearest,)
+    else:
+        with pytest.raises(InputError, match="a phase has fewer than 2"):
+            switches([wanted], borders, "here")
+
+
+def around(turn, borders):
+    """The border at or before a turn, and that behind it."""
+    return max(border for border in borders if border <= turn), min(border for border in borders if border > turn)
+
+
+def test_a_training_of_any_length_has_blocks_without_a_list_of_them():
+    turns = 10**12
+    tracemalloc.start()
+    try:
+        borders = borders_of_blocks([0, turns // 3], turns, 6)
+        (first,) = switches([0.7 * turns], borders, "here")
+        refuse_cuts([first], borders)
+        blocks = Blocks(borders, [first])
+        assert (blocks.end(first), blocks.number(first)) == (first + 6, blocks.number(first - 6) + 1)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 1 << 20
+    assert abs(first - 0.7 * turns) <= 3
 
 
 def test_phases_without_iterations_are_refused():

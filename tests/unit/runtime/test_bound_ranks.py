@@ -69,3 +69,16 @@ def test_ranks_that_share_some_cores_and_too_many_ranks_are_refused(bound):
         bound(0, [FOUR[:3], FOUR[2:]])
     with pytest.raises(InputError, match=r"5 parts of 4 core\(s\)"):
         bound(0, [FOUR] * 5)
+
+
+def test_threads_of_one_core_are_no_cores_of_their_own(bound):
+    first, second = ([Core(0, 0, number, (number + shift,)) for number in range(2)] for shift in (0, 2))
+    for every in ([first, second], [first[:1], second[:1]], [first[1:], second]):
+        for rank in (0, 1):
+            with pytest.raises(InputError, match="bound to some of the cores of others"):
+                bound(rank, every)
+    assert bound(1, [first[:1], second[1:]]) == {"cpus": {3}, "threads": 1}  # other cores
+
+
+def test_cores_of_two_sockets_with_one_number_are_two(bound):
+    assert bound(1, [[Core(0, 0, 0, (0,))], [Core(1, 1, 0, (1,))]]) == {"cpus": {1}, "threads": 1}

@@ -9,6 +9,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from code_vectors import decoded, encoded, finite, room
 from compressor_vectors import DTYPES
@@ -60,6 +61,26 @@ def test_both_readings_of_gaussian_numbers(name: str, elements: int) -> None:
         codes, scales, _ = by_torch(name, values, **options)
         np.testing.assert_allclose(scales, expected[1], rtol=1e-14)
         assert (codes == expected[0]).mean() > 0.999
+
+
+class Largest(TorchDispatchMode):
+    """The elements of the largest tensor that was made."""
+
+    elements = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        made = func(*args, **(kwargs or {}))
+        self.elements = max(self.elements, made.numel() if isinstance(made, torch.Tensor) else 0)
+        return made
+
+
+def test_memory_goes_by_the_elements_of_a_message_that_is_shorter_than_a_bucket() -> None:
+    values = np.arange(100.0)
+    with Largest() as largest:
+        code = by_torch("qsgd", values, levels=127, bucket=1 << 22)
+    assert largest.elements < 1000
+    for made, expected in zip(code, by_torch("qsgd", values, levels=127, bucket=100), strict=True):
+        assert (made == expected).all()
 
 
 @pytest.mark.parametrize("name", compressors.coding())

@@ -100,10 +100,18 @@ def test_stages_survive_their_text():
 
 
 def test_blocks_begin_anew_with_each_stage_and_none_has_a_single_turn():
-    assert borders_of_blocks([0], 13, 6) == [0, 6, 13]  # a single turn belongs to the block before
-    assert borders_of_blocks([0], 14, 6) == [0, 6, 12, 14]
-    assert borders_of_blocks([0, 7, 10], 31, 6) == [0, 7, 10, 16, 22, 28, 31]
-    assert borders_of_blocks([0, 12], 24, 6) == [0, 6, 12, 18, 24]
+    for stages, turns, expected in (
+        ([0], 13, [0, 6, 13]),  # a single turn belongs to the block before
+        ([0], 14, [0, 6, 12, 14]),
+        ([0, 7, 10], 31, [0, 7, 10, 16, 22, 28, 31]),
+        ([0, 12], 24, [0, 6, 12, 18, 24]),
+        ([0, 1], 8, [0, 1, 8]),  # but that of a stage of one
+    ):
+        borders = borders_of_blocks(stages, turns, 6)
+        assert [*borders] == expected
+        assert (len(borders), borders[-1], [*borders[1:3]]) == (len(expected), turns, expected[1:3])
+        with pytest.raises(IndexError):
+            borders[len(expected)]
 
 
 def record() -> Record:

@@ -49,6 +49,21 @@ def drawn(seed, layers=None):
     return load, cost, Interference(points=points, handover_seconds=handover)
 
 
+def ready_at_once(seed):
+    """The same, where the gradients of some layers, or of all, are there when the iteration begins."""
+    load, cost, slowing = drawn(seed)
+    at_once = 1 + seed % len(load.layers)
+    layers = tuple(
+        layer.model_copy(update={"backward_seconds": 0.0}) if i < at_once else layer
+        for i, layer in enumerate(load.layers)
+    )
+    load = load.model_copy(update={"forward_seconds": 0.0, "layers": layers})
+    return load, cost, slowing.model_copy(update={"handover_seconds": 0.3})
+
+
+NETS = (drawn, ready_at_once)
+
+
 def iteration(load, cost, slowing, name, **options):
     """Predicted seconds of a schedule that is planned for just this prediction."""
     planned = plan(Scheme(name="any", schedule=name, options=options), load, Beside(cost, slowing), 2)
@@ -71,7 +86,7 @@ def net_of(load, cost, slowing):
 
 def end_of(net, lasts, held=None):
     """Of the last of these messages; those from number `held` on wait for backward."""
-    state, first = _slowed.State(0.0, 0.0), 0
+    state, first = _slowed.FIRST, 0
     for number, last in enumerate(lasts):
         if held is None or number < held:
             state = net.sent(state, first, last)
@@ -96,9 +111,10 @@ def test_no_other_schedule_on_one_lane_is_predicted_to_be_faster(seed):
         assert least <= min(others.values()) * (1 + 1e-9), others
 
 
+@pytest.mark.parametrize("net_of_a_seed", NETS)
 @pytest.mark.parametrize("seed", SEEDS)
-def test_messages_end_under_slow_down_as_they_are_simulated(seed):
-    load, cost, slowing = drawn(seed)
+def test_messages_end_under_slow_down_as_they_are_simulated(seed, net_of_a_seed):
+    load, cost, slowing = net_of_a_seed(seed)
     net, random = net_of(load, cost, slowing), np.random.default_rng(seed)
     for _ in range(3):
         inside = np.flatnonzero(random.integers(0, 2, len(load.layers) - 1)).tolist()
@@ -108,10 +124,11 @@ def test_messages_end_under_slow_down_as_they_are_simulated(seed):
             assert simulated(load, cost, slowing, messages) == pytest.approx(end + after, rel=1e-9)
 
 
+@pytest.mark.parametrize("net_of_a_seed", NETS)
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("slowed", [False, True])
-def test_it_is_the_best_of_all_groupings_in_the_fewest_messages(seed, slowed):
-    load, cost, slowing = drawn(seed)
+def test_it_is_the_best_of_all_groupings_in_the_fewest_messages(seed, slowed, net_of_a_seed):
+    load, cost, slowing = net_of_a_seed(seed)
     slowing = slowing if slowed else NOTHING
     net = net_of(load, cost, slowing)
     ends = {
@@ -169,10 +186,11 @@ def test_hidden_messages_are_few():
     assert len(messages) == 2
 
 
+@pytest.mark.parametrize("net_of_a_seed", NETS)
 @pytest.mark.parametrize("seed", SEEDS)
-def test_the_period_of_halves_is_what_is_simulated_under_slow_down(seed):
+def test_the_period_of_halves_is_what_is_simulated_under_slow_down(seed, net_of_a_seed):
     """It is no longer than that of messages that were planned without slow-down."""
-    load, cost, slowing = drawn(seed)
+    load, cost, slowing = net_of_a_seed(seed)
     load = load.model_copy(update={"update_seconds": 0.0})
     seconds = iteration(load, cost, slowing, "pipelined")
     _, period = pipelined.searched(pipelined.Halves(load, Beside(cost, slowing)), 40_000)

@@ -22,6 +22,7 @@ def attach(
     all_reduce: str | None = None,
     find_unused_parameters: bool = False,
     broadcast_buffers: bool = True,
+    scaler: Any = None,
 ) -> Any:
     """Let a plan carry the gradients of a torch module in a loop of one's own, as DDP does; gives the `Attached`.
 
@@ -29,8 +30,9 @@ def attach(
     is a `Plan`, the file of one, or the name of a scheme. A scheme is planned from `workload`, a measured one or its
     file, or from the operations that the model has for `inputs` (one batch: a tensor, a tuple of arguments, or a
     dictionary of named ones), and from `all_reduce`, as --allreduce takes it (None: it is measured between the ranks).
-    `find_unused_parameters` and `broadcast_buffers` (a scheme's alone) are those of DDP. docs/attach.md tells what a
-    loop may do.
+    `find_unused_parameters` and `broadcast_buffers` (a scheme's alone) are those of DDP. `scaler` is the
+    torch.amp.GradScaler of the loop, if it has one: a plan that applies gradients itself has to know it. docs/attach.md
+    tells what a loop may do.
 
     Raises RefusedError, an InputError that ends a program which does not catch it with status 2, on all ranks for a
     model, optimizer and plan that don't go together, and for a model that differs between ranks.
@@ -45,4 +47,5 @@ def attach(
         all_reduce=all_reduce,
         find_unused_parameters=find_unused_parameters,
         broadcast_buffers=broadcast_buffers,
+        scaler=scaler,
     )

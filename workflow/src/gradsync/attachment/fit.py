@@ -64,14 +64,29 @@ def refuse_different(model: nn.Module) -> None:
             )
 
 
+def refuse_different_scales(scaler: torch.amp.GradScaler | None) -> None:
+    """Raises InputError on all ranks if their scalers have other scales, or if some have none."""
+    scales: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(scales, scaler.get_scale() if scaler is not None and scaler.is_enabled() else None)
+    for rank, each in enumerate(scales):
+        if each != scales[0]:
+            raise InputError(
+                f"attach: the loss scale differs between ranks: {scales[0]} on rank 0, {each} on rank {rank}: make the "
+                "same GradScaler on all ranks"
+            )
+
+
 def _described(entry: tuple[str, tuple[int, ...], str, bool]) -> str:
     name, shape, dtype, gradient = entry
     frozen = "" if gradient or name.startswith("buffer ") else ", frozen"
     return f"{name!r} {list(shape)} {dtype.removeprefix('torch.')}{frozen}"
 
 
-def refuse_other(plan: Plan, model: nn.Module, parameters: dict[str, nn.Parameter]) -> None:
-    """Raises InputError for a plan that is not of this model, between these ranks, or a way to train of its own."""
+def refuse_other(plan: Plan, model: nn.Module, parameters: dict[str, nn.Parameter], *, scaled: bool = False) -> None:
+    """Raises InputError for a plan that is not of this model, between these ranks, or a way to train of its own.
+
+    `scaled`: the loop has a loss scale, which the plan may know of.
+    """
     again = "measure the layers and plan again for this model"
     if plan.ranks != dist.get_world_size():
         raise InputError(f"plan {plan.name!r} is for {plan.ranks} rank(s), {dist.get_world_size()} are running")
@@ -85,10 +100,10 @@ def refuse_other(plan: Plan, model: nn.Module, parameters: dict[str, nn.Paramete
             f"plan {plan.name!r} has {plan.passes} micro-batches in a step: plan without --accumulate, and use "
             "no_sync()"
         )
-    if plan.holding("scaler") is not None:
+    if plan.holding("scaler") is not None and not scaled:
         raise InputError(
-            f"plan {plan.name!r} has a loss scale of its own: plan with another --precision, and use torch's "
-            "GradScaler with a scheme of update ssgd"
+            f"plan {plan.name!r} has a loss scale of its own: plan with another --precision, and give "
+            "attach(.., scaler=) torch's GradScaler"
         )
     gradient = plan.holding("gradient")
     dtype = plan.buffer[gradient].dtype if gradient else "none"
@@ -166,11 +181,6 @@ def refuse_other_optimizer(
     group, planned = _only_group(optimizer, parameters), optimizers.of(plan)
     if planned is None:
         raise InputError(f"plan {plan.name!r} updates parameters itself, by no optimizer that torch has")
-    if any(getattr(op, "arguments", {}).get("clip") for op in plan.roles[0].flat):
-        raise InputError(
-            f"plan {plan.name!r} clips gradients itself: plan without --clip-norm; to clip, take a scheme with update "
-            "ssgd, and use clip_grad_norm_ before the optimizer"
-        )
     kind, settings = planned.torch
     if type(optimizer).__name__ != kind:
         raise InputError(

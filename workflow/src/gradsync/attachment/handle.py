@@ -68,6 +68,7 @@ class Attached:
             *(each.register_post_accumulate_grad_hook(self._hook(name)) for name, each in parameters.items()),
             update.optimizer.register_step_pre_hook(self._stepping),
         ]
+        update.explained = self._explained
         executor.begin_turns()
         atexit.register(self.close)
 
@@ -195,6 +196,7 @@ class Attached:
             )
         if not self.queued:
             self.queued = True
+            self.update.backward_begins()
             torch.autograd.Variable._execution_engine.queue_callback(self._backward_ends)
         self._hand_over(name, parameter)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -11,6 +12,7 @@ from torch import nn
 
 from gradsync.attachment.fit import refuse_settings
 from gradsync.attachment.refusal import refuse
+from gradsync.attachment.scale import Scale
 from gradsync.plan import Plan
 from gradsync.runtime.execute import Executor
 
@@ -21,9 +23,13 @@ class Update(ABC):
     def __init__(self, executor: Executor, parameters: dict[str, nn.Parameter], optimizer: torch.optim.Optimizer):
         self.executor, self.parameters, self.optimizer = executor, parameters, optimizer
         self.plan: Plan = executor.plan
+        self.explained: Callable[[], AbstractContextManager[None]] = nullcontext  # around what waits for lanes
 
     def begin(self, turn: int) -> None:  # noqa: B027  most have nothing to do
         """A turn begins."""
+
+    def backward_begins(self) -> None:  # noqa: B027
+        """The first gradient of a backward has come."""
 
     @abstractmethod
     def taken(self, name: str, parameter: torch.Tensor) -> torch.Tensor:
@@ -75,22 +81,37 @@ class Owned(Update):
             self.parameters[name].grad = self.sums[name]
 
 
+LOOKS = tuple(getattr(torch.Tensor, name).__get__ for name in ("device", "dtype", "is_sparse"))
+UNSCALES = torch._amp_foreach_non_finite_check_and_unscale_  # what a GradScaler has for gradients, and for nothing else
+
+
 class Unread(torch.Tensor):
-    """Stands for a gradient that is on its way: whoever reads it is refused."""
+    """Stands for a gradient that is on its way: whoever reads it is refused, but a GradScaler that looks for infinity.
+
+    `checked` writes whether there is any on some rank.
+    """
+
+    checked: Callable[[torch.Tensor], None]
 
     @classmethod
     def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Refuse it."""
+        if function in LOOKS:
+            return super().__torch_function__(function, types, args, kwargs)
+        if function is UNSCALES:
+            gradients, found_inf, _ = args
+            return gradients[0].checked(found_inf)
         refuse(
-            "the plan applies gradients itself, while others are on their way: they can't be read, clipped or scaled "
-            "(clip_grad_norm_, GradScaler): take a scheme with update ssgd, mgwfbp for instance"
+            "the plan applies gradients itself, while others are on their way: they can't be read or clipped "
+            "(clip_grad_norm_): take a plan that clips (--clip-norm), or a scheme with update ssgd, mgwfbp for instance"
         )
 
 
 class Planned(Update):
     """The plan updates parameters itself: they lie in its buffer, and the optimizer's step finds no gradients.
 
-    `group` is that of the optimizer: its learning rate at the beginning of a turn is that of the turn.
+    `group` is that of the optimizer: its learning rate at the beginning of a turn is that of the turn. `scale`: the
+    loss is multiplied by, if it is.
     """
 
     def __init__(
@@ -100,13 +121,15 @@ class Planned(Update):
         optimizer: torch.optim.Optimizer,
         group: dict[str, Any],
         rate: float,
+        scale: Scale | None = None,
     ):
         super().__init__(executor, parameters, optimizer)
-        self.group, self.rate, self.reference = group, rate, dict(group)
+        self.group, self.rate, self.reference, self.scale = group, rate, dict(group), scale
+        self.looked = False  # whether torch's GradScaler has looked for infinity since the last backward
         self.rates: dict[int, float] = {}
         self.owed = False  # the optimizer's step, which comes after each backward that is sent
         self.places = {name: parameter.data_ptr() for name, parameter in parameters.items()}
-        self.unread = {name: _unread(parameter) for name, parameter in parameters.items()}
+        self.unread = {name: _unread(parameter, self._checked) for name, parameter in parameters.items()}
         executor.rate = self._rate
 
     def _rate(self, turn: int) -> float:
@@ -126,6 +149,30 @@ class Planned(Update):
         self.rates[turn] = float(self.group["lr"]) / self.rate
         self.rates.pop(turn - 2, None)
 
+    def backward_begins(self) -> None:
+        """The scale of the loss is what the scaler has now."""
+        if self.scale is not None:
+            self.scale.begin()
+
+    def _checked(self, found_inf: torch.Tensor) -> None:
+        """Write whether the plan leaves the step out, as it does on all ranks if a gradient is infinite on one."""
+        if self.scale is None:
+            refuse(
+                f"plan {self.plan.name!r} applies gradients itself, and knows of no loss scale: give "
+                "attach(.., scaler=) the GradScaler, or take a scheme with update ssgd"
+            )
+        with self.explained():
+            skipped = self.scale.skipped()
+        self.looked = True
+        if skipped:
+            found_inf.fill_(1.0)
+            self.owed = False  # nobody will ask for the step
+            self._leave_gradients()
+
+    def _leave_gradients(self) -> None:
+        for parameter in self.parameters.values():
+            parameter.grad = None
+
     def taken(self, name: str, parameter: torch.Tensor) -> torch.Tensor:
         """It leaves the parameter."""
         gradient, parameter.grad = parameter.grad, None
@@ -134,16 +181,17 @@ class Planned(Update):
 
     def backward_ended(self, used: Iterable[str]) -> None:
         """Until the optimizer's step nobody may take gradients for what they are not."""
-        self.owed = True
+        self.owed, self.looked = True, False
         for name, parameter in self.parameters.items():
             parameter.grad = self.unread[name]
 
     def stepping(self) -> None:
         """The step has nothing to do."""
-        for parameter in self.parameters.values():
-            parameter.grad = None
+        self._leave_gradients()
         if not self.owed:
             return
+        if self.scale is not None and not self.looked:
+            refuse(f"plan {self.plan.name!r} was attached with a GradScaler: step by scaler.step(optimizer)")
         self.owed = False
         refuse_settings(self.plan, self.group, self.reference)
         turn = self.executor.turn - 1
@@ -154,7 +202,9 @@ class Planned(Update):
             )
 
 
-def _unread(parameter: nn.Parameter) -> torch.Tensor:
+def _unread(parameter: nn.Parameter, checked: Callable[[torch.Tensor], None]) -> torch.Tensor:
     one = torch.zeros(1, dtype=parameter.dtype, device=parameter.device)
-    as_unread: Callable[..., torch.Tensor] = one.expand(parameter.shape).as_subclass
-    return as_unread(Unread)
+    as_unread: Callable[..., Unread] = one.expand(parameter.shape).as_subclass
+    unread = as_unread(Unread)
+    unread.checked = checked
+    return unread

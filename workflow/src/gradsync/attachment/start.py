@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from gradsync.attachment import fit, planning
+from gradsync.attachment import fit, planning, scale
 from gradsync.attachment.handle import Attached
 from gradsync.attachment.owned import Owned, Planned, Update
 from gradsync.attachment.refusal import refuse, together
@@ -36,6 +36,7 @@ def attach(
     all_reduce: str | None = None,
     find_unused_parameters: bool = False,
     broadcast_buffers: bool = True,
+    scaler: torch.amp.GradScaler | None = None,
 ) -> Attached:
     """See `gradsync.attach`."""
     if not dist.is_initialized():
@@ -48,14 +49,17 @@ def attach(
         device = _device(next(iter(parameters.values())))
     with together():
         fit.refuse_different(inner)
+        fit.refuse_different_scales(scaler)
+    scaling = scaler is not None and scaler.is_enabled()
     with together():
         sources = planning.Sources(workload, inputs, all_reduce, broadcast_buffers)
         whole = planning.plan(plan, sources, inner, optimizer, device)
-        fit.refuse_other(whole, inner, parameters)
+        fit.refuse_other(whole, inner, parameters, scaled=scaling)
         whole = fit.with_statistics_of(whole, inner)
         alone = None if by_parts(whole) else messages_alone(whole)  # None: the plan must update parameters itself
         if alone is None:
             group, rate = fit.refuse_other_optimizer(whole, optimizer, parameters)
+            whole = scale.guarded(whole) if scaling else whole
         if inner is not model and any(getattr(op, "layer", None) for op in whole.roles[0].body):
             raise InputError(
                 f"plan {whole.name!r} holds back the forward of single layers, which a compiled module hides: give the "
@@ -70,7 +74,8 @@ def attach(
     update: Update
     if alone is None:
         bind(inner, whole, executor.buffers[whole.holding("parameter") or ""])
-        update = Planned(executor, parameters, optimizer, group, rate)
+        scaled = scale.Scale(executor, scaler) if scaling and scaler is not None else None
+        update = Planned(executor, parameters, optimizer, group, rate, scaled)
     else:
         update = Owned(executor, parameters, optimizer, alone.sums, alone.weight)
     if (name := whole.holding("statistics")) is not None:

@@ -29,6 +29,11 @@ class Core(NamedTuple):
     number: int
     cpus: tuple[int, ...]
 
+    @property
+    def place(self) -> tuple[int, int, int]:
+        """What tells it from other cores, whichever of its processors are meant: node, socket, number."""
+        return self[:3]
+
 
 class Chip(Closed):
     """A described chip. `fast_memory_bytes`: of the memory that copies shall lie in, of all parts together."""

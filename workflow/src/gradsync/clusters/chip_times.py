@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, model_validator
 
 from gradsync.clusters import chip
 from gradsync.clusters.nodes import Closed
@@ -21,7 +21,7 @@ from gradsync.errors import InputError
 from gradsync.files import reading
 from gradsync.files.problems import first_problem
 from gradsync.limits import MOST_COUNT, MOST_RANKS
-from gradsync.statistics.intervals import median_interval
+from gradsync.statistics.intervals import CONFIDENCE, median_interval
 
 VERSION = 1
 Seconds = Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)]
@@ -35,6 +35,12 @@ class Timed(Closed):
     compute_seconds: list[Seconds] = Field(min_length=1, description="forward and backward of the slowest part")
     update_seconds: list[Seconds] = Field(min_length=1)
     sum_seconds: list[Seconds] = Field(description="of the parts' gradients; empty: one part has nothing to sum")
+
+    @model_validator(mode="after")
+    def _summed(self) -> Timed:
+        if self.parts > 1 and not self.sum_seconds:
+            raise ValueError(f"{self.parts} parts have gradients to sum, and sum_seconds is empty: measure parts again")
+        return self
 
 
 class ChipTimes(Closed):
@@ -51,8 +57,8 @@ class ChipTimes(Closed):
 class Row(NamedTuple):
     """A number of parts: seconds of an iteration and of its sum, samples per second, and what it rests on.
 
-    `low` and `high` are the 95 % interval of the iteration if it was measured often enough. `refused`: why a chip can't
-    have so many; empty: it can.
+    `low` and `high` are an interval of 95 % of the iteration, of all that it is made of, if each was measured often
+    enough. `refused`: why a chip can't have so many; empty: it can.
     """
 
     parts: int
@@ -94,7 +100,7 @@ def fitted(times: ChipTimes) -> Fit | None:
     """The fit; None if one number of cores alone was measured, or none that sums."""
     cores = np.array([each.cores for each in times.timed], float)
     seconds = np.array([np.median(each.compute_seconds) for each in times.timed])
-    summed = [each for each in times.timed if each.parts > 1 and each.sum_seconds]
+    summed = [each for each in times.timed if each.parts > 1]
     if len(set(cores)) < 2 or not summed:
         return None
     serial, work = _not_negative(np.column_stack([np.ones_like(cores), 1 / cores]), seconds)
@@ -169,12 +175,13 @@ def _apart(one: Row, other: Row) -> bool:
 
 
 def _measured(each: Timed, batch: int, refused: str) -> Row:
-    sums = float(np.median(each.sum_seconds)) if each.sum_seconds else 0.0
-    update = float(np.median(each.update_seconds))
-    ends = median_interval(each.compute_seconds)
-    low, middle, high = (None if end is None else end + sums + update for end in ends)
-    assert middle is not None  # there are repeats
-    return Row(each.parts, middle, low, high, sums, each.parts * batch / middle, True, refused)
+    measured = [repeats for repeats in (each.compute_seconds, each.sum_seconds, each.update_seconds) if repeats]
+    # all of them hold their medians at once with 95 % if each misses its own as many times less often (Bonferroni)
+    confidence = 1 - (1 - CONFIDENCE) / len(measured)
+    lows, middles, highs = zip(*(median_interval(repeats, confidence) for repeats in measured), strict=True)
+    low, high = (None if None in ends else float(sum(ends)) for ends in (lows, highs))
+    seconds, sums = sum(middles), float(np.median(each.sum_seconds)) if each.sum_seconds else 0.0
+    return Row(each.parts, seconds, low, high, sums, each.parts * batch / seconds, True, refused)
 
 
 def _refused(count: int, cores: int, weights: float, data: float, memory: float) -> str:

@@ -132,8 +132,13 @@ def _levels_at_once(name: str) -> bool:
 
 
 def refuse_links(name: str, topology: str) -> None:
-    """Raises InputError if a topology (`bcube`, or `bcube:3,2`) lacks links that a collective needs."""
-    kind = topologies.get(topology.partition(":")[0])
+    """Raises InputError if a topology (`bcube`, or `bcube:3,2`) lacks links, or the memory, that a collective needs."""
+    needed, kind = topology_of(name), topologies.get(topology.partition(":")[0])
+    if in_memory(name) and topologies.get(needed) is not kind:
+        raise InputError(
+            f"collective {name!r} sums in memory that all ranks share, and topology {topology!r} has hosts with memory "
+            f"of their own: choose topology {needed}, or another collective"
+        )
     if name != NATIVE and _levels_at_once(name) and not kind.own_links:
         able = [kind for kind in topologies.names() if topologies.get(kind).own_links]
         raise InputError(

@@ -18,6 +18,8 @@ One that codes has
     encode(values, codes, scales, **options)          writes a code; arrays may be longer than it, the rest becomes 0
     decode(codes, scales, values, **options)          adds to `values` what a code stands for
     FEEDBACK                                          whether there is error feedback, if nobody says
+    variance(**options)                               optional: the most that E |C(v) - v|^2 is of |v|^2; without
+                                                      it less than 1, so that what error feedback keeps is bounded
 
 `codes` are bytes, `scales` numbers of the type of the values. Options are keyword arguments with defaults. `encode` may
 ask for `FILLED` as well, of which its randomness is made: the turn, the rank, the number of the message's first
@@ -92,6 +94,12 @@ def size(name: str, elements: Any, options: Mapping[str, float]) -> Size:
     module = get(name)
     taken: Size = module.size(elements, **asked(module.size, options))
     return taken
+
+
+def variance(name: str, options: Mapping[str, float]) -> float:
+    """The most that E |C(v) - v|^2 is of |v|^2 for a compressor that may add 1 or more; of others 0."""
+    bound = getattr(get(name), "variance", None)
+    return 0.0 if bound is None else float(bound(**asked(bound, options)))
 
 
 def options(name: str) -> dict[str, int]:

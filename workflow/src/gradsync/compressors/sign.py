@@ -1,10 +1,12 @@
 """Signs times the mean magnitude, a bit of each element (Karimireddy et al., ICML 2019, EF-SignSGD: Algorithm 1).
 
-C(v) = |v|_1 / d sign(v), so that |v - C(v)|^2 = |v|^2 - |v|_1^2 / d: with error feedback, which is the default, it
-converges as SGD does; without it, it need not.
+C(v) = |v|_1 / d sign(v), so that |v - C(v)|^2 = |v|^2 - |v|_1^2 / d. With error feedback, which is the default, the
+paper proves the rate of SGD for one worker; without it there are problems on which signs don't converge.
 
-Differs from the paper: sign(0) is 1, for which the equation holds as well; v is a message and not a layer, or what the
-collective makes slices of; each rank's signs are summed with its own scale.
+Differs from the paper: v is a gradient and what was kept of gradients, where the paper's is a step, gamma g + e, with
+the learning rate inside: the optimizer multiplies by its rate afterwards. The two are the same at a constant rate
+without momentum. v is a message, or what the collective makes slices of; each rank's signs are summed with its own
+scale; sign(0) is 1, for which the equation holds as well.
 """
 
 from __future__ import annotations

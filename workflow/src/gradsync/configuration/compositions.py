@@ -26,6 +26,15 @@ def refuse_compression(scheme: Scheme) -> None:
         raise InputError(f"key density: compressor {scheme.compressor!r} sends a code of all elements: leave it out")
     density = 1.0 if scheme.density is None else scheme.density
     sparse.refuse(scheme.compressor, density, scheme.compressor_options)
+    added = compressors.variance(scheme.compressor, scheme.compressor_options)
+    if scheme.error_feedback and added >= 1:
+        options = compressors.options(scheme.compressor) | scheme.compressor_options
+        how = ", ".join(f"{key} {options[key]}" for key in options if key != "seed")
+        raise InputError(
+            f"key error_feedback: compressor {scheme.compressor!r} ({how}) may add {added:.3g} times the square of a "
+            "gradient, and what error feedback keeps grows if that is 1 or more: leave error feedback out, or take "
+            "more levels or smaller buckets"
+        )
     if scheme.wire:
         raise InputError(f"key wire: values of sparse messages travel in the gradients' own type, not {scheme.wire}")
     if updates.halved(scheme.update):

@@ -367,6 +367,11 @@ def _refuse_emulation(
     if launch.paper not in papers:
         raise InputError(f"{place}.paper: {launch.paper!r} is not one of this configuration: {', '.join(papers)}")
     for scheme in schemes.pick(known, launch.schemes, f"{place}.schemes", launch.ranks, optimizer=EMULATED_OPTIMIZER):
+        if scheme.in_memory:
+            raise InputError(
+                f"{place}.schemes: {scheme.name} sums in memory that all ranks share, and hosts of the testbed have "
+                "memory of their own: take another scheme"
+            )
         needed = scheme.network(launch.ranks, network.ranks_a_node)
         # what is made for a switch goes wherever every rank reaches every other one
         if needed.name != network.name and (network.own_links or not isinstance(needed, Switch)):

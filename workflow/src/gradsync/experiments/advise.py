@@ -128,25 +128,28 @@ def _candidates(options: Options, network: str) -> tuple[list[Candidate], dict[s
     known_schemes = schemes.load(options.schemes) if options.schemes else schemes.discovered()
     # what is wrong with a cost is wrong for all schemes, and no reason to leave one out
     costs(options, options.ranks, schemes.Scheme(name="wfbp", topology=network))
+    interference = predict.interference_of(options, options.ranks)
     candidates, left_out = [], {}
     for scheme in known_schemes.values():
         try:
-            candidates.append(_candidate(scheme.model_copy(update={"topology": network}), options))
+            candidates.append(_candidate(scheme.model_copy(update={"topology": network}), options, interference))
         except InputError as error:
             left_out[scheme.name] = str(error).removeprefix(f"scheme {scheme.name!r}: ")
     return candidates, left_out
 
 
-def _candidate(scheme: Scheme, options: Options) -> Candidate:
-    from gradsync import updates
+def _candidate(scheme: Scheme, options: Options, interference: Interference | None) -> Candidate:
+    """Raises InputError, the reason why it is left out, for a scheme that does not fit or can't be compared."""
+    from gradsync import compressors, updates
     from gradsync.collectives import NATIVE
     from gradsync.engine.simulate import simulate
     from gradsync.experiments.costs import LINKS
 
     if scheme.phases:
-        raise InputError("it has phases, each with a scheme of its own: those are in the ranking")
+        raise InputError("it has phases, each with a plan of its own: gradsync plan predicts them and their mean")
     if scheme.compressor:
-        raise InputError("it sends a part of each gradient, and so trains another thing than the others")
+        sent = "a code of each gradient" if compressors.codes(scheme.compressor) else "a part of each gradient"
+        raise InputError(f"it sends {sent}, and so trains another thing than the others")
     if not scheme.averaged and not updates.steps(scheme.update):
         raise InputError(
             "it trains by a method of its own, whose iterations do not compare with those of a mean gradient"
@@ -156,15 +159,17 @@ def _candidate(scheme: Scheme, options: Options) -> Candidate:
     scheme.refuse_optimizer(options.optimizer)
     if scheme.collective != NATIVE and options.allreduce and _a_line(options.allreduce):
         raise InputError(f"a line is the cost of one collective, whichever it is: to compare collectives, give {LINKS}")
+    if scheme.collective != NATIVE and options.contention:
+        raise InputError("--contention is of all-reduces of the backend's own: to compare collectives, give --capacity")
     try:
         workload, known = costs(options, options.ranks, scheme)
     except InputError:
-        if scheme.collective == NATIVE:
+        measured = options.cluster or (options.allreduce and Path(options.allreduce).is_file())
+        if scheme.collective == NATIVE or not measured:
             raise
         raise InputError(
             f"these collectives were not measured: gradsync measure allreduce --collective NAME does; or give {LINKS}"
         ) from None
-    interference = predict.interference_of(options, options.ranks)
     plan = predict.planned(scheme, workload, known, options.ranks, options, interference)
     trace = simulate(plan, workload, known.network, interference=interference)
     return Candidate(scheme, workload, known, plan, trace, interference)

@@ -238,16 +238,40 @@ def _scheme(options: Options) -> Scheme:
         return scheme
     changed = scheme.model_dump()
     changed["update_options"] = {**scheme.update_options, **_values(options.update_options, "--update-option")}
-    if options.collective:
+    another = options.compressor not in (None, scheme.compressor)
+    _refuse_displaced(scheme, options, another)
+    if another:
         changed = {key: value for key, value in changed.items() if key not in of_compression}
-    elif options.compressor and options.compressor != scheme.compressor:
-        changed = {key: value for key, value in changed.items() if key not in of_compression}
-        changed["collective"] = changed["collective"] if scheme.compressor else ""
+        if not (options.collective or scheme.compressor):
+            changed["collective"] = ""
+    elif options.compressor_options:
+        given["compressor_options"] = {**scheme.compressor_options, **given["compressor_options"]}
     scheme = schemes.Scheme.model_validate({**changed, **given})
     if scheme.compressor or scheme.pto or of_compression & given.keys():
         scheme.refuse_nonsense("--schedule")
     scheme.refuse_parts_of_sums()
     return scheme
+
+
+def _refuse_displaced(scheme: Scheme, options: Options, another: bool) -> None:
+    """Raises InputError for an option that would drop the scheme's compressor, or its collective, unsaid.
+
+    `another`: whether options name a compressor that is not the scheme's.
+    """
+    from gradsync import sparse
+    from gradsync.collectives import NATIVE
+
+    able = " or ".join(sparse.names())
+    if scheme.compressor and options.collective not in (None, *sparse.names()):
+        raise InputError(
+            f"--collective {options.collective}: scheme {scheme.name!r} has compressor {scheme.compressor!r}, whose "
+            f"messages it does not sum: take collective {able}, or a scheme without a compressor"
+        )
+    if another and not options.collective and not scheme.compressor and scheme.collective != NATIVE:
+        raise InputError(
+            f"--compressor {options.compressor}: scheme {scheme.name!r} sums by collective {scheme.collective!r}, "
+            f"which takes no messages of a compressor: name a --collective too, {able}, or take another scheme"
+        )
 
 
 def _values(texts: Iterable[str], flag: str) -> dict[str, Any]:

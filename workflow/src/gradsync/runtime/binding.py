@@ -65,7 +65,8 @@ def bind() -> tuple[Core, ...]:
     mine = cores()
     by_node = gathered_by_node((int(os.environ["RANK"]), mine))
     (others,) = (part for part in by_node.values() if any(rank == int(os.environ["RANK"]) for rank, _ in part))
-    shared = [own for _, own in others if {*own} & {*mine}]
+    # threads of one core are no cores of their own, whichever of its processors a rank may use
+    shared = [own for _, own in others if {core.place for core in own} & {core.place for core in mine}]
     if len(shared) > 1:
         if any(own != mine for own in shared) or len(shared) < len(others):
             raise InputError(

@@ -26,7 +26,7 @@ from gradsync.configuration.peers import Peer
 from gradsync.configuration.training import Training
 from gradsync.errors import RunError
 from gradsync.plan import Plan
-from gradsync.plan.blocks import borders_of_blocks
+from gradsync.plan.blocks import Blocks, borders_of_blocks
 from gradsync.plan.phases import PhasedPlan
 from gradsync.runtime import checkpoint, data, devices, memory, models, replay
 from gradsync.runtime.checkpoint import Checkpoints
@@ -199,8 +199,8 @@ class _Launch:
             for contender in contenders:
                 if states is not None:
                     contender.restore(states[0][contender.name], states[1][contender.name])
-            cuts = sorted({*borders, *(turn for each in self.contenders.switches.values() for turn in each)})
-            self._train_blocks(contenders, loaded, seed, feed, cuts)
+            blocks = Blocks(borders, (turn for each in self.contenders.switches.values() for turn in each))
+            self._train_blocks(contenders, loaded, seed, feed, blocks)
             self._finish_seed(contenders)
 
     def _note_sentences(self, training: data.Samples) -> None:
@@ -240,16 +240,14 @@ class _Launch:
             self.progress.conformance[phased.name] = dict(max(of_phases, key=lambda each: each["oracle_difference"]))
 
     def _train_blocks(
-        self, contenders: list[Contender], loaded: data.Stages, seed: int, feed: data.StagedFeed, cuts: list[int]
+        self, contenders: list[Contender], loaded: data.Stages, seed: int, feed: data.StagedFeed, blocks: Blocks
     ) -> None:
-        """`cuts`: the turns between which blocks are, in order."""
-        options, total = self.options, cuts[-1]
+        options, total = self.options, blocks.turns
         begun, start = self.progress.done, time.monotonic()
         reported = 0.0
         while self.progress.done < total and not self._reached(seed):
             first = self.progress.done
-            turns = next(turn for turn in cuts if turn > first) - first
-            number = cuts.index(first)
+            turns, number = blocks.end(first) - first, blocks.number(first)
             ends_epoch = int(loaded.epochs_after(first + turns)) > int(loaded.epochs_after(first))
             test = loaded.parts[loaded.number(first + turns - 1)].test
             for contender in contenders if number % 2 == 0 else contenders[::-1]:

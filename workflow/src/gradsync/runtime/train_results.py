@@ -20,6 +20,7 @@ from gradsync.runtime import models, replay
 from gradsync.runtime.contenders import Record, saved
 from gradsync.runtime.data.stages import Stages
 from gradsync.runtime.devices import Device
+from gradsync.runtime.models.language import SMOOTHING
 from gradsync.runtime.repeats import of_phases, repeats, to_accuracy
 from gradsync.statistics import quiet
 from gradsync.statistics.intervals import median_interval
@@ -30,8 +31,13 @@ RESULTS = "schemes.json"  # names of all contenders, written last
 
 
 def recorded(options: Training, testbed: dict[str, Any] | None) -> dict[str, Any]:
-    """The settings that results and checkpoints hold: options that a number may depend on, and the testbed."""
+    """The settings that results and checkpoints hold: options that a number may depend on, and the testbed.
+
+    What translations are trained with is there, also if nobody says it: null is of models whose labels nothing spreads.
+    """
     settings = {key: value for key, value in asdict(options).items() if key not in UNRECORDED}
+    if options.label_smoothing is None and models.get(options.model).takes == models.TRANSLATIONS:
+        settings["label_smoothing"] = SMOOTHING
     return {**settings, "statistics": options.statistics == "broadcast", "testbed": testbed}
 
 

@@ -14,6 +14,7 @@ of many.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from math import inf
 from typing import NamedTuple
 
 import numpy as np
@@ -34,6 +35,9 @@ class State(NamedTuple):
 
     free: float
     late: float
+
+
+FIRST = State(-inf, 0.0)  # of an iteration: a gradient that is ready at once is waited for, too
 
 
 class Sending(NamedTuple):
@@ -94,7 +98,7 @@ class Slowed:
 
     def sending(self, lasts: Lasts) -> Sending:
         """These messages, or the first of them and the others held, in as many as take least: what ends first."""
-        state, first, n = State(0.0, 0.0), 0, self.layers
+        state, first, n = FIRST, 0, self.layers
         best = Sending(self.held(state, 0), self.number_of_rest[0], 0)
         for number, last in enumerate(lasts, start=1):
             state = self.sent(state, first, last)
@@ -128,7 +132,7 @@ class Slowed:
         Twice: sent behind backward, and held from where that ends first.
         """
         n = self.layers
-        free, late, begin = np.zeros(n + 1), np.zeros(n + 1), [0] * (n + 1)
+        free, late, begin = np.full(n + 1, FIRST.free), np.full(n + 1, FIRST.late), [0] * (n + 1)
         for j in range(1, n + 1):
             f, d, seconds = free[:j], late[:j], self.alone[j, :j]
             computation, communication = self.computation[j, :j], self.communication[j, :j]
@@ -186,7 +190,7 @@ def of_all(net: Slowed, best: Lasts) -> Lasts:
     n = net.layers
     shortest = np.minimum.accumulate(net.alone[n, ::-1])[::-1].tolist()  # of the last message, from layers i.. on
     least = net.sending(best)
-    stack: list[tuple[Lasts, State]] = [((), State(0.0, 0.0))]
+    stack: list[tuple[Lasts, State]] = [((), FIRST)]
     while stack:
         lasts, state = stack.pop()
         first = lasts[-1] + 1 if lasts else 0

@@ -34,7 +34,8 @@ class Flight(NamedTuple):
 def end(flights: Sequence[Flight], works: Sequence[Work], handover: float) -> float:
     """When all of the work is done; both begin at 0, each in order. Updates take no time but hand-overs."""
     flown, worked = [0.0] * len(flights), [0.0] * len(works)
-    now = flight_end = work_end = 0.0
+    now = work_end = 0.0
+    flight_end = -inf  # the lane is free before work of no seconds has ended, and waits for that
     sending, working = 0, 0  # the next of each, or the one under way
     flight_left = work_left = -1.0  # seconds alone; below 0: not under way
     while working < len(works):

@@ -37,16 +37,16 @@ def measure(options: Options) -> Path | None:
     """
     from gradsync.clusters import chip
     from gradsync.runtime import binding, models
-    from gradsync.runtime.launch import elsewhere, is_rank
+    from gradsync.runtime.launch import elsewhere, is_rank, room_for
 
     if is_rank():
         _measure_as_rank(options)
         return None
-    launches.refuse_ranks("parts", options.parts, "cpu", least=1)
     if elsewhere():
         raise InputError("measure parts: measures one machine: run it on a node, outside srun")
     for count in options.parts:
         chip.refuse_parts(count, len(binding.cores()), f"--parts {count}")
+        room_for(count, "--parts")
     launches.refuse_counts(batch=options.batch, iterations=options.iterations)
     models.refuse(options.model, options.size, options.batch)
     launches.refuse_output(options.output)

@@ -26,8 +26,8 @@ def encode(
     """Symbols, s for zero and s + l sign(v) for others, and the norms."""
     elements, s = len(values), int(levels)
     magnitude = values.abs()
-    scales.copy_(_norms(magnitude, int(bucket), len(scales)))
-    scale = _of_elements(scales, int(bucket), elements)
+    scales.copy_(_norms(magnitude, qsgd.within(bucket, elements), len(scales)))
+    scale = _of_elements(scales, bucket, elements)
     exact = magnitude / torch.where(scale > 0, scale, 1) * s
     level = exact.floor()
     drawn = qsgd.draws(elements, seed=seed, rank=rank, turn=turn, first=first)
@@ -47,9 +47,9 @@ def _norms(magnitude: torch.Tensor, bucket: int, buckets: int) -> torch.Tensor:
     return norm.clamp_(max=torch.finfo(magnitude.dtype).max)
 
 
-def _of_elements(scales: torch.Tensor, bucket: int, elements: int) -> torch.Tensor:
+def _of_elements(scales: torch.Tensor, bucket: float, elements: int) -> torch.Tensor:
     """The norm of each element's bucket.  # (elements,)"""
-    return scales.repeat_interleave(bucket)[:elements]
+    return scales.repeat_interleave(qsgd.within(bucket, elements))[:elements]
 
 
 def decode(
@@ -63,4 +63,4 @@ def decode(
     """Levels of the norms are added to `values`."""
     s = int(levels)
     level = _packed.unpack(codes, qsgd.bits(s), len(values)).to(values.dtype) - s
-    values += _of_elements(scales, int(bucket), len(values)) * (level / s)
+    values += _of_elements(scales, bucket, len(values)) * (level / s)
