@@ -303,6 +303,18 @@ def test_members_that_no_archive_of_ours_has_are_refused(tmp_path, monkeypatch):
             archive.read(path)
 
 
+def test_results_of_another_configuration_are_not_packed(tmp_path, capsys):
+    first = results(tmp_path / "first")
+    command = ["artifact", "--results", str(first), "--output", str(tmp_path / "a.tar.gz")]
+    assert cli.main([*command, "--config", "config/emulated.yaml"]) == 2
+    assert "runs/train/lenet5-2 is no launch of it" in capsys.readouterr().err
+    shutil.rmtree(first / "runs")
+    (first / "claims.json").write_text(claims.ledger_json(LEDGER, Origin("", COMMIT, "emulated")))
+    assert cli.main(command) == 2
+    assert "claims.json was decided for emulated" in capsys.readouterr().err
+    assert not (tmp_path / "a.tar.gz").exists()
+
+
 def test_promises_follow_from_what_tables_and_figures_are_made_of(tmp_path):
     promises = Promises(parse(), results(tmp_path / "first"))
     assert promises.of(PurePath("tables/mgwfbp/gap.csv")) == TIMING  # layers of ResNet-50 are measured

@@ -20,6 +20,7 @@ from gradsync.configuration.settings import Settings
 from gradsync.errors import InputError
 from gradsync.files import reading
 from gradsync.files.writing import replacing
+from gradsync.publication import whose
 
 MOST_BYTES = 2 << 20  # of a trace, a plan or a log: a larger one is named in the manifest, and left out
 MOST_UNPACKED = 512 << 20  # bytes: the quick configuration's results have some 34 million
@@ -31,9 +32,11 @@ SOURCES = ("envs/*.txt", "config/*.yaml", "config/papers/*/*", "CITATION.cff", "
 def write(config: str, settings: Settings, results: Path, output: Path) -> dict[str, Any]:
     """Write the archive of a configuration's results; returns what is in it.
 
-    Raises InputError if the claims haven't been decided, or a file can't be read or written.
+    Raises InputError if the claims haven't been decided, if the results are another configuration's, or if a file can't
+    be read or written.
     """
     ledger = claims.load(results / "claims.json")
+    whose.refuse_others(settings, results, ledger.origin, whose.runs(results))
     contents: dict[str, tuple[bytes, Promise]] = {}
     left_out = []
     promises = Promises(settings, results)
