@@ -315,6 +315,19 @@ def test_results_of_another_configuration_are_not_packed(tmp_path, capsys):
     assert not (tmp_path / "a.tar.gz").exists()
 
 
+def test_a_run_of_another_configuration_is_not_held_against_an_archive(tmp_path, packed):
+    (tmp_path / "first/claims.json").write_text(claims.ledger_json(LEDGER, Origin("", COMMIT, "measured")))
+    with pytest.raises(InputError, match=r"those of the configuration measured, and .*a\.tar\.gz is of quick"):
+        artifact.check(packed, tmp_path / "first")
+
+
+def test_links_among_results_are_refused(tmp_path):
+    first = results(tmp_path / "first")
+    (first / "runs/more").symlink_to(tmp_path)
+    with pytest.raises(InputError, match=r"runs/more: it is a link, and an archive holds files alone"):
+        artifact.write(CONFIG, parse(), first, tmp_path / "a.tar.gz")
+
+
 def test_promises_follow_from_what_tables_and_figures_are_made_of(tmp_path):
     promises = Promises(parse(), results(tmp_path / "first"))
     assert promises.of(PurePath("tables/mgwfbp/gap.csv")) == TIMING  # layers of ResNet-50 are measured

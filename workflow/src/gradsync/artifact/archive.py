@@ -36,6 +36,8 @@ def write(config: str, settings: Settings, results: Path, output: Path) -> dict[
     be read or written.
     """
     ledger = claims.load(results / "claims.json")
+    if link := next((path for path in sorted(results.rglob("*")) if path.is_symlink()), None):
+        raise InputError(f"{link}: it is a link, and an archive holds files alone: put what it leads to in its place")
     whose.refuse_others(settings, results, ledger.origin, whose.runs(results))
     contents: dict[str, tuple[bytes, Promise]] = {}
     left_out = []
@@ -45,11 +47,11 @@ def write(config: str, settings: Settings, results: Path, output: Path) -> dict[
         if path.stat().st_size > MOST_BYTES and not (path.suffix == ".csv" or path.name == "result.json"):
             left_out.append(name.as_posix())
             continue
-        contents[f"{RESULTS}/{name.as_posix()}"] = path.read_bytes(), promises.of(name)
+        contents[f"{RESULTS}/{name.as_posix()}"] = reading.raw(path, "result"), promises.of(name)
     sources = {path for pattern in SOURCES for path in Path().glob(pattern) if path.is_file()} | {Path(config)}
     for path in sorted(sources):
         shown = path.name if path.is_absolute() else path.as_posix()
-        contents[f"{CHECKOUT}/{shown}"] = path.read_bytes(), SOURCE
+        contents[f"{CHECKOUT}/{shown}"] = reading.raw(path, "file of the checkout"), SOURCE
     contents[INSTALLED] = "".join(f"{line}\n" for line in installed()).encode(), SOURCE
     listed = Manifest(
         gradsync=__version__,

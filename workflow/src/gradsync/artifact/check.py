@@ -12,6 +12,7 @@ from gradsync.artifact import archive
 from gradsync.artifact.broken import COMPARED, broken
 from gradsync.artifact.promises import IDENTICAL, RUNS, TIMING, TOLERANCE
 from gradsync.comparison import compare_results
+from gradsync.comparison.results import LEDGER
 from gradsync.errors import InputError
 from gradsync.files import disk, reading
 
@@ -40,7 +41,12 @@ def check(path: Path, results: Path) -> dict[str, Any]:
             raise InputError(
                 str(error).replace(f"{first}/", f"{path}, {prefix}").replace(str(first), str(path))
             ) from None
-    second = claims.load(results / "claims.json").origin.code
+    second = claims.load(results / LEDGER).origin
+    if second.configuration not in ("", listed.configuration):
+        raise InputError(
+            f"results {results}: they are those of the configuration {second.configuration}, and {path} is of "
+            f"{listed.configuration}: run that one"
+        )
     same = all(
         reading.raw(results / name, "result") == files[prefix + name]
         for name in promised
@@ -49,7 +55,7 @@ def check(path: Path, results: Path) -> dict[str, Any]:
     kinds = (IDENTICAL, TOLERANCE, RUNS, TIMING)
     return {
         "what_differs": MORE if told["unexplained"] else NOTHING if same else TIMES,
-        "commits": [listed.code or "not known", second or "not known"],
+        "commits": [listed.code or "not known", second.code or "not known"],
         "promised": {kind: sum(each == kind for each in promised.values()) for kind in kinds},
         **told,
     }
@@ -95,7 +101,7 @@ def _verdicts(changed: list[dict[str, Any]], first: Path, promised: Mapping[str,
     """Verdicts that changed although no timing goes into their table."""
     table_of = {
         (f"{each.paper}: {each.claim}", each.rung): f"tables/{each.paper}/{each.table}.csv"
-        for each in claims.read(first / "claims.json")
+        for each in claims.read(first / LEDGER)
     }
     for each in changed:
         table = table_of.get((each["claim"], each["rung"]))
