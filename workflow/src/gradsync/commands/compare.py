@@ -36,7 +36,9 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         )
     for folder in [options.second] if is_archive else [options.first, options.second]:
         if not folder.is_dir():
-            raise InputError(f"folder {folder}: does not exist: give a run's folder, or one of results")
+            raise InputError(
+                f"folder {folder}: does not exist: give two folders of runs or of results, or an archive and results"
+            )
     if all((folder / "result.json").is_file() for folder in (options.first, options.second)):
         return compare_runs(options.first, options.second)
     told = (artifact.check if is_archive else compare_results)(options.first, options.second)

@@ -30,8 +30,8 @@ class Run(NamedTuple):
 
     @property
     def launch(self) -> str:
-        """The folder of its launch."""
-        return str(PurePath(self.where).parent)
+        """The folder of its launch, `runs/KIND/JOB`."""
+        return str(PurePath(*PurePath(self.where).parts[:3]))
 
 
 def runs(results: Path) -> list[Run]:
