@@ -43,6 +43,13 @@ def test_the_page_has_the_lists_that_papers_declare(capsys):
     assert all(0 < float(each) < 20 for each in minutes)
 
 
+def test_the_lists_go_into_a_file_if_one_is_named(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(tour, "lists", lambda *_: "| paper |")
+    assert cli.main(["artifact", "--tour", "--output", str(tmp_path / "tour.md")]) == 0
+    assert (tmp_path / "tour.md").read_text() == "| paper |\n"
+    assert capsys.readouterr().out == f"tour: {tmp_path}/tour.md\n"
+
+
 def test_every_table_is_listed_once_with_its_cores_and_the_configurations_that_time_more_of_it():
     settings = parse()
     listed = [*tour.items(settings, RESULTS, Path("config"))]
@@ -80,3 +87,11 @@ def test_minutes_are_those_of_each_job_behind_a_file_once(tmp_path):
     (tmp_path / "torn").write_text("{")
     assert Records(tmp_path).minutes("results/quick/a.csv") == 1.5
     assert Records(tmp_path).minutes("results/quick/never.csv") is None
+
+
+@pytest.mark.parametrize("text", ["[]", '{"rule": "a", "endtime": "late", "starttime": 1}', '{"endtime": 2}', "\x00"])
+def test_a_record_that_tells_no_times_is_none(tmp_path, text):
+    record(tmp_path, "results/quick/a.csv", "a", 30)
+    (tmp_path / urlsafe_b64encode(b"results/quick/b.csv").decode()).write_text(text)
+    records = Records(tmp_path)
+    assert (records.minutes("results/quick/a.csv"), records.minutes("results/quick/b.csv")) == (0.5, None)

@@ -93,6 +93,12 @@ def test_results_that_differ_in_times_alone_are_alike(tmp_path):
         ({"table": TABLE.replace("derived", "simulated")}, "tables/toy/fig1.csv: row 2, rung: derived and simulated"),
         ({"table": TABLE.replace("derived,wfbp,4,0.25\n", "")}, "row 2"),
         ({"table": TABLE.replace("simulated,wfbp,4,2.0\n", "")}, "tables/toy/fig1.csv: 3 and 2 rows"),
+        ({"table": TABLE.replace("simulated,wfbp,4", "simulated,wfbp,8")}, "row 3, nodes: 4 and 8"),
+        (
+            {"table": TABLE.replace("measured,wfbp", "measured,single")},
+            "1 and 0 rows of rung measured, scheme wfbp, nodes 4",
+        ),
+        ({"table": TABLE + "measured,wfbp,4,0.1\n"}, "1 and 2 rows of rung measured, scheme wfbp, nodes 4"),
     ],
 )
 def test_what_no_timing_explains_is_named_and_ends_with_1(tmp_path, capsys, changed, wanted):
@@ -104,6 +110,15 @@ def test_what_no_timing_explains_is_named_and_ends_with_1(tmp_path, capsys, chan
     shown = capsys.readouterr()
     assert json.loads(shown.out) == told
     assert "1 difference(s) that no timing explains" in shown.err
+
+
+def test_a_row_that_has_numbers_in_one_run_alone_is_named(tmp_path):
+    """As an emulated row has none on a machine that can't make a testbed."""
+    head = "rung,scheme,launch,iteration_seconds,note\n"
+    first = results(tmp_path / "first", f"{head}emulated,wfbp,net-4,0.1,\nemulated,single,net-4,0.2,\n")
+    second = results(tmp_path / "second", f"{head}emulated,single,net-4,0.3,\nemulated,wfbp,,,no testbed\n")
+    (difference,) = compare_results(first, second)["unexplained"]
+    assert difference == "tables/toy/fig1.csv: 1 and 0 rows of rung emulated, scheme wfbp"
 
 
 def test_another_plan_explains_other_parameters(tmp_path):

@@ -26,6 +26,7 @@ from gradsync.site import runs as site_runs
 from small_disk import fill, mounted
 
 COLUMNS = "seed,step,epoch,block,loss,iteration_seconds,accuracy\n"
+TIMED = "seed,step,seconds,loss,iteration_seconds,accuracy\n"
 METRICS = COLUMNS + "7,0,0,0,2.5,,\n7,1,0,0,1.5,0.25,\n7,2,1,0,0.5,0.125,0.75\n"
 
 
@@ -318,6 +319,9 @@ def test_an_interrupted_import_is_repaired_by_the_next(results, monkeypatch, int
         ("metrics.csv", COLUMNS + "0,zero,0,0,1.0,,\n", r"metrics\.csv: can't be read.*zero"),
         ("metrics.csv", COLUMNS + ",0,0,0,1.0,,\n", r"metrics\.csv: can't be read"),
         ("metrics.csv", COLUMNS + "0,0,0,0,1.0,,,2.0\n1,2\n", r"metrics\.csv: can't be read"),
+        ("metrics.csv", f"{TIMED}0,0,0.5,1.0,0.1,0.9\n0,8,,1.0,0.1,0.9\n", r"can't be read: row 2 has no seconds of"),
+        ("metrics.csv", COLUMNS + f"0,{'9' * 30},0,0,1.0,,\n", r"metrics\.csv: can't be read"),
+        ("metrics.csv", f"{TIMED}0,0,inf,1.0,0.1,0.9\n", r"can't be read: row 1 has no seconds of"),
     ],
 )
 def test_a_corrupt_result_is_refused_and_nothing_is_imported(results, file, content, message):

@@ -18,7 +18,9 @@ from gradsync.artifact.manifest import File, Image, Manifest
 from gradsync.artifact.promises import PROMISES, SOURCE, Promise, Promises
 from gradsync.configuration.settings import Settings
 from gradsync.errors import InputError
+from gradsync.files import reading
 from gradsync.files.writing import replacing
+from gradsync.publication import whose
 
 MOST_BYTES = 2 << 20  # of a trace, a plan or a log: a larger one is named in the manifest, and left out
 MOST_UNPACKED = 512 << 20  # bytes: the quick configuration's results have some 34 million
@@ -30,22 +32,26 @@ SOURCES = ("envs/*.txt", "config/*.yaml", "config/papers/*/*", "CITATION.cff", "
 def write(config: str, settings: Settings, results: Path, output: Path) -> dict[str, Any]:
     """Write the archive of a configuration's results; returns what is in it.
 
-    Raises InputError if the claims haven't been decided, or a file can't be read or written.
+    Raises InputError if the claims haven't been decided, if the results are another configuration's, or if a file can't
+    be read or written.
     """
     ledger = claims.load(results / "claims.json")
+    if link := next((path for path in sorted(results.rglob("*")) if path.is_symlink()), None):
+        raise InputError(f"{link}: it is a link, and an archive holds files alone: put what it leads to in its place")
+    whose.refuse_others(settings, results, ledger.origin, whose.runs(results))
     contents: dict[str, tuple[bytes, Promise]] = {}
     left_out = []
     promises = Promises(settings, results)
-    for path in _below(results):
+    for path in below(results):
         name = path.relative_to(results)
         if path.stat().st_size > MOST_BYTES and not (path.suffix == ".csv" or path.name == "result.json"):
             left_out.append(name.as_posix())
             continue
-        contents[f"{RESULTS}/{name.as_posix()}"] = path.read_bytes(), promises.of(name)
+        contents[f"{RESULTS}/{name.as_posix()}"] = reading.raw(path, "result"), promises.of(name)
     sources = {path for pattern in SOURCES for path in Path().glob(pattern) if path.is_file()} | {Path(config)}
     for path in sorted(sources):
         shown = path.name if path.is_absolute() else path.as_posix()
-        contents[f"{CHECKOUT}/{shown}"] = path.read_bytes(), SOURCE
+        contents[f"{CHECKOUT}/{shown}"] = reading.raw(path, "file of the checkout"), SOURCE
     contents[INSTALLED] = "".join(f"{line}\n" for line in installed()).encode(), SOURCE
     listed = Manifest(
         gradsync=__version__,
@@ -77,17 +83,23 @@ def write(config: str, settings: Settings, results: Path, output: Path) -> dict[
 
 def read(path: Path) -> tuple[Manifest, dict[str, bytes]]:
     """(the manifest, the content of each of its files); raises InputError if anything in it isn't as it was written."""
+    files: dict[str, bytes] = {}
     try:
-        files = dict(_members(path))
+        for name, content in _members(path):
+            if name in files:
+                raise InputError(f"artifact {path}: {reading.shown(name)} is there twice: get the archive again")
+            files[name] = content
     except (OSError, EOFError, ValueError, OverflowError, zlib.error, tarfile.TarError) as error:
         raise InputError(f"artifact {path}: can't be read: {error}") from None
+    if inner := next((name for name in files for folder in PurePosixPath(name).parents if str(folder) in files), None):
+        raise InputError(f"artifact {path}: {reading.shown(inner)} lies in what is a file: get the archive again")
     if manifest.NAME not in files:
         raise InputError(f"artifact {path}: it has no {manifest.NAME}: make it with `gradsync artifact`")
     listed = manifest.parse(files.pop(manifest.NAME).decode(errors="replace"), f"artifact {path}, {manifest.NAME}")
     hashes = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
     wanted = {each.path: each.sha256 for each in listed.files}
     if odd := sorted(name for name in {*hashes, *wanted} if hashes.get(name) != wanted.get(name)):
-        raise InputError(f"artifact {path}: {odd[0]} is not what the manifest says: get the archive again")
+        raise InputError(f"artifact {path}: {odd[0]!a} is not what the manifest says: get the archive again")
     return listed, files
 
 
@@ -97,10 +109,16 @@ def installed() -> list[str]:
     return sorted(f"{name}=={version}" for name, version in known.items() if name)
 
 
-def _below(results: Path) -> Iterator[Path]:
+def below(results: Path) -> Iterator[Path]:
+    """Every file of results that an archive of them has, or names as left out; sorted."""
     for path in sorted(results.rglob("*")):
         if path.is_file() and path.relative_to(results).parts[0] not in LEFT and not path.name.startswith("."):
             yield path
+
+
+def is_log(name: str) -> bool:
+    """Whether a file below the results is a job's log: which there are follows from when jobs ran."""
+    return name.startswith("logs/")
 
 
 def _pack(target: Path, folder: str, files: dict[str, bytes]) -> None:
@@ -123,11 +141,12 @@ def _members(path: Path) -> Iterator[tuple[str, bytes]]:
         raise InputError(f"artifact {path}: more than {MOST_UNPACKED >> 20} MiB unpacked")
     with tarfile.open(fileobj=io.BytesIO(unpacked), mode="r:") as archive:
         for member in archive:
+            reading.refuse_path(member.name, f"artifact {path}")
             parts = PurePosixPath(member.name).parts
             whole = member.isreg() and not member.issparse() and 0 <= member.size <= len(unpacked)
             content = archive.extractfile(member) if whole else None
             if content is None or len(parts) < 2 or ".." in parts or parts[0] == "/":
-                raise InputError(f"artifact {path}: {member.name!r} is no file of an archive of gradsync")
+                raise InputError(f"artifact {path}: {reading.shown(member.name)} is no file of an archive of gradsync")
             yield "/".join(parts[1:]), content.read()
 
 

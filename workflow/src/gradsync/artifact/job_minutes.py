@@ -40,7 +40,17 @@ def _read(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
             # a long name is split into folders, each but the last with an @ before it
             parts = (part.removeprefix("@") for part in file.relative_to(folder).parts)
             record = json.loads(file.read_text())
-            if record.get("endtime") and not record.get("incomplete"):
+            if _timed(record) and not record.get("incomplete"):
                 yield urlsafe_b64decode("".join(parts)).decode(), record
-        except ValueError:
+        except (OSError, ValueError):
             continue
+
+
+def _timed(record: Any) -> bool:
+    """Whether it is a record that tells its rule, its inputs and its times."""
+    return (
+        isinstance(record, dict)
+        and isinstance(record.get("rule"), str)
+        and isinstance(record.get("input") or [], list)
+        and all(isinstance(record.get(key), int | float) for key in ("starttime", "endtime"))
+    )

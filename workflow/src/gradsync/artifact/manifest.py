@@ -11,7 +11,7 @@ from gradsync.errors import InputError
 from gradsync.files import reading
 from gradsync.files.problems import first_problem
 
-VERSION = 1
+VERSION = 2
 NAME = "MANIFEST.json"
 
 
@@ -37,7 +37,7 @@ class Manifest(BaseModel):
     """What an archive holds; `code` is the commit that decided the claims, `made` when; `left_out` are large files."""
 
     model_config = ConfigDict(extra="forbid")
-    version: Literal[1] = 1
+    version: Literal[2] = 2
     gradsync: str
     configuration: str
     config: str

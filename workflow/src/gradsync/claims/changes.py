@@ -11,10 +11,11 @@ ABSENT = "-"  # the verdict of a ledger that doesn't have the claim, or not on t
 
 
 class Origin(NamedTuple):
-    """When a ledger was made (ISO 8601, UTC) and with which commit; empty if that is not known."""
+    """When a ledger was made (ISO 8601, UTC), with which commit, for which configuration; empty if not known."""
 
     time: str = ""
     code: str = ""
+    configuration: str = ""
 
     def __str__(self) -> str:
         return " by ".join(filter(None, (self.time, self.code))) or "a time that is not known"

@@ -30,7 +30,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     papers = [published.of_paper(name, file) for name, file in files.items()]
     verdicts = [verdict for file in files.values() for verdict in claims.evaluate(file, results / "tables")]
     remedies = claims.Remedies.of(options.config, settings, papers, CONFIGURATIONS)
-    origin = claims.Origin(datetime.now(UTC).isoformat(timespec="seconds"), checkout.running())
+    origin = claims.Origin(datetime.now(UTC).isoformat(timespec="seconds"), checkout.running(), settings.name)
     changes = claims.keep(results, verdicts, origin)
     write_whole(results / "claims.json", claims.ledger_json(verdicts, origin, changes))
     write_whole(results / "claims.md", claims.page(verdicts, remedies.remedy, changes))

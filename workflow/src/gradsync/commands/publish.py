@@ -22,10 +22,10 @@ def options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> dict[str, Any]:
     """Keep what was timed in results as dated tables with provenance, which every report shows.
 
-    Runs with uncommitted changes or beside other work are refused.
+    Runs with uncommitted changes, beside other work, or of another configuration are refused.
     """
     from gradsync.publication import FOLDER, publish
 
     settings, results = configured.load_with_results(options)
     output = options.output or CONFIGURATIONS / FOLDER / settings.name
-    return publish(options.config, results, settings.name, output)
+    return publish(options.config, settings, results, output)

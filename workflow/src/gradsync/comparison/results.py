@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-import math
-from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 from gradsync.claims import changed, ledger
-from gradsync.claims.cells import Row, read
+from gradsync.claims.cells import read
 from gradsync.comparison.runs import different, parameters, planned, same_or_not
+from gradsync.comparison.tables import compare_tables
 from gradsync.errors import InputError
-from gradsync.files.results import TIMED, Result
+from gradsync.files.results import Result
 
 LEDGER = "claims.json"
-FIXED = ("published", "derived")  # rungs whose numbers nothing on this machine changes
 
 
 def compare_results(first: Path, second: Path) -> dict[str, Any]:
     """What differs between two folders of results, such as `results/quick` of two checkouts.
 
     `unexplained` lists what no timing explains: files that only one of them has, other settings of a run, other
-    parameters at the end of one plan, and other published or derived numbers. Simulated numbers may follow a profile
-    that was measured; of those that differ, the largest relative difference is told by table.
+    parameters at the end of one plan, other published or derived numbers, and timed rows that only one table has.
+    Simulated numbers may follow a profile that was measured; of those that differ, the largest relative difference is
+    told by table.
 
     Raises InputError if a folder has no ledger, or a file can't be read.
     """
@@ -46,7 +45,7 @@ def compare_results(first: Path, second: Path) -> dict[str, Any]:
             unexplained.append(f"{where}: other parameters after training by the same plan")
     simulated = {}
     for name in tables:
-        fixed, largest = _compare_tables(read(first / name) or [], read(second / name) or [])
+        fixed, largest = compare_tables(read(first / name) or [], read(second / name) or [])
         if fixed:
             unexplained.append(f"{name}: {fixed}")
         if largest:
@@ -77,30 +76,3 @@ def _verdicts(first: Path, second: Path) -> list[dict[str, Any]]:
         {"claim": f"{each.paper}: {each.claim}", "rung": each.rung, "first": each.before, "second": each.now}
         for each in changed(one, other)
     ]
-
-
-def _compare_tables(first: list[Row], second: list[Row]) -> tuple[str, float]:
-    """(the first difference that nothing explains, or empty; the largest relative one of simulated numbers)."""
-    kept = [[row for row in rows if row.get("rung", "simulated") not in TIMED] for rows in (first, second)]
-    largest = 0.0
-    for number, (one, other) in enumerate(zip_longest(*kept), 1):
-        if one is None or other is None:
-            return f"{len(kept[0])} and {len(kept[1])} rows that were not timed", largest
-        for column in dict.fromkeys([*one, *other]):
-            pair = one.get(column, ""), other.get(column, "")
-            if pair[0] == pair[1]:
-                continue
-            if one.get("rung") in FIXED or one.get("rung") != other.get("rung"):
-                return f"row {number}, {column}: {pair[0]} and {pair[1]}", largest
-            largest = max(largest, _relative(*pair))
-    return "", largest
-
-
-def _relative(one: str, other: str) -> float:
-    """The relative difference of two cells; infinite if they are no numbers."""
-    try:
-        numbers = float(one), float(other)
-    except ValueError:
-        return math.inf
-    scale = max(map(abs, numbers))
-    return abs(numbers[0] - numbers[1]) / scale if scale else 0.0

@@ -1,11 +1,13 @@
-"""An entry: `entry.yaml` (provenance), `configuration.yaml`, `claims.json`, and `tables/<paper>/<id>.{csv,md}`.
+"""An entry: `entry.yaml`, `configuration.yaml`, `claims.json`, and `tables/<paper>/<id>.{csv,md}`.
 
-The CSV files hold the rows that were timed, and no others: all else is made in minutes by the quick configuration. The
+`entry.yaml` has the provenance, and the SHA-256 of every other file, so that no file of anybody else's is replaced. The
+CSV files hold the rows that were timed, and no others: all else is made in minutes by the quick configuration. The
 Markdown is the whole table as people read it, as it was then.
 """
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
@@ -18,7 +20,7 @@ from gradsync.files import reading
 from gradsync.files.problems import first_problem
 from gradsync.publication import timed
 
-VERSION = 1
+VERSION = 2
 FOLDER = "published-results"  # below the folder of configurations
 ENTRY, CONFIGURATION, LEDGER, TABLES = "entry.yaml", "configuration.yaml", "claims.json", "tables"
 Day = Annotated[str, Field(pattern=r"\d{4}-\d\d-\d\d")]
@@ -28,7 +30,7 @@ class Provenance(BaseModel):
     """Where the numbers of an entry come from: `first` and `last` are the days of its runs, in UTC."""
 
     model_config = ConfigDict(extra="forbid")
-    version: Literal[1] = 1
+    version: Literal[2] = 2
     configuration: str = Field(min_length=1)
     config: str = Field(min_length=1, description="file in the checkout that made it")
     command: str = Field(min_length=1)
@@ -39,6 +41,7 @@ class Provenance(BaseModel):
     machines: list[str] = Field(min_length=1, description="in words")
     runs: int = Field(ge=1)
     rungs: list[Literal["emulated", "measured"]] = Field(min_length=1)
+    files: dict[str, str] = Field(description="SHA-256 of each other file of the entry, by its path")
 
 
 class PublishedTable(NamedTuple):
@@ -73,19 +76,29 @@ def entries(folder: Path) -> list[Entry]:
 
 def load(folder: Path) -> Entry:
     """The entry in a folder; raises InputError if it is none, or of another version."""
+    known = provenance(folder)
+    tables = [_table(file) for file in sorted((folder / TABLES).glob("*/*.csv"))]
+    return Entry(folder.name, folder, known, claims.read(folder / LEDGER), tables)
+
+
+def provenance(folder: Path) -> Provenance:
+    """Where the entry in a folder comes from; raises InputError as `load` does."""
     path = folder / ENTRY
     content = reading.yaml_of(path, "entry of published results")
     if isinstance(content, dict) and content.get("version") != VERSION:
         raise InputError(
             f"entry of published results {path}: version {content.get('version')}; this gradsync reads version "
-            f"{VERSION}: publish the results again"
+            f"{VERSION}: move the folder away, and publish the results again"
         )
     try:
-        provenance = Provenance.model_validate(content)
+        return Provenance.model_validate(content)
     except ValidationError as error:
         raise InputError(f"entry of published results {path}: {first_problem(error, Provenance)}") from None
-    tables = [_table(file) for file in sorted((folder / TABLES).glob("*/*.csv"))]
-    return Entry(folder.name, folder, provenance, claims.read(folder / LEDGER), tables)
+
+
+def hash_of(path: Path) -> str:
+    """The SHA-256 of a file; raises InputError if it can't be read."""
+    return hashlib.sha256(reading.raw(path, "file of an entry")).hexdigest()
 
 
 def _table(file: Path) -> PublishedTable:

@@ -26,6 +26,7 @@ ARTIFACTS = ("plan.json", "trace.json", "metrics.csv", "arrivals.csv", "result.j
 DATABASE_BYTES = 4e6  # a new database, and room for its journal
 LOCKED_SECONDS = 5.0  # in which another program's write ends
 TRIES = 3  # attempts to open a database: MLflow's own 10 take minutes
+MOST_SECONDS = 1e12  # of a training; more, and infinity, are no times
 BATCH = 1000  # metrics per call, the server's limit
 BY_STEP = ("loss", "iteration_seconds", "accuracy")  # columns of `metrics.csv` that are drawn over steps
 SOME_HAVE = ("error", "bleu", "seconds")  # columns of some; seconds of training are the time of a step's values
@@ -195,7 +196,9 @@ def _by_step(path: Path) -> list[Step]:
         frame = pd.read_csv(path, usecols=lambda column: column in types, dtype=types)
         if missing := [column for column in types if column not in frame and column not in SOME_HAVE]:
             raise ValueError(f"it lacks the columns {', '.join(missing)}")
-    except (OSError, ValueError) as error:
+        if "seconds" in frame and len(gaps := frame[~frame.seconds.between(0, MOST_SECONDS)]):
+            raise ValueError(f"row {gaps.index[0] + 1} has no seconds of training")
+    except (OSError, ValueError, OverflowError) as error:
         reason = str(error).strip().splitlines()[0]
         raise InputError(f"metrics {path}: can't be read: {reason}: delete it and run again") from None
     columns = [*BY_STEP, *(column for column in ("error", "bleu") if column in frame)]
