@@ -33,6 +33,13 @@ def test_it_trains_what_ddp_trains_while_two_plans_take_turns(told, case):
             np.testing.assert_array_equal(chosen["state"][name], value, err_msg=name)
 
 
+@pytest.mark.parametrize("case", [*AUTO_CASES, AUTO_QUEUED])
+def test_ranks_end_with_the_same_model(told, case):
+    first, second = (result[case, "auto"]["state"] for result in told)
+    for name, value in first.items():
+        np.testing.assert_array_equal(value, second[name], err_msg=name)
+
+
 @pytest.mark.parametrize("key", [("float64", "auto"), ("slow", "wfbp"), "default"])
 def test_ranks_agree_on_all_that_is_told(told, key):
     first, second = (result[key] for result in told)
@@ -59,6 +66,7 @@ def test_the_faster_one_is_kept_though_one_rank_alone_is_slow(told, slow, kept):
         *_, compared, last = chosen["history"]
         assert (compared["ratio"] > 1) == (slow == "wfbp")
         assert None not in (compared["low"], compared["high"])  # of six pairs
+        assert ("not told apart" in last["why"]) == (compared["low"] <= 1 <= compared["high"])
         assert (last["plan"], chosen["plan"]) == (kept, kept)
         np.testing.assert_array_equal(
             chosen["state"]["head.weight"], result["float64", "ddp"]["head.weight"], err_msg="a slow rank"
@@ -66,10 +74,13 @@ def test_the_faster_one_is_kept_though_one_rank_alone_is_slow(told, slow, kept):
 
 
 def test_without_trials_the_prediction_decides(told):
-    chosen = told[0]["predicted alone"]
-    assert events(chosen["history"]) == ["started", "measured", "predicted", "chosen"]
-    assert chosen["plan"] == "wfbp"
-    np.testing.assert_array_equal(chosen["state"]["head.weight"], told[0]["float64", "ddp"]["head.weight"])
+    """The statistics of the model are those of the plan that is chosen, on all ranks."""
+    first, second = (result["predicted alone"] for result in told)
+    assert events(first["history"]) == ["started", "measured", "predicted", "chosen"]
+    assert first["plan"] == "wfbp"
+    for name, value in told[0]["statistics", "ddp"].items():
+        np.testing.assert_array_equal(first["state"][name], value, err_msg=name)
+        np.testing.assert_array_equal(first["state"][name], second["state"][name], err_msg=name)
 
 
 def test_a_training_that_is_shorter_than_the_warm_up_says_so(told):

@@ -9,6 +9,7 @@ from typing import Any
 from unittest.mock import patch
 
 import torch
+import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -94,7 +95,7 @@ def attached_auto(rank: int, ranks: int) -> dict[Any, Any]:
     for slow in ("wfbp", "fixed_buckets"):
         with patch.object(Owned, "taken", _slowed(slow, rank)):
             told["slow", slow] = _chosen(attached.CASES["float64"], rank)
-    told["predicted alone"] = _chosen(attached.CASES["float64"], rank, replace(BRIEF, trials=0))
+    told["predicted alone"] = _chosen(attached.CASES["statistics"], rank, replace(BRIEF, trials=0))
     told["too short"] = _chosen(attached.CASES["float64"], rank, BRIEF, steps=2)
     told["costs that make no sense"] = _chosen(attached.CASES["float64"], rank, BRIEF, all_reduce="nowhere.csv")
     told["disturbed"] = _disturbed(rank)
@@ -148,7 +149,11 @@ def _disturbed(rank: int) -> dict[str, Any]:
     handle = gradsync.attach(model, optimizer, BRIEF)
     attached.train(model, optimizer, case, rank, handle.no_sync, 2)
     _fails_in_forward(model, rank)
-    attached.train(model, optimizer, case, rank, handle.no_sync, 5, first=2)
+    for step in range(2, 7):
+        attached.train(model, optimizer, case, rank, handle.no_sync, 1, first=step)
+        if rank == 0:  # alone, between two iterations
+            model(attached.sample(rank, 0, torch.float32)[0])
+        dist.barrier()
     trying = handle.pilot is not None and handle.pilot.trial is not None
     model.eval()
     with torch.no_grad():

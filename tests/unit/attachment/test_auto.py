@@ -160,7 +160,7 @@ def test_a_trial_takes_turns_and_does_not_time_the_first_iteration_of_a_block():
     device = Clock()
     trial = Trial(device, steps=2, rounds=1)
     plans = []
-    while (plan := trial.opened()) is not None:
+    while (plan := trial.border()) is not None:
         first = len(plans) % 3 == 0
         plans.append(plan)
         device.now += 100.0 if first else 1.0 + plan

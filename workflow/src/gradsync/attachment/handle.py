@@ -191,9 +191,9 @@ class Attached:
     def _open(self) -> None:
         """Begin a turn unless it has begun."""
         if self.step is None:
+            if self.pilot is not None:
+                self.pilot.opened()
             with self._explained():
-                if self.pilot is not None:
-                    self.pilot.border()
                 self.update.begin(self.executor.turn)
                 self.steps, self.asked = self.executor.take_turn(), 0
                 self.step = next(self.steps)
@@ -258,7 +258,8 @@ class Attached:
         self.came.clear()
         self.update.backward_ended(used)
         if self.pilot is not None:
-            self.pilot.backward_ended()
+            with self._explained():
+                self.pilot.border()
 
     def _used(self) -> list[str]:
         """The tensors that had a gradient on some rank."""

@@ -1,8 +1,9 @@
 """Chooses the plan of a model while it trains (`plan="auto"`): profile, measure, plan, compare, keep the better one.
 
-All that ranks do together here is done at a border: before an iteration begins, when the one before has been sent. So
-no gradient is ever summed partly by one plan and partly by another. Rank 0 plans and decides; an executor that is made
-compares the plan's digest over all ranks. When the plan is chosen, `Attached` lets go of its pilot.
+All that ranks do together here is done at a border: when the gradients of an iteration have been summed, so that no
+gradient is summed partly by one plan and partly by another. All ranks are there then, whatever each of them does until
+its next backward. Rank 0 plans and decides; an executor that is made compares the plan's digest over all ranks. When
+the plan is chosen, `Attached` lets go of its pilot.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class Pilot:
 
     def __init__(self, attached: Attached, options: Auto, all_reduce: str | None):
         self.attached, self.options, self.all_reduce = attached, options, all_reduce
-        self.turn = 0  # iterations that have begun
+        self.turn = 0  # iterations that have been sent
         self.profile: profiles.Profile | None = profiles.Profile(attached.groups.device)
         self.trial: trial.Trial | None = None
         self.contenders: list[Update] = [attached.update]
@@ -44,19 +45,10 @@ class Pilot:
         if attached.plan.ranks == 1:
             self._end("nothing is sent between ranks: there is one")
 
-    def border(self) -> None:
-        """An iteration is about to begin; collective."""
-        turn, self.turn = self.turn, self.turn + 1
-        if self.trial is not None:
-            contender = self.trial.opened()
-            if contender is None:
-                self._judge(self.trial)
-            else:
-                self.attached.go_on_with(self.contenders[contender])
-        elif self.profile is not None and turn >= self.options.discard:
+    def opened(self) -> None:
+        """An iteration begins on this rank."""
+        if self.profile is not None and self.turn >= self.options.discard:
             self.profile.opened()
-            if turn == self.options.discard + self.options.warmup:
-                self._plan(self.profile)
 
     def forward_ended(self) -> None:
         """A forward has."""
@@ -68,10 +60,19 @@ class Pilot:
         if self.profile is not None:
             self.profile.ready(name)
 
-    def backward_ended(self) -> None:
-        """All sums of an iteration are there."""
-        if self.profile is not None:
+    def border(self) -> None:
+        """All sums of an iteration are there; collective."""
+        turn, self.turn = self.turn, self.turn + 1
+        if self.trial is not None:
+            contender = self.trial.border()
+            if contender is None:
+                self._judge(self.trial)
+            else:
+                self.attached.go_on_with(self.contenders[contender])
+        elif self.profile is not None:
             self.profile.backward_ended()
+            if turn == self.options.discard + self.options.warmup:
+                self._plan(self.profile)
 
     def closed(self) -> None:
         """Training has ended before a plan was chosen."""
@@ -104,7 +105,7 @@ class Pilot:
         self.wholes.append(plan)
         if self.options.trials:
             self.trial = trial.Trial(attached.groups.device, self.options.steps, self.options.trials)
-            self.trial.opened()  # this iteration is of the starting plan
+            self.trial.border()  # the next iteration is of the starting plan
         else:
             self._end("it is predicted to be the fastest", 1)
 
@@ -149,7 +150,10 @@ class Pilot:
         dist.all_gather_object(ranks, over.seconds())
         judged = from_rank_0(lambda: trial.verdict(ranks)._asdict())
         self._tell("compared", **judged)
-        self._end("it was measured to be the faster one", int(judged["ratio"] < 1), judged)
+        low, high = judged["low"], judged["high"]
+        apart = low is not None and not low <= 1 <= high
+        why = "its iterations were shorter" if apart else "its iterations were shorter, but the two are not told apart"
+        self._end(why, int(judged["ratio"] < 1), judged)
 
     def _end(self, why: str, chosen: int = 0, judged: dict[str, Any] | None = None) -> None:
         attached = self.attached

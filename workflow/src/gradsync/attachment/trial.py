@@ -33,15 +33,15 @@ class Verdict(NamedTuple):
 
 
 class Trial:
-    """Which plan an iteration has, and when each begins. The first iteration of a block is not timed."""
+    """Which plan an iteration has, and when each ends. The first iteration of a block is not timed."""
 
     def __init__(self, device: Device, steps: int, rounds: int):
         self.device, self.steps = device, steps
         self.blocks = BLOCKS * rounds
         self.marks: list[Any] = []
 
-    def opened(self) -> int | None:
-        """An iteration begins, with the old plan (0) or the new one (1); None: the trial is over."""
+    def border(self) -> int | None:
+        """The next iteration has the old plan (0) or the new one (1); None: the trial is over."""
         block = len(self.marks) // (1 + self.steps)
         self.marks.append(self.device.mark())
         return self.blocks[block] if block < len(self.blocks) else None
