@@ -107,7 +107,7 @@ def attached_auto(rank: int, ranks: int) -> dict[Any, Any]:
 def _chosen(
     case: attached.Case, rank: int, options: Auto = BRIEF, *, steps: int = AUTO_STEPS, all_reduce: str | None = None
 ) -> dict[str, Any]:
-    """What a loop has trained whose plan was chosen meanwhile; only rank 0's options count."""
+    """What a loop has trained whose plan was chosen meanwhile; what rank 0 gives counts."""
     model = attached.build(case)
     optimizer = attached.optimizer(model)
     handle = gradsync.attach(
@@ -115,7 +115,7 @@ def _chosen(
         optimizer,
         options if rank == 0 else "auto",
         find_unused_parameters=case.find_unused,
-        all_reduce=all_reduce,
+        all_reduce=all_reduce if rank == 0 else None,
     )
     attached.train(model, optimizer, case, rank, handle.no_sync, steps)
     watched = handle.pilot is not None

@@ -87,12 +87,16 @@ def _refuse_candidate(scheme: Scheme) -> None:
         raise InputError(f"attach: Auto: scheme {scheme.name!r} {reason}")
 
 
-def asked_for(plan: Any) -> Auto | None:
-    """What rank 0 asks for, on all ranks: as with a plan its word counts; None: it has a plan. Collective."""
+def asked_for(plan: Any, all_reduce: str | None) -> tuple[Auto | None, str | None]:
+    """What rank 0 asks for, and what it says of all-reduces, on all ranks: as with a plan, its word counts. Collective.
+
+    Without an `Auto` it has a plan, and each rank its own word of all-reduces.
+    """
     mine = Auto() if isinstance(plan, str) and plan == AUTO else plan
-    shared = [mine if isinstance(mine, Auto) else None]
+    shared: list[Any] = [mine if isinstance(mine, Auto) else None, all_reduce]
     dist.broadcast_object_list(shared, 0)
-    return shared[0]
+    options, known = shared
+    return options, all_reduce if options is None else known
 
 
 def starting_plan(model: nn.Module, parameters: dict[str, nn.Parameter], sources: Sources) -> Plan:

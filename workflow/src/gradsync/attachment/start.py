@@ -50,7 +50,7 @@ def attach(
         device = _device(next(iter(parameters.values())))
     with together():
         fit.refuse_different(inner)
-    choosing = auto.asked_for(plan)
+    choosing, all_reduce = auto.asked_for(plan, all_reduce)
     with together():
         sources = planning.Sources(workload, inputs, all_reduce, broadcast_buffers)
         if choosing is None:
