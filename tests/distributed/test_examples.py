@@ -12,7 +12,8 @@ import pytest
 from waiting import HANGS_SECONDS
 
 ROOT = Path(__file__).parents[2]
-VERDICTS = {"cnn": "equal to DDP: True", "transformer": "close to DDP: True", "accumulation": "equal to DDP: True"}
+EQUAL = "equal to DDP: True"
+VERDICTS = {"cnn": EQUAL, "transformer": "close to DDP: True", "accumulation": EQUAL, "auto": EQUAL}
 UNLIKE = """
 import sys, torch, gradsync, os
 model = torch.nn.Linear(3, 3 + int(os.environ["RANK"]))

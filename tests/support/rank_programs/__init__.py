@@ -3,7 +3,7 @@
 One launch runs many cases, since starting a rank takes seconds. `real_ranks.py` finds a program by its name.
 """
 
-from rank_programs.of_attached import attached_beside_ddp, attached_otherwise
+from rank_programs.of_attached import AUTO_CASES, AUTO_QUEUED, attached_auto, attached_beside_ddp, attached_otherwise
 from rank_programs.of_attached_scales import attached_with_a_scaler
 from rank_programs.of_checkpoints import RESUMED_TURNS, resumed
 from rank_programs.of_collectives import (
@@ -53,6 +53,8 @@ PROGRAMS = (
 )
 
 __all__ = [
+    "AUTO_CASES",
+    "AUTO_QUEUED",
     "BROKEN_OFF",
     "COMPOSED_RANKS",
     "DEALT",
@@ -70,6 +72,7 @@ __all__ = [
     "RESUMED_TURNS",
     "SCALED",
     "TINY_TURNS",
+    "attached_auto",
     "attached_beside_ddp",
     "attached_otherwise",
     "attached_with_a_scaler",

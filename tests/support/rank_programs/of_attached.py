@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
+from unittest.mock import patch
 
 import torch
+import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import attached_models as attached
 import gradsync
+from gradsync.attachment import Auto
+from gradsync.attachment.owned import Owned
 from gradsync.errors import InputError
+from gradsync.runtime.devices import PROCESSOR
+from queued_device import QueuedProcessor
 
 
 def attached_beside_ddp(rank: int, ranks: int) -> dict[tuple[str, str], Any]:
@@ -62,6 +70,106 @@ def attached_otherwise(rank: int, ranks: int) -> dict[str, Any]:
     told["measured"] = handle.plan.provenance["all_reduce"]
     handle.close()
     return told
+
+
+AUTO_STEPS = 40
+BRIEF = Auto(discard=1, warmup=3, steps=1, trials=3, measure_seconds=0.05, schedules=("wfbp",))
+# it differs from the starting plan, so that both are tried; 28 iterations, then one of them is kept
+AUTO_CASES = ("plain", "float64", "accumulation", "kept gradients", "clipping", "unused", "tied", "frozen")
+AUTO_QUEUED = "statistics"  # its device is spoken to as a GPU is
+
+
+def attached_auto(rank: int, ranks: int) -> dict[Any, Any]:
+    """(case, "auto" or "ddp") -> what was trained, and the history; what happens to a choice besides."""
+    told: dict[Any, Any] = {}
+    for name in (*AUTO_CASES, AUTO_QUEUED):
+        case = attached.CASES[name]
+        model = attached.build(case)
+        wrapped = DistributedDataParallel(model, find_unused_parameters=case.find_unused)
+        attached.train(wrapped, attached.optimizer(model), case, rank, wrapped.no_sync, AUTO_STEPS)
+        told[name, "ddp"] = attached.state(model)
+        device = QueuedProcessor() if name == AUTO_QUEUED else PROCESSOR
+        with patch("gradsync.attachment.start._device", lambda _, chosen=device: chosen):
+            told[name, "auto"] = _chosen(case, rank)
+    told["default"] = _chosen(attached.CASES["float64"], rank, Auto(discard=0, warmup=4, steps=1, trials=1))
+    for slow in ("wfbp", "fixed_buckets"):
+        with patch.object(Owned, "taken", _slowed(slow, rank)):
+            told["slow", slow] = _chosen(attached.CASES["float64"], rank)
+    told["predicted alone"] = _chosen(attached.CASES["statistics"], rank, replace(BRIEF, trials=0))
+    told["too short"] = _chosen(attached.CASES["float64"], rank, BRIEF, steps=2)
+    told["costs that make no sense"] = _chosen(attached.CASES["float64"], rank, BRIEF, all_reduce="nowhere.csv")
+    told["disturbed"] = _disturbed(rank)
+    wider = nn.Linear(3, 3 + rank)
+    told["unlike"] = _refusal(lambda: gradsync.attach(wider, attached.optimizer(wider), "auto"))
+    return told
+
+
+def _chosen(
+    case: attached.Case, rank: int, options: Auto = BRIEF, *, steps: int = AUTO_STEPS, all_reduce: str | None = None
+) -> dict[str, Any]:
+    """What a loop has trained whose plan was chosen meanwhile; what rank 0 gives counts."""
+    model = attached.build(case)
+    optimizer = attached.optimizer(model)
+    handle = gradsync.attach(
+        model,
+        optimizer,
+        options if rank == 0 else "auto",
+        find_unused_parameters=case.find_unused,
+        all_reduce=all_reduce if rank == 0 else None,
+    )
+    attached.train(model, optimizer, case, rank, handle.no_sync, steps)
+    watched = handle.pilot is not None
+    handle.close()
+    return {
+        "state": attached.state(model),
+        "history": handle.history,
+        "plan": handle.plan.name,
+        "whole": handle.whole.to_json(),
+        "watched": watched,
+    }
+
+
+def _slowed(plan: str, rank: int) -> Any:
+    """As `Owned.taken`, but one rank's gradients take long with a plan of that name."""
+    taken = Owned.taken
+
+    def slow(self: Owned, name: str, parameter: torch.Tensor) -> torch.Tensor:
+        if rank == 1 and self.plan.name == plan:
+            time.sleep(0.005)
+        return taken(self, name, parameter)
+
+    return slow
+
+
+def _disturbed(rank: int) -> dict[str, Any]:
+    """Evaluations, a forward that raises, and a checkpoint in the middle of the trial, from which a new run goes on."""
+    case = attached.CASES["statistics"]
+    model = attached.build(case)
+    optimizer = attached.optimizer(model)
+    handle = gradsync.attach(model, optimizer, BRIEF)
+    attached.train(model, optimizer, case, rank, handle.no_sync, 2)
+    _fails_in_forward(model, rank)
+    for step in range(2, 7):
+        attached.train(model, optimizer, case, rank, handle.no_sync, 1, first=step)
+        if rank == 0:  # alone, between two iterations
+            model(attached.sample(rank, 0, torch.float32)[0])
+        dist.barrier()
+    trying = handle.pilot is not None and handle.pilot.trial is not None
+    model.eval()
+    with torch.no_grad():
+        model(attached.sample(rank, 0, torch.float32)[0])
+    model.train()
+    kept, momentum, own = attached.state(model), optimizer.state_dict(), handle.state_dict()
+    handle.close()
+    resumed = attached.build(case)
+    optimizer = attached.optimizer(resumed)
+    handle = gradsync.attach(resumed, optimizer, BRIEF)
+    resumed.load_state_dict({name: torch.from_numpy(value) for name, value in kept.items()})
+    optimizer.load_state_dict(momentum)
+    handle.load_state_dict(own)
+    attached.train(resumed, optimizer, case, rank, handle.no_sync, AUTO_STEPS - 7, first=7)
+    handle.close()
+    return {"state": attached.state(resumed), "trying": trying, "chosen": handle.history[-1]["event"]}
 
 
 def _unlike(rank: int, ranks: int) -> tuple[str, str]:

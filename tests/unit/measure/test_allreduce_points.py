@@ -137,3 +137,31 @@ def test_our_own_collectives_have_twice_as_many_sizes_in_the_largest_decade():
 
 
 # Interference
+
+
+@pytest.mark.usefixtures("alone")
+@pytest.mark.parametrize(("seconds", "largest"), [(1e9, 10**8), (2.0, 12_500_000), (1e-9, 256 * 1024)])
+def test_a_measurement_within_some_seconds_leaves_out_what_takes_too_long(monkeypatch, seconds, largest):
+    """A network of 1 ms and 8 ns a byte: six messages of 12.5 MB and of each smaller size take less than 1 s."""
+    calls = []
+
+    def all_reduce_seconds(sizes, repeats, seconds_a_size, device):
+        calls.append((sizes, repeats, seconds_a_size))
+        return {size: [1e-3 + 8e-9 * size] * 3 for size in sizes}
+
+    monkeypatch.setattr(allreduce, "all_reduce_seconds", all_reduce_seconds)
+    measured = allreduce.within(seconds, 4096, 10**8)
+    assert (min(measured), max(measured)) == (4096, largest)
+    assert len(measured) == allreduce.WITHIN_SIZES
+    (probes, _, of_probes), (sizes, _, of_size) = calls
+    assert (probes, of_probes) == ([4096, 256 * 1024], 0.0)
+    # a half for the least of each size, a half for more of them
+    assert of_size * len(sizes) == seconds / 2
+    least = sum(allreduce.LEAST_MESSAGES * (1e-3 + 8e-9 * size) for size in sizes)
+    assert least <= seconds / 2 or largest == probes[-1]
+
+
+@pytest.mark.usefixtures("alone")
+def test_a_measurement_of_a_small_model_has_its_own_sizes(monkeypatch):
+    monkeypatch.setattr(allreduce, "all_reduce_seconds", lambda sizes, *_, device: {size: [1e-3] for size in sizes})
+    assert max(allreduce.within(2.0, 4096, 8192)) == 8192

@@ -27,10 +27,11 @@ def attach(
     """Let a plan carry the gradients of a torch module in a loop of one's own, as DDP does; gives the `Attached`.
 
     Collective over the ranks of a launch (torchrun's), all of which begin with rank 0's parameters and buffers. `plan`
-    is a `Plan`, the file of one, or the name of a scheme. A scheme is planned from `workload`, a measured one or its
-    file, or from the operations that the model has for `inputs` (one batch: a tensor, a tuple of arguments, or a
-    dictionary of named ones), and from `all_reduce`, as --allreduce takes it (None: it is measured between the ranks).
-    `find_unused_parameters` and `broadcast_buffers` (a scheme's alone) are those of DDP. `scaler` is the
+    is a `Plan`, the file of one, the name of a scheme, or "auto" (with settings: `gradsync.attachment.Auto`): then one
+    is chosen while the model trains, and `Attached.history` tells how. A scheme is planned from `workload`, a measured
+    one or its file, or from the operations that the model has for `inputs` (one batch: a tensor, a tuple of arguments,
+    or a dictionary of named ones), and from `all_reduce`, as --allreduce takes it (None: it is measured between the
+    ranks). `find_unused_parameters` and `broadcast_buffers` (of a scheme, or "auto") are those of DDP. `scaler` is the
     torch.amp.GradScaler of the loop, if it has one: a plan that applies gradients itself has to know it. docs/attach.md
     tells what a loop may do.
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import atexit
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
@@ -20,12 +20,15 @@ from torch import nn
 from gradsync.attachment.owned import Update
 from gradsync.attachment.refusal import refuse
 from gradsync.errors import RunError
-from gradsync.plan import PASSING, Need
-from gradsync.runtime.execute import Executor
+from gradsync.plan import PASSING, Need, Plan
+from gradsync.runtime.compute import bind_statistics
 from gradsync.runtime.forward_order import Traced, Watch
 from gradsync.runtime.group import Groups
 from gradsync.runtime.step import Step
 from gradsync.runtime.turns import LaneFailedError
+
+if TYPE_CHECKING:
+    from gradsync.attachment.pilot import Pilot
 
 State = dict[str, Any]
 ROLES_OF_THE_MODEL = ("parameter", "statistics")
@@ -39,18 +42,20 @@ class Attached:
         model: nn.Module,
         inner: nn.Module,
         parameters: dict[str, nn.Parameter],
-        executor: Executor,
         groups: Groups,
         update: Update,
+        whole: Plan,
         find_unused_parameters: bool,
     ):
-        """`inner` is the module whose parameters these are: `model`, or that which was compiled into it."""
-        self.model, self.inner, self.parameters = model, inner, parameters
-        self.executor, self.groups, self.update, self.find_unused = executor, groups, update, find_unused_parameters
-        self.plan, self.rank = executor.plan, executor.rank
-        self.needs = [op for op in executor.body if isinstance(op, Need)]
-        self.layers: list[str | None] = [op.layer for op in self.needs]
-        self.place = {layer: place for place, layer in enumerate(self.layers)}
+        """`inner` is the module whose parameters these are: `model`, or that which was compiled into it.
+
+        `whole` is the plan that was attached to, with its update: `attach` takes it again.
+        """
+        self.model, self.inner, self.parameters, self.whole = model, inner, parameters, whole
+        self.groups, self.find_unused = groups, find_unused_parameters
+        self.history: list[dict[str, Any]] = []  # of plan="auto": what was measured, predicted and chosen, in order
+        self.pilot: Pilot | None = None  # until it has chosen
+        self._take(update)
         self.steps: Iterator[Step] | None = None
         self.step: Step | None = None  # of the turn that has begun
         self.asked = 0  # of its layers
@@ -68,9 +73,26 @@ class Attached:
             *(each.register_post_accumulate_grad_hook(self._hook(name)) for name, each in parameters.items()),
             update.optimizer.register_step_pre_hook(self._stepping),
         ]
-        update.explained = self._explained
-        executor.begin_turns()
+        self.executor.begin_turns()
         atexit.register(self.close)
+
+    def _take(self, update: Update) -> None:
+        self.update, self.executor = update, update.executor
+        update.explained = self._explained
+        self.plan, self.rank = self.executor.plan, self.executor.rank
+        self.needs = [op for op in self.executor.body if isinstance(op, Need)]
+        self.layers: list[str | None] = [op.layer for op in self.needs]
+        self.place = {layer: place for place, layer in enumerate(self.layers)}
+
+    def go_on_with(self, update: Update) -> None:
+        """Sum by another plan from the next turn on; between two turns. No plan of the two may update parameters."""
+        if update is self.update:
+            return
+        self.executor.end_turns()
+        self._take(update)
+        if (name := self.plan.holding("statistics")) is not None:
+            bind_statistics(self.inner, self.executor.buffers[name])
+        self.executor.begin_turns()
 
     # What a user calls
 
@@ -104,6 +126,8 @@ class Attached:
     def load_state_dict(self, state: State) -> None:
         """Go on from a state of this rank and plan. Raises RefusedError for another one's."""
         self._refuse_open("load_state_dict()")
+        if self.history and not state.get("buffers"):
+            return  # of another plan, maybe: those that are chosen from keep nothing
         if state.get("plan") != self.plan.digest:
             refuse(f"rank {self.rank}: the state is of another plan than {self.plan.name!r}: attach to that one")
         self.wait()
@@ -119,6 +143,9 @@ class Attached:
         for hook in self.hooks:
             hook.remove()
         self.hooks.clear()
+        if self.pilot is not None:
+            self.pilot.closed()
+            self.pilot = None
         if self.watch is not None:
             self.watch.close()
         if self.came or self.failed or not dist.is_initialized():
@@ -154,6 +181,8 @@ class Attached:
                 self.watch = traced.order().among(self.parameters).watch(self.inner, self._needed)
         if self.watch is not None:
             self.watch.begin()
+        if self.pilot is not None:
+            self.pilot.forward_ended()
 
     def _needed(self, names: tuple[str, ...]) -> None:
         if torch.is_grad_enabled():
@@ -163,6 +192,8 @@ class Attached:
     def _open(self) -> None:
         """Begin a turn unless it has begun."""
         if self.step is None:
+            if self.pilot is not None:
+                self.pilot.opened()
             with self._explained():
                 self.update.begin(self.executor.turn)
                 self.steps, self.asked = self.executor.take_turn(), 0
@@ -198,6 +229,8 @@ class Attached:
             self.queued = True
             self.update.backward_begins()
             torch.autograd.Variable._execution_engine.queue_callback(self._backward_ends)
+        if self.pilot is not None:
+            self.pilot.ready(name)
         self._hand_over(name, parameter)
 
     def _hand_over(self, name: str, parameter: torch.Tensor) -> None:
@@ -226,6 +259,9 @@ class Attached:
         self.step, self.steps = None, None
         self.came.clear()
         self.update.backward_ended(used)
+        if self.pilot is not None:
+            with self._explained():
+                self.pilot.border()
 
     def _used(self) -> list[str]:
         """The tensors that had a gradient on some rank."""

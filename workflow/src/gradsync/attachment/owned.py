@@ -8,13 +8,17 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import nn
 
 from gradsync.attachment.fit import refuse_settings
 from gradsync.attachment.refusal import refuse
 from gradsync.attachment.scale import Scale
 from gradsync.plan import Plan
+from gradsync.runtime.enqueue import prepare
 from gradsync.runtime.execute import Executor
+from gradsync.runtime.group import Groups
+from gradsync.transforms.messages_alone import messages_alone
 
 
 class Update(ABC):
@@ -79,6 +83,17 @@ class Owned(Update):
         """A tensor that no rank has used keeps the gradient that it had: none, as a rule."""
         for name in used:
             self.parameters[name].grad = self.sums[name]
+
+
+def summing(
+    whole: Plan, parameters: dict[str, nn.Parameter], optimizer: torch.optim.Optimizer, groups: Groups
+) -> Owned:
+    """The messages of a plan alone, with an executor that begins no turn yet. Collective.
+
+    Raises RunError if ranks hold different plans.
+    """
+    alone = messages_alone(whole)
+    return Owned(prepare(alone.plan, dist.get_rank(), groups), parameters, optimizer, alone.sums, alone.weight)
 
 
 LOOKS = tuple(getattr(torch.Tensor, name).__get__ for name in ("device", "dtype", "is_sparse"))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import statistics
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -64,19 +65,35 @@ def plan(
         seconds = _forward_seconds(model, sources.inputs) if sources.workload is None else None
         if sources.all_reduce is None:
             cost = _measured(model, device)
-    problem, text = "", ""
+
+    def text() -> str:
+        made = _made(given, sources, model, optimizer, cost, seconds)
+        check(made)
+        return made.to_json()
+
+    return Plan.from_json(from_rank_0(text))
+
+
+def from_rank_0(make: Callable[[], Any]) -> Any:
+    """What rank 0 makes, on all ranks; collective. Raises InputError on all of them if it does there."""
+    shared: list[Any] = ["", None]
     if dist.get_rank() == 0:
         try:
-            made = _made(given, sources, model, optimizer, cost, seconds)
-            check(made)
-            text = made.to_json()
+            shared[1] = make()
         except InputError as error:
-            problem = str(error)
-    shared = [problem, text]
+            shared[0] = str(error)
     dist.broadcast_object_list(shared, 0)
     if shared[0]:
         raise InputError(shared[0])
-    return Plan.from_json(shared[1])
+    return shared[1]
+
+
+def scheme_of(name: str) -> Scheme:
+    """The scheme of that name, on the network of the running ranks. Raises InputError if there is none."""
+    known = schemes.load(packaged.file("config/schemes.yaml"))
+    refuse_unknown("scheme", name, known, "attach")
+    scheme = known[name]
+    return scheme.model_copy(update={"topology": scheme.network(dist.get_world_size()).name})
 
 
 def _is_file(given: str) -> bool:
@@ -95,9 +112,7 @@ def _made(
         return given
     if isinstance(given, Path) or _is_file(given):
         return Plan.from_json(reading.text(str(given), "plan"), str(given))
-    known = schemes.load(packaged.file("config/schemes.yaml"))
-    refuse_unknown("scheme", given, known, "attach")
-    scheme = known[given].model_copy(update={"topology": known[given].network(dist.get_world_size()).name})
+    scheme = scheme_of(given)
     if not scheme.averaged:
         raise InputError(f"attach: scheme {given!r} applies no mean gradient of all ranks: gradsync train runs it")
     workload = _workload(sources, model, seconds)

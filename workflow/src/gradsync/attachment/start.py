@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.distributed as dist
 from torch import nn
 
-from gradsync.attachment import fit, planning, scale
+from gradsync.attachment import auto, fit, planning, scale
+from gradsync.attachment.auto import Auto
 from gradsync.attachment.handle import Attached
-from gradsync.attachment.owned import Owned, Planned, Update
+from gradsync.attachment.owned import Planned, Update, summing
+from gradsync.attachment.pilot import Pilot
 from gradsync.attachment.refusal import refuse, together
 from gradsync.errors import InputError
 from gradsync.plan import Plan
@@ -29,7 +31,7 @@ from gradsync.transforms.messages_alone import by_parts, messages_alone
 def attach(
     model: nn.Module,
     optimizer: torch.optim.Optimizer,
-    plan: Plan | str | Path,
+    plan: Plan | str | Path | Auto,
     *,
     workload: Workload | str | Path | None = None,
     inputs: Any = None,
@@ -51,13 +53,20 @@ def attach(
         fit.refuse_different(inner)
         fit.refuse_different_scales(scaler)
     scaling = scaler is not None and scaler.is_enabled()
+    choosing, all_reduce = auto.asked_for(plan, all_reduce)
     with together():
         sources = planning.Sources(workload, inputs, all_reduce, broadcast_buffers)
-        whole = planning.plan(plan, sources, inner, optimizer, device)
+        if choosing is None:
+            whole = planning.plan(cast("Plan | str | Path", plan), sources, inner, optimizer, device)
+        else:
+            choosing.refuse()
+            whole = auto.starting_plan(inner, parameters, sources)
         fit.refuse_other(whole, inner, parameters, scaled=scaling)
         whole = fit.with_statistics_of(whole, inner)
-        alone = None if by_parts(whole) else messages_alone(whole)  # None: the plan must update parameters itself
-        if alone is None:
+        owned = not by_parts(whole)  # else the plan must update parameters itself
+        if owned:
+            messages_alone(whole)
+        else:
             group, rate = fit.refuse_other_optimizer(whole, optimizer, parameters)
             whole = scale.guarded(whole) if scaling else whole
         if inner is not model and any(getattr(op, "layer", None) for op in whole.roles[0].body):
@@ -70,17 +79,20 @@ def attach(
     for lane in ("attach", *(["unused"] if find_unused_parameters else [])):
         groups.add(lane, everyone)
     _alike(inner, groups.of("attach", everyone))
-    executor = prepare(whole if alone is None else alone.plan, dist.get_rank(), groups)
     update: Update
-    if alone is None:
+    if owned:
+        update = summing(whole, parameters, optimizer, groups)
+    else:
+        executor = prepare(whole, dist.get_rank(), groups)
         bind(inner, whole, executor.buffers[whole.holding("parameter") or ""])
         scaled = scale.Scale(executor, scaler) if scaling and scaler is not None else None
         update = Planned(executor, parameters, optimizer, group, rate, scaled)
-    else:
-        update = Owned(executor, parameters, optimizer, alone.sums, alone.weight)
     if (name := whole.holding("statistics")) is not None:
-        bind_statistics(inner, executor.buffers[name])
-    return Attached(model, inner, parameters, executor, groups, update, find_unused_parameters)
+        bind_statistics(inner, update.executor.buffers[name])
+    attached = Attached(model, inner, parameters, groups, update, whole, find_unused_parameters)
+    if choosing is not None:
+        Pilot(attached, choosing, all_reduce)
+    return attached
 
 
 def _device(parameter: torch.Tensor) -> Device:

@@ -22,12 +22,15 @@ from gradsync.plan import WORLD, Axis, Kind
 from gradsync.runtime.devices import PROCESSOR, Device
 from gradsync.runtime.hosts import machines
 from gradsync.runtime.other_work import OtherWork
-from gradsync.runtime.timing import all_reduce_seconds, collective_seconds
+from gradsync.runtime.timing import WARM_UP, all_reduce_seconds, collective_seconds
 from gradsync.statistics.intervals import median_interval
 
 REPEATS = 120  # a small message has many: some of them wait a whole time slice for a core, most do not
 SECONDS_PER_SIZE = 0.3
 SIZES_PER_DECADE = 4
+PROBE = 256 * 1024  # bytes
+WITHIN_SIZES, WITHIN_REPEATS = 8, 45  # of a measurement within so many seconds
+LEAST_MESSAGES = WARM_UP + WITHIN_REPEATS // 15  # of a size: those that are not timed, and the fewest that are
 
 
 class Effort(NamedTuple):
@@ -131,6 +134,32 @@ def measure(
             **device.provenance(),
         },
     }
+
+
+def within(seconds: float, smallest: int, largest: int, device: Device = PROCESSOR) -> dict[int, list[float]]:
+    """bytes -> seconds of each repeat of the backend's own all-reduce, in about so many `seconds`; collective.
+
+    Two probes tell what messages take; if the largest would take too long, the largest of these is a half of it, or a
+    half of that, as often as needed, but not below the larger probe.
+    """
+    ends = [smallest, max(2 * smallest, min(largest, PROBE))]
+    probed = all_reduce_seconds(ends, WITHIN_REPEATS, 0.0, device=device)
+    low, high = (float(np.median(times)) for times in probed.values())
+    slope = max(0.0, high - low) / (ends[1] - ends[0])
+
+    def least(size: int) -> float:
+        return sum(LEAST_MESSAGES * (low + slope * (each - smallest)) for each in _spread(smallest, size))
+
+    while largest > ends[1] and least(largest) > seconds / 2:
+        largest = max(ends[1], largest // 2)
+    shared = [largest]  # sums may differ in their last bit from rank to rank
+    dist.broadcast_object_list(shared, 0)
+    chosen = _spread(smallest, max(shared[0], ends[1]))
+    return all_reduce_seconds(chosen, WITHIN_REPEATS, seconds / 2 / len(chosen), device=device)
+
+
+def _spread(smallest: int, largest: int) -> list[int]:
+    return sorted({int(size) // 4 * 4 for size in np.geomspace(smallest, largest, WITHIN_SIZES)})
 
 
 def _of_kinds(
