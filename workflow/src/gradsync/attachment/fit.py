@@ -8,7 +8,6 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
 from gradsync import optimizers
@@ -16,6 +15,7 @@ from gradsync.errors import InputError
 from gradsync.optimizers import Optimizer
 from gradsync.plan import Plan
 from gradsync.runtime.compute import statistics
+from gradsync.runtime.distributed_tensors import is_distributed
 from gradsync.runtime.torch_optimizers import named
 
 LOOSE = ("params", "lr", "initial_lr", "foreach", "fused", "capturable", "differentiable", "decoupled_weight_decay")
@@ -27,7 +27,7 @@ def plain(model: nn.Module) -> nn.Module:
     if isinstance(model, DistributedDataParallel):
         raise InputError("attach: the model is wrapped in DistributedDataParallel: give the model itself")
     for name, parameter in model.named_parameters():
-        if isinstance(parameter, DTensor):
+        if is_distributed(parameter):
             raise InputError(f"attach: parameter {name!r} is sharded already (FSDP): give the model itself")
     return model
 

@@ -194,12 +194,11 @@ class Held:
 
     def _states(self, plan: Plan, kept: list[Buffer], buffers: dict[str, torch.Tensor]) -> list[Buffers]:
         """What every rank holds, on rank 0; it is the very same object if it equals rank 0's to the bit. Collective."""
-        own_buffers = {buffer.name: buffers[buffer.name].cpu().clone().contiguous() for buffer in kept}
-        digest = hashlib.sha256()
-        for value in own_buffers.values():
-            digest.update(value.numpy().tobytes())
+        own_buffers = {buffer.name: buffers[buffer.name].cpu().contiguous() for buffer in kept}
         digests = [""] * plan.ranks
-        dist.all_gather_object(digests, digest.hexdigest())
+        dist.all_gather_object(digests, _digest(*(value.numpy().data for value in own_buffers.values())))
+        if self.rank == 0:  # which keeps them while turns are run; those of other ranks are sent at once
+            own_buffers = {name: value.clone() for name, value in own_buffers.items()}
         states = [{name: value.numpy() for name, value in own_buffers.items()}] * plan.ranks
         for rank in range(1, plan.ranks):
             if digests[rank] == digests[0]:
@@ -251,6 +250,13 @@ def _by_tensor(plan: Plan, buffer: Buffer, rank: int) -> Iterator[tuple[str, int
             start, stop = max(tensor.start, held.start), min(tensor.stop, held.stop)
             if start < stop:
                 yield tensor.name, held.at + start - held.start, held.at + stop - held.start
+
+
+def _digest(*values: memoryview | bytes) -> str:
+    digest = hashlib.sha256()
+    for value in values:
+        digest.update(value)
+    return digest.hexdigest()
 
 
 def _arrivals(spans: list[Span], begun: int) -> Arrivals:
@@ -315,7 +321,7 @@ class _Mirror:
             before = [buffer.clone() for buffer in self.model.buffers()]
             # forward normalises by the batch: statistics decide nothing but statistics
             past = b"" if peer else b"".join(buffer.cpu().numpy().tobytes() for buffer in before)
-            key = (peer, number, layout + hashlib.sha256(values.tobytes() + past).hexdigest())
+            key = (peer, number, layout + _digest(values.data, past))
             if key not in self.cache:
                 computed = compute(peer, number, values)
                 self.cache[key] = (

@@ -10,8 +10,9 @@ from collections.abc import Callable
 from typing import Any, cast
 
 import torch
-from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
+
+from gradsync.runtime.distributed_tensors import is_distributed
 
 
 class LARS(Optimizer):
@@ -80,7 +81,7 @@ def named(name: str) -> type[Optimizer]:
 def _norm(tensor: torch.Tensor) -> torch.Tensor:
     """The norm of the whole tensor, also of one of which each rank has a part. Collective then."""
     length = torch.linalg.vector_norm(tensor)
-    return length.full_tensor() if isinstance(length, DTensor) else length
+    return length.full_tensor() if is_distributed(length) else length
 
 
 def _evaluated(closure: Callable[[], float] | None) -> float | None:

@@ -5,17 +5,19 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 import torch.distributed as dist
-from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
 from torch.nn.parallel import DistributedDataParallel
 
 from gradsync.configuration.peers import MIB, bucket_cap_mb_list
 from gradsync.plan import Plan
 from gradsync.runtime.peers.stock import Stock
+
+if TYPE_CHECKING:
+    from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDState
 
 SWEEP_MIB = (1.0, 4.0, 16.0, 25.0, 64.0)
 SWEEP_TURNS = 4  # the first is not timed
@@ -44,13 +46,17 @@ class StockDDP(Stock):
             forward_sync_buffers=self.statistics,
             **options,
         )
-        self.power: powerSGD_hook.PowerSGDState | None = None
+        self.power: PowerSGDState | None = None
         if peer.hook == "powersgd":
+            from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook
+
             self.power = powerSGD_hook.PowerSGDState(
                 group, matrix_approximation_rank=1, start_powerSGD_iter=POWERSGD_START
             )
             self.ddp.register_comm_hook(self.power, powerSGD_hook.powerSGD_hook)
         elif peer.hook:
+            from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+
             hook = {"fp16": default_hooks.fp16_compress_hook, "bf16": default_hooks.bf16_compress_hook}[peer.hook]
             self.ddp.register_comm_hook(group, hook)
         return self.ddp

@@ -7,7 +7,6 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
-from torch.distributed.tensor import DTensor
 from torch.optim.lr_scheduler import LambdaLR
 
 from gradsync.configuration.peers import Peer
@@ -16,6 +15,7 @@ from gradsync.optimizers import Optimizer
 from gradsync.plan import Plan
 from gradsync.runtime.compute import FIRST_LOSS_SCALE, Forward, Sample
 from gradsync.runtime.contenders import Contender
+from gradsync.runtime.distributed_tensors import is_distributed
 from gradsync.runtime.group import Groups, settle
 from gradsync.runtime.losses import Losses
 from gradsync.runtime.torch_optimizers import named
@@ -166,7 +166,7 @@ class Stock(Contender):
 
 def local(tensor: torch.Tensor) -> torch.Tensor:
     """What this rank holds of a tensor, on the same memory; all of it unless it is sharded."""
-    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
+    return tensor.to_local() if is_distributed(tensor) else tensor
 
 
 def _bytes(tensor: torch.Tensor) -> int:
