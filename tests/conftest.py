@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,8 @@ hypothesis.settings.register_profile("search", print_blob=True, **UNTIMED)
 hypothesis.settings.load_profile("same")
 
 
+# Of two processes that test files in this order, none is left alone with a long one: those of units are short.
+LONG_FOLDERS = ("conformance", "distributed", "workflow")
 # Of Slurm, images, emulated networks and GPUs: deep, whether or not the machine has them.
 DEEP_FOLDERS = ("cluster", "containers", "testbed", "cuda")
 
@@ -40,7 +43,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the deep tests, or the others; all that is named on the command line runs."""
+    """Begin with long files; leave out the deep tests, or the others. All that is named on the command line runs."""
     if config.args_source is not pytest.Config.ArgsSource.TESTPATHS:
         return
     tests = Path(__file__).parent
@@ -49,7 +52,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         folder = item.path.relative_to(tests).parts[0]
         sides[folder in DEEP_FOLDERS or item.get_closest_marker("deep") is not None].append(item)
     chosen = bool(config.getoption("--deep"))
-    items[:] = sides[chosen]
+    items[:] = sorted(sides[chosen], key=lambda item: item.path.relative_to(tests).parts[0] not in LONG_FOLDERS)
     config.hook.pytest_deselected(items=sides[not chosen])
 
 
@@ -63,6 +66,13 @@ class ListsSkipped:
         if report.skipped and not hasattr(report, "wasxfail"):
             with self.file.open("a") as file:
                 file.write(f"{report.nodeid}\n")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_thread() -> None:
+    """In this process torch computes on one thread: what tests compute is small, and a second one mostly spins."""
+    if torch := sys.modules.get("torch"):
+        torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="session")

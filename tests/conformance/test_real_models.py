@@ -20,15 +20,6 @@ pytestmark = pytest.mark.deep
 ENOUGH = {"float64": 1e-9, "float32": 1e-6}
 
 
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    """For the reference, as each rank has: on shared cores a second one is mostly waited for."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 @functools.cache
 def reference(name: str, ranks: int, kind: str) -> dict[str, np.ndarray]:
     turns = real.TURNS if kind == "float64" else 1

@@ -15,10 +15,15 @@ from gradsync.engine.oracle import evaluate
 from gradsync.plan import Plan
 from gradsync.runtime.compute import oracle_gradient
 from rank_programs import sparse_cases
-from rank_programs.of_sparse import QUEUED
+from rank_programs.of_sparse import QUEUED, TWO_LEVELS
 
 EQUAL = 1e-9
-CASES = [(ranks, name) for ranks in (2, 4) for name in sparse_cases(ranks)]
+DEEP_RANKS = 4
+CASES = [
+    pytest.param(ranks, name, marks=[pytest.mark.deep] if ranks == DEEP_RANKS else [])
+    for ranks in (2, DEEP_RANKS)
+    for name in sparse_cases(ranks)
+]
 
 
 def plan(name: str, ranks: int) -> Plan:
@@ -35,8 +40,17 @@ def oracle(name: str, ranks: int) -> list[np.ndarray]:
 
 @pytest.mark.parametrize(("ranks", "name"), CASES)
 def test_executed_equals_the_oracle(on_ranks, ranks, name):
+    held_against_the_oracle(ranks, name, on_ranks("sparse_schemes", ranks))
+
+
+@pytest.mark.parametrize("name", TWO_LEVELS)
+def test_nodes_of_several_ranks_equal_the_oracle(on_ranks, name):
+    held_against_the_oracle(4, name, on_ranks("two_levels_of_sparse", 4))
+
+
+def held_against_the_oracle(ranks, name, results):
     check(plan(name, ranks))
-    for rank, result in enumerate(on_ranks("sparse_schemes", ranks)):
+    for rank, result in enumerate(results):
         for device in ("", "queued ") if name in QUEUED else ("",):
             executed = result[device + name]
             assert not isinstance(executed, str), f"rank {rank}: {executed}"
@@ -44,7 +58,7 @@ def test_executed_equals_the_oracle(on_ranks, ranks, name):
             np.testing.assert_allclose(executed, oracle(name, ranks)[0], rtol=0, atol=EQUAL)  # no rank drifts away
 
 
-@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=pytest.mark.deep)])
 @pytest.mark.parametrize("collective", sparse.names())
 def test_all_elements_train_as_plain_torch(on_ranks, collective, ranks):
     reference, name = small_model.reference(ranks), f"{collective} all"

@@ -12,9 +12,15 @@ from gradsync.engine.oracle import evaluate
 from rank_programs import METHOD_TURNS, method_cases
 from rank_programs.of_methods import HOGWILD
 
-RANKS = (2, 3, 4)
+RANKS = (2, 3)
+DEEP_RANKS = 4
+BY_RANKS = [*RANKS, pytest.param(DEEP_RANKS, marks=pytest.mark.deep)]
 LOCAL = [method for method in updates.methods() if updates.steps(method)]
-CASES = [pytest.param(ranks, name, id=f"{name}-{ranks}") for ranks in RANKS for name, _, _ in method_cases(ranks)]
+CASES = [
+    pytest.param(ranks, name, id=f"{name}-{ranks}", marks=[pytest.mark.deep] if ranks == DEEP_RANKS else [])
+    for ranks in (*RANKS, DEEP_RANKS)
+    for name, _, _ in method_cases(ranks)
+]
 KEPT = ("parameter", "centre", "momentum", "first_moment", "second_moment", "outer_momentum")
 
 
@@ -61,7 +67,7 @@ def test_executed_buffers_equal_the_oracle_and_plain_loops(on_ranks, ranks, name
     assert np.abs(ended[-1].buffers["parameter"] - first).max() > 1e-3  # it has moved
 
 
-@pytest.mark.parametrize("ranks", RANKS)
+@pytest.mark.parametrize("ranks", BY_RANKS)
 @pytest.mark.parametrize("method", [*LOCAL, "sync_easgd1", "sync_easgd2", "sync_easgd3", "knl_easgd", "original_easgd"])
 def test_what_is_ordered_ends_alike_bit_for_bit(on_ranks, ranks, method):
     """The paper's claim of determinism: two runs of a synchronous method give the same bits."""
@@ -72,7 +78,7 @@ def test_what_is_ordered_ends_alike_bit_for_bit(on_ranks, ranks, method):
             assert (one[buffer] == other[buffer]).all()
 
 
-@pytest.mark.parametrize("ranks", RANKS)
+@pytest.mark.parametrize("ranks", BY_RANKS)
 def test_torch_averages_models_to_the_same_parameters(on_ranks, ranks):
     """PostLocalSGDOptimizer with a PeriodicModelAverager is an implementation that owes ours nothing."""
     for ours, theirs in zip(on_ranks("all_methods", ranks), on_ranks("averaged_by_torch", ranks), strict=True):

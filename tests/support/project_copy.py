@@ -40,7 +40,8 @@ class Project:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        ignored = shutil.ignore_patterns("__pycache__", "*.egg-info", "*.sif", "*.log", ".*.parts")
+        # byte code goes along: else every process in the copy, which writes none, would compile the package again
+        ignored = shutil.ignore_patterns("*.egg-info", "*.sif", "*.log", ".*.parts")
         for name in COPIED:
             source = ROOT / name
             if source.is_symlink():

@@ -28,30 +28,32 @@ def test_missing_data_is_named_before_anything_runs(own_project):
     assert not (own_project.folder / RESULTS).exists()
 
 
+NESTED = "[" * 50_000 + "]" * 50_000
+BAD = {
+    "unknown key": (TINY + "sede: 1\n", "config/bad.yaml: sede: no such key"),
+    "unknown scheme": (
+        TINY.replace("ranks: 2", "ranks: 2, schemes: [nosuch]"),
+        "training.0.schemes: scheme 'nosuch' does not exist",
+    ),
+    "missing schemes": (TINY + "schemes: config/nosuch.yaml\n", "config/nosuch.yaml: can't be read"),
+    # Snakemake's own parser would end in a traceback
+    "nested": (TINY + "seeds: " + NESTED, "config/bad.yaml: lists and mappings are nested more than 32"),
+    "date": (TINY + "since: 2026-13-45\n", "config/bad.yaml: not YAML that means anything: month must be in 1..12"),
+}
+# they take the way of an unknown key: tests/unit/configuration/test_settings.py
+ALIKE = {
+    "no ranks": (TINY.replace("ranks: 2", "ranks: 1"), "config/bad.yaml: training.0.ranks: "),
+    "unknown peer": (TINY.replace("[ddp]", "[nosuch]"), "training.0.peers: peer 'nosuch' does not exist"),
+    "newer": (TINY.replace("version: 1", "version: 2"), "version 2; this gradsync reads version 1"),
+    "nodes": (TINY.replace("[4, 8]", "[8]"), "gap_nodes must hold every one of nodes"),
+}
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (TINY + "sede: 1\n", "config/bad.yaml: sede: no such key"),
-        (TINY.replace("ranks: 2", "ranks: 1"), "config/bad.yaml: training.0.ranks: "),
-        (TINY.replace("ranks: 2", "ranks: 2, schemes: [nosuch]"), "training.0.schemes: scheme 'nosuch' does not exist"),
-        (TINY.replace("[ddp]", "[nosuch]"), "training.0.peers: peer 'nosuch' does not exist"),
-        (TINY + "schemes: config/nosuch.yaml\n", "config/nosuch.yaml: can't be read"),
-        (TINY.replace("version: 1", "version: 2"), "version 2; this gradsync reads version 1"),
-        (TINY.replace("[4, 8]", "[8]"), "gap_nodes must hold every one of nodes"),
-        # Snakemake's own parser would end in a traceback
-        (TINY + "seeds: " + "[" * 50_000 + "]" * 50_000, "config/bad.yaml: lists and mappings are nested more than 32"),
-        (TINY + "since: 2026-13-45\n", "config/bad.yaml: not YAML that means anything: month must be in 1..12"),
-    ],
-    ids=[
-        "unknown key",
-        "no ranks",
-        "unknown scheme",
-        "unknown peer",
-        "missing schemes",
-        "newer",
-        "nodes",
-        "deep",
-        "date",
+        *(pytest.param(*each, id=name) for name, each in BAD.items()),
+        *(pytest.param(*each, id=name, marks=pytest.mark.deep) for name, each in ALIKE.items()),
     ],
 )
 def test_a_bad_configuration_ends_with_one_clear_message(project, text, message):

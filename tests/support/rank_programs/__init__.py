@@ -25,6 +25,7 @@ from rank_programs.of_schedules import (
     COMPOSED_RANKS,
     MICRO_BATCHES,
     all_schedules,
+    composed_schemes,
     gpu_schedules,
     micro_batches,
     queued_schedules,
@@ -32,12 +33,13 @@ from rank_programs.of_schedules import (
     without_message,
 )
 from rank_programs.of_shared_memory import killed_part, parts_of_a_chip, raising_part
-from rank_programs.of_sparse import sparse_cases, sparse_schemes
+from rank_programs.of_sparse import sparse_cases, sparse_schemes, two_levels_of_sparse
 from rank_programs.of_tiny_plans import HAMMER_TURNS, TINY_TURNS, all_tiny_plans, pull_of, tiny_cases
 from rank_programs.of_traces import RECORDED_STEPS, recorded_beside_others
 
 PROGRAMS = (
-    *(all_schedules, queued_schedules, gpu_schedules, micro_batches, real_models, quarter_models, all_tiny_plans),
+    *(all_schedules, composed_schemes, queued_schedules, gpu_schedules, micro_batches),
+    *(real_models, quarter_models, all_tiny_plans),
     *(
         all_collectives,
         both_halves,
@@ -48,7 +50,16 @@ PROGRAMS = (
         held_against_the_oracle,
         straggling,
     ),
-    *(killed_worker, killed_in_a_ring, killed_in_a_collective, limits, optimized, all_methods, sparse_schemes),
+    *(
+        killed_worker,
+        killed_in_a_ring,
+        killed_in_a_collective,
+        limits,
+        optimized,
+        all_methods,
+        sparse_schemes,
+        two_levels_of_sparse,
+    ),
     *(averaged_by_torch, parts_of_a_chip, killed_part, raising_part, loss_scales, phases),
 )
 

@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 import torch
 import torch.distributed as dist
-from torch.distributed.algorithms.model_averaging.averagers import PeriodicModelAverager
-from torch.distributed.optim import PostLocalSGDOptimizer
 
 import methods
 import tiny_plans as tiny
@@ -68,6 +66,9 @@ def all_methods(rank: int, ranks: int) -> dict[str, list[Ended]]:
 
 def averaged_by_torch(rank: int, ranks: int) -> np.ndarray:
     """The parameters after as many local steps by torch's own local SGD."""
+    from torch.distributed.algorithms.model_averaging.averagers import PeriodicModelAverager
+    from torch.distributed.optim import PostLocalSGDOptimizer
+
     parameter = torch.nn.Parameter(torch.from_numpy(tiny.start(methods.ELEMENTS)))
     # it counts from 0, and averages after the steps warmup_steps, warmup_steps + period, ..
     averager = PeriodicModelAverager(period=methods.PERIOD, warmup_steps=methods.PERIOD - 1)

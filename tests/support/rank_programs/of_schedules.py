@@ -31,7 +31,7 @@ COMPOSED_RANKS = 4  # that every collective can serve, on two levels if it has l
 
 
 def all_schedules(rank: int, ranks: int) -> dict[tuple[str, str], Any]:
-    """Parameters after training with every schedule and every collective, two broken plans among them."""
+    """Parameters after training with every schedule, and of two broken plans."""
     groups = Groups()
     parameters: dict[tuple[str, str], Any] = {}
     for name in schedules.names():
@@ -40,17 +40,25 @@ def all_schedules(rank: int, ranks: int) -> dict[tuple[str, str], Any]:
                 parameters[name, algorithm] = train(small_model.plan(name, ranks, algorithm), rank, groups)
             except Exception:  # a schedule that fails must not hide the others
                 parameters[name, algorithm] = traceback.format_exc()
-    for name, scheme in small_model.composed().items() if ranks == COMPOSED_RANKS else ():
-        try:
-            parameters["scheme", name] = train(small_model.of_scheme(scheme, ranks), rank, groups)
-        except Exception:
-            parameters["scheme", name] = traceback.format_exc()
     parameters["dropped message", NATIVE] = train(without_message(small_model.plan("wfbp", ranks), 2), rank, groups)
     plan = small_model.plan("naive", ranks)  # in naive, messages wait for nothing but the end of backward
     try:
         Executor(swapped(plan, 2, 3) if rank == 1 else plan, rank, groups)
     except RunError as error:
         parameters["swapped messages", NATIVE] = str(error)
+    groups.close()
+    return parameters
+
+
+def composed_schemes(rank: int, ranks: int) -> dict[str, Any]:
+    """Parameters after training with every collective."""
+    groups = Groups()
+    parameters: dict[str, Any] = {}
+    for name, scheme in small_model.composed().items():
+        try:
+            parameters[name] = train(small_model.of_scheme(scheme, ranks), rank, groups)
+        except Exception:  # one that fails must not hide the others
+            parameters[name] = traceback.format_exc()
     groups.close()
     return parameters
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import traceback
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from rank_programs.of_schedules import train
 
 DENSITY = 0.1
 SCHEDULES = ("wfbp", "single", "priority", "kway")
+TWO_LEVELS = ("hitopk wfbp", "hitopk kway", "hitopk all", "allgather_sparse wfbp")
 QUEUED = ("hitopk wfbp", "allgather_sparse kway")  # also on a device that queues its work
 
 
@@ -43,12 +45,21 @@ def sparse_cases(ranks: int) -> dict[str, Scheme]:
 
 def sparse_schemes(rank: int, ranks: int) -> dict[str, Any]:
     """Parameters after training with each, on a processor and on a device that queues."""
+    return _trained(rank, ranks, [*sparse_cases(ranks)])
+
+
+def two_levels_of_sparse(rank: int, ranks: int) -> dict[str, Any]:
+    """The same of those that tell nodes apart, or that others are held against."""
+    return _trained(rank, ranks, TWO_LEVELS)
+
+
+def _trained(rank: int, ranks: int, names: Sequence[str]) -> dict[str, Any]:
     devices: dict[str, Device | None] = {"": None, "queued ": QueuedProcessor()}
     parameters: dict[str, np.ndarray | str] = {}
     for label, device in devices.items():
         groups = Groups(device) if device else Groups()
         for name, scheme in sparse_cases(ranks).items():
-            if device and name not in QUEUED:
+            if name not in names or (device and name not in QUEUED):
                 continue
             try:
                 parameters[label + name] = train(small_model.of_scheme(scheme, ranks), rank, groups)
