@@ -90,6 +90,10 @@ def factor(plan: Plan, low_rank: LowRank) -> Plan:
     of_role = {role.name: _messages(plan, role, holding) for role in plan.roles}
     if not any(of_role.values()):
         raise InputError(f"plan {plan.name!r}: {TRANSFORM} needs sums of gradients; it has no such message")
+    ranges = [op.writes[0] for ops in of_role.values() for op in ops.values()]
+    for tensor, each in zip(plan.tensors, low_rank.matrices, strict=True):
+        if each and not any(ref.start <= tensor.start and tensor.stop <= ref.stop for ref in ranges):
+            raise InputError(f"plan {plan.name!r}: {TRANSFORM}: matrix {tensor.name!r} is in no message of gradients")
     parts, left = _laid_out(plan, of_role, low_rank)
     gradient = plan.buffer[holding]
     if any(parts.values()):
