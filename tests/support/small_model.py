@@ -58,6 +58,7 @@ def load() -> Workload:
         forward=3.0,
         dtype="float64",
         names=[name for name, _ in parameters],
+        shapes=[tuple(parameter.shape) for _, parameter in parameters],
     )
 
 

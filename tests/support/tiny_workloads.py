@@ -23,6 +23,7 @@ def workload(
     forwards: Sequence[float] | None = None,
     dtype: str = "float32",
     names: Sequence[str] | None = None,
+    shapes: Sequence[tuple[int, ...]] | None = None,
     kernels: Mapping[str, float] = FREE,
 ) -> Workload:
     """Layers of `sizes` bytes in backward order; `forwards` are forward seconds of single layers."""
@@ -32,6 +33,7 @@ def workload(
             bytes=size,
             backward_seconds=seconds,
             forward_seconds=forwards[i] if forwards else None,
+            shape=shapes[i] if shapes else None,
             dtype=dtype,
         )
         for i, (size, seconds) in enumerate(zip(sizes, backward, strict=True))

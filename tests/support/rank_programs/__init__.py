@@ -17,6 +17,7 @@ from rank_programs.of_collectives import (
 from rank_programs.of_conformance import held_against_the_oracle
 from rank_programs.of_failures import LATE, killed_in_a_collective, killed_in_a_ring, killed_worker, limits, straggling
 from rank_programs.of_loss_scales import SCALED, loss_scales, scaled_plan
+from rank_programs.of_low_rank import low_rank_schemes
 from rank_programs.of_methods import METHOD_TURNS, all_methods, averaged_by_torch, method_cases
 from rank_programs.of_models import quarter_models, real_models
 from rank_programs.of_optimizers import DEALT, OPTIMIZED, optimized, together
@@ -59,6 +60,7 @@ PROGRAMS = (
         all_methods,
         sparse_schemes,
         two_levels_of_sparse,
+        low_rank_schemes,
     ),
     *(averaged_by_torch, parts_of_a_chip, killed_part, raising_part, loss_scales, phases),
 )

@@ -16,6 +16,7 @@ from gradsync.runtime.contenders import Planned
 from gradsync.runtime.execute import Pool
 from gradsync.runtime.group import Groups
 from gradsync.runtime.replay import Replayed
+from low_rank_plans import low_rank
 from tiny_workloads import workload
 
 RESUMED_TURNS = 7
@@ -30,6 +31,7 @@ def resumed(rank: int, ranks: int) -> dict[str, tuple[dict[str, np.ndarray], dic
         "sparse": bases.with_momentum(tiny.sparse(ranks)),
         "signs": bases.compressed("mgwfbp", "allgather_sparse", ranks, compressor="sign"),
         "levels": bases.compressed("mgwfbp", "allgather_sparse", ranks, compressor="qsgd"),
+        "factors": low_rank(ranks, "wfbp"),
         "elastic": tiny.easgd_round_robin(ranks - 1),
     }
     ended_of = {}

@@ -391,11 +391,53 @@ def sgd_difference() -> list[Case]:
     return [([gradient], [np.zeros(N)], {"lr": 0.2}, [np.array([-0.2 * g for g in gradient])])]
 
 
+ROWS, COLUMNS, THIN = 5, 7, 2
+
+
+def powersgd_left() -> list[Case]:
+    """Element by element; a Q of zeros is drawn, by its place."""
+    gradient, residual, right = drawn(ROWS * COLUMNS), drawn(ROWS * COLUMNS, seed=1), drawn(COLUMNS * THIN, seed=2)
+    first = np.random.default_rng((3, 14)).standard_normal(COLUMNS * THIN)
+
+    def products(matrix: np.ndarray, factor: np.ndarray) -> np.ndarray:
+        rows = [matrix[COLUMNS * i : COLUMNS * (i + 1)] for i in range(ROWS)]
+        return np.array([sum(x * y for x, y in zip(row, factor[j::THIN], strict=True)) for row in rows for j in (0, 1)])
+
+    kept = np.array([g + e for g, e in zip(gradient, residual, strict=True)])
+    room, zeros = np.full(ROWS * THIN, 9.0), np.zeros(COLUMNS * THIN)
+    return [
+        ([gradient], [room, right, residual], {"first": 0.0}, [products(kept, right), right, kept]),
+        ([gradient], [room, zeros], {"first": 14.0, "seed": 3.0}, [products(gradient, first), first]),
+    ]
+
+
+def powersgd_right() -> list[Case]:
+    """The columns of the factor that numpy's QR has, up to their signs; and as often the signs of P's own."""
+    matrix, left = drawn(ROWS, COLUMNS), drawn(ROWS, THIN, seed=1)
+    basis, upper = np.linalg.qr(left)
+    basis *= np.sign(np.diag(upper))
+    right = np.array([[sum(matrix[:, j] * basis[:, k]) for k in range(THIN)] for j in range(COLUMNS)])
+    room = np.full(COLUMNS * THIN, 9.0)
+    return [([matrix.ravel()], [left.ravel(), room], {}, [basis.ravel(), right.ravel()])]
+
+
+def powersgd_decode() -> list[Case]:
+    left, right, residual = drawn(ROWS, THIN), drawn(COLUMNS, THIN, seed=1), drawn(ROWS * COLUMNS, seed=2)
+    total = np.array([sum(left[i] * right[j]) for i in range(ROWS) for j in range(COLUMNS)])
+    room = np.full(ROWS * COLUMNS, 9.0)
+    mean, rest = right.ravel() / 4, residual - total / 4
+    return [
+        ([left.ravel()], [right.ravel(), room, residual], {"terms": 4.0}, [mean, total, rest]),
+        ([left.ravel()], [right.ravel(), room], {"terms": 4.0}, [mean, total]),
+    ]
+
+
 REFERENCES: dict[str, Callable[[], list[Case]]] = {
     reference.__name__: reference
     for reference in (
         *(sgd, sgd_scaled, adam, adamw, cast, add, copy, fill, join, decode_sum, norm, lars, squares, root_of_sum),
         *(lars_ratios, lamb, lamb_ratios, elastic_worker, elastic_centre, elastic_difference, sgd_difference),
+        *(powersgd_left, powersgd_right, powersgd_decode),
         *(average, outer_nesterov, scaler, encode_sign, decode_sign, encode_qsgd, decode_qsgd),
     )
 }

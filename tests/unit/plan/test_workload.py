@@ -72,6 +72,11 @@ BAD = {
     "wrong version": (edited(lambda d: d.update(version=2)), "workload version 2"),
     "unknown dtype": (layer(dtype="float12"), "unknown dtype 'float12'"),
     "two dtypes": (layer(dtype="float64"), "different dtype"),
+    "a shape that is not the bytes": (
+        layer(shape=[10, 10]),
+        "100 float32 elements of shape [10, 10] are not 600",
+    ),
+    "a side of no element": (layer(shape=[150, 0]), "layers.1.shape.1"),
     "elements that are not the bytes": (layer(elements=100), "100 float32 elements are not 600 bytes"),
 }
 

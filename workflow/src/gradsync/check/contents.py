@@ -42,6 +42,7 @@ from gradsync.plan.content import (
     SCALER,
     STATE,
     STATISTICS,
+    UNSENT,
     UNSET,
     Content,
     Cover,
@@ -49,6 +50,7 @@ from gradsync.plan.content import (
     Parts,
     Sum,
     sum_of_parameters,
+    sum_of_products,
     sum_of_squares,
     terms,
     together,
@@ -67,7 +69,7 @@ ACCEPTED = {  # what may be written into a buffer, by role; into the others anyt
     "gradient": (GRADIENT, CONSTANT),
     "parameter": (PARAMETER,),
     "momentum": (MOMENTUM,),
-    "residual": (RESIDUAL,),
+    "residual": (RESIDUAL, UNSENT),
     "centre": (CENTRE,),
     "statistics": (STATISTICS,),
     "scaler": (SCALER,),
@@ -323,7 +325,7 @@ class Run:
             return added[0] if added else contents[0]
         if {content.kind for content in added} != {GRADIENT}:
             mixed = Content(MIXED, self.version("sum", *sorted(added, key=repr)), None)
-            return sum_of_parameters(added) or sum_of_squares(added) or mixed
+            return sum_of_parameters(added) or sum_of_squares(added) or sum_of_products(added) or mixed
         tokens, weight, sparse, narrowed = added[0].key
         shift = added[0].shift or 0
         names = self.tensors(low + shift, high + shift)

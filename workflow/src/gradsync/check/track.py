@@ -17,6 +17,8 @@ from gradsync.plan.content import CENTRE, GRADIENT, NOTHING, PARAMETER, Content,
 if TYPE_CHECKING:
     from gradsync.check.contents import Run
 
+KEPT = ("residual", "state")  # roles of what an operation keeps beside the sum that it declares
+
 
 class Track:
     """One local operation of one rank; see `gradsync.kernels.Track`."""
@@ -111,6 +113,10 @@ class Track:
             if summed.sparse and requires != "sparse_sum":  # what travelled whole is a sparse sum as well
                 self._refuse(names, repr(requires))
             self.refuse_missing(summed, names)
+
+    def complete(self, summed: Sum, start: int, stop: int) -> None:
+        """Raises unless these gradients of elements start .. are of all ranks; see `kernels.Track`."""
+        self.refuse_missing(summed, self.run.tensors(start, stop))
 
     def refuse_missing(self, summed: Sum, names: str) -> None:
         """Raises if they are not of all ranks, of each the same passes."""
@@ -258,7 +264,10 @@ class Track:
     def refuse_incomplete(self) -> None:
         """Raises if the operation declares a sum that is none."""
         declared, joins = self.op.postcondition, self.op.kernel == "join"  # a collective, which sums whatever it gets
-        for number in range(len(self.op.writes)):
+        kept = [self.run.plan.buffer[ref.buffer].role in KEPT for ref in self.op.writes]
+        if all(kept):
+            self.fail(f"declares {declared!r} of gradients and leaves none")
+        for number in (number for number, is_kept in enumerate(kept) if not is_kept):
             for low, high, content in self.held(number):
                 if content.kind == GRADIENT and (joins or bool(content.key.sparse) is (declared == "sparse_sum")):
                     shift = content.shift or 0

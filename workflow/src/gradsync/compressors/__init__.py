@@ -1,6 +1,7 @@
 """Compressors: what is sent of a vector, in NumPy, as the oracle computes it.
 
-A compressor is one file here, which *selects* elements or makes a *code* of all of them. One that selects has
+A compressor is one file here, which *selects* elements, makes a *code* of all of them, or *factors* matrices. One that
+selects has
 
     select(values, k, *, turn) -> positions
 
@@ -26,6 +27,14 @@ ask for `FILLED` as well, of which its randomness is made: the turn, the rank, t
 element. It refuses NaN and infinity, which no code stands for (`refuse_infinite`). `gradsync/runtime/coding/` has the
 reading of the same name for a GPU.
 
+One that factors sends factors of each matrix, sums of which ranks all-reduce. It has
+
+    matrix(shape, rank) -> Matrix | None    the factors of a tensor of this shape; None if it travels whole
+    OPTIONS                                 its options and their defaults
+    FEEDBACK                                as above
+
+and kernels of its own (`gradsync/kernels/powersgd_left.py` and those after it).
+
 Discovery finds the file; its name is the compressor's name. Each file says what part of the exact top k it selects
 (recall). One that fails on some vectors says why in `FAILS`: it is planned, simulated and measured, but nothing is
 trained with it, since the vector may come in the middle of a training.
@@ -47,7 +56,7 @@ from gradsync.names import modules_in, near, refuse_unknown, shown
 Vector = np.ndarray[Any, Any]
 FILLED = ("turn", "rank", "first")  # keyword arguments of `encode` that nobody sets as an option
 # What an option may be: from the least to the most
-LIMITS = {"levels": (1, 127), "bucket": (8, 1 << 31), "seed": (0, 1 << 31)}
+LIMITS = {"rank": (1, 1 << 16), "levels": (1, 127), "bucket": (8, 1 << 31), "seed": (0, 1 << 31)}
 
 
 class Size(NamedTuple):
@@ -70,7 +79,7 @@ def get(name: str) -> Any:
 
 def selecting() -> list[str]:
     """Names of the compressors that select elements, sorted."""
-    return [name for name in names() if not codes(name)]
+    return [name for name in names() if not codes(name) and not factors(name)]
 
 
 def coding() -> list[str]:
@@ -83,10 +92,21 @@ def codes(name: str) -> bool:
     return hasattr(get(name), "encode")
 
 
-def refuse_code(name: str, where: str) -> None:
+def factoring() -> list[str]:
+    """Names of the compressors that factor matrices, sorted."""
+    return [name for name in names() if factors(name)]
+
+
+def factors(name: str) -> bool:
+    """Whether a compressor factors matrices; raises InputError if it doesn't exist."""
+    return hasattr(get(name), "matrix")
+
+
+def refuse_unselecting(name: str, where: str) -> None:
     """Raises InputError, which says `where`, for a compressor that selects nothing."""
-    if codes(name):
-        raise InputError(f"{where}: compressor {name!r} makes codes: take one of {', '.join(selecting())}")
+    if codes(name) or factors(name):
+        does = "makes codes" if codes(name) else "factors matrices"
+        raise InputError(f"{where}: compressor {name!r} {does}: take one of {', '.join(selecting())}")
 
 
 def size(name: str, elements: Any, options: Mapping[str, float]) -> Size:
@@ -104,6 +124,8 @@ def variance(name: str, options: Mapping[str, float]) -> float:
 
 def options(name: str) -> dict[str, int]:
     """The options of a compressor and their defaults; none of one that selects."""
+    if factors(name):
+        return dict(get(name).OPTIONS)
     if not codes(name):
         return {}
     keywords = inspect.signature(get(name).encode).parameters.values()

@@ -13,7 +13,10 @@ if TYPE_CHECKING:
 
 
 def refuse_compression(scheme: Scheme) -> None:
-    """Raises InputError for what makes no sense in or with sparse messages."""
+    """Raises InputError for what makes no sense in or with sparse messages, or with factors."""
+    if scheme.compressor and compressors.factors(scheme.compressor):
+        _refuse_factors(scheme)
+        return
     if scheme.collective not in sparse.names():
         for key in ("compressor", "compressor_options", "density", "error_feedback"):
             if getattr(scheme, key) not in ("", None, {}):
@@ -41,6 +44,26 @@ def refuse_compression(scheme: Scheme) -> None:
         able = ", ".join(name for name in updates.names() if not updates.halved(name))
         raise InputError(
             f"collective {scheme.collective!r} sums sparse gradients on all ranks, and update {scheme.update!r} needs "
+            f"reduce-scatters: choose update {able}, and a schedule for it"
+        )
+
+
+def _refuse_factors(scheme: Scheme) -> None:
+    """Raises InputError for what makes no sense with a compressor that factors matrices."""
+    compressors.refuse_options(scheme.compressor, scheme.compressor_options)
+    if scheme.collective in sparse.names():
+        raise InputError(
+            f"collective {scheme.collective!r} gathers sparse messages, and compressor {scheme.compressor!r} sends "
+            f"factors that are summed: choose a collective of sums, {NATIVE} for instance"
+        )
+    if scheme.density is not None:
+        raise InputError(f"key density: compressor {scheme.compressor!r} sends factors of matrices: leave it out")
+    if scheme.wire:
+        raise InputError(f"key wire: factors travel in the gradients' own type, not {scheme.wire}: leave it out")
+    if updates.halved(scheme.update):
+        able = ", ".join(name for name in updates.names() if not updates.halved(name))
+        raise InputError(
+            f"compressor {scheme.compressor!r} all-reduces factors, and update {scheme.update!r} needs "
             f"reduce-scatters: choose update {able}, and a schedule for it"
         )
 

@@ -19,6 +19,7 @@ from gradsync.plan import Axis
 from gradsync.plan.workload import Layer, Workload
 from gradsync.sparse import Compression
 from gradsync.topologies import Topology
+from gradsync.transforms.low_rank import LowRank, of_workload
 
 LAYER_BY_LAYER = "wfbp"  # the schedule of a collective's own scheme: each layer is split by itself, as with BML
 PACKED = "single"  # the schedule of a method that exchanges whole parameters
@@ -41,7 +42,7 @@ class Scheme(BaseModel):
     optimizer: str = ""  # empty: whichever the launch has
     pto: bool = False  # whether the norms of tensors that its optimizer needs are dealt to ranks
     wire: Literal["", "float32", "float16", "bfloat16"] = ""  # the type that gradients travel in; empty: their own
-    compressor: str = ""  # of sparse messages; empty: all of each message travels
+    compressor: str = ""  # of sparse messages, or of factors; empty: all of each message travels
     compressor_options: dict[str, Any] = Field(default_factory=dict)
     density: float | None = None  # the share of the elements that travels; None: DEFAULT_DENSITY, if some do
     error_feedback: bool | None = None  # whether what isn't sent is added to the next gradient; None: as is usual
@@ -61,8 +62,12 @@ class Scheme(BaseModel):
         described = self.name in (*collectives.names(), *sparse.names())
         selects = self.name in compressors.names() and not self.collective
         compressor = self.compressor or (self.name if selects else "")
-        collective = self.collective or (self.name if described else NAIVE_SPARSE if compressor else NATIVE)
-        if collective in sparse.names():
+        factors = compressor in compressors.names() and compressors.factors(compressor)
+        of_compressor = NAIVE_SPARSE if compressor and not factors else NATIVE
+        collective = self.collective or (self.name if described else of_compressor)
+        if factors and self.error_feedback is None:
+            object.__setattr__(self, "error_feedback", bool(compressors.get(compressor).FEEDBACK))
+        if collective in sparse.names() and not factors:
             compressor = compressor or DEFAULT_COMPRESSOR
             codes = compressor in compressors.names() and compressors.codes(compressor)
             if not codes and self.density is None:
@@ -170,7 +175,8 @@ class Scheme(BaseModel):
                 f"scheme {self.name!r}: update {self.update!r} applies no mean gradient of all ranks, which clipping "
                 "and a loss scale (float16) belong to: leave them out"
             )
-        if scaled and self.compressor and (self.error_feedback or compressors.codes(self.compressor)):
+        keeps = self.compressor and not (self.compressor in compressors.selecting() and not self.error_feedback)
+        if scaled and keeps:
             raise InputError(
                 f"scheme {self.name!r}: compressor {self.compressor!r} keeps or encodes gradients, which float16 with "
                 "its loss scale makes infinite now and then: choose another precision"
@@ -203,7 +209,7 @@ class Scheme(BaseModel):
     @property
     def _made_for(self) -> str:
         """The topology that its collective is made for."""
-        room = sparse if self.compressor else collectives
+        room = sparse if self.sparse else collectives
         return room.topology_of(self.collective)
 
     def shape(self, ranks: int, ranks_a_node: int | None = None) -> tuple[int, ...]:
@@ -213,11 +219,23 @@ class Scheme(BaseModel):
     @property
     def algorithm(self) -> str:
         """How a message that is not sparse travels: by the backend's own collective if others are."""
-        return NATIVE if self.compressor else self.collective
+        return NATIVE if self.sparse else self.collective
+
+    @property
+    def sparse(self) -> bool:
+        """Whether its messages are gathered, since a compressor makes something of them that is not summed."""
+        return bool(self.compressor) and not compressors.factors(self.compressor)
+
+    def low_rank(self, workload: Workload) -> LowRank | None:
+        """How each tensor of a workload is factored; None if none is. Raises InputError if shapes are not known."""
+        if not self.compressor or self.sparse:
+            return None
+        options = compressors.options(self.compressor) | self.compressor_options
+        return of_workload(self.compressor, workload, feedback=self.error_feedback is not False, **options)
 
     def compression(self, ranks: int, ranks_a_node: int | None = None) -> Compression | None:
         """What of its messages travels between so many ranks, and on which way; None if they are not sparse."""
-        if not self.compressor:
+        if not self.sparse:
             return None
         way = sparse.way(self.collective, self.network(ranks, ranks_a_node), ranks)
         options = compressors.options(self.compressor) | self.compressor_options
@@ -237,6 +255,9 @@ class Scheme(BaseModel):
         if updates.steps(self.update):
             period = self.update_options.get("period", updates.options(self.update)["period"])
             return f"every {period} iterations parameters are synchronised, not gradients ({self.update})"
+        if self.compressor and compressors.factors(self.compressor):
+            options = compressors.options(self.compressor) | self.compressor_options
+            return f"matrices of gradients are sent as factors of rank {options['rank']} ({self.compressor})"
         if self.compressor and compressors.codes(self.compressor):
             return f"gradients are sent in a few bits of each element ({self.compressor})"
         if self.compressor:
@@ -256,7 +277,8 @@ class Scheme(BaseModel):
     @property
     def sums_one_at_a_time(self) -> bool:
         """Whether its messages are all-reduces of the backend's own, one after the other, and nothing else."""
-        return self.collective == NATIVE and self.lanes == 1 and self.update == "ssgd" and not self.pto
+        alone = self.collective == NATIVE and self.lanes == 1 and self.update == "ssgd"
+        return alone and not (self.pto or self.compressor)
 
     def measured_as(self, ranks: int, ranks_a_node: int | None = None) -> str:
         """What schemes whose messages cost the same have in common: `bml-3x3`; empty for the backend's own."""

@@ -18,6 +18,7 @@ from gradsync import names as names_of
 from gradsync.collectives import NATIVE
 from gradsync.configuration.scheme import Scheme
 from gradsync.costs import MessageCost, Network
+from gradsync.engine.low_rank_cost import LowRankCost
 from gradsync.engine.sparse_cost import SparseCost
 from gradsync.errors import InputError
 from gradsync.files import reading
@@ -159,7 +160,9 @@ def plan(
     scheme.refuse_optimizer(optimizer)
     updates.refuse_options(scheme.update, scheme.update_options)
     compression = scheme.compression(ranks, ranks_a_node)
+    low_rank = scheme.low_rank(workload)
     planned_with = cost if compression is None else SparseCost.around(cost, compression, workload, network)
+    planned_with = planned_with if low_rank is None else LowRankCost(cost, low_rank, workload)
     messages = schedules.messages(scheme.schedule, workload.on_the_wire(scheme.wire), planned_with, scheme.options)
     planned = updates.plan(
         scheme.update,
@@ -178,6 +181,7 @@ def plan(
             accumulate=accumulate,
             clip_norm=clip_norm,
             compression=compression,
+            low_rank=low_rank,
             pto=scheme.pto,
         ),
     )
@@ -190,7 +194,7 @@ def plan(
         "topology": scheme.network(ranks, ranks_a_node).name,
         "workload": workload.name,
         "all_reduce": cost.describe(),
-        **({} if compression is None else {"compression": compression.describe()}),
+        **({"compression": how.describe()} if (how := compression or low_rank) else {}),
         **({"pto": "norms dealt to ranks"} if scheme.pto else {}),
     }
     return dataclasses.replace(planned, provenance=origin)

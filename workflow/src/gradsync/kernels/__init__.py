@@ -172,7 +172,7 @@ class Message(NamedTuple):
     """A sparse message of a gradient; `contained`: the tokens in it and in what it leaves.
 
     `lengths`: how many elements its ranges have, as values and indices, or codes and scales. `code`: what these codes
-    are, None of selected elements.
+    are, or what factors are of; None of selected elements, and of factors of the gradient alone.
     """
 
     gradient: Parts
@@ -218,6 +218,9 @@ class Track(Protocol):
         The first of `state` is what they are applied to. Raises if gradients are missing, lie in the place of
         others, or were computed with other parameters or under another loss scale.
         """
+
+    def complete(self, summed: Sum, start: int, stop: int) -> None:
+        """Raises unless these gradients of elements start .. stop are of all ranks, of each the same passes."""
 
     def decides(self, number: int, scaler: Content, summed: Sum) -> None:
         """Whether gradients `summed` are applied depends on their norm, the operand of that number.

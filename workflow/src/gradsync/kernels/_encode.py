@@ -78,7 +78,7 @@ def follow(track: Track, kinds: tuple[str, str], code: Hashable = None) -> None:
     """A message of its own, in two ranges that hold such contents, and a residual that nothing has used before."""
     gradient = track.read(0)
     residual = track.held(RESIDUAL_AT) if len(track.op.writes) > RESIDUAL_AT else []
-    contained = _contained(track, gradient, residual)
+    contained = contained_in(track, gradient, residual)
     lengths = tuple(track.held(number)[-1].stop for number in range(RESIDUAL_AT))
     message = track.version("encode", track.op.kernel, code, lengths, tuple(gradient), tuple(residual))
     track.sent(message, Message(gradient, lengths, contained, code))
@@ -94,7 +94,7 @@ def moved_bytes(gradient: Any, message: Any, feedback: bool) -> Any:
     return gradient * (3 if feedback else 1) + message
 
 
-def _contained(track: Track, gradient: Parts, residual: Parts) -> int:
+def contained_in(track: Track, gradient: Parts, residual: Parts) -> int:
     """Tokens whose gradients are in the message or the residual; raises if a gradient would be in there twice."""
     contained = 0
     for _, _, (new, *old) in together([gradient, residual] if residual else [gradient]):

@@ -6,11 +6,14 @@ selection, a sum by index) is timed on a message of its usual kind.
 
 from __future__ import annotations
 
+from math import isqrt
+
 import numpy as np
 import torch
 import torch.distributed as dist
 
 from gradsync import compressors
+from gradsync.compressors import powersgd
 from gradsync.errors import RunError
 from gradsync.kernels import DECODE, ENCODE, KERNELS, Form
 from gradsync.plan import Buffer, Local, Plan, Ref, Tensor
@@ -30,6 +33,7 @@ def _ranges(compressor: str) -> tuple[str, str]:
 
 
 # name of the kernel -> (reads, writes, arguments); a range is its buffer, all of it
+WITH_FACTORS = ("left", "right", "matrix_residual")
 MOMENTS = (("gradient",), ("parameter", "first_moment", "second_moment"), {"lr": 1e-3, "scale": 0.5})
 TRIALS: dict[str, tuple[tuple[str, ...], tuple[str, ...], dict[str, float]]] = {
     "adam": MOMENTS,
@@ -52,6 +56,9 @@ TRIALS: dict[str, tuple[tuple[str, ...], tuple[str, ...], dict[str, float]]] = {
         ("parameter", "centre", "first_moment"),
         {"outer_lr": 0.7, "outer_momentum": 0.9, "terms": 2.0},
     ),
+    "powersgd_left": (("matrix",), WITH_FACTORS, {}),
+    "powersgd_right": (("matrix",), WITH_FACTORS[:2], {}),
+    "powersgd_decode": (("left",), ("right", "matrix", "matrix_residual"), {"terms": 2.0}),
     "sgd_difference": (("gradient",), ("parameter",), {"lr": 0.01}),
     **{f"{ENCODE}{name}": (("gradient",), ("values", "indices", "residual"), {}) for name in compressors.selecting()},
     **{f"{ENCODE}{name}": (("gradient",), (*_ranges(name), "residual"), {}) for name in compressors.coding()},
@@ -71,7 +78,11 @@ def trial(name: str, elements: int) -> tuple[Plan, Local]:
             Buffer(buffer, length, dtype)
             for buffer, length, dtype in zip(_ranges(compressor), size, (CODE_DTYPE, "float32"), strict=True)
         ]
-    plan = Plan("trial", 1, (Tensor("all", 0, elements),), (*keyed, *more, Buffer("ratio", 1)), ())
+    matrix = powersgd.Matrix(side := max(1, isqrt(elements)), side, min(powersgd.OPTIONS["rank"], side))
+    more += [Buffer("matrix", side**2, role="gradient"), Buffer("matrix_residual", side**2, role="residual")]
+    more += [Buffer("left", matrix.left), Buffer("right", matrix.right, role="state")]
+    tensors = Tensor("all", 0, elements), Tensor("matrix", 0, side**2)
+    plan = Plan("trial", 1, tensors, (*keyed, *more, Buffer("ratio", 1)), ())
     reads, writes, arguments = TRIALS[name]
     if "longest" in KERNELS[name].arguments:
         arguments = {**arguments, "longest": float(elements)}

@@ -58,6 +58,7 @@ def measure(
                 name=key,
                 bytes=step.parameters[key].numel() * 4,
                 elements=step.parameters[key].numel(),
+                shape=tuple(step.parameters[key].shape),
                 backward_seconds=backward_seconds.get(key, 0.0),
                 forward_seconds=forward_seconds[key],
                 forward_index=place[key],

@@ -132,6 +132,7 @@ def _workload(name: str, model: torch.nn.Module, operations: Counted, batch: int
             Layer(
                 name=key,
                 bytes=parameter.element_size() * parameter.numel(),
+                shape=tuple(parameter.shape),
                 backward_seconds=waiting,
                 forward_seconds=batch * operations.by_parameter[key] / rate,
                 forward_index=place[key],

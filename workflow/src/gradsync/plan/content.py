@@ -19,6 +19,8 @@ GRADIENT, PARAMETER, MOMENTUM, RESIDUAL, CENTRE, STATISTICS, SCALER, STATE = (
 )
 VALUES, INDICES, NORM, RATIO, MIXED = "values", "indices", "norm", "ratio", "sum of several"
 CODES, SCALES = "codes", "scales"
+LEFT, ORTHONORMAL, RIGHT = "left factor", "orthonormal factor", "right factor"  # of matrices of gradients
+UNSENT = "matrix that is being sent"  # the number of its message, as that of a residual
 SQUARES = "sum of squares"  # its key, as that of a norm: runs of elements
 PARAMETERS, DIFFERENCE = "sum of parameters", "elastic difference"
 NOTHING, CONSTANT = "nothing", "constant"
@@ -39,6 +41,15 @@ class Sum(NamedTuple):
     def scaled(self, factor: float) -> Sum:
         """Every gradient multiplied by it; weights that differ by rounding alone are equal."""
         return self._replace(weight=float(f"{self.weight * factor:.12g}"))
+
+
+class Product(NamedTuple):
+    """Matrices of gradients, those of `summed` and of `messages`, which begin at `origin`, times one other factor."""
+
+    summed: Sum
+    messages: frozenset[int]
+    origin: int
+    factor: int
 
 
 class Content(NamedTuple):
@@ -107,6 +118,24 @@ def sum_of_squares(contents: Sequence[Content]) -> Content | None:
         return None
     runs = joined([run for content in contents for run in content.key])
     return None if runs is None else Content(SQUARES, runs)
+
+
+def sum_of_products(contents: Sequence[Content]) -> Content | None:
+    """The sum of products with one factor; None if it is none, or if a gradient is in it twice."""
+    first = contents[0]
+    if first.kind not in (LEFT, RIGHT) or len({(content.kind, content.shift) for content in contents}) > 1:
+        return None
+    total: Product = first.key
+    for content in contents[1:]:
+        other: Product = content.key
+        tokens = total.summed.tokens | other.summed.tokens
+        alike = total._replace(summed=total.summed._replace(tokens=tokens), messages=total.messages | other.messages)
+        if other._replace(summed=other.summed._replace(tokens=tokens), messages=alike.messages) != alike:
+            return None
+        if total.summed.tokens & other.summed.tokens:
+            return None
+        total = alike
+    return first._replace(key=total)
 
 
 UNSET = Content(NOTHING)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -226,19 +226,32 @@ class Plan:
         return [op for op in (role or self.roles[0]).flat if op.verb in verbs]
 
     def messages(self, role: Role | None = None) -> list[list[str]]:
-        """Tensor names of each message that sums gradients, dense or sparse, in the order sent."""
+        """Tensor names of each message that sums gradients, dense or compressed, in the order sent.
+
+        What is copied back before a compressed message is decoded has travelled with it.
+        """
         messages = []
+        beside: dict[str, list[str]] = defaultdict(list)  # lane -> tensors
         for op in (role or self.roles[0]).flat:
-            if (isinstance(op, Collective) and op.kind in ("all_reduce", "reduce_scatter")) or _sums_sparsely(op):
-                names = [
-                    tensor.name
-                    for ref in op.writes
-                    for tensor in self.tensors
-                    if self._keyed(ref) and tensor.start < ref.stop and ref.start < tensor.stop
-                ]
+            if isinstance(op, Local) and op.kernel == "copy":
+                beside[op.lane] += self._tensors_in(op.writes)
+            elif (isinstance(op, Collective) and op.kind in ("all_reduce", "reduce_scatter")) or _sums_sparsely(op):
+                names = self._tensors_in(op.writes)
+                if _sums_sparsely(op):
+                    names = sorted(names + beside.pop(op.lane, []), key=lambda name: self.tensor[name].start)
                 if names:  # not, say, the statistics of batch normalisation
-                    messages.append(names)
+                    messages.append(list(dict.fromkeys(names)))
         return messages
+
+    def _tensors_in(self, refs: tuple[Ref, ...]) -> list[str]:
+        """Names of the tensors of which gradients may lie in these ranges."""
+        return [
+            tensor.name
+            for ref in refs
+            if self._keyed(ref)
+            for tensor in self.tensors
+            if tensor.start < ref.stop and ref.start < tensor.stop
+        ]
 
     def _keyed(self, ref: Ref) -> bool:
         """True if elements of its buffer may be those of the tensors; a gradient in another type lies in scratch."""

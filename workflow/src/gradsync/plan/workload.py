@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from math import prod
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -26,7 +27,7 @@ class Layer(BaseModel):
     """One gradient tensor. `backward_seconds`: from the moment the previous gradient was ready to this one's.
 
     `forward_seconds`: from the moment forward first needs this parameter to the next one's; `forward_index`: its place
-    in the order in which forward first needs them.
+    in the order in which forward first needs them. `shape`: the lengths of the tensor's sides, none of a single number.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -36,6 +37,7 @@ class Layer(BaseModel):
     forward_seconds: float | None = Field(default=None, ge=0, allow_inf_nan=False)
     forward_index: int | None = Field(default=None, ge=0)
     elements: int | None = Field(default=None, gt=0)
+    shape: tuple[Annotated[int, Field(gt=0)], ...] | None = None
     dtype: str = "float32"
 
     @model_validator(mode="after")
@@ -45,6 +47,11 @@ class Layer(BaseModel):
         width = DTYPE_BYTES[self.dtype]
         if self.elements is not None and self.elements * width != self.bytes:
             raise ValueError(f"layer {self.name!r}: {self.elements} {self.dtype} elements are not {self.bytes} bytes")
+        if self.shape is not None and prod(self.shape) * width != self.bytes:
+            raise ValueError(
+                f"layer {self.name!r}: {prod(self.shape)} {self.dtype} elements of shape {list(self.shape)} are not "
+                f"{self.bytes} bytes"
+            )
         return self
 
     @property

@@ -15,6 +15,7 @@ from gradsync.kernels import ENCODE, KERNELS, UNSCALED, _loss_scale, _unscaled
 from gradsync.runtime import coding, selection
 from gradsync.runtime.adam import adam, adamw, shrunk
 from gradsync.runtime.layerwise import lamb, lamb_ratios, lars, lars_ratios
+from gradsync.runtime.low_rank import powersgd_decode, powersgd_left, powersgd_right
 from gradsync.runtime.norms import length
 from gradsync.runtime.selection import Select
 
@@ -200,7 +201,7 @@ def decode_sum(reads: list[torch.Tensor], writes: list[torch.Tensor]) -> None:
 # On a GPU the host waits for the norm, as torch's GradScaler does: once per turn, since the updates follow one another.
 OF_PARTS = {f"{update.__name__}{UNSCALED}": _unscaled.guarded(update) for update in (sgd, adam, adamw)}
 OF_UPDATES = (sgd, sgd_scaled, adam, adamw, lars, lars_ratios, lamb, lamb_ratios, average, outer_nesterov)
-OWN = (*OF_UPDATES, cast, norm, squares, decode_sum)
+OWN = (*OF_UPDATES, cast, norm, squares, decode_sum, powersgd_left, powersgd_right, powersgd_decode)
 EXECUTED: dict[str, Callable[..., None]] = {
     **{name: kernel.compute for name, kernel in KERNELS.items()},
     **{kernel.__name__: kernel for kernel in OWN},

@@ -26,7 +26,7 @@ from gradsync.transforms._edits import (
 )
 from gradsync.transforms._norm import OF_ALL, in_parts, with_buffers, with_norm
 
-ENCODERS = {f"{ENCODE}{name}" for name in compressors.coding()}
+ENCODERS = {"powersgd_left", *(f"{ENCODE}{name}" for name in compressors.coding())}
 TRANSFORM = "loss scaling"
 BUFFER = "scaler"  # and the operation that moves it
 SCALER = Ref(BUFFER, 0, _loss_scale.ELEMENTS)

@@ -10,6 +10,7 @@ from gradsync.transforms.accumulation import accumulate
 from gradsync.transforms.clipping import clip
 from gradsync.transforms.compression import compress
 from gradsync.transforms.loss_scaling import scale_loss
+from gradsync.transforms.low_rank import LowRank, factor
 from gradsync.transforms.narrow_wire import narrow
 from gradsync.transforms.pto import deal
 from gradsync.transforms.statistics import broadcast
@@ -22,8 +23,8 @@ class Step:
     `wire`: the type that gradients travel in (empty: their own). `loss_scaling` guards float16 computation. With
     `statistics` rank 0's batch-norm statistics are broadcast (DDP's default), else every rank keeps its own. A step has
     `accumulate` micro-batches. `clip_norm`: what the norm of the mean gradient is cut to (None: nothing).
-    `compression`: what part of each message travels, on which way (None: all of it). With `pto` norms of tensors are
-    dealt to ranks.
+    `compression`: what part of each message travels, on which way (None: all of it). `low_rank`: of which tensors
+    factors travel (None: of none). With `pto` norms of tensors are dealt to ranks.
     """
 
     wire: str = ""
@@ -32,6 +33,7 @@ class Step:
     accumulate: int = 1
     clip_norm: float | None = None
     compression: Compression | None = None
+    low_rank: LowRank | None = None
     pto: bool = False
 
     def added_to(self, plan: Plan, statistics: int) -> Plan:
@@ -41,6 +43,7 @@ class Step:
         """
         plan = accumulate(plan, self.accumulate)
         plan = compress(plan, self.compression) if self.compression else plan
+        plan = factor(plan, self.low_rank) if self.low_rank else plan
         plan = narrow(plan, self.wire) if self.wire else plan
         plan = broadcast(plan, statistics) if self.statistics and statistics else plan
         plan = scale_loss(plan) if self.loss_scaling else plan

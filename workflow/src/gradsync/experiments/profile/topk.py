@@ -43,7 +43,7 @@ def measure(options: Options) -> SelectionTimes:
         if not 1 <= count <= MOST_SELECTIONS:
             raise InputError(f"--{name} {count}: 1 to {MOST_SELECTIONS}")
     for compressor in options.compressor:
-        compressors.refuse_code(compressor, "--compressor")
+        compressors.refuse_unselecting(compressor, "--compressor")
     if options.output:
         launches.refuse_output(options.output)
     from gradsync.files.results import write_whole
