@@ -134,7 +134,8 @@ def test_a_lowered_all_reduce_takes_the_time_of_its_rounds(algorithm):
     gamma, speeds = 0.125, Speeds(ALPHA, 1 / BETA)
     powers = algorithm in ("binary_tree", "shared_tree", "recursive_doubling", "halving_doubling")
     for n in (2,) if algorithm == "tree" else (2, 4, 8) if powers else (2, 3, 6):  # a pipeline's ranks run ahead
-        topology = parse(f"bcube:{n},1" if algorithm == "bml" else f"switch:{n}")
+        network = f"bcube:{n},1" if algorithm == "bml" else f"numa:{n}" if algorithm == "shared_tree" else f"switch:{n}"
+        topology = parse(network)
         plan = tiny.synchronous(n, [4 * n], algorithm=algorithm)
         trace = simulate(lowered(plan), load_of(plan), network_of(plan), add_seconds_per_byte=gamma)
         rounds = flow_level.cost(algorithm, topology, speeds, add_seconds_per_byte=gamma).seconds(32 * n)

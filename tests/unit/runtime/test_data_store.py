@@ -149,6 +149,17 @@ def test_what_a_killed_writer_has_left_goes_once_it_is_old(tmp_path):
     assert young.exists()
 
 
+def test_an_entry_that_two_processes_write_at_the_same_time_counts_once(tmp_path, monkeypatch):
+    mine, theirs = store(tmp_path), store(tmp_path)
+    write = mine._write
+    monkeypatch.setattr(mine, "_write", lambda *arguments: theirs.put(key(1), ENTRY) or write(*arguments))
+    mine.put(key(1), ENTRY)
+    assert taken(tmp_path) == len(entries(tmp_path)) * PAGE == PAGE
+    assert mine.get(key(1)) == ENTRY
+    assert not list(tmp_path.glob(f"{PENDING}*"))
+    assert not mine.counts["refusals"] + theirs.counts["refusals"]
+
+
 def fill(folder: Path, first: int) -> None:
     mine = Store(folder, 20 * PAGE, "the cache")
     for number in range(first, first + 200):

@@ -85,7 +85,7 @@ class Store:
         if not self.writable or need > self.most:
             self._count("refusals")
             return
-        kept = False
+        kept = first = False
         with self._writing():
             path.parent.mkdir(exist_ok=True)
             with self._total() as total:
@@ -95,23 +95,30 @@ class Store:
                     total.value -= self._evict(total.value)
                 total.value += need
             try:
-                self._write(path, content)
+                first = self._write(path, content)
                 kept = True
             finally:
-                if not kept:
+                if not first:
                     with self._total() as total:
                         total.value -= need
         if not kept:
             self._count("refusals")
 
-    def _write(self, path: Path, content: bytes) -> None:
+    def _write(self, path: Path, content: bytes) -> bool:
+        """Make an entry; False if another process has made it meanwhile."""
         temporary = self.folder / f"{PENDING}{secrets.token_hex(8)}"
         try:
             with temporary.open("xb", buffering=0) as file:
                 for part in (_header(content), content):
                     if file.write(part) < len(part):  # a limit was reached in the middle
                         raise OSError(errno.ENOSPC, "")
-            temporary.rename(path)
+            with self._total():
+                first = not path.exists()
+                if first:
+                    temporary.rename(path)
+            if not first:
+                temporary.unlink()
+            return first
         except BaseException:
             with suppress(OSError):
                 temporary.unlink()
