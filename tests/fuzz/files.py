@@ -141,7 +141,7 @@ def prepare(folder: Path) -> None:
                 raise AssertionError(f"{command} ended with status {status}")
     (folder / "recorded.json").write_text(json.dumps(made_up_traces.profile()))
     for rank in (0, 1):
-        (folder / f"rank{rank}.json").write_text(json.dumps(made_up_traces.profile(rank=rank)))
+        (folder / f"rank{rank}.json").write_text(json.dumps(made_up_traces.profile(rank=rank, late=10.0 * rank)))
     for name, plan in tiny_plans.every_kind().items():
         (folder / f"plan-{name}.json").write_text(plan.to_json())
         width = DTYPE_BYTES[plan.buffer[plan.holding("gradient") or plan.buffers[0].name].dtype]

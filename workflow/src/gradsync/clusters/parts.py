@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, TypeAdapter, ValidationError
 
 from gradsync.clusters import VERSION, AllReduce, Link, Links, Profile, Timed, text
 from gradsync.clusters.nodes import Nodes
@@ -52,8 +52,8 @@ class LayersPart(_Part):
     """Layer times of one model, measured with so many ranks at a time."""
 
     part: Literal["layers"] = "layers"
-    nodes: int
-    ranks_per_node: int
+    nodes: PositiveInt
+    ranks_per_node: PositiveInt
     workload: Workload
 
 
@@ -78,9 +78,9 @@ def write(part: Part, path: Path) -> None:
 def layers(workload: Workload, nodes: Nodes, source: str) -> LayersPart:
     """The part of a workload from `source` that `measure layers` wrote: its provenance says with how many ranks."""
     ranks = workload.provenance.get("ranks")
-    if not isinstance(ranks, int):
+    if not isinstance(ranks, int) or isinstance(ranks, bool) or ranks < 1:
         raise InputError(f"{source}: provenance.ranks: needs the number of ranks that computed at the same time")
-    count = max(1, -(-ranks // nodes.ranks_per_node))
+    count = -(-ranks // nodes.ranks_per_node)
     return LayersPart(nodes=count, ranks_per_node=-(-ranks // count), workload=workload)
 
 
