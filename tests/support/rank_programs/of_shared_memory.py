@@ -36,7 +36,7 @@ class Part(NamedTuple):
     second: dict[str, bytes]
     oracle: dict[str, bytes]
     in_rank_order: dict[str, bytes]  # the same sums in order of rank
-    shared_files: int
+    shared_files: int  # of those that it has made, how many have a name when training has ended
     cpus: set[int]
     threads: int
 
@@ -57,7 +57,15 @@ def gradient(rank: int, number: int, parameter: np.ndarray) -> np.ndarray:
 
 def parts_of_a_chip(rank: int, ranks: int) -> Part:
     """Trains twice, and by the oracle; bound to a part of the machine if it has enough cores."""
-    plan, groups = plan_of_parts(ranks), Groups()
+    plan, groups, made = plan_of_parts(ranks), Groups(), []
+    shared_file = leftovers.shared_file
+
+    def noted(size: int) -> tuple[int, str]:
+        handle, path = shared_file(size)
+        made.append(Path(path))
+        return handle, path
+
+    leftovers.shared_file = noted
     if ranks <= len(binding.cores()):
         binding.bind_parts([plan])
     ended = []
@@ -70,7 +78,8 @@ def parts_of_a_chip(rank: int, ranks: int) -> Part:
         {name: values.tobytes() for name, values in oracle.evaluate(each, TURNS, gradient, {})[rank].items()}
         for each in (plan, plan_of_parts(ranks, "native"))
     )
-    files = len(list(leftovers.MEMORY.glob(f"{leftovers.PREFIX}*")))
+    assert made
+    files = sum(path.exists() for path in made)
     return Part(*ended, of_oracle, in_rank_order, files, os.sched_getaffinity(0), torch.get_num_threads())
 
 

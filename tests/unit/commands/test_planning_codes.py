@@ -21,6 +21,16 @@ KEPT = [  # arguments, kernel that encodes, its arguments besides `first`
     (["mstopk_sgd", "--collective", "allgather_sparse"], "encode_mstopk", {}),
     (["wfbp", "--compressor", "sign"], "encode_sign", {}),
     (["wfbp", "--collective", "hitopk"], "encode_exact_topk", {}),
+    (["powersgd_rank1", "--compressor", "sign"], "encode_sign", {}),
+    (["powersgd_rank1", "--compressor", "sign", "--collective", "hitopk"], "encode_sign", {}),
+]
+FACTORED = [  # arguments, the collective that sums factors, their rank
+    (["powersgd_rank1"], "native", 1),
+    (["powersgd_rank1", "--collective", "ring"], "ring", 1),
+    (["powersgd_rank4", "--compressor-option", "rank=3"], "native", 3),
+    (["ring", "--compressor", "powersgd"], "ring", 2),
+    (["wfbp", "--compressor", "powersgd", "--collective", "ring"], "ring", 2),
+    (["qsgd_4bit", "--compressor", "powersgd", "--collective", "native"], "native", 2),
 ]
 
 
@@ -28,6 +38,7 @@ KEPT = [  # arguments, kernel that encodes, its arguments besides `first`
 def workload(tmp_path: Path) -> Path:
     path = tmp_path / "workload.json"
     content = json.loads(workload_json([("second", 400, 1.0), ("first", 400, 1.0)]))
+    content["layers"] = [{**layer, "shape": [10, 10]} for layer in content["layers"]]
     path.write_text(json.dumps(content))
     return path
 
@@ -45,6 +56,25 @@ def test_what_no_option_changes_of_a_compressor_is_kept(run, workload, tmp_path,
     assert {op["kernel"] for op in encoding} == {kernel}
     for op in encoding:
         assert {key: value for key, value in op.get("arguments", {}).items() if key != "first"} == expected
+
+
+@pytest.mark.parametrize(("arguments", "collective", "rank"), FACTORED, ids=[" ".join(each[0]) for each in FACTORED])
+def test_factors_are_summed_by_the_collective_that_is_asked_for(run, workload, tmp_path, arguments, collective, rank):
+    path = tmp_path / "plan.json"
+    assert run(*planning(workload, *arguments, "--output", path)).status == 0
+    plan = json.loads(path.read_text())
+    assert plan["provenance"]["collective"] == collective
+    lengths = {buffer["name"]: buffer["elements"] for buffer in plan["buffers"]}
+    assert lengths["left"] == lengths["right"] == 2 * 10 * rank
+
+
+@pytest.mark.parametrize(
+    "arguments", [["hitopk", "--compressor", "powersgd"], ["powersgd_rank1", "--collective", "hitopk"]]
+)
+def test_a_sparse_collective_sums_no_factors(run, workload, arguments):
+    refused = run(*planning(workload, *arguments))
+    assert refused.status == 2
+    assert "choose a collective of sums" in refused.err
 
 
 @pytest.mark.parametrize("scheme", ["chip_parts", "ring"])

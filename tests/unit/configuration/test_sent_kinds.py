@@ -16,7 +16,7 @@ from tiny_workloads import workload
 
 KNOWN = schemes.load(str(ROOT / "config" / "schemes.yaml"))
 RANKS, RANKS_A_NODE = 4, 2
-LOAD = workload([4000, 40, 8000], [1.0, 1.0, 1.0])
+LOAD = workload([4000, 40, 8000], [1.0, 1.0, 1.0], shapes=[(10, 100), (10,), (20, 100)])
 BY_BACKEND = [name for name, scheme in KNOWN.items() if scheme.averaged and scheme.algorithm == "native"]
 
 

@@ -149,6 +149,7 @@ def _candidate(scheme: Scheme, options: Options, interference: Interference | No
         raise InputError("it has phases, each with a plan of its own: gradsync plan predicts them and their mean")
     if scheme.compressor:
         sent = "a code of each gradient" if compressors.codes(scheme.compressor) else "a part of each gradient"
+        sent = "factors of matrices of gradients" if compressors.factors(scheme.compressor) else sent
         raise InputError(f"it sends {sent}, and so trains another thing than the others")
     if not scheme.averaged and not updates.steps(scheme.update):
         raise InputError(

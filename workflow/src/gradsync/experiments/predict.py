@@ -242,7 +242,7 @@ def _scheme(options: Options) -> Scheme:
     _refuse_displaced(scheme, options, another)
     if another:
         changed = {key: value for key, value in changed.items() if key not in of_compression}
-        if not (options.collective or scheme.compressor):
+        if not (options.collective or scheme.sparse or _sums(options)):
             changed["collective"] = ""
     elif options.compressor_options:
         given["compressor_options"] = {**scheme.compressor_options, **given["compressor_options"]}
@@ -262,16 +262,24 @@ def _refuse_displaced(scheme: Scheme, options: Options, another: bool) -> None:
     from gradsync.collectives import NATIVE
 
     able = " or ".join(sparse.names())
-    if scheme.compressor and options.collective not in (None, *sparse.names()):
+    if scheme.sparse and options.collective not in (None, *sparse.names()) and not _sums(options):
         raise InputError(
             f"--collective {options.collective}: scheme {scheme.name!r} has compressor {scheme.compressor!r}, whose "
             f"messages it does not sum: take collective {able}, or a scheme without a compressor"
         )
-    if another and not options.collective and not scheme.compressor and scheme.collective != NATIVE:
+    kept = not options.collective and scheme.collective != NATIVE
+    if another and kept and not (scheme.sparse or _sums(options)):
         raise InputError(
             f"--compressor {options.compressor}: scheme {scheme.name!r} sums by collective {scheme.collective!r}, "
             f"which takes no messages of a compressor: name a --collective too, {able}, or take another scheme"
         )
+
+
+def _sums(options: Options) -> bool:
+    """Whether options name a compressor whose messages are summed."""
+    from gradsync import compressors
+
+    return bool(options.compressor) and compressors.factors(str(options.compressor))
 
 
 def _values(texts: Iterable[str], flag: str) -> dict[str, Any]:

@@ -72,7 +72,7 @@ def compared(settings: Settings) -> list[schemes.Scheme]:
         scheme
         for scheme in known.values()
         if scheme.collective == NATIVE and not scheme.wire and scheme.schedule not in LEFT_OUT
-        if scheme.update == "ssgd"
+        if scheme.update == "ssgd" and not scheme.compressor
         if not scheme.options.get("as_printed")
     ]
     return [*natives, schemes.Scheme(name=PRINTED, schedule="ascwfbp", options={"as_printed": True}, label=PRINTED)]
