@@ -7,6 +7,7 @@ from typing import Any
 
 from gradsync.commands import parsing
 from gradsync.experiments import advise
+from gradsync.statistics.intervals import NONE
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -43,15 +44,18 @@ def _lines(advice: dict[str, Any]) -> list[str]:
         "",
     ]
     alike = advice["not_told_apart"]
-    first = rows[0]["scheme"]
+    fastest, *_ = _predicted_order(rows)
+    first = fastest["scheme"]
     if len(alike) > 1:
         lines.append(f"not told apart from {first} by this prediction: {', '.join(alike[1:])}")
     for tie in advice["ties"]:
         if tie["schemes"][0] != first:
             lines.append(f"not told apart from one another: {', '.join(tie['schemes'])}")
         lines += [f"  the plans of {', '.join(names)} are one and the same" for names in tie["of_one_plan"]]
-    if rows[0]["over_baseline"] is not None:
-        lines.append(f"{first} takes {rows[0]['over_baseline']:.3f} of the iteration of stock DDP (fixed_buckets)")
+    if fastest["over_baseline"] is not None:
+        lines.append(f"{first} takes {fastest['over_baseline']:.3f} of the iteration of stock DDP (fixed_buckets)")
+    if "measured" in advice:
+        lines += ["", *_measured(advice["measured"])]
     if advice["other_training"]:
         told = "synchronised once a period, which sends less and trains another thing (seconds of an iteration, too):"
         lines += ["", told, *_table(advice["other_training"]), ""]
@@ -64,14 +68,53 @@ def _lines(advice: dict[str, Any]) -> list[str]:
     return lines
 
 
+def _predicted_order(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows as they were before any was measured."""
+    return sorted(rows, key=lambda row: (row["iteration_seconds"], row["messages"]))
+
+
+def _measured(measured: dict[str, Any]) -> list[str]:
+    """What was trained, the fastest first."""
+    over = f"over {measured['over']}"
+    cells: list[tuple[str, ...]] = [("scheme", "iteration", "interval", over, "interval", "over predicted")]
+    for row in measured["rows"]:
+        known = row["over_predicted"]
+        cells.append(
+            (
+                row["scheme"],
+                _ms(row["iteration_seconds"]),
+                _interval(row["low_seconds"], row["high_seconds"], 1e3, 1),
+                f"{row['over']:.3f}",
+                _interval(row["over_low"], row["over_high"], 1.0, 3),
+                "" if known is None else f"{known:.3f}",
+            )
+        )
+    alike = measured["not_told_apart"]
+    first = f"fastest when measured: {alike[0]}" + (f"; not told apart: {', '.join(alike[1:])}" if alike[1:] else "")
+    return [
+        "measured on real ranks that replay computation, in turns:",
+        *_aligned(cells),
+        first,
+        *(f"{scheme} has the plan of {other}" for scheme, other in measured["of_one_plan"].items()),
+        *(f"not measured: {scheme}: {reason}" for scheme, reason in measured["left_out"].items()),
+        *(f"warning: {warning}" for warning in measured["warnings"]),
+    ]
+
+
+def _interval(low: float | None, high: float | None, scale: float, digits: int) -> str:
+    return NONE if low is None or high is None else f"{scale * low:.{digits}f} - {scale * high:.{digits}f}"
+
+
 def _table(rows: list[dict[str, Any]]) -> list[str]:
     titles = ("iteration", "interval", "over DDP", "exposed", "messages", "over bound", "MB a rank", "changes training")
-    cells = [("scheme", *titles)]
+    corrected = "corrected_seconds" in rows[0]
+    cells = [("scheme", *(["corrected"] if corrected else []), *titles)]
     for row in rows:
         over = row["over_baseline"]
         cells.append(
             (
                 row["scheme"],
+                *([_ms(row["corrected_seconds"])] if corrected else []),
                 _ms(row["iteration_seconds"]),
                 f"{1e3 * row['low_seconds']:.1f} - {1e3 * row['high_seconds']:.1f}",
                 "" if over is None else f"{over:.3f}",
@@ -82,6 +125,11 @@ def _table(rows: list[dict[str, Any]]) -> list[str]:
                 row["changes_training"] or "no",
             )
         )
+    return _aligned(cells)
+
+
+def _aligned(cells: list[tuple[str, ...]]) -> list[str]:
+    """Columns of one width each; the first and the last begin at their left."""
     widths = [max(len(line[column]) for line in cells) for column in range(len(cells[0]))]
     first, *numbers, last = widths
     return [
@@ -109,7 +157,7 @@ def _explained(advice: dict[str, Any]) -> list[str]:
             f"{change}; fastest there is "
             f"{each['fastest']}, {_ms(each['fastest_seconds'])}"
         )
-    first = [row["scheme"] for row in advice["ranking"][:2]]
+    first = [row["scheme"] for row in _predicted_order(advice["ranking"])[:2]]
     for change in advice["order_changes"]:
         lines.append(
             f"  at {change['bandwidth_ratio']:.3g} times the bandwidth the order of {' and '.join(first)} changes: "

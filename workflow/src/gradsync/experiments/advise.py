@@ -13,6 +13,7 @@ from gradsync.configuration.training import Steps
 from gradsync.errors import InputError
 from gradsync.experiments import predict
 from gradsync.experiments.costs import Costs, Known, costs
+from gradsync.experiments.hosts import OnTestbed, enter
 
 if TYPE_CHECKING:
     from gradsync.configuration.scheme import Scheme
@@ -37,10 +38,11 @@ FACTORS = tuple(
 )  # of the bandwidth, in which a change of order is looked for
 BISECTIONS = 12
 MOST_EXPOSED = 8  # messages that are named
+MOST_MEASURED = 16  # schemes in one launch
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(Steps, Known):
+class Options(OnTestbed, Steps, Known):
     """Options of `gradsync advise`."""
 
     ranks: int = option(2, "ranks that train", metavar="N")
@@ -51,6 +53,14 @@ class Options(Steps, Known):
         None, "file of named schemes, as config/schemes.yaml", metavar="FILE", unset="every schedule and collective"
     )
     explain: bool = option(False, "also tell what is exposed, and what another network would change")
+    measure: int | None = option(
+        None,
+        "also train the first N and stock DDP, on ranks here or of the Slurm allocation, with computation replayed; "
+        "correct the ranking by that",
+        metavar="N",
+        least=1,
+        most=MOST_MEASURED,
+    )
     output: Path | None = option(None, "write what is printed with --json", metavar="FILE.json")
     picture: Path | None = option(None, "draw the ranking: svg, pdf or png", metavar="FILE")
 
@@ -83,6 +93,13 @@ def advise(options: Options) -> dict[str, Any]:
     from gradsync.files.results import write_whole
 
     options.refuse_steps()
+    if options.measure is None and options.testbed:
+        raise InputError("advise: --testbed is where --measure N trains: give both, or neither")
+    if options.measure is not None:
+        from gradsync.runtime.launch import room_for
+
+        room_for(options.ranks, "--ranks")
+        enter(options)
     network = topologies.parse(options.topology, options.ranks).name
     every, left_out = _candidates(options, network)
     candidates = [each for each in every if each.scheme.averaged]
@@ -116,6 +133,11 @@ def advise(options: Options) -> dict[str, Any]:
         advice["why"] = _why(first)
         advice["elsewhere"] = list(_elsewhere(candidates, options))
         advice["order_changes"] = _order_changes(candidates[:2], options)
+    if options.measure is not None:
+        from gradsync.experiments import shortlist
+
+        advice["measured"] = shortlist.measure(candidates, BASELINE, options)
+        advice["ranking"] = shortlist.corrected(rows, advice["measured"])
     if options.output:
         write_whole(options.output, json.dumps(advice, indent=1) + "\n")
     return advice

@@ -208,7 +208,7 @@ def _checked_plans(options: Options) -> list[Plan | PhasedPlan]:
         for part in plan.plans if isinstance(plan, PhasedPlan) else (plan,):
             check(part)
             _refuse_failing(part, path)
-            _refuse_roles(part, path)
+            refuse_roles(part, str(path))
             _refuse_other_steps(part, path, options)
             if options.device != "cpu":
                 enqueue.refuse(part)
@@ -294,15 +294,15 @@ def _refuse_other_steps(plan: Plan, path: Path, options: Options) -> None:
         )
 
 
-def _refuse_roles(plan: Plan, path: Path) -> None:
-    """Contenders take turns in blocks, and end each with equal parameters on all ranks."""
+def refuse_roles(plan: Plan, where: str) -> None:
+    """Raises InputError for a plan that is no contender: they take turns, and end each with the same on all ranks."""
     from gradsync.engine.masters import masters
 
     apart = masters(plan) or any(buffer.role == "centre" or buffer.shared for buffer in plan.buffers)
     if apart or plan.iterations > 1 or _averages(plan):
         raise InputError(
-            f"plan {path} has a master, a centre, shared memory or a mean of parameters, and is no contender beside "
-            f"plans of the mean gradient: train it by itself, gradsync elastic --plan {path}"
+            f"plan {where} has a master, a centre, shared memory or a mean of parameters, and is no contender beside "
+            f"plans of the mean gradient: train it by itself, gradsync elastic --plan {where}"
         )
 
 
