@@ -43,7 +43,8 @@ def test_the_first_schemes_train_beside_ddp_and_the_ranking_is_theirs(workload, 
     for row in ranking:
         same = measured["of_one_plan"].get(row["scheme"], row["scheme"])
         if same in trained:
-            assert row["measured_seconds"] == row["corrected_seconds"] == trained[same]["iteration_seconds"]
+            expected = trained[same]["over"] * trained[measured["over"]]["iteration_seconds"]
+            assert row["measured_seconds"] == row["corrected_seconds"] == pytest.approx(expected)
         else:
             expected = row["iteration_seconds"] * measured["over_predicted"]
             assert (row["measured_seconds"], row["corrected_seconds"]) == (None, pytest.approx(expected))
@@ -60,7 +61,8 @@ def test_a_testbed_without_anything_to_measure_is_refused(workload, capfd):
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["--measure", "0"], "--measure"),
+        (["--measure", "0"], "--measure 0: at least 1, at most 16"),
+        (["--measure", "17"], "--measure 17: at least 1, at most 16"),
         (["--measure", "2", "--ranks", "100000"], "--ranks"),
         (["--measure", "2", "--testbed", "nosuch"], "nosuch"),
     ],

@@ -23,6 +23,7 @@ LEAST_LANES = 2  # of messages: on one lane there is no contention
 MOST_MEASURED_LANES = 16  # each has threads and connections of its own on every rank
 LEAST_MEASURED_SECONDS = 1e-12  # no clock resolves as much; less makes fits divide by nothing
 MOST_MEASURED_SECONDS = 1e9  # 30 years
+MOST_SHORTLISTED = 16  # schemes in one launch: each has a copy of the model on every rank
 MOST_SELECTIONS = 1000  # rounds, and selections in each: the paper has 100
 
 # Simulation

@@ -26,6 +26,7 @@ from gradsync.limits import (
     MOST_MESSAGE,
     MOST_MINUTES,
     MOST_RANKS,
+    MOST_SHORTLISTED,
     MOST_TURNS,
 )
 
@@ -49,6 +50,7 @@ WHOLE: dict[str, tuple[int, int]] = {
     "gpus_per_node": (0, MOST_GPUS_A_NODE),
     "memory": (0, MOST_MEGABYTES),
     "minutes": (0, MOST_MINUTES),
+    "measure": (1, MOST_SHORTLISTED),
 }
 LONGEST_TEXT = 4 * MOST_PATH_BYTES
 

@@ -14,6 +14,7 @@ from gradsync.errors import InputError
 from gradsync.experiments import predict
 from gradsync.experiments.costs import Costs, Known, costs
 from gradsync.experiments.hosts import OnTestbed, enter
+from gradsync.limits import MOST_SHORTLISTED
 
 if TYPE_CHECKING:
     from gradsync.configuration.scheme import Scheme
@@ -38,7 +39,6 @@ FACTORS = tuple(
 )  # of the bandwidth, in which a change of order is looked for
 BISECTIONS = 12
 MOST_EXPOSED = 8  # messages that are named
-MOST_MEASURED = 16  # schemes in one launch
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +59,7 @@ class Options(OnTestbed, Steps, Known):
         "correct the ranking by that",
         metavar="N",
         least=1,
-        most=MOST_MEASURED,
+        most=MOST_SHORTLISTED,
     )
     output: Path | None = option(None, "write what is printed with --json", metavar="FILE.json")
     picture: Path | None = option(None, "draw the ranking: svg, pdf or png", metavar="FILE")

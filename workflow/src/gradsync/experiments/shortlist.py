@@ -52,7 +52,7 @@ def measure(candidates: Sequence[Candidate], baseline: str, options: Options) ->
     first = chosen[0].scheme.name
     predicted = {each.scheme.name: each.seconds for each in chosen}
     rows = [_row(name, summary, first, predicted.get(name)) for name, summary in summaries.items()]
-    rows.sort(key=lambda row: row["iteration_seconds"])
+    rows.sort(key=lambda row: row["over"])
     ratio = median([row["over_predicted"] for row in rows if row["over_predicted"]] or [1.0])
     return {
         "rows": rows,
@@ -66,8 +66,13 @@ def measure(candidates: Sequence[Candidate], baseline: str, options: Options) ->
 
 
 def corrected(rows: Sequence[dict[str, Any]], measured: dict[str, Any]) -> list[dict[str, Any]]:
-    """Rows of a ranking with `measured_seconds` (None: it was not) and `corrected_seconds`, in the order of these."""
-    seconds = {row["scheme"]: row["iteration_seconds"] for row in measured["rows"]}
+    """Rows of a ranking with `measured_seconds` (None: it was not) and `corrected_seconds`, in the order of these.
+
+    The first is the ratio of paired turns times the iteration of the contender that ratios are to: other work that came
+    and went has disturbed both of a pair.
+    """
+    (over,) = (row["iteration_seconds"] for row in measured["rows"] if row["scheme"] == measured["over"])
+    seconds = {row["scheme"]: row["over"] * over for row in measured["rows"]}
     seconds |= {name: seconds[other] for name, other in measured["of_one_plan"].items()}
     known = [
         {
@@ -133,6 +138,7 @@ def _training(chosen: Sequence[Candidate], options: Options, folder: Path) -> tr
         block=BLOCK,
         conformance=0,
         references=False,
+        reference=chosen[0].scheme.name,
         plans=tuple(plans),
         peers=(PEER,),
         schemes=None,
@@ -159,7 +165,7 @@ def _row(scheme: str, summary: dict[str, float], first: str, predicted: float | 
 
 def _reaches(row: dict[str, Any], fastest: dict[str, Any]) -> bool:
     """Whether a contender may be as fast as the fastest; one without an interval may."""
-    low, high = row["low_seconds"], fastest["high_seconds"]
+    low, high = row["over_low"], fastest["over_high"]
     return low is None or high is None or low <= high
 
 
