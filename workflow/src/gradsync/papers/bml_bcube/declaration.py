@@ -14,7 +14,7 @@ from gradsync.papers.emulated import emulated
 from gradsync.papers.training import training
 
 PAPER = Paper(
-    quick_seconds=60,
+    quick_seconds=70,
     printed=("fig4", "fig5", "fig6", "fig7"),
     inputs=(testbed,),
     replayed=(testbed, counted("lenet5", "vgg19")),

@@ -31,7 +31,7 @@ from gradsync.papers.declaration import (
 from gradsync.papers.emulated import emulated
 
 PAPER = Paper(
-    quick_seconds=75,
+    quick_seconds=65,
     printed=(
         "table1",
         "fig1",

@@ -22,7 +22,7 @@ from gradsync.papers.easgd_knl.time_parts import table3
 from gradsync.papers.easgd_knl.training_runs import elastic_runs
 
 PAPER = Paper(
-    quick_seconds=60,
+    quick_seconds=45,
     printed=("table1", "fig6", "fig8", "table2", "fig10", "fig11", "table3", "fig12", "table4", "fig13"),
     inputs=(testbed, published),
     tables={

@@ -39,7 +39,7 @@ def logged(_: Place) -> tuple[Path, ...]:
 
 
 PAPER = Paper(
-    quick_seconds=215,
+    quick_seconds=270,
     printed=("fig1", "fig2", "table2", "fig3", "fig4", "fig5", "fig6", "fig7", "fig8", "fig9"),
     inputs=(testbed,),
     replayed=(testbed, logged, profile("resnet50")),
