@@ -13,7 +13,7 @@ from gradsync.configuration.training import Steps
 from gradsync.errors import InputError
 from gradsync.experiments import predict
 from gradsync.experiments.costs import Costs, Known, costs
-from gradsync.experiments.hosts import OnTestbed, enter
+from gradsync.experiments.hosts import OnTestbed, described, enter
 from gradsync.limits import MOST_SHORTLISTED
 
 if TYPE_CHECKING:
@@ -99,6 +99,7 @@ def advise(options: Options) -> dict[str, Any]:
         from gradsync.runtime.launch import room_for
 
         room_for(options.ranks, "--ranks")
+        described(options, [options.ranks])
         enter(options)
     network = topologies.parse(options.topology, options.ranks).name
     every, left_out = _candidates(options, network)

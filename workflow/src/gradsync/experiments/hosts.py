@@ -47,9 +47,9 @@ def described(
     if device != "cpu":
         raise InputError("--testbed: hosts of a testbed have no GPUs: leave --device out")
     testbed = description.read(options.testbed, options.rate, options.flow_rate, lanes)
-    refuse_commands()
     for ranks in numbers_of_ranks:
         testbed.cables(ranks)
+    refuse_commands()
     return testbed
 
 
