@@ -14,16 +14,12 @@ from test_training import children, gone
 
 from gradsync.cli import main
 from gradsync.errors import RunError
-from gradsync.lifetimes import leftovers
 from gradsync.runtime import binding
 from gradsync.runtime.launch import launch
+from left_in_memory import left_in_memory
 from waiting import HANGS_SECONDS
 
 ENDS_SECONDS = 30
-
-
-def shared_files() -> set[str]:
-    return {path.name for path in leftovers.MEMORY.glob(f"{leftovers.PREFIX}*")}
 
 
 @pytest.mark.parametrize("ranks", [2, 4, *(pytest.param(n, marks=pytest.mark.deep) for n in (3, 5, 8))])
@@ -56,11 +52,11 @@ def test_each_part_has_cores_and_threads_of_its_own(on_ranks):
     ],
 )
 def test_a_part_that_ends_ends_the_launch_and_leaves_no_memory(ranks_of_the_tests, program, message, capfd):
-    before = shared_files()
+    before = left_in_memory()
     with pytest.raises(RunError, match=message):
         launch([program], 3)
     assert time.monotonic() - float((ranks_of_the_tests / "ended").read_text()) < ENDS_SECONDS
-    assert shared_files() <= before
+    assert left_in_memory() <= before
     if program == "raising_part":
         assert "no gradient today" in capfd.readouterr().err
 
@@ -79,7 +75,7 @@ def test_more_parts_than_cores_are_refused_before_anything_starts(tmp_path, caps
 def test_a_killed_part_ends_a_training_which_goes_on_to_the_same_parameters(tmp_path):
     if len(binding.cores()) < 2:
         pytest.skip("needs two cores")
-    plan, before = plan_file(tmp_path, "shared_tree"), shared_files()
+    plan, before = plan_file(tmp_path, "shared_tree"), left_in_memory()
     arguments = ["--seed", "3", "4", "--checkpoint-seconds", "0"]
     trained(tmp_path / "whole", plan, *arguments)
     killed = tmp_path / "killed"
@@ -94,7 +90,7 @@ def test_a_killed_part_ends_a_training_which_goes_on_to_the_same_parameters(tmp_
     assert time.monotonic() - since < ENDS_SECONDS
     assert "rank 1 was killed by SIGKILL; the other ranks were ended" in messages
     assert all(gone(pid) for pid in ranks)
-    assert shared_files() <= before
+    assert left_in_memory() <= before
     trained(killed, plan, *arguments)
     ended = [json.loads((each / "shared_tree/result.json").read_text()) for each in (tmp_path / "whole", killed)]
     assert ended[0]["conformance"] == ended[1]["conformance"]  # with the digests of the final parameters

@@ -10,8 +10,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from gradsync.lifetimes import leftovers, lifeline
+from gradsync.lifetimes import lifeline
 from gradsync.testbed import namespaces
+from left_in_memory import left_in_memory
 
 MARK = "GRADSYNC_KILLED_RUN"  # in the environment of all that a run starts
 
@@ -72,8 +73,8 @@ def end_all(mark: str) -> None:
 
 
 def in_memory() -> list[str]:
-    """Shared memory that runs have given a name."""
-    return [str(path) for path in leftovers.MEMORY.glob(f"{leftovers.PREFIX}*")]
+    """Shared memory that runs have given a name, and left."""
+    return [*map(str, left_in_memory())]
 
 
 def networks(launcher: int | None = None) -> list[str]:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from gradsync.lifetimes import leftovers
+from left_in_memory import left_in_memory
 from waiting import HANGS_SECONDS
 
 KEEPER = """
@@ -66,7 +67,17 @@ def test_what_is_not_known_to_be_abandoned_stays(tmp_path):
 
 
 def test_shared_memory_that_does_not_fit_is_refused_and_leaves_nothing():
-    before = set(leftovers.MEMORY.iterdir())
+    before = left_in_memory()
     with pytest.raises(OSError, match="No space left"):
         leftovers.shared_file(1 << 50)
-    assert {path for path in set(leftovers.MEMORY.iterdir()) - before if path.name.startswith("gradsync-")} == set()
+    assert left_in_memory() <= before
+
+
+def test_memory_is_left_once_its_maker_is_gone():
+    handle, path = leftovers.shared_file(8)
+    try:
+        assert Path(path) not in left_in_memory()
+        os.close(handle)
+        assert Path(path) in left_in_memory()
+    finally:
+        Path(path).unlink(missing_ok=True)
