@@ -1,6 +1,6 @@
 """LeNet-5 and a small ResNet under every schedule train like plain torch on the ranks' shards in turn.
 
-20 steps in float64; single steps from equal state in float32, since over many the order of summing is amplified by
+Several steps in float64; single steps from equal state in float32, since over many the order of summing is amplified by
 batch normalisation. Stock DDP with an exported plan too. Quarters of large models train a few steps, alike under one
 message at a time and under two.
 """

@@ -114,7 +114,8 @@ def gone(pid: int) -> bool:
 def test_a_killed_run_names_the_rank_ends_the_others_and_goes_on_to_the_same_parameters(tmp_path, steps, rate):
     schedules = ("wfbp", "pipelined" if "optimizer" in steps else "mgwfbp")
     plans = [part for name in schedules for part in ("--plan", plan_file(tmp_path, name, **steps))]
-    peers = [part for name in ("ddp", "ddp_powersgd", "zero", "fsdp2") for part in ("--peer", name)]
+    others = ("ddp", "ddp_powersgd", "zero", "fsdp2") if not steps else ("ddp", "fsdp2") if rate else ("ddp",)
+    peers = [part for name in others for part in ("--peer", name)]
     options = [part for key, value in (steps | rate).items() for part in (f"--{key.replace('_', '-')}", str(value))]
     if steps.keys() == {"clip_norm"}:  # sparse messages, then dense ones
         plans, peers = ["--plan", phased_file(tmp_path, 0.5, **steps)], []

@@ -48,7 +48,18 @@ DAMAGE = (
 )
 # models whose operations are counted, for tables that are made of a testbed: in place of what is measured, or assumed
 COUNTED = {"counted": ("resnet152", "densenet201", "inceptionv4", "bert_base", "lenet5"), "profile": ("resnet50",)}
-CONFIGURATIONS = ("quick", "measured", "full", "emulated", "modern", "overlap", "simultaneous", "elastic")
+CONFIGURATIONS = (
+    "quick",
+    "measured",
+    "full",
+    "emulated",
+    "modern",
+    "overlap",
+    "simultaneous",
+    "elastic",
+    "sparse",
+    "sparse_training",
+)
 
 
 class Kind(NamedTuple):

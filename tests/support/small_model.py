@@ -22,7 +22,7 @@ from gradsync.runtime.torch_optimizers import named
 from gradsync.transforms.step import Step
 from tiny_workloads import workload
 
-TURNS = 20
+TURNS = 8
 LR, MOMENTUM = 0.1, 0.9
 OPTIMIZER = optimizers.get("sgd", lr=LR, momentum=MOMENTUM)
 BATCH, INPUTS, CLASSES = 6, 7, 4

@@ -23,7 +23,7 @@ from gradsync.runtime.group import Groups
 from gradsync.runtime.peers import KINDS, make
 from queued_device import QueuedProcessor
 
-BROKEN_OFF = 9  # turns
+BROKEN_OFF = 3  # turns
 
 
 class Case(NamedTuple):

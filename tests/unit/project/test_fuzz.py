@@ -12,7 +12,7 @@ from fuzz.commands import BASES, places
 from fuzz.guard import StartedError, guarded
 from gradsync.testbed import privileges
 
-INPUTS, SEED = 1000, 0
+INPUTS, SEED = 600, 0
 
 
 @pytest.fixture(scope="module")
