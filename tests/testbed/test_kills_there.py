@@ -8,7 +8,7 @@ from gradsync.testbed import privileges
 from kills.campaign import killed
 from small_disk import small_disks
 
-KILLS, SEED = 6, 3
+KILLS, SEED = 4, 3
 
 
 @pytest.mark.skipif(bool(privileges.impossible()), reason=f"no testbed here: {privileges.impossible()}")
