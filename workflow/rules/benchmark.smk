@@ -16,7 +16,7 @@ rule benchmark_one:
     log:
         f"{RESULTS}/logs/benchmark/{{what}}.log",
     wildcard_constraints:
-        what="planning|training|collectives|loading|selection|workflow",
+        what="planning|training|attach|collectives|loading|selection|workflow",
     threads: cores_a_rank()
     resources:
         tasks=lambda wildcards: 4 if wildcards.what == "collectives" else 2,

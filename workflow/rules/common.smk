@@ -102,6 +102,7 @@ def benchmarked():
     benchmarks = [
         "planning",
         "training",
+        "attach",
         "collectives",
         "loading",
         "selection",

@@ -4,6 +4,7 @@ One launch runs many cases, since starting a rank takes seconds. `real_ranks.py`
 """
 
 from rank_programs.of_attached import AUTO_CASES, AUTO_QUEUED, attached_auto, attached_beside_ddp, attached_otherwise
+from rank_programs.of_attached_benchmark import attach_benchmark
 from rank_programs.of_attached_scales import attached_with_a_scaler
 from rank_programs.of_checkpoints import RESUMED_TURNS, resumed
 from rank_programs.of_collectives import (
@@ -85,6 +86,7 @@ __all__ = [
     "RESUMED_TURNS",
     "SCALED",
     "TINY_TURNS",
+    "attach_benchmark",
     "attached_auto",
     "attached_beside_ddp",
     "attached_otherwise",

@@ -25,11 +25,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from gradsync.benchmarks.emulated_bounds import hard_bound
 from gradsync.benchmarks.rows import Row, conformance, ratio
 from gradsync.engine.bounds import largest_speedup
 from gradsync.errors import InputError
 from gradsync.files.results import Result
+from gradsync.papers.emulated_bounds import hard_bound
 from gradsync.plan.workload import Workload
 from gradsync.runtime.replay import is_replay
 from gradsync.statistics.intervals import median_interval, repeats_needed

@@ -18,14 +18,18 @@ def options(parser: argparse.ArgumentParser) -> None:
     configured.add(parser)
     parser.add_argument(
         "what",
-        choices=["planning", "training", "collectives", "loading", "selection", "workflow", "testbed"],
+        choices=["planning", "training", "attach", "collectives", "loading", "selection", "workflow", "testbed"],
         help="what is timed",
     )
 
 
 def run(options: argparse.Namespace) -> dict[str, Any] | None:
-    """Time planning, training, collectives, loading, selection, the workflow or the testbed; hold to targets."""
+    """Time planning, training, attached plans, collectives, loading, selection, the workflow or the testbed.
+
+    Each is held to its targets.
+    """
     from gradsync.benchmarks import (
+        attach_speed,
         bml_speed,
         collectives_speed,
         loading_speed,
@@ -39,7 +43,11 @@ def run(options: argparse.Namespace) -> dict[str, Any] | None:
     from gradsync.runtime.launch import is_rank
 
     settings, results = configured.load(options)
-    of_ranks = {"collectives": collectives_speed.on_a_rank, "testbed": bml_speed.on_a_rank}
+    of_ranks = {
+        "attach": attach_speed.on_a_rank,
+        "collectives": collectives_speed.on_a_rank,
+        "testbed": bml_speed.on_a_rank,
+    }
     if options.what in of_ranks and is_rank():
         of_ranks[options.what](results)
         return None
@@ -49,6 +57,8 @@ def run(options: argparse.Namespace) -> dict[str, Any] | None:
                 answer = planning_speed.measure()
             case "training":
                 answer = training_speed.measure(folder, settings.peers)
+            case "attach":
+                answer = attach_speed.measure(folder, options.config)
             case "collectives":
                 answer = collectives_speed.measure(folder, options.config)
             case "loading":

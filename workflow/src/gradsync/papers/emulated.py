@@ -15,13 +15,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from gradsync.benchmarks.emulated_bounds import hard_bound
 from gradsync.collectives import NATIVE
 from gradsync.configuration.launches import Emulation
 from gradsync.configuration.settings import Settings
 from gradsync.engine.bounds import largest_speedup
 from gradsync.errors import InputError
 from gradsync.files.results import Result
+from gradsync.papers.emulated_bounds import hard_bound
 from gradsync.papers.repeats import LAUNCH, REPEATS, cells, text
 from gradsync.papers.table import BY_SCHEME, Table
 from gradsync.plan.workload import Workload

@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gradsync.benchmarks.emulated_bounds import hard_bound
 from gradsync.configuration import schemes
 from gradsync.costs import Linear
 from gradsync.errors import InputError, RunError
 from gradsync.files.results import Result
+from gradsync.papers.emulated_bounds import hard_bound
 from gradsync.testbed import framing
 from gradsync.testbed.description import Description
 from tiny_workloads import workload
