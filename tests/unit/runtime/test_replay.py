@@ -47,6 +47,15 @@ def test_gradients_come_in_the_order_and_with_the_sizes_of_the_workload():
     }
 
 
+def test_no_two_gradients_are_equal_and_all_ranks_begin_alike():
+    """A selection of the largest would take those of one value apart, which real gradients don't have."""
+    one, other = Replayed(workload(), pace=0.0), Replayed(workload(), pace=0.0)
+    backward(one)
+    for parameter, same in zip(one.parameters(), other.parameters(), strict=True):
+        assert torch.equal(parameter, same)
+        assert len(parameter.grad.unique()) == parameter.numel()
+
+
 def test_it_waits_as_long_as_the_workload_says_and_no_wait_is_lost_on_the_next():
     start, middle, ready = backward(Replayed(workload()))
     forward = middle - start
@@ -127,7 +136,7 @@ def test_forward_takes_its_layers_by_their_index_or_backwards_and_backward_has_i
     *_, ready = backward(model)
     assert list(ready) == [name for name, *_ in LAYERS]
     for parameter in model.parameters():
-        torch.testing.assert_close(parameter.grad, torch.full_like(parameter, -3.0))
+        torch.testing.assert_close(parameter.grad, parameter.detach() - 3.0)
 
 
 def test_each_layer_is_asked_for_once_the_one_before_it_has_waited(monkeypatch):
@@ -205,7 +214,7 @@ def test_copies_take_turns_with_the_memory_of_their_gradients():
     backward(other)  # none is copied on its way
     assert {name: parameter.grad.data_ptr() for name, parameter in other.named_parameters()} == places
     for parameter in other.parameters():
-        torch.testing.assert_close(parameter.grad, torch.full_like(parameter, -3.0))
+        torch.testing.assert_close(parameter.grad, parameter.detach() - 3.0)
 
 
 def test_gradients_of_micro_batches_are_added():
@@ -215,7 +224,7 @@ def test_gradients_of_micro_batches_are_added():
         for _ in range(3):
             model(SAMPLES).backward()
         for parameter in model.parameters():
-            torch.testing.assert_close(parameter.grad, torch.full_like(parameter, -9.0), msg=f"turn {turn}")
+            torch.testing.assert_close(parameter.grad, 3 * (parameter.detach() - 3.0), msg=f"turn {turn}")
 
 
 def test_what_keeps_its_gradients_has_its_own():
