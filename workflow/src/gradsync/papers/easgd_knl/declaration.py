@@ -5,7 +5,9 @@ What asks for training is made of the launches of `elastic`; simulated, such tra
 
 from __future__ import annotations
 
-from gradsync.papers.declaration import Paper, counted, figure, published, table, testbed
+from functools import partial
+
+from gradsync.papers.declaration import Paper, counted, emulated_runs, figure, published, table, testbed
 from gradsync.papers.easgd_knl.batch_size import batch
 from gradsync.papers.easgd_knl.constants import constants, constants_scaling
 from gradsync.papers.easgd_knl.data_sets import files, table1
@@ -20,11 +22,13 @@ from gradsync.papers.easgd_knl.reproducibility import determinism
 from gradsync.papers.easgd_knl.scaling import table4
 from gradsync.papers.easgd_knl.time_parts import table3
 from gradsync.papers.easgd_knl.training_runs import elastic_runs
+from gradsync.papers.emulated import emulated
 
 PAPER = Paper(
     quick_seconds=45,
     printed=("table1", "fig6", "fig8", "table2", "fig10", "fig11", "table3", "fig12", "table4", "fig13"),
     inputs=(testbed, published),
+    replayed=(testbed, counted(*SENT)),
     tables={
         "table1": table(table1, files),
         "constants": table(constants),
@@ -34,7 +38,7 @@ PAPER = Paper(
         "table4": table(table4),
         "models": table(models, counted(*COUNTED)),
         "table2": table(table2, counted(*SENT)),
-        "fig10": table(fig10, counted(*SENT)),
+        "fig10": table(fig10, counted(*SENT), emulated_runs),
         "table3": table(table3, elastic_runs),
         "exchanges": table(exchanges, elastic_runs),
         "curves": table(curves, elastic_runs),
@@ -44,6 +48,7 @@ PAPER = Paper(
         "determinism": table(determinism, elastic_runs),
         "fig13": table(fig13, elastic_runs),
         "batch": table(batch, elastic_runs),
+        "emulated": table(partial(emulated, "easgd_knl"), emulated_runs),
     },
     figures={
         "fig10": figure("fig10"),
