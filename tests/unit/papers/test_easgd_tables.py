@@ -38,6 +38,7 @@ COLUMNS = {  # as the comments of published.yaml have them
     "constants": "scheme seconds iterations iteration_seconds parts_sum comm_share comm_sum for_backward_seconds "
     "gpu_gpu_para_seconds cpu_gpu_para_seconds",
     "constants_scaling": "model nodes cores seconds efficiency_printed efficiency intel_caffe",
+    "emulated": "model scheme nodes iteration_seconds",
 }
 
 

@@ -35,9 +35,8 @@ def fig10(settings: Settings, results: Path) -> Drawn:
             middle = exchange["first"]  # the first point of a band is its middle
             places = np.arange(len(NETWORKS)) + WIDTH * (number - 0.5)
             ends = [middle - exchange["min"], exchange["max"] - middle]
-            axes.bar(
-                places, middle, 0.92 * WIDTH, yerr=ends, error_kw={"linewidth": 0.8}, color=f"C{number}", label=name
-            )
+            look = {"color": f"C{number}", "label": f"{name}, simulated by a tree"}
+            axes.bar(places, middle, 0.92 * WIDTH, yerr=ends, error_kw={"linewidth": 0.8}, **look)
             emulated = frame[(frame.rung == "emulated") & (frame.model == model) & (frame.scheme == scheme)]
             for _, row in emulated[emulated.exchange_seconds.notna()].iterrows():
                 place = list(NETWORKS).index(row.network) + WIDTH * (number - 0.5)
