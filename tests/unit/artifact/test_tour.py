@@ -95,3 +95,10 @@ def test_a_record_that_tells_no_times_is_none(tmp_path, text):
     (tmp_path / urlsafe_b64encode(b"results/quick/b.csv").decode()).write_text(text)
     records = Records(tmp_path)
     assert (records.minutes("results/quick/a.csv"), records.minutes("results/quick/b.csv")) == (0.5, None)
+
+
+def test_as_json_its_lines_are_those_that_are_printed(capsys):
+    assert cli.main(["artifact", "--tour"]) == 0
+    printed = capsys.readouterr().out
+    assert cli.main(["artifact", "--tour", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"tour": printed.splitlines()}

@@ -35,6 +35,8 @@ def run(options: argparse.Namespace) -> dict[str, Any] | None:
         settings, results = configured.load(options)
         lists = tour.lists(settings, results, Path("config"))
         if options.output is None:
+            if options.json:
+                return {"tour": lists.splitlines()}
             print(lists)
             return None
         write_whole(options.output, f"{lists}\n")
