@@ -20,7 +20,7 @@ import tiny_plans
 from fuzz.values import values
 from gradsync import cli
 from gradsync.clusters import parts
-from gradsync.costs.contention_points import Contention, Point
+from gradsync.costs.contention_points import Contention, ContentionPoint
 from gradsync.costs.interference import Interference, InterferencePoint
 from gradsync.files.results import Result
 from gradsync.plan import DTYPE_BYTES
@@ -92,7 +92,7 @@ def prepare(folder: Path) -> None:
     (folder / "workload.json").write_text((ROOT / "config/papers/mgwfbp/examples/counterexample.json").read_text())
     points = [(size, 1e-3 + size * 1e-9) for size in (2, 4, 8, 16, 64, 1 << 12, 1 << 20)]
     (folder / "points.csv").write_text(_csv([["bytes", "seconds", "ranks"], *([*each, 2] for each in points)]))
-    sweeps = [Point(lanes=k, bytes=m, seconds=(1 + k * m, 1.1 + k * m)) for k in (1, 2) for m in (2, 8, 64)]
+    sweeps = [ContentionPoint(lanes=k, bytes=m, seconds=(1 + k * m, 1.1 + k * m)) for k in (1, 2) for m in (2, 8, 64)]
     (folder / "contention.json").write_text(Contention(ranks=2, points=tuple(sweeps)).to_json())
     slow = InterferencePoint(bytes=8, computation=1.5, communication=1.2, computation_interval=(1.1, 1.7))
     (folder / "interference.json").write_text(Interference(points=(slow,), handover_seconds=0.1).model_dump_json())

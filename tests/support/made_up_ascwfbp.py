@@ -12,7 +12,7 @@ import pytest
 from gradsync import papers
 from gradsync.configuration import launches, settings
 from gradsync.costs.contention_points import Contention
-from gradsync.costs.contention_points import Point as Measured
+from gradsync.costs.contention_points import ContentionPoint as Measured
 from gradsync.files.results import Result
 from gradsync.papers import tables
 from gradsync.papers.ascwfbp import losses

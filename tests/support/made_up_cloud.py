@@ -10,7 +10,7 @@ import yaml
 
 from gradsync import papers
 from gradsync.configuration import settings
-from gradsync.costs.selection_times import Point, SelectionTimes
+from gradsync.costs.selection_times import SelectionPoint, SelectionTimes
 from gradsync.files.results import Result
 from gradsync.papers import tables
 from gradsync.plan.workload import Layer, Workload
@@ -62,7 +62,7 @@ OPERATORS = {"exact_topk": 64.0, "dgc_topk": 16.0, "mstopk": 1.0}  # nanoseconds
 def write_selection(results: Path, device: str = "cpu", other_work: float = 0.0) -> None:
     """Times that are linear in the elements, at all lengths of Fig. 6."""
     points = [
-        Point(
+        SelectionPoint(
             compressor=name,
             elements=elements,
             k=elements // 1000,

@@ -26,7 +26,8 @@ def all_reduce(count: int, each: int, a: float = A, b: float = B) -> clusters.Al
     sweeps = drawn(np.random.default_rng(count * 100 + each), a, b)
     mean = sweeps.mean(axis=0)
     points = [
-        clusters.Point(size, t * 0.9, t * 0.8, t * 1.1, t, 60) for size, t in zip(SIZES, mean.tolist(), strict=True)
+        clusters.ClusterPoint(size, t * 0.9, t * 0.8, t * 1.1, t, 60)
+        for size, t in zip(SIZES, mean.tolist(), strict=True)
     ]
     fit = line.through(SIZES, sweeps)
     return clusters.AllReduce(

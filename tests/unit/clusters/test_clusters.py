@@ -220,7 +220,7 @@ def test_a_scaled_line_is_the_line_of_a_ring(cluster):
     alpha, beta = 1e-5, 1e-9
     m = np.array(SIZES, float)
     t = 2 * 3 * alpha + 2 * 3 / 4 * beta * m
-    points = tuple(clusters.Point(size, s, s, s, s, 1) for size, s in zip(SIZES, t.tolist(), strict=True))
+    points = tuple(clusters.ClusterPoint(size, s, s, s, s, 1) for size, s in zip(SIZES, t.tolist(), strict=True))
     one = all_reduce(4, 1).model_copy(update={"points": points})
     cost, _, _ = choice.scaled(one, 32, "here")
     assert cost.seconds(m) == pytest.approx(2 * 31 * alpha + 2 * 31 / 32 * beta * m, rel=1e-6)

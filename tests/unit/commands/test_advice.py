@@ -11,7 +11,7 @@ from command_lines import LINE, ROOT, points_csv, workload_json
 from gradsync import compressors, sparse, updates
 from gradsync.cli import main
 from gradsync.configuration import schemes as configuration
-from gradsync.costs.contention_points import Contention, Point
+from gradsync.costs.contention_points import Contention, ContentionPoint
 from gradsync.costs.interference import Interference, InterferencePoint
 from gradsync.experiments import advise
 from gradsync.experiments.advise import TIED
@@ -207,7 +207,7 @@ def test_schemes_with_phases_are_left_out_though_plan_predicts_them(workload, ca
 def test_contention_of_the_backends_own_is_why_other_collectives_are_left_out(workload, tmp_path, capsys):
     measured = tmp_path / "contention.json"
     lanes_and_sizes = [(lanes, 2**i) for lanes in (1, 2) for i in range(1, 6)]
-    points = tuple(Point(lanes=k, bytes=m, seconds=(8.0 + k * m,) * 3) for k, m in lanes_and_sizes)
+    points = tuple(ContentionPoint(lanes=k, bytes=m, seconds=(8.0 + k * m,) * 3) for k, m in lanes_and_sizes)
     measured.write_text(Contention(ranks=2, points=points).to_json())
     costs = ("--allreduce", LINKS, "--contention", str(measured))
     told = advice(capsys, "--workload", workload, *costs)

@@ -7,7 +7,7 @@ import pytest
 
 from gradsync.cli import main
 from gradsync.costs import Linear, Network
-from gradsync.costs.contention_points import Contention, Point
+from gradsync.costs.contention_points import Contention, ContentionPoint
 from gradsync.engine.simulate import simulate
 from gradsync.errors import InputError
 from gradsync.measure import contention
@@ -28,7 +28,7 @@ def measured(link, host, *, lanes=3, noise=0.0, sweeps=7, seed=0, gamma=None):
         share = gamma if gamma and k > 1 else max(1.0, k / link) if k > 1 else 1.0
         exact = A + (k - 1) * host + share * B * m
         times = exact * (1 + noise * random.standard_normal(sweeps))
-        return Point(lanes=k, bytes=m, seconds=tuple(times.tolist()))
+        return ContentionPoint(lanes=k, bytes=m, seconds=tuple(times.tolist()))
 
     return Contention(ranks=4, points=tuple(point(k, m) for k in range(1, lanes + 1) for m in SIZES))
 
@@ -102,7 +102,9 @@ def test_few_sweeps_have_no_interval_and_what_is_not_known_is_not_outside(sweeps
 
 
 def test_start_ups_alone_have_no_gamma():
-    flat = Contention(ranks=2, points=tuple(Point(lanes=k, bytes=m, seconds=(1.0, 1.0)) for k in (1, 2) for m in SIZES))
+    flat = Contention(
+        ranks=2, points=tuple(ContentionPoint(lanes=k, bytes=m, seconds=(1.0, 1.0)) for k in (1, 2) for m in SIZES)
+    )
     assert {each.gamma for each in flat.fit().gammas} == {None}
 
 

@@ -9,7 +9,7 @@ from gradsync.errors import InputError
 from gradsync.measure import allreduce
 
 
-def points(collective: str = "") -> list[allreduce.Point]:
+def points(collective: str = "") -> list[allreduce.AllReducePoint]:
     sizes = [2**k for k in range(3, 20)]
     return [
         allreduce.point(ranks, size, [ranks * (1e-4 + 1e-9 * size) * noise for noise in (1, 2, 0.5)], collective)
@@ -42,7 +42,7 @@ def test_bandwidths_of_other_kinds_have_the_factor_of_the_kind(kind, factor):
     assert (point.algbw_bytes_per_second, point.busbw_bytes_per_second) == (500.0, pytest.approx(500.0 * factor))
 
 
-def of_kind(kind: str, seconds: float) -> list[allreduce.Point]:
+def of_kind(kind: str, seconds: float) -> list[allreduce.AllReducePoint]:
     return [each._replace(kind=kind, mean_seconds=seconds) for each in points()]
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from gradsync import compressors
 from gradsync.cli import main
-from gradsync.costs.selection_times import Point, SelectionTimes
+from gradsync.costs.selection_times import SelectionPoint, SelectionTimes
 from gradsync.errors import InputError, RunError
 from gradsync.measure import topk
 from gradsync.runtime import selection
@@ -51,7 +51,7 @@ def test_json_has_medians_with_intervals_and_paired_ratios(capsys: pytest.Captur
 
 def test_ratios_are_those_of_each_round() -> None:
     points = [
-        Point(compressor=name, elements=9, k=1, selected=1, recall=1, seconds=seconds)
+        SelectionPoint(compressor=name, elements=9, k=1, selected=1, recall=1, seconds=seconds)
         for name, seconds in (("exact_topk", (1.0, 2.0, 4.0)), ("mstopk", (0.5, 2.0, 1.0)))
     ]
     rows = topk.rows(SelectionTimes(device="cpu", density=0.1, points=tuple(points)))

@@ -9,7 +9,7 @@ import pytest
 
 from gradsync import papers
 from gradsync.costs.contention_points import Contention
-from gradsync.costs.contention_points import Point as Measured
+from gradsync.costs.contention_points import ContentionPoint as Measured
 from made_up_ascwfbp import configured, table, write_contention
 
 

@@ -20,7 +20,7 @@ def test_simulated_times_are_those_by_hand(bml_tables):
     simulated = frame[frame.rung == "simulated"].set_index(["scheme", "batch", "assumption"])
     elements = 4 * (COUNTED[0][1] + COUNTED[1][1])
     for share in (1.0, 0.1):
-        label = str(testbed.Point(1.0, share, 0.0))
+        label = str(testbed.BandPoint(1.0, share, 0.0))
         t_f = elements / (LINK * share)
         for batch in (2, 4):
             computed = batch * 3e-3

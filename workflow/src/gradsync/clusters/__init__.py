@@ -25,7 +25,7 @@ VERSION = 1
 MEASURE = "gradsync cluster measure"
 
 
-class Point(NamedTuple):
+class ClusterPoint(NamedTuple):
     """Times of a message of `bytes`: median with the 95 % interval of the median, mean, number of repeats.
 
     The median and its interval are those of the sweeps' medians: messages of one sweep are disturbed alike. The
@@ -54,7 +54,7 @@ class AllReduce(Closed):
     device: str
     line: Line
     slowest_over_fastest: float | None = None
-    points: tuple[Point, ...] = Field(min_length=2)
+    points: tuple[ClusterPoint, ...] = Field(min_length=2)
 
     @model_validator(mode="after")
     def _consistent(self) -> AllReduce:

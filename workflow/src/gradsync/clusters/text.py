@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from gradsync.clusters import AllReduce, Point, Profile
+from gradsync.clusters import AllReduce, ClusterPoint, Profile
 from gradsync.clusters.nodes import Kind
 from gradsync.costs import line
 from gradsync.files.results import write_whole
@@ -18,7 +18,7 @@ COMMENTS = {
     "nodes": "What the nodes are; nodes that are all alike are one entry.",
     "allreduce": (
         "All-reduces inside a node, between nodes (one rank on each), over everything (several ranks on several).\n"
-        "Points are [" + ", ".join(Point._fields) + "].\n"
+        "Points are [" + ", ".join(ClusterPoint._fields) + "].\n"
         f"Intervals of a and b: {line.METHOD}.\n"
         "Planners take the pieces through the mean seconds of the points, not the line."
     ),

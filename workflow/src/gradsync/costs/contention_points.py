@@ -23,7 +23,7 @@ from gradsync.limits import LEAST_MEASURED_SECONDS, MOST_MEASURED_LANES, MOST_ME
 VERSION = 1
 
 
-class Point(BaseModel):
+class ContentionPoint(BaseModel):
     """`lanes` all-reduces of `bytes` at once: in each sweep, the mean seconds of one of them."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -50,7 +50,7 @@ class Contention(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
     version: int = VERSION
     ranks: int = Field(ge=1)
-    points: tuple[Point, ...] = Field(min_length=1)
+    points: tuple[ContentionPoint, ...] = Field(min_length=1)
     provenance: dict[str, Any] = Field(default_factory=dict)
 
     @model_validator(mode="after")

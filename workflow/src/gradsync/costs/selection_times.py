@@ -19,7 +19,7 @@ from gradsync.limits import LEAST_MEASURED_SECONDS, MOST_COUNT, MOST_MEASURED_SE
 VERSION = 1
 
 
-class Point(BaseModel):
+class SelectionPoint(BaseModel):
     """A compressor on a vector: in each round, the mean seconds of a selection.
 
     `recall`: the part of the selected elements that belongs to the exact top k.
@@ -48,7 +48,7 @@ class SelectionTimes(BaseModel):
     version: int = VERSION
     device: Literal["cpu", "cuda"]
     density: float = Field(gt=0, le=1)
-    points: tuple[Point, ...] = Field(min_length=1)
+    points: tuple[SelectionPoint, ...] = Field(min_length=1)
     notes: tuple[str, ...] = ()
     provenance: dict[str, Any] = Field(default_factory=dict)
 

@@ -98,7 +98,7 @@ def _recorded(options: Options, recordings: Sequence[Recording]) -> dict[str, An
         **told,
     }
     workload = summary.workload(_name(options), arranged, known, provenance)
-    measured = points.points(arranged) if options.points else points.Points([], [])
+    measured = points.points(arranged) if options.points else points.RecordedPoints([], [])
     if options.points and not measured.points:
         raise InputError(
             f"--points {options.points}: trace {first.recording.where} has no all-reduce of known size: record "

@@ -16,7 +16,7 @@ from gradsync.statistics.intervals import median_interval
 SLACK = 1e-6  # seconds by which recorders of one clock may let two messages overlap that don't
 
 
-class Point(NamedTuple):
+class RecordedPoint(NamedTuple):
     """All-reduces of one size between so many ranks: the median with its 95 % interval, the mean; seconds."""
 
     ranks: int
@@ -28,14 +28,14 @@ class Point(NamedTuple):
     repeats: int
 
 
-class Points(NamedTuple):
+class RecordedPoints(NamedTuple):
     """The points by size, and what a reader must know of them."""
 
-    points: list[Point]
+    points: list[RecordedPoint]
     notes: list[str]
 
 
-def points(ranks: Sequence[Rank]) -> Points:
+def points(ranks: Sequence[Rank]) -> RecordedPoints:
     """Of the all-reduces whose size was recorded; those beside another message are left out if others are there."""
     times: dict[tuple[int, int], list[tuple[float, bool]]] = defaultdict(list)
     overlapped = {id(message) for rank in ranks for message in _overlapped(rank.recording.messages)}
@@ -57,7 +57,7 @@ def points(ranks: Sequence[Rank]) -> Points:
     made = []
     for (size, count), seconds_of in sorted(measured.items()):
         low, middle, high = median_interval(seconds_of)
-        made.append(Point(size, count, middle, low, high, float(np.mean(seconds_of)), len(seconds_of)))
+        made.append(RecordedPoint(size, count, middle, low, high, float(np.mean(seconds_of)), len(seconds_of)))
     notes = []
     if unsized:
         notes.append(f"{unsized} all-reduces have no recorded size and give no point: record with record_shapes=True")
@@ -71,7 +71,7 @@ def points(ranks: Sequence[Rank]) -> Points:
         notes.append("times of all-reduces are of one rank, with its waiting for the others: give the traces of all")
     if len(made) == 1:
         notes.append("the all-reduces have one size only, and a fit needs two: record with smaller buckets, too")
-    return Points(made, notes)
+    return RecordedPoints(made, notes)
 
 
 def _overlapped(messages: Sequence[Message]) -> list[Message]:
@@ -86,9 +86,9 @@ def _overlapped(messages: Sequence[Message]) -> list[Message]:
     return beside
 
 
-def to_csv(made: Points, provenance: Mapping[str, Any]) -> str:
+def to_csv(made: RecordedPoints, provenance: Mapping[str, Any]) -> str:
     """The file that `--allreduce` reads: provenance as comments, then a line per point."""
     lines = [f"# {key}: {json.dumps(value)}" for key, value in provenance.items()]
-    lines.append(",".join(Point._fields))
+    lines.append(",".join(RecordedPoint._fields))
     lines += [",".join("" if cell is None else repr(cell) for cell in point) for point in made.points]
     return "\n".join(lines) + "\n"

@@ -45,7 +45,7 @@ WHOLE = Effort(REPEATS, SECONDS_PER_SIZE, SIZES_PER_DECADE)
 BRIEF = Effort(REPEATS // 3, SECONDS_PER_SIZE / 5, SIZES_PER_DECADE // 2)  # of kinds beside the all-reduce of a launch
 
 
-class Point(NamedTuple):
+class AllReducePoint(NamedTuple):
     """One message size between `ranks` ranks: the median of its times, the 95 % interval of that median, the mean.
 
     The interval is of `repeats` messages, in turn with those of other sizes; None if they are too few.
@@ -190,27 +190,27 @@ def _of_kinds(
     }
 
 
-def point(ranks: int, size: int, seconds: Sequence[float], collective: str = "", kind: str = "") -> Point:
+def point(ranks: int, size: int, seconds: Sequence[float], collective: str = "", kind: str = "") -> AllReducePoint:
     """The point of repeated times of a message of `size` bytes."""
     key, _, places = kind.partition(":")
     low, middle, high = median_interval(seconds)
     bandwidth = size / middle
     bus = bandwidth * bus_factor(key.partition("@")[0] or ALL_REDUCE, int(places or ranks))
     mean, repeats = float(np.mean(seconds)), len(seconds)
-    return Point(ranks, size, middle, low, high, bandwidth, bus, mean, collective, repeats, kind)
+    return AllReducePoint(ranks, size, middle, low, high, bandwidth, bus, mean, collective, repeats, kind)
 
 
-def to_csv(points: Sequence[Point], provenance: Mapping[str, Any]) -> str:
-    """The file that `--allreduce` reads: provenance as comments, one per line, then the columns of `Point`."""
+def to_csv(points: Sequence[AllReducePoint], provenance: Mapping[str, Any]) -> str:
+    """The file that `--allreduce` reads: provenance as comments, one per line, then the columns of `AllReducePoint`."""
     comments = [f"# {key}: {json.dumps(value)}" for key, value in provenance.items()]
-    return "\n".join([*comments, ",".join(Point._fields), *(_line(each) for each in points)]) + "\n"
+    return "\n".join([*comments, ",".join(AllReducePoint._fields), *(_line(each) for each in points)]) + "\n"
 
 
-def _line(point: Point) -> str:
+def _line(point: AllReducePoint) -> str:
     return ",".join("" if cell is None else cell if isinstance(cell, str) else repr(cell) for cell in point)
 
 
-def columns(points: Sequence[Point]) -> str:
+def columns(points: Sequence[AllReducePoint]) -> str:
     """The points as text for people: the columns of nccl-tests, and the collective or kind."""
     names = ("ranks", "size", "count", "type", "redop", "time", "mean", "algbw", "busbw")
     units = ("", "(B)", "(elements)", "", "", "(us)", "(us)", "(GB/s)", "(GB/s)")
@@ -234,7 +234,7 @@ def _sums(kind: str) -> bool:
     return not kind or kind.partition(":")[0].partition("@")[0] in SUMS
 
 
-def fits(points: Sequence[Point]) -> list[dict[str, Any]]:
+def fits(points: Sequence[AllReducePoint]) -> list[dict[str, Any]]:
     """By ranks, collective and kind: the cost that planners take (of the means), and how good one line a + b m is."""
     rows = []
     in_order = sorted(points, key=lambda p: p.ranks)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch.distributed as dist
 
-from gradsync.clusters import AllReduce, Point
+from gradsync.clusters import AllReduce, ClusterPoint
 from gradsync.costs import line
 from gradsync.measure import allreduce
 from gradsync.measure.cluster_nodes import Placement
@@ -108,7 +108,7 @@ def slowest(teams: Sequence[Sequence[Times]], layout: Layout, device: Any) -> Al
     for column, size in enumerate(sizes):
         low, middle, high = median_interval([np.median(times[size]) for times in teams[team]])
         mean, repeats = float(means[team, :, column].mean()), sum(len(times[size]) for times in teams[team])
-        points.append(Point(size, rounded(middle), rounded(low), rounded(high), rounded(mean), repeats))
+        points.append(ClusterPoint(size, rounded(middle), rounded(low), rounded(high), rounded(mean), repeats))
     fit = line.through(sizes, means[team])
     return AllReduce(
         nodes=layout.nodes,

@@ -22,7 +22,7 @@ import torch
 import torch.distributed as dist
 
 from gradsync.costs.contention_fit import Fit
-from gradsync.costs.contention_points import Contention, Point
+from gradsync.costs.contention_points import Contention, ContentionPoint
 from gradsync.errors import RunError
 from gradsync.measure.allreduce import sizes
 from gradsync.runtime.devices import PROCESSOR, Device
@@ -88,7 +88,8 @@ def measure(smallest: int, largest: int, lanes: int, device: Device = PROCESSOR)
     return Contention(
         ranks=ranks,
         points=tuple(
-            Point(lanes=k, bytes=size, seconds=tuple(seconds)) for (k, size), seconds in zip(points, times, strict=True)
+            ContentionPoint(lanes=k, bytes=size, seconds=tuple(seconds))
+            for (k, size), seconds in zip(points, times, strict=True)
         ),
         provenance={
             "measured": f"{SWEEPS} sweeps of {min(counts)} to {max(counts)} repeats a point, points in random order",

@@ -16,7 +16,7 @@ import psutil
 import torch
 
 from gradsync import compressors
-from gradsync.costs.selection_times import Point, SelectionTimes
+from gradsync.costs.selection_times import SelectionPoint, SelectionTimes
 from gradsync.errors import InputError, RunError
 from gradsync.runtime import selection
 from gradsync.runtime.devices import PROCESSOR, Device
@@ -55,7 +55,7 @@ def measure(
 
     A compressor that fails on a vector (`mstopk_as_printed` may) has no point of it, but a note.
     """
-    others, points, notes = OtherWork(), list[Point](), list[str]()
+    others, points, notes = OtherWork(), list[SelectionPoint](), list[str]()
     for elements in lengths:
         refuse_memory(elements, device)
         k = max(1, round(density * elements))
@@ -82,7 +82,7 @@ def measure(
 
 def _points(
     elements: int, k: int, names: Sequence[str], rounds: int, iterations: int, device: Device
-) -> tuple[list[Point], list[str]]:
+) -> tuple[list[SelectionPoint], list[str]]:
     values = torch.randn(elements, generator=torch.Generator().manual_seed(elements)).to(device.torch_device)
     best = keys(values[selection.get("exact_topk")(values, k, turn=0)]).min()
     chosen, notes = dict[str, tuple[int, float]](), list[str]()
@@ -106,7 +106,9 @@ def _points(
             seconds[name].append(device.seconds(start, end) / iterations)
     print(f"measure topk: {k} of {elements} elements, {rounds} rounds", file=sys.stderr, flush=True)
     return [
-        Point(compressor=name, elements=elements, k=k, selected=selected, recall=recall, seconds=tuple(seconds[name]))
+        SelectionPoint(
+            compressor=name, elements=elements, k=k, selected=selected, recall=recall, seconds=tuple(seconds[name])
+        )
         for name, (selected, recall) in chosen.items()
     ], notes
 

@@ -19,7 +19,7 @@ from gradsync.experiments.profile.messages import Messages
 from gradsync.lifetimes import leftovers
 
 if TYPE_CHECKING:
-    from gradsync.measure.allreduce import Point
+    from gradsync.measure.allreduce import AllReducePoint
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +47,7 @@ class Options(OnTestbed, OnDevice, Kinds, Messages):
 class Measured(NamedTuple):
     """The points of all launches, what a reader must know, and what they were measured with."""
 
-    points: list[Point]
+    points: list[AllReducePoint]
     notes: list[str]
     provenance: dict[str, Any]
 
@@ -116,7 +116,7 @@ def _launched(options: Options) -> Measured:
     return measured
 
 
-def points(content: dict[str, Any], ranks: int) -> Iterable[Point]:
+def points(content: dict[str, Any], ranks: int) -> Iterable[AllReducePoint]:
     """The points of the times that rank 0 has written, one for each message size and collective."""
     from gradsync.measure import allreduce
 

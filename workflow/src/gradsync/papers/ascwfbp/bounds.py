@@ -12,7 +12,7 @@ import pandas as pd
 from gradsync.configuration.settings import Settings
 from gradsync.files.results import TIMED
 from gradsync.papers.ascwfbp import iterations
-from gradsync.papers.ascwfbp.testbed import CENTRE, FORWARD, MODELS, SCHEMES, Bench, Point, bench, counted, workload
+from gradsync.papers.ascwfbp.testbed import CENTRE, FORWARD, MODELS, SCHEMES, BandPoint, Bench, bench, counted, workload
 from gradsync.papers.repeats import LAUNCH, REPEATS, cells, columns, paired, samples, text
 from gradsync.papers.table import Table, file, read
 
@@ -34,7 +34,7 @@ def table5(settings: Settings, results: Path) -> Table:
         row = {"rung": "published", "model": model, "assumption": "", "nodes": testbed.nodes}
         row |= {"speedup": published, "largest_speedup": largest}
         rows.append({**row, "share": published / largest, "note": ""})
-        for point in (Point(forward=forward) for forward in FORWARD):
+        for point in (BandPoint(forward=forward) for forward in FORWARD):
             largest = testbed.largest_speedup(model, point, _parameters(model, results))
             row = {"rung": "derived", "model": model, "assumption": str(point), "nodes": testbed.nodes}
             rows.append({**row, "largest_speedup": largest, "note": ""})
@@ -101,7 +101,7 @@ def _parameters(model: str, results: Path) -> float:
     return counted(model, results).bytes / 4
 
 
-def _point(assumption: str) -> Point:
+def _point(assumption: str) -> BandPoint:
     """The point of the band in a label of Table IV; rows without one are at the centre."""
     return next((each.point for each in iterations.BAND if str(each) == assumption), CENTRE)
 
@@ -193,7 +193,7 @@ def constants(settings: Settings, results: Path) -> Table:
     testbed, rows = bench(settings), []
     for model in MODELS:
         for forward in FORWARD:
-            point = Point(forward=forward)
+            point = BandPoint(forward=forward)
             computation = workload(model, settings, results, point)
             sizes, ready = computation.sizes(), computation.ready_seconds()
             wfbp = testbed.published("wfbp", model)

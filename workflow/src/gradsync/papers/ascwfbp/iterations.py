@@ -21,7 +21,7 @@ from gradsync.costs import Linear, alpha_beta
 from gradsync.engine.bounds import hard_bound_seconds, refuse_below
 from gradsync.errors import InputError
 from gradsync.papers.ascwfbp import pairwise_model, timed_runs
-from gradsync.papers.ascwfbp.testbed import CENTRE, MODELS, POINTS, SCHEMES, Bench, Point, bench, workload
+from gradsync.papers.ascwfbp.testbed import CENTRE, MODELS, POINTS, SCHEMES, BandPoint, Bench, bench, workload
 from gradsync.papers.repeats import HIGH, LAUNCH, LOW, REPEATS, SAMPLES, text
 from gradsync.papers.simulated import BOUNDS
 from gradsync.papers.simulated import timed as timed_plan
@@ -48,7 +48,7 @@ class Assumed(NamedTuple):
 
     contention: str
     startup: str
-    point: Point
+    point: BandPoint
 
     def __str__(self) -> str:
         return f"contention {self.contention}, a {self.startup}, {self.point}"

@@ -24,7 +24,7 @@ OPERATIONS, EVEN = "operations", "even"
 GRADIENT_BITS, BITS = 32, 8
 
 
-class Point(NamedTuple):
+class BandPoint(NamedTuple):
     """What is assumed of a GPU's computation: which end of t_f's band, and how backward is spread over the layers."""
 
     forward: str = "middle"
@@ -34,9 +34,9 @@ class Point(NamedTuple):
         return f"t_f {self.forward}, layers by {self.layers}"
 
 
-CENTRE = Point()
+CENTRE = BandPoint()
 # one at a time: the ends of t_f, and the other way to spread backward
-POINTS = (CENTRE, Point(forward="least"), Point(forward="most"), Point(layers=EVEN))
+POINTS = (CENTRE, BandPoint(forward="least"), BandPoint(forward="most"), BandPoint(layers=EVEN))
 
 
 class Bench(NamedTuple):
@@ -76,7 +76,7 @@ class Bench(NamedTuple):
         """t_f + t_b."""
         return self.file.number("computation_seconds", "value", model)
 
-    def forward(self, model: str, point: Point = CENTRE) -> float:
+    def forward(self, model: str, point: BandPoint = CENTRE) -> float:
         """t_f at a point of the band."""
         shares = self.file.numbers("forward_share", model, least=len(FORWARD))
         return self.computation(model) * shares[FORWARD.index(point.forward)]
@@ -89,7 +89,7 @@ class Bench(NamedTuple):
         """t_c_min = 2 m / B (Eq. 43, ASC-E37: bits); the ring's (P-1)/P is dropped."""
         return 2 * parameters * GRADIENT_BITS / self.link
 
-    def largest_speedup(self, model: str, point: Point = CENTRE, parameters: float | None = None) -> float:
+    def largest_speedup(self, model: str, point: BandPoint = CENTRE, parameters: float | None = None) -> float:
         """Eq. 42: S_max = P (t_f + t_b) / (t_f + t_b + t_c_min - min(t_b, t_c_min)); by default of Table III."""
         computed = self.computation(model)
         wire = self.smallest_communication(
@@ -125,7 +125,7 @@ def counted(model: str, results: Path) -> Workload:
     return Workload.load(results / "counted" / model / "workload.json")
 
 
-def workload(model: str, settings: Settings, results: Path, point: Point = CENTRE) -> Workload:
+def workload(model: str, settings: Settings, results: Path, point: BandPoint = CENTRE) -> Workload:
     """What a GPU computes and sends in an iteration: published totals, at a point of the band."""
     testbed, layers = bench(settings), counted(model, results)
     if point.layers == EVEN:

@@ -20,7 +20,7 @@ from gradsync.collectives import NATIVE
 from gradsync.configuration.launches import Training
 from gradsync.configuration.settings import Settings
 from gradsync.files.results import TIMED, Result
-from gradsync.papers.bml_bcube.testbed import BML, EVEN, TENSORS, Bench, Point, bench
+from gradsync.papers.bml_bcube.testbed import BML, EVEN, TENSORS, BandPoint, Bench, bench
 from gradsync.papers.emulated import NO_LAUNCH, Run, runs
 from gradsync.papers.labels import MODELS
 from gradsync.papers.repeats import HIGH, LAUNCH, LOW, REPEATS, SAMPLES, cells, ends, interval, paired, text
@@ -200,7 +200,7 @@ def _display(frame: pd.DataFrame, testbed: Bench) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _band(at: pd.DataFrame, column: str, centre: Point, scale: float, form: str) -> str:
+def _band(at: pd.DataFrame, column: str, centre: BandPoint, scale: float, form: str) -> str:
     if at.empty or at[column].isna().all():
         return "-"
     middle = at[at.assumption == str(centre)]

@@ -27,7 +27,7 @@ COUNTED_RATE = 1e12  # operations per second of the counted workloads, one sampl
 LAYER_BY_LAYER = Scheme(name="wfbp")  # Section 4.1: each layer is sent as soon as it is ready
 
 
-class Point(NamedTuple):
+class BandPoint(NamedTuple):
     """One point of the band."""
 
     share_of_peak: float
@@ -52,16 +52,16 @@ class Bench(NamedTuple):
     shares_of_link: list[float]
     alphas: list[float]
 
-    def points(self) -> list[Point]:
+    def points(self) -> list[BandPoint]:
         """The points of the band."""
-        return [Point(*each) for each in product(self.shares_of_peak, self.shares_of_link, self.alphas)]
+        return [BandPoint(*each) for each in product(self.shares_of_peak, self.shares_of_link, self.alphas)]
 
-    def centre(self) -> Point:
+    def centre(self) -> BandPoint:
         """The point that is drawn as a bar."""
         bands = (self.shares_of_peak, self.shares_of_link, self.alphas)
-        return Point(*(sorted(band)[len(band) // 2] for band in bands))
+        return BandPoint(*(sorted(band)[len(band) // 2] for band in bands))
 
-    def computation(self, point: Point, counted: Workload, batch: int) -> Workload:
+    def computation(self, point: BandPoint, counted: Workload, batch: int) -> Workload:
         """What a server computes in an iteration."""
         slower = batch * COUNTED_RATE / (self.operations_per_second * point.share_of_peak)
         return counted.scaled(
@@ -71,7 +71,7 @@ class Bench(NamedTuple):
             note=str(point),
         )
 
-    def iterations_of(self, point: Point, counted: Workload, batch: int) -> dict[str, Simulated]:
+    def iterations_of(self, point: BandPoint, counted: Workload, batch: int) -> dict[str, Simulated]:
         """One iteration of each scheme."""
         workload = self.computation(point, counted, batch)
         speeds = Speeds(alpha=point.alpha, bandwidth=self.bytes_per_second * point.share_of_link)

@@ -21,7 +21,7 @@ from gradsync.engine.simulate import simulate
 from gradsync.papers.cloud_topk import emulated_runs
 from gradsync.papers.cloud_topk.plans import TURNS, one_message, planned, seconds_of, timed, with_kernels
 from gradsync.papers.cloud_topk.steps import METHODS, STEP_NAMES, by_step
-from gradsync.papers.cloud_topk.testbed import SINGLE, Bench, Point, bench
+from gradsync.papers.cloud_topk.testbed import SINGLE, BandPoint, Bench, bench
 from gradsync.papers.labels import MODELS
 from gradsync.papers.repeats import HIGH, LAUNCH, LOW, REPEATS, SAMPLES, text
 from gradsync.papers.table import Table
@@ -95,7 +95,7 @@ def _steps(testbed: Bench, settings: Settings) -> Iterator[dict[str, Any]]:
                     yield row | {"assumption": ", ".join(point.links), "seconds": seconds, "note": ""}
 
 
-def _seconds_of_steps(testbed: Bench, scheme: Scheme, workload: Any, point: Point) -> dict[str, float]:
+def _seconds_of_steps(testbed: Bench, scheme: Scheme, workload: Any, point: BandPoint) -> dict[str, float]:
     plan = planned(testbed, scheme, workload, point)
     kernels = with_kernels(testbed, plan, workload, point, 0.0)
     trace = simulate(plan, kernels, testbed.network(scheme.collective, point), turns=TURNS)

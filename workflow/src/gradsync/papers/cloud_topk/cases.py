@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from gradsync.papers.cloud_topk.testbed import INSIDE, Bench, Point
+from gradsync.papers.cloud_topk.testbed import INSIDE, BandPoint, Bench
 
 DENSE, TORUS, TOPK, MSTOPK = "dense_sgd", "torus2d_sgd", "topk_sgd", "mstopk_sgd"
 SCHEMES = {DENSE: "Dense-SGD", TORUS: "2DTAR-SGD", TOPK: "TopK-SGD", MSTOPK: "MSTopK-SGD"}
@@ -30,7 +30,7 @@ class Case(NamedTuple):
         return self.pto if scheme in WITH_PTO else self.serial
 
 
-def case(testbed: Bench, model: str, point: Point, table: str) -> Case:
+def case(testbed: Bench, model: str, point: BandPoint, table: str) -> Case:
     """A model of a table (`table3`, `table4`); raises InputError if the testbed lacks something of it."""
     file = testbed.file
     counted = model.partition("_")[0]

@@ -30,7 +30,7 @@ from gradsync.papers.cloud_topk.cases import (
 )
 from gradsync.papers.cloud_topk.numbers import PAPER
 from gradsync.papers.cloud_topk.plans import Timed, alone, timed
-from gradsync.papers.cloud_topk.testbed import Bench, Point, bench
+from gradsync.papers.cloud_topk.testbed import BandPoint, Bench, bench
 from gradsync.papers.published import Published
 from gradsync.papers.repeats import HIGH, LAUNCH, LOW, REPEATS, SAMPLES, text
 from gradsync.papers.table import Table
@@ -131,7 +131,7 @@ def _simulated(
     table: str,
     models: Sequence[str] | dict[str, str],
     contenders: Sequence[str],
-    points: list[Point],
+    points: list[BandPoint],
 ) -> Iterator[dict[str, Any]]:
     known = schemes.load(settings.schemes)
     for point in points:
@@ -149,7 +149,9 @@ def _keys(testbed: Bench, model: str, scheme: str, assumption: str) -> tuple[Any
     return "simulated", model, scheme, testbed.nodes, testbed.workers, assumption
 
 
-def _timed(testbed: Bench, scheme: schemes.Scheme, one: Case, point: Point, results: Path, exact: float = 0.0) -> Timed:
+def _timed(
+    testbed: Bench, scheme: schemes.Scheme, one: Case, point: BandPoint, results: Path, exact: float = 0.0
+) -> Timed:
     """An iteration, simulated once for all points that differ only in what makes no difference to it."""
     first = testbed.points[0]._asdict()
     idle = ["update", "transformer_batch", "vgg19_lars"]  # they are in the case

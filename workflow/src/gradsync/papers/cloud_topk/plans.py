@@ -14,7 +14,7 @@ from gradsync.costs import Linear
 from gradsync.engine.bounds import hard_bound_seconds, refuse_below
 from gradsync.engine.simulate import simulate
 from gradsync.kernels import ENCODE, KERNELS, Form
-from gradsync.papers.cloud_topk.testbed import DTYPE, SINGLE, Bench, Point
+from gradsync.papers.cloud_topk.testbed import DTYPE, SINGLE, BandPoint, Bench
 from gradsync.plan import Local, Plan
 from gradsync.plan.trace import Trace
 from gradsync.plan.workload import Workload
@@ -37,7 +37,7 @@ class Timed(NamedTuple):
     hard_bound_seconds: float
 
 
-def timed(testbed: Bench, scheme: Scheme, workload: Workload, point: Point, exact_seconds: float = 0.0) -> Timed:
+def timed(testbed: Bench, scheme: Scheme, workload: Workload, point: BandPoint, exact_seconds: float = 0.0) -> Timed:
     """An iteration; `exact_seconds` of an exact top-k of the whole gradient.
 
     Raises RunError if it is faster than the links allow.
@@ -72,7 +72,7 @@ def _hard_bound(testbed: Bench, plan: Plan, workload: Workload) -> float:
     return testbed.bounds[key]
 
 
-def planned(testbed: Bench, scheme: Scheme, workload: Workload, point: Point) -> Plan:
+def planned(testbed: Bench, scheme: Scheme, workload: Workload, point: BandPoint) -> Plan:
     """The plan of a scheme with the schedule of the point and, if it has any, its density.
 
     Buckets depend on nothing but the bytes of the tensors, so that plans are the same wherever these are.
@@ -91,7 +91,7 @@ def planned(testbed: Bench, scheme: Scheme, workload: Workload, point: Point) ->
     return testbed.plans[key]
 
 
-def with_kernels(testbed: Bench, plan: Plan, workload: Workload, point: Point, exact_seconds: float) -> Workload:
+def with_kernels(testbed: Bench, plan: Plan, workload: Workload, point: BandPoint, exact_seconds: float) -> Workload:
     """The workload with what selections and sums take of each byte that they move, as the simulator asks for it."""
     selections = _selections(plan)
     kernels = {"decode_sum": 1 / testbed.memory_rate(point)}

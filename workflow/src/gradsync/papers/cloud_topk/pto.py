@@ -45,7 +45,7 @@ BY = ("layers", "elements")
 FREE = Linear(0.0, 0.0)
 
 
-class Point(NamedTuple):
+class BandPoint(NamedTuple):
     """A point of the band of what is not published."""
 
     network: str
@@ -59,11 +59,11 @@ class Point(NamedTuple):
         return ", ".join(f"{key.replace('_', ' ')} {name}" for key, name in self._asdict().items())
 
 
-def points(file: Testbed) -> list[Point]:
+def points(file: Testbed) -> list[BandPoint]:
     """All of them; the first is the one that is drawn as such."""
     gathers = file.band("all_gather", "value")
     return [
-        Point(network, gathers[GATHERS[network]], inside, by)
+        BandPoint(network, gathers[GATHERS[network]], inside, by)
         for network, inside, by in product(("good", "poor"), ("fast", "slow"), BY)
     ]
 
@@ -119,7 +119,7 @@ def _simulated(model: str, sizes: list[int], lars: float, a_gpu: int, file: Test
         }
 
 
-def gather_seconds(workers: int, point: Point, file: Testbed) -> float:
+def gather_seconds(workers: int, point: BandPoint, file: Testbed) -> float:
     """Start-ups of an All-Gather over so many workers: `scalar_gather_seconds` of the testbed."""
     a_node = int(file.positive("gpus_per_node", "value"))
     within = file.number("inside", point.inside, "alpha_seconds")

@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 
 from gradsync.configuration.settings import Settings
-from gradsync.costs.selection_times import Point, SelectionTimes
+from gradsync.costs.selection_times import SelectionPoint, SelectionTimes
 from gradsync.papers.repeats import LAUNCH, REPEATS, cells, columns, shown_only, text
 from gradsync.papers.table import Table
 from gradsync.statistics.quiet import load_warnings
@@ -45,7 +45,7 @@ def fig6(settings: Settings, results: Path) -> Table:
     return Table(frame, display, " ".join([caption, *(f"{note}." for note in (*times.notes, *loaded))]))
 
 
-def _row(point: Point, device: str, note: str) -> dict[str, Any]:
+def _row(point: SelectionPoint, device: str, note: str) -> dict[str, Any]:
     row: dict[str, Any] = {"rung": "measured", "scheme": point.compressor, "device": device, "note": note}
     row |= point.model_dump(include={"elements", "k", "selected", "recall"})
     row |= {REPEATS: len(point.seconds), LAUNCH: f"selection of {point.elements}", **cells("seconds", point.seconds)}

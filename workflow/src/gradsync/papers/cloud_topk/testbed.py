@@ -39,7 +39,7 @@ NETWORKS, INSIDES = ("good", "poor"), ("fast", "slow")
 ALL_GATHERS = {"ring": "ring", "recursive_doubling": "halving_doubling"}  # whose second half it is here
 
 
-class Point(NamedTuple):
+class BandPoint(NamedTuple):
     """One point of the band. Rates are bits per second; `flow` is what one connection gets."""
 
     network: str
@@ -111,7 +111,7 @@ class Bench:
         return Links(self.link, ranks_per_node=self.gpus)
 
     @cached_property
-    def points(self) -> list[Point]:
+    def points(self) -> list[BandPoint]:
         """The band; the first is the one that is drawn."""
         file = self.file
         shared = list(
@@ -128,14 +128,14 @@ class Bench:
         batches = [int(each) for each in _middle_first(file.numbers("transformer_batch", "value"))]
         several = range(file.length("vgg19_lars_seconds", "serial"))
         own = [*((batch, 0) for batch in batches), *((batches[0], place) for place in several[1:])]
-        return [Point(*each, *mine) for mine in own for each in shared]
+        return [BandPoint(*each, *mine) for mine in own for each in shared]
 
-    def without_own(self) -> list[Point]:
+    def without_own(self) -> list[BandPoint]:
         """The points at which no model has another value of its own than the first."""
         batch, lars = self.points[0].transformer_batch, self.points[0].vgg19_lars
         return [point for point in self.points if (point.transformer_batch, point.vgg19_lars) == (batch, lars)]
 
-    def of_links(self) -> list[Point]:
+    def of_links(self) -> list[BandPoint]:
         """One point for each state of the links."""
         first = self.points[0]._asdict()
         kept = ("network", "flow", "inside")
@@ -147,7 +147,7 @@ class Bench:
 
     # Links
 
-    def speeds(self, point: Point) -> Speeds:
+    def speeds(self, point: BandPoint) -> Speeds:
         """Of the links inside nodes and between them; a route's start-up is that of a message on it."""
         inside, between = (
             self.file.number(key, end, "alpha_seconds")
@@ -160,12 +160,12 @@ class Bench:
             latency={"inside": inside / 2, "between": max(0.0, between - inside) / 2},
         )
 
-    def all_gather(self, point: Point) -> str:
+    def all_gather(self, point: BandPoint) -> str:
         """The collective whose second half is the All-Gather between nodes."""
         names = self.file.band("all_gather", "value")
         return ALL_GATHERS[names[0] if point.network == "poor" else names[1]]
 
-    def all_reduce(self, collective: str, point: Point) -> MessageCost:
+    def all_reduce(self, collective: str, point: BandPoint) -> MessageCost:
         """The cost of a dense aggregation of all workers: `tree` is a pipeline, others are lines."""
         speeds, flows = self.speeds(point), {"between": point.flow / BITS}
         if collective == "tree":
@@ -177,7 +177,7 @@ class Bench:
         """Those that were asked for: a table asks for each many times."""
         return {}
 
-    def network(self, collective: str, point: Point) -> Network:
+    def network(self, collective: str, point: BandPoint) -> Network:
         """What every message of a plan with that collective costs.
 
         NaiveAG is a ring of all ranks. What HiTopKComm sends inside a node is a ring too; between nodes the streams of
@@ -188,12 +188,12 @@ class Bench:
             self._networks[key] = self._network(collective, point)
         return self._networks[key]
 
-    def connection_matters(self, collective: str, point: Point) -> bool:
+    def connection_matters(self, collective: str, point: BandPoint) -> bool:
         """Whether what one connection gets makes any difference to a collective there."""
         other = point._replace(flow=self.points[0].flow)
         return self.network(collective, point) != self.network(collective, other)
 
-    def _network(self, collective: str, point: Point) -> Network:
+    def _network(self, collective: str, point: BandPoint) -> Network:
         speeds, flows = self.speeds(point), {"between": point.flow / BITS}
         if collective == "allgather_sparse":
             gather = flow_level.cost("ring", self.topology, speeds, kind=ALL_GATHER, flows=flows).line
@@ -203,7 +203,7 @@ class Bench:
             return Network({ALL_REDUCE: self.all_reduce("torus2d", point), **self._of_axes(speeds, point)})
         return Network({ALL_REDUCE: self.all_reduce(collective, point)})
 
-    def _of_axes(self, speeds: Speeds, point: Point) -> dict[str, Linear]:
+    def _of_axes(self, speeds: Speeds, point: BandPoint) -> dict[str, Linear]:
         """Costs inside a node, and between nodes of each of its streams while all of them are under way."""
         inside, between = topologies.parse("switch", self.gpus), topologies.parse("switch", self.nodes)
         alpha = self.file.number("network", point.network, "alpha_seconds")
@@ -221,12 +221,12 @@ class Bench:
 
     # Kernels
 
-    def memory_rate(self, point: Point) -> float:
+    def memory_rate(self, point: BandPoint) -> float:
         """Bytes per second that kernels get of a GPU's memory."""
         share = self.file.positive("inside", point.inside, "share_of_memory_rate")
         return share * self.file.positive("gpu", "value", "memory_bytes_per_second")
 
-    def mstopk_seconds(self, elements: float, width: int, messages: int, point: Point) -> float:
+    def mstopk_seconds(self, elements: float, width: int, messages: int, point: BandPoint) -> float:
         """Of so many elements in so many selections: N + 4 passes of each, with masks if the point is the slow one."""
         samplings = self.file.positive("samplings", "value")
         passes = samplings + 4

@@ -42,7 +42,7 @@ COLUMNS = [
 ]
 
 
-class Point(NamedTuple):
+class BandPoint(NamedTuple):
     """A point of the band: an all-reduce, and the links of a node."""
 
     label: str
@@ -83,7 +83,7 @@ def _rows(settings: Settings, results: Path) -> Iterator[dict[str, Any]]:
                     yield row | _timed(scheme, workload, point, workers)
 
 
-def band(file: Testbed, network: str, workers: int) -> Iterator[Point]:
+def band(file: Testbed, network: str, workers: int) -> Iterator[BandPoint]:
     """The start-ups and rates of a network; the ring crosses the link of each node once."""
     rate = file.positive("networks", network, "link_bits_per_second")
     per_node = int(file.positive("gpus_per_node", "value"))
@@ -92,10 +92,10 @@ def band(file: Testbed, network: str, workers: int) -> Iterator[Point]:
             seconds_per_byte = 2 * (workers - 1) / workers * BITS / (rate * efficiency)
             label = f"a={startup:g} s, {efficiency:.0%} of line rate"
             cost = Linear(startup, seconds_per_byte, f"ring of {workers}")
-            yield Point(label, cost, Links(rate * efficiency / BITS, ranks_per_node=per_node))
+            yield BandPoint(label, cost, Links(rate * efficiency / BITS, ranks_per_node=per_node))
 
 
-def _timed(scheme: schemes.Scheme, workload: Workload, point: Point, workers: int) -> dict[str, Any]:
+def _timed(scheme: schemes.Scheme, workload: Workload, point: BandPoint, workers: int) -> dict[str, Any]:
     plan = schemes.plan(scheme, workload, point.cost, workers)
     iteration = timed(plan, workload, alpha_beta.around(point.cost, workers), point.links)
     return {

@@ -40,7 +40,7 @@ def stand_in(job: Emulation, settings: Settings, results: Path) -> StandIn:
     )
 
 
-def at(network: str, point: networks.Point) -> str:
+def at(network: str, point: networks.BandPoint) -> str:
     """The full name of a point of the band on a network."""
     return f"{label(networks=network)}, {point}"
 

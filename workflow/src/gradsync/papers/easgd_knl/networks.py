@@ -24,7 +24,7 @@ SENT = ("lenet5", "alexnet")
 BITS = 8
 
 
-class Point(NamedTuple):
+class BandPoint(NamedTuple):
     """A point of the band: which of a network's start-ups, and the share of the link's rate."""
 
     startup: int
@@ -34,14 +34,14 @@ class Point(NamedTuple):
         return label(alpha_seconds=ENDS[self.startup], share_of_link_rate=f"{self.share:g}")
 
 
-def band(file: Testbed) -> list[Point]:
+def band(file: Testbed) -> list[BandPoint]:
     """The first of each list, and each other alone with the first of the other list."""
     middle, *others = file.numbers("networks", "share_of_link_rate")
-    shares = [Point(0, share) for share in others]
-    return [*(Point(startup, middle) for startup in range(len(ENDS))), *shares]
+    shares = [BandPoint(0, share) for share in others]
+    return [*(BandPoint(startup, middle) for startup in range(len(ENDS))), *shares]
 
 
-def message(file: Testbed, network: str, point: Point) -> Linear:
+def message(file: Testbed, network: str, point: BandPoint) -> Linear:
     """What a message takes from one process to another."""
     startups = file.numbers("networks", network, "alpha_seconds", least=len(ENDS))
     rate = point.share * file.positive("networks", network, "link_bits_per_second") / BITS

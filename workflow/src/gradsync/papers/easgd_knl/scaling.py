@@ -27,7 +27,7 @@ from gradsync.topologies import Speeds
 SCHEME = "knl_easgd"
 BAND = ("rate", "exchange", "googlenet_parameters")
 FITTED, HIDDEN = "fitted", "hidden"
-Point = dict[str, str]
+BandPoint = dict[str, str]
 
 
 def table4(settings: Settings, results: Path) -> Table:
@@ -43,7 +43,7 @@ def table4(settings: Settings, results: Path) -> Table:
     return Table(frame, _display(frame), caption)
 
 
-def band(file: Testbed) -> list[Point]:
+def band(file: Testbed) -> list[BandPoint]:
     """The points: every combination, but that a rate that is fitted goes with an exposed exchange alone."""
     every = points(file, *BAND)
     return [point for point in every if not (point["rate"] == FITTED and point["exchange"] == HIDDEN)]
@@ -92,14 +92,14 @@ def _tree_rounds(nodes: int) -> float:
     return flow_level.cost("binary_tree", topology, Speeds(), nodes, add_seconds_per_byte=1.0).line.b
 
 
-def _weights(file: Testbed, model: str, point: Point) -> float:
+def _weights(file: Testbed, model: str, point: BandPoint) -> float:
     """Bytes."""
     if model == "googlenet":
         return FLOAT32 * float(point["googlenet_parameters"])
     return file.positive("weights_bytes", "value", model)
 
 
-def _rate(file: Testbed, model: str, point: Point) -> float:
+def _rate(file: Testbed, model: str, point: BandPoint) -> float:
     """Bytes per second."""
     if point["rate"] != FITTED:
         return file.positive("rate", "bytes_per_second", point["rate"])

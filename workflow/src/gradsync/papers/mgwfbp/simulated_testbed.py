@@ -41,7 +41,7 @@ LARGEST = 8  # nodes
 MEBIBYTE = 2.0**20
 
 
-class Point(NamedTuple):
+class BandPoint(NamedTuple):
     """One point of the band: a workload and a cost for each number of nodes."""
 
     label: str
@@ -104,11 +104,11 @@ def _unlimited(scheme: schemes.Scheme, workload: Workload) -> schemes.Scheme:
     return scheme.model_copy(update={"options": {**scheme.options, "lanes": len(workload.layers)}})
 
 
-def _points(model: str, settings: Settings, results: Path) -> Iterator[Point]:
+def _points(model: str, settings: Settings, results: Path) -> Iterator[BandPoint]:
     """The points of a model's band."""
     for prefix, workload in workloads(model, settings, results):
         for label, costs in _costs(settings):
-            yield Point(prefix + label, workload, costs)
+            yield BandPoint(prefix + label, workload, costs)
 
 
 def workloads(model: str, settings: Settings, results: Path) -> Iterator[tuple[str, Workload]]:
