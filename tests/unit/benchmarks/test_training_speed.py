@@ -13,7 +13,8 @@ from gradsync.benchmarks import training_speed
 from gradsync.files.results import Result
 
 TURNS = 4  # of a block; the first is not timed
-ALWAYS = {"wfbp": 3.0, "naive": 4.0, "single": 3.0, "ddp": 1.25, "ddp_best": 1.0, "no_communication": 0.5}
+ALWAYS = {"wfbp": 3.0, "naive": 4.0, "single": 3.0, "dear": 2.0, "pipelined": 1.0}
+ALWAYS |= {"ddp": 1.25, "ddp_best": 1.0, "no_communication": 0.5}
 MET = dict.fromkeys(training_speed.WITH_TARGET, 1.0)
 
 
@@ -71,7 +72,7 @@ def measured(monkeypatch, tmp_path):
 def test_targets_that_are_met(measured):
     answer, rows, _ = measured({"mgwfbp": 0.75, "optimal": 1.049, "fixed_buckets": 1.0})
     assert answer["met"]
-    assert len(answer["rows"]) == 2 * len(rows) == 2 * 10
+    assert len(answer["rows"]) == 2 * len(rows) == 2 * 12
     best = rows["optimal / ddp_best"]  # of ddp and ddp_best the better one
     assert (best["ratio"], best["ratio_low"], best["ratio_high"]) == pytest.approx((1.049,) * 3)
     assert (best["target_ratio"], best["pairs"], best["met"]) == (1.05, 24, True)
@@ -101,8 +102,20 @@ UPPER = [1.0] * 14 + [1.2] * 10  # a median of 1.0 whose interval reaches 1.2
 def test_one_that_misses_is_told(measured, name, ratio, blocks, met):
     answer, rows, _ = measured({**MET, name: ratio}, blocks)
     assert answer["met"] is met
-    expected = [name] if not met and blocks >= 20 else list(training_speed.WITH_TARGET) if not met else []
+    all_of_them = [*training_speed.WITH_TARGET, training_speed.NOT_SLOWER]
+    expected = [name] if not met and blocks >= 20 else all_of_them if not met else []
     assert sorted(task for task, row in rows.items() if not row["met"]) == sorted(f"{n} / ddp_best" for n in expected)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "met"),
+    [(0.9, True), (1.01, False), ([0.99] * 8 + [1.02] * 16, True), ([0.99] * 5 + [1.02] * 19, False)],
+    ids=["faster", "slower", "interval holds 1", "interval above 1"],
+)
+def test_pipelined_has_to_be_no_slower(measured, ratio, met):
+    answer, rows, _ = measured({**MET, "pipelined": ratio})
+    row = rows["pipelined / ddp_best"]
+    assert (row["target_ratio"], row["met"], answer["met"]) == (1.0, met, met)
 
 
 @pytest.mark.parametrize(("memory", "met"), [(1.099, True), (1.101, False)])
