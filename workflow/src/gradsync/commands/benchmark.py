@@ -12,25 +12,25 @@ from gradsync.commands import configured
 from gradsync.errors import RunError
 from gradsync.lifetimes import leftovers
 
+WHAT = ("planning", "training", "attach", "collectives", "loading", "selection", "workflow", "testbed", "advice")
+
 
 def options(parser: argparse.ArgumentParser) -> None:
     """What it takes."""
     configured.add(parser)
-    parser.add_argument(
-        "what",
-        choices=["planning", "training", "attach", "collectives", "loading", "selection", "workflow", "testbed"],
-        help="what is timed",
-    )
+    parser.add_argument("what", choices=WHAT, help="what is timed")
 
 
 def run(options: argparse.Namespace) -> dict[str, Any] | None:
     """Time planning, training, attached plans, collectives, loading, selection, the workflow or the testbed.
 
-    Each is held to its targets.
+    `advice` holds what was predicted to be fastest against the finished emulated launches of a configuration. Each is
+    held to its targets.
     """
     from gradsync.benchmarks import (
         attach_speed,
         bml_speed,
+        choice_accuracy,
         collectives_speed,
         loading_speed,
         planning_speed,
@@ -67,6 +67,8 @@ def run(options: argparse.Namespace) -> dict[str, Any] | None:
                 answer = selection_speed.measure()
             case "testbed":
                 answer = testbed_speed.measure(folder, options.config, results)
+            case "advice":
+                answer = choice_accuracy.measure(settings, results)
             case _:
                 answer = workflow_speed.measure(Path(), folder)
     path = results / "benchmarks" / f"{options.what}.json"
