@@ -134,6 +134,7 @@ def test_schemes_are_points_of_a_band_and_seeds_are_pairs(tmp_path):
     # each scheme has points of its own here: no point of the band has both
     assert verdicts["fig10-digits-slower"].verdict == claims.UNDECIDED
     everywhere = {name: (0.4, 0.8) for scheme in ("topk_sgd", "mstopk_sgd") for name in points(scheme)}
+    everywhere["powersgd_rank2"] = (0.4, 0.9)  # none of the paper's
     whole = {"training": [{**SPARSE, "schemes": ["dense_sgd", *everywhere]}]}
     write_training(tmp_path, {"dense_sgd": (0.5, 0.9), **everywhere})
     _, verdicts = made(tmp_path, "fig10", **whole)
@@ -156,6 +157,7 @@ def assert_drawn(results: Path, config: Any) -> None:
     tables.write(table, results / "tables" / "cloud_topk", "fig10_epochs")
     drawn = Path(figures.write("cloud_topk", "fig10", config, results)[0]).read_text()
     assert all(text in drawn for text in ("density 0.01,", "6 seed(s)", "TopK-SGD, without error feedback"))
+    assert all(drawn.count(text) == 1 for text in ("codes and factors", "PowerSGD, rank 2"))
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,11 @@
-"""Fig. 10: test accuracy over epochs, a panel per model, data and density; dense training is in all of them."""
+"""Fig. 10: test accuracy over epochs, a panel per model, data and density, and one of schemes that are not the paper's.
+
+Dense training is in all of them.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pandas as pd
@@ -12,7 +16,7 @@ from matplotlib.ticker import MaxNLocator
 from gradsync.configuration.settings import Settings
 from gradsync.drawing import panels
 from gradsync.drawing.style import Drawn
-from gradsync.papers.cloud_topk.convergence import EPOCHS
+from gradsync.papers.cloud_topk.convergence import DENSE, EPOCHS
 from gradsync.papers.labels import MODELS, labels
 from gradsync.papers.table import file, read
 
@@ -22,29 +26,34 @@ WITHOUT = "without error feedback"
 def fig10(settings: Settings, results: Path) -> Drawn:
     """Curves of the mean over seeds, their range shaded; dashed without error feedback."""
     frame = read(file(results, "cloud_topk", "fig10_epochs"), EPOCHS)
-    shown = [
-        (launch, density)
-        for _, launch in frame.groupby("launch", sort=False)
-        for density in dict.fromkeys(_density(point) for point in launch.assumption if point)
-    ]
+    shown = list(_panels(frame))
     if not shown:
         figure, axes = plt.subplots(figsize=(5, 3))
         panels.say(axes, "No training of this paper in this configuration.")
         return figure, frame
     figure, grid = plt.subplots(1, len(shown), figsize=(4.8 * len(shown), 4.2), squeeze=False)
-    colours = {name: f"C{number}" for number, name in enumerate(dict.fromkeys(frame.scheme))}
-    for axes, (launch, density) in zip(grid[0], shown, strict=True):
-        part = launch[(launch.assumption == "") | (launch.assumption.map(_density) == density)]
-        _curves(axes, part, colours, settings)
-        row = launch.iloc[0]
+    colours = {name: f"C{number % 10}" for number, name in enumerate(dict.fromkeys(frame.scheme))}
+    for axes, (curves, which) in zip(grid[0], shown, strict=True):
+        _curves(axes, curves, colours, settings)
+        row = curves.iloc[0]
         axes.set_title(
-            f"{MODELS.get(row.model, row.model)} on {row['data']}, {row.nodes} ranks,\n{density}, "
+            f"{MODELS.get(row.model, row.model)} on {row['data']}, {row.nodes} ranks,\n{which}, "
             f"{row.seeds} seed(s), measured here",
             loc="left",
         )
     grid[0, 0].set_ylabel("test accuracy (mean and range over seeds)")
     panels.legend(figure, ncols=2)
     return figure, frame
+
+
+def _panels(frame: pd.DataFrame) -> Iterator[tuple[pd.DataFrame, str]]:
+    """(rows, what they show): of each launch a density after the other, then what is no scheme of the paper."""
+    for _, launch in frame.groupby("launch", sort=False):
+        dense, density = launch.scheme == DENSE, launch.assumption.map(_density)
+        for each in filter(None, dict.fromkeys(density)):
+            yield launch[dense | (density == each)], each
+        if (others := (density == "") & ~dense).any():
+            yield launch[dense | others], "codes and factors"
 
 
 def _density(point: str) -> str:
