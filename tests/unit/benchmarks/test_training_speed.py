@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from gradsync.benchmarks import training_speed
+from gradsync.errors import RunError
 from gradsync.files.results import Result
 
 TURNS = 4  # of a block; the first is not timed
@@ -25,7 +26,9 @@ class Runs:
         self.ratios, self.blocks, self.memory, self.seconds = {**ALWAYS, **ratios}, blocks, memory, seconds
         self.commands: list[tuple[str, ...]] = []
 
-    def train(self, folder: Path, *options: str) -> None:
+    def run(self, what: str, output: str, path: str, *options: str) -> None:
+        assert (what, output) == ("train", "--output")
+        folder = Path(path)
         self.commands.append(options)
         for name in [*self.named(options), *(["no_communication"] if "--no-references" not in options else [])]:
             self.write(folder, name)
@@ -60,7 +63,7 @@ def measured(monkeypatch, tmp_path):
 
     def measure(*arguments: Any, **named: Any) -> tuple[dict[str, Any], dict[str, dict[str, Any]], Runs]:
         runs = Runs(*arguments, **named)
-        monkeypatch.setattr(training_speed, "_train", runs.train)
+        monkeypatch.setattr(training_speed.command, "run", runs.run)
         answer = training_speed.measure(tmp_path, "peers.yaml")
         rows = {row["task"].split(" ranks, ")[1]: row for row in answer["rows"] if row["task"].startswith("lenet5")}
         assert json.loads(json.dumps(answer)) == answer
@@ -136,5 +139,5 @@ def test_memory_is_that_of_a_plan_alone_over_ddp_alone(measured, memory, met):
 
 def test_a_launch_that_fails_ends_the_benchmark(tmp_path, monkeypatch):
     monkeypatch.setattr(training_speed, "MODELS", {"nosuch": ()})
-    with pytest.raises(training_speed.RunError, match=r"this failed: .* train .*--model nosuch"):
+    with pytest.raises(RunError, match=r"this failed: .* train .*--model nosuch"):
         training_speed.measure(tmp_path, str(tmp_path / "peers.yaml"))

@@ -9,19 +9,14 @@ the memory each runs alone.
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pandas as pd
 
-from gradsync.benchmarks import rows
+from gradsync.benchmarks import command, rows
 from gradsync.benchmarks.rows import Row
-from gradsync.errors import RunError
 from gradsync.files.results import Result
-from gradsync.lifetimes import lifeline
 from gradsync.statistics.intervals import median_interval
 
 # (model, options): at least 20 blocks of each contender
@@ -45,16 +40,10 @@ def measure(folder: Path, peers: str) -> Row:
         common = ("--model", model, "--ranks", str(RANKS), "--peers", peers)
         schedules = [part for name in SCHEDULES for part in ("--schedule", name)]
         stock = [part for name in STOCK for part in ("--peer", name)]
-        _train(folder / model, *common, *options, *schedules, *stock)
+        command.run("train", "--output", str(folder / model), *common, *options, *schedules, *stock)
         measured += _speed(model, folder / model)
         measured += _memory(model, folder, (*common, *options))
     return rows.result(measured)
-
-
-def _train(output: Path, *options: str) -> None:
-    command = [sys.executable, "-m", "gradsync", "train", "--output", str(output), *options]
-    if subprocess.run(command, stdout=subprocess.DEVNULL, env=lifeline.led(os.environ)).returncode:
-        raise RunError(f"benchmark: this failed: {' '.join(command)}")
 
 
 def _blocks(folder: Path, name: str) -> pd.Series:
@@ -97,7 +86,7 @@ def _memory(model: str, folder: Path, options: tuple[str, ...]) -> Iterator[Row]
     peak = {}
     for kind, name in (("--peer", "ddp"), ("--schedule", "mgwfbp")):
         output = folder / f"{model}-{name}-alone"
-        _train(output, *options, *alone, kind, name)
+        command.run("train", "--output", str(output), *options, *alone, kind, name)
         peak[name] = Result.load(output / name / "result.json").summary["launch_peak_memory_bytes"]
     yield {
         "task": f"{model}, {RANKS} ranks, peak memory of a rank, mgwfbp / ddp",

@@ -12,7 +12,10 @@ from gradsync.commands import configured
 from gradsync.errors import RunError
 from gradsync.lifetimes import leftovers
 
-WHAT = ("planning", "training", "attach", "collectives", "loading", "selection", "workflow", "testbed", "advice")
+WHAT = (
+    *("planning", "training", "attach", "collectives", "loading", "selection", "workflow", "testbed", "advice"),
+    "slow_links",
+)
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -22,10 +25,10 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> dict[str, Any] | None:
-    """Time planning, training, attached plans, collectives, loading, selection, the workflow or the testbed.
+    """Time planning, training, collectives and so on, and hold each to its targets.
 
-    `advice` holds what was predicted to be fastest against the finished emulated launches of a configuration. Each is
-    held to its targets.
+    `advice` holds what was predicted to be fastest against the finished emulated launches of a configuration;
+    `slow_links` trains local SGD and DiLoCo against mean gradients on an emulated network.
     """
     from gradsync.benchmarks import (
         attach_speed,
@@ -35,6 +38,7 @@ def run(options: argparse.Namespace) -> dict[str, Any] | None:
         loading_speed,
         planning_speed,
         selection_speed,
+        slow_links_speed,
         testbed_speed,
         training_speed,
         workflow_speed,
@@ -69,6 +73,8 @@ def run(options: argparse.Namespace) -> dict[str, Any] | None:
                 answer = testbed_speed.measure(folder, options.config, results)
             case "advice":
                 answer = choice_accuracy.measure(settings, results)
+            case "slow_links":
+                answer = slow_links_speed.measure(folder)
             case _:
                 answer = workflow_speed.measure(Path(), folder)
     path = results / "benchmarks" / f"{options.what}.json"
