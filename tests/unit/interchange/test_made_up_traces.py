@@ -291,6 +291,11 @@ TENSORFLOW = {
         ([GOOD], {"step_annotation": "epoch"}, "--step-annotation epoch: no such annotation; it has: Optimizer.step"),
         ([in_pairs(GOOD)], {"step_annotation": "pair"}, r"has 2 backward passes \(micro-batches"),
         ([GOOD], {"points": Path("points.csv")}, "has no all-reduce of known size"),
+        (
+            [renamed(GOOD, "AddmmBackward0", "CheckpointFunctionBackward")],
+            {},
+            "CheckpointFunctionBackward, of which inputs get",
+        ),
         ([timed(GRADIENT, dur=math.nan)], {}, f"trace0.json: event '{GRADIENT}' has duration nan"),
         ([timed(GRADIENT, dur=-1.0)], {}, f"trace0.json: event '{GRADIENT}' has duration -1.0"),
         ([timed(GRADIENT, dur=None)], {}, f"trace0.json: event '{GRADIENT}' has no duration"),

@@ -24,6 +24,7 @@ from gradsync.interchange.recording import Event, Recording
 
 EVALUATED = "autograd::engine::evaluate_function: "
 GRADIENT = "torch::autograd::AccumulateGrad"
+RECOMPUTED = "CheckpointFunctionBackward"  # reentrant: inputs get gradients in the way that parameters do
 UPDATE = re.compile(r"Optimizer\.(step|zero_grad)#")
 STEPPED = "Optimizer.step#"
 SLACK = 1e-6  # seconds by which steps that follow one another may overlap, from rounding alone
@@ -70,7 +71,10 @@ class _Backward(NamedTuple):
 
 
 def steps(recording: Recording, annotation: str | None = None) -> list[Step]:
-    """The steps of a recording in order; raises InputError if it has no gradients, or if steps can't be told apart.
+    """The steps of a recording in order.
+
+    Raises InputError if it has no gradients, or some that are not told from those of parameters, or if steps can't be
+    told apart.
 
     `annotation` names what spans a step, instead of the profiler's own steps.
     """
@@ -80,6 +84,11 @@ def steps(recording: Recording, annotation: str | None = None) -> list[Step]:
         raise InputError(
             f"trace {recording.where}: has no gradients: no {GRADIENT} among {len(operators)} operators: record "
             "training, with activities that include ProfilerActivity.CPU, not inference"
+        )
+    if any(event.name == RECOMPUTED for event in operators):
+        raise InputError(
+            f"trace {recording.where}: has {RECOMPUTED}, of which inputs get gradients as parameters do: record with "
+            "checkpoint(.., use_reentrant=False), or without activation checkpointing"
         )
     forward = _forward(recording, _evaluated(recording))
     passes = _passes(_evaluated(recording), gradients, forward)
