@@ -133,8 +133,10 @@ def test_pythons_documentation_is_read_by_default():
     inputs, labels = loaded.training.batch(loaded.batches.indices(0, 1), 0)
     assert inputs.max() < 30522
     assert labels.max() < 30522
-    again = load().training.batch(loaded.batches.indices(0, 1), 0)
+    same = load().training
+    again = same.batch(loaded.batches.indices(0, 1), 0)
     assert torch.equal(again[0], inputs)
+    assert same.sha256 == loaded.training.sha256 != loaded.test.sha256
     assert (inputs[:, 0] == masked.MASK).any()
     unknown = (unmasked(*loaded.training.batch(torch.arange(200), 0)) == 1).float().mean()
     assert unknown < 0.001

@@ -183,7 +183,7 @@ class _Launch:
     def _train_seed(self, seed: int, states: States | None) -> None:
         """Train every contender with one seed."""
         loaded = self._data(seed)
-        self._note_sentences(loaded.parts[0].training)
+        self._note_text(loaded.parts[0].training)
         self.contenders.rate = self.options.learning_rate(loaded.turns, loaded.first)
         borders = borders_of_blocks(loaded.first, loaded.turns, self.options.block)
         self.contenders.switches = {
@@ -203,11 +203,14 @@ class _Launch:
             self._train_blocks(contenders, loaded, seed, feed, blocks)
             self._finish_seed(contenders)
 
-    def _note_sentences(self, training: data.Samples) -> None:
-        """Note the sentences of the training; raises InputError if a run that goes on had others."""
+    def _note_text(self, training: data.Samples) -> None:
+        """Note which text it is; raises InputError if a run that goes on had other sentences."""
         if isinstance(training, data.Sentences):
             self.progress.sentences = training.same(self.progress.sentences, self.checkpoints.folder)
             self.results.notes = [data.translation.NOTE] if training.generated else []
+            self.results.text_sha256 = self.progress.sentences["sha256"]
+        elif isinstance(training, data.MaskedPairs) and self.options.data == data.text.NAME:
+            self.results.text_sha256 = training.sha256
 
     def _refuse_memory(self, first: torch.nn.Module) -> None:
         """Raises InputError if the launch needs more memory than there is; says so if checkpoints do not fit."""

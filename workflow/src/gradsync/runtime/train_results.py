@@ -59,6 +59,7 @@ class Results:
     peak_bytes: dict[str, float] = field(default_factory=dict)
     cached: dict[str, float] = field(default_factory=dict)  # what the data cache has counted in the launch
     notes: list[str] = field(default_factory=list)  # what is to be said of the data
+    text_sha256: str = ""  # of text that is trained on
 
     def save(self, folder: Path, stages: Stages) -> None:
         """Write all of them below the folder; `stages` tell the epoch of a turn."""
@@ -86,7 +87,9 @@ class Results:
             scheme=name,
             model=models.title(self.options.model),
             ranks=self.ranks,
-            settings=recorded(self.options, self.testbed) | self.details.get(name, {}),
+            settings=recorded(self.options, self.testbed)
+            | ({"text_sha256": self.text_sha256} if self.text_sha256 else {})
+            | self.details.get(name, {}),
             provenance={
                 **self.machines,
                 "torch": torch.__version__,

@@ -21,6 +21,7 @@ from gradsync.runtime.data.batches import Batches
 from gradsync.runtime.data.cache import DataCache
 from gradsync.runtime.data.evaluation import accuracy
 from gradsync.runtime.data.feed import Data, Feed, Shard, shard
+from gradsync.runtime.data.masked import MaskedPairs
 from gradsync.runtime.data.samples import Images, Pixels, Samples, Wanted
 from gradsync.runtime.data.sentences import Sentences
 from gradsync.runtime.data.stages import StagedFeed, Stages
@@ -30,6 +31,7 @@ __all__ = [
     "Batches",
     "Data",
     "Feed",
+    "MaskedPairs",
     "Pixels",
     "Samples",
     "Sentences",
@@ -41,6 +43,7 @@ __all__ = [
     "load",
     "load_stages",
     "shard",
+    "text",
     "translation",
 ]
 
@@ -65,7 +68,7 @@ SETS: dict[str, Source] = {
     "cifar10": Source(cifar10.read, 3, "cifar-10-batches-py"),
     "imagenet": Source(imagenet.read, 3, "train and val, each with a folder of images per class"),
     "synthetic": Source(synthetic.read, None, takes=None),
-    "text": Source(text.read, None, "text files (*.txt)", models.PAIRS, optional=True),
+    text.NAME: Source(text.read, None, "text files (*.txt)", models.PAIRS, optional=True),
     "translation": Source(translation.read, None, PARALLEL, models.TRANSLATIONS, optional=True),
     "wmt17": Source(partial(translation.read, name="wmt17"), None, PARALLEL, models.TRANSLATIONS),
 }

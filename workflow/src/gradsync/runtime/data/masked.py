@@ -13,6 +13,8 @@ resumed run; each epoch masks other tokens.
 
 from __future__ import annotations
 
+import hashlib
+
 import numpy as np
 import torch
 
@@ -51,6 +53,11 @@ class MaskedPairs:
 
     def __len__(self) -> int:
         return len(self.starts)
+
+    @property
+    def sha256(self) -> str:
+        """Of all tokens: other text, or another vocabulary, has another one."""
+        return hashlib.sha256(self.tokens.tobytes()).hexdigest()
 
     def batch(self, indices: torch.Tensor, epoch: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Inputs (indices, 2, length) and labels (indices, length), as they are masked in that epoch."""

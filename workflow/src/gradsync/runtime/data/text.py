@@ -17,6 +17,7 @@ from gradsync.runtime.data.masked import MaskedPairs
 from gradsync.runtime.data.samples import Wanted
 from gradsync.runtime.data.wordpiece import learnt
 
+NAME = "text"  # of the set
 TEST_SHARE = 0.1
 MOST_BYTES = 64 * 2**20  # every rank holds its tokens in memory
 STOPS = (".", "!", "?")
