@@ -76,7 +76,7 @@ def test_a_killed_part_ends_a_training_which_goes_on_to_the_same_parameters(tmp_
     if len(binding.cores()) < 2:
         pytest.skip("needs two cores")
     plan, before = plan_file(tmp_path, "shared_tree"), left_in_memory()
-    arguments = ["--seed", "3", "4", "--checkpoint-seconds", "0"]
+    arguments = ["--seed", "3", "--checkpoint-seconds", "0"]
     trained(tmp_path / "whole", plan, *arguments)
     killed = tmp_path / "killed"
     process = start(killed, plan, *arguments)

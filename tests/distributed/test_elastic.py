@@ -191,7 +191,8 @@ def test_unlocked_additions_are_accounted_for(tmp_path):
 @pytest.mark.parametrize("method", BIT_BY_BIT)
 def test_a_killed_run_names_the_rank_and_goes_on_to_the_same_parameters(tmp_path, method):
     plan, phase = (plan_file(tmp_path, method), []) if method != "post_local_sgd" else in_phases(tmp_path)
-    arguments = ["--seed", "3", "4", "--checkpoint-seconds", "0", *phase]
+    seeds = ["3", "4"] if method == BIT_BY_BIT[0] else ["3"]
+    arguments = ["--seed", *seeds, "--checkpoint-seconds", "0", *phase]
     trained(tmp_path / "whole", plan, *arguments)
     killed = tmp_path / "killed"
     process = start(killed, plan, *arguments)
@@ -214,7 +215,7 @@ def test_a_killed_run_names_the_rank_and_goes_on_to_the_same_parameters(tmp_path
     assert first["conformance"] == second["conformance"]
     losses = [[row["loss"] for row in rows(each / method / "metrics.csv")] for each in (tmp_path / "whole", killed)]
     assert losses[0] == losses[1]
-    assert len(losses[0]) == 2 * ITERATIONS // SEGMENT
+    assert len(losses[0]) == len(seeds) * ITERATIONS // SEGMENT
 
 
 @pytest.mark.deep

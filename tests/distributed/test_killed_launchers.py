@@ -18,15 +18,22 @@ from waiting import HANGS_SECONDS, until
 
 
 def arguments(folder: Path) -> list[str]:
-    options = ["--plan", plan_file(folder, "wfbp"), "--iterations", "16", "--block", "2", "--epochs", "2"]
+    options = ["--plan", plan_file(folder, "wfbp"), "--iterations", "8", "--block", "2", "--epochs", "2"]
     return [*options, "--conformance", "0", "--no-references", "--checkpoint-seconds", "0"]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The training if nobody kills it."""
+    folder = tmp_path_factory.mktemp("whole")
+    trained(folder / "run", *arguments(folder))
+    return folder / "run"
 
 
 @pytest.mark.deep
 @pytest.mark.parametrize("stopped", [False, True], ids=["running", "stopped"])
-def test_ranks_end_with_their_launcher_and_the_same_command_goes_on(tmp_path, stopped):
-    whole, killed = tmp_path / "whole", tmp_path / "killed"
-    trained(whole, *arguments(tmp_path))
+def test_ranks_end_with_their_launcher_and_the_same_command_goes_on(tmp_path, whole, stopped):
+    killed = tmp_path / "killed"
     process = start(killed, *arguments(tmp_path))
     latest = killed / "checkpoint" / "latest.json"
     until(lambda: latest.exists() or process.poll() is not None)

@@ -286,7 +286,8 @@ def test_narrow_messages_and_mixed_precision(tmp_path):
     ]
     arguments = [part for path in plans for part in ("--plan", path)]
     arguments += [part for name in PEERS for part in ("--peer", name)]
-    arguments += ["--precision", "float16", "--iterations", "12", "--no-references"]
+    # on processors float16 takes long: few samples, and as few iterations as show that the loss falls
+    arguments += ["--precision", "float16", "--batch", "4", "--iterations", "8", "--no-references"]
     trained(tmp_path / "run", *arguments)
     results = {name: result(tmp_path / "run", name) for name in ("wide", "half", "brain", *BY_PARTS, *PEERS)}
     for name in ("wide", "half", "brain", *BY_PARTS):
@@ -309,7 +310,7 @@ def test_micro_batches_and_clipping_are_those_of_peers(tmp_path, precision, enou
     arguments = [part for name in ("wfbp", "mgwfbp") for part in ("--plan", plan_file(tmp_path, name, **how))]
     arguments += ["--accumulate", "4", "--clip-norm", "0.5", "--batch", "2"]
     arguments += [part for name in (*PEERS, "ddp_powersgd") for part in ("--peer", name)]
-    arguments += ["--no-references", "--precision", precision, "--iterations", "8", "--conformance", "1"]
+    arguments += ["--no-references", "--precision", precision, "--iterations", "4", "--conformance", "1"]
     trained(tmp_path / "run", *arguments)
     results = {name: result(tmp_path / "run", name) for name in ("wfbp", "mgwfbp", *PEERS, "ddp_powersgd")}
     for name in ("wfbp", "mgwfbp"):
@@ -319,7 +320,7 @@ def test_micro_batches_and_clipping_are_those_of_peers(tmp_path, precision, enou
         assert results[name]["conformance"]["difference_to_first"] < enough
     assert results["ddp_powersgd"]["conformance"]["difference_to_first"] > 3 * enough
     rows = (tmp_path / "run" / "wfbp" / "metrics.csv").read_text().splitlines()
-    assert len(rows) == 1 + 8
+    assert len(rows) == 1 + 4
     assert all("nan" not in row for row in rows)
     assert float(rows[-1].split(",")[4]) < float(rows[1].split(",")[4])  # it learns
 

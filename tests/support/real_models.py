@@ -23,7 +23,7 @@ from gradsync.runtime.torchvision_operators import torchvision
 from gradsync.transforms.step import Step
 
 NAMES = ("lenet5", "resnet8")
-TURNS = 8
+TURNS = 5
 LR, MOMENTUM = 0.01, 0.9
 OPTIMIZER = optimizers.get("sgd", lr=LR, momentum=MOMENTUM)
 BATCH = {"lenet5": 1, "resnet8": 4}  # the large convolutions of LeNet-5 take most of the time
