@@ -30,11 +30,13 @@ rule benchmark_one:
 
 
 rule benchmark_testbed:
-    # It reads the results of emulated launches that are there, and runs none.
+    # On hosts of a testbed. `testbed` reads the results of emulated launches that are there, and runs none.
     output:
-        f"{RESULTS}/benchmarks/testbed.json",
+        f"{RESULTS}/benchmarks/{{what}}.json",
     log:
-        f"{RESULTS}/logs/benchmark/testbed.log",
+        f"{RESULTS}/logs/benchmark/{{what}}.log",
+    wildcard_constraints:
+        what="testbed|slow_links",
     localrule: True  # hosts are namespaces of the machine at hand
     container:
         None
@@ -44,9 +46,10 @@ rule benchmark_testbed:
         emulated=lambda wildcards: [
             (str(file), file.stat().st_mtime)
             for file in sorted(Path(RESULTS).glob("runs/emulated/*/*/result.json"))
+            if wildcards.what == "testbed"
         ],
-        code=code("benchmarks.testbed_speed"),
+        code=lambda wildcards: code(f"benchmarks.{wildcards.what}_speed"),
     run:
         shell(
-            "python -m gradsync benchmark testbed --config {params.config:q} 2>&1 | tee {log:q}; exit ${{PIPESTATUS[0]}}"
+            "python -m gradsync benchmark {wildcards.what:q} --config {params.config:q} 2>&1 | tee {log:q}; exit ${{PIPESTATUS[0]}}"
         )
