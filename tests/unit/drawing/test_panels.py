@@ -154,6 +154,22 @@ def test_an_emulated_launch_that_was_not_possible_is_told_below_the_others(confi
     assert len(figure.axes) == 1
     assert caption(figure) == "Left out: googlenet-4: root is needed."
     assert labels(figure) == ["model bound, by all-reduces", "computation, replayed", "the rest of the iteration"]
+    (axes,) = figure.axes
+    assert axes.get_title("left") == "googlenet on 2 hosts, switch\n16 Gbit/s"
+    plt.close(figure)
+
+
+def test_emulated_launches_of_one_model_and_network_have_their_names(config, tmp_path) -> None:
+    row = {"rung": "emulated", "model": "resnet50", "nodes": 8, "scheme": "wfbp", "assumption": "", "note": ""}
+    row |= {"batch": None, "topology": "switch", "dilation": 16, "flow_share": 1, "predicted_seconds": 0.5}
+    row |= {"iteration_seconds": 0.4, "computation_seconds": 0.0, "bits_per_second": 1e9, "model_bound_seconds": None}
+    row |= dict.fromkeys(("iteration_seconds_low", "iteration_seconds_high", "hard_bound_seconds"))
+    rows = [row | {"launch": "resnet50-8-one"}, row | {"launch": "resnet50-8-two"}]
+    write_table(tmp_path, "emulated", pd.DataFrame([*rows, row | {"launch": "resnet50-4", "nodes": 4}]))
+    figure, _ = drawn_emulated.emulated("mgwfbp", config, tmp_path)
+    titles = [axes.get_title("left").partition(",")[0] for axes in figure.axes]
+    assert titles == ["resnet50-8-one", "resnet50-8-two", "resnet50 on 4 hosts"]
+    assert "computation, replayed" not in labels(figure)  # there is none
     plt.close(figure)
 
 

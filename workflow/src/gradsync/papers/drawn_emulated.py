@@ -33,8 +33,11 @@ def emulated(paper: str, settings: Settings, results: Path) -> Drawn:
     figure, grid = plt.subplots(lines, columns, figsize=(4.2 * columns, 0.6 + 2.25 * lines), squeeze=False)
     for axes in grid.flat[len(launches) :]:
         axes.set_axis_off()
-    for axes, (_, part) in zip(grid.flat, launches, strict=False):
+    titles = [_title(part.iloc[0]) for _, part in launches]
+    for axes, (launch, part), title in zip(grid.flat, launches, titles, strict=False):
         _launch(axes, part)
+        alike = titles.count(title) > 1
+        axes.set_title(_title(part.iloc[0], str(launch)) if alike else title, loc="left", fontsize=9)
     panels.legend(figure, ncols=3)
     missing = frame[frame.iteration_seconds.isna()]
     reasons = missing[~missing.launch.isin(known.launch)].groupby("launch", sort=False).note.first()
@@ -46,7 +49,8 @@ def _launch(axes: Axes, part: pd.DataFrame) -> None:
     places, row = np.arange(len(part))[::-1], part.iloc[0]
     alone, whole = 1e3 * part.computation_seconds, 1e3 * part.iteration_seconds
     error = [whole - 1e3 * part.iteration_seconds_low, 1e3 * part.iteration_seconds_high - whole]
-    axes.barh(places, alone, height=0.55, color="C0", label="computation, replayed")
+    if alone.any():
+        axes.barh(places, alone, height=0.55, color="C0", label="computation, replayed")
     rest = np.maximum(whole - alone, 0)
     axes.barh(places, rest, height=0.55, left=alone, color="C1", label="the rest of the iteration")
     axes.errorbar(whole, places, xerr=np.array(error), fmt="none", ecolor="black", capsize=2, label="95 %")
@@ -60,7 +64,11 @@ def _launch(axes: Axes, part: pd.DataFrame) -> None:
     axes.set_ylim(-0.6, len(part) - 0.4)
     axes.grid(visible=False, axis="y")
     axes.set_xlabel(f"iteration [ms]; {row.dilation:g} times as long here")
+
+
+def _title(row: Any, launch: str = "") -> str:
+    """What ran on how many hosts, by its name if others would have the same title; and the links."""
     batch = "" if pd.isna(row.batch) else f", {row.batch:.0f} samples each"
     share = "" if row.flow_share == 1 else f", a connection gets {row.flow_share:.2g} of it"
     link = f"{row.bits_per_second * row.dilation / 1e9:.3g} Gbit/s{share}"
-    axes.set_title(f"{row.model} on {row.nodes} hosts, {row.topology}{batch}\n{link}", loc="left", fontsize=9)
+    return f"{launch or f'{row.model} on {row.nodes} hosts'}, {row.topology}{batch}\n{link}"

@@ -19,6 +19,7 @@ from gradsync.papers.table import file, read
 
 SMALL = 8e6  # elements of the largest small tensor
 MARKS = "osD^"
+SPARSE = ("allgather_sparse", "hitopk")  # of the methods
 STEPS_DRAWN = tuple(step for step in STEP_NAMES if step != "sum")  # the sum is too short to be seen
 WIDTH = 0.7
 
@@ -62,7 +63,9 @@ def _lines(axes: Axes, part: pd.DataFrame, drawn: str) -> None:
 
 
 def _emulated(axes: Axes, part: pd.DataFrame) -> None:
-    groups = list(part.groupby(["elements", "density"], sort=True))
+    # a dense method has a row for each density, also for one that no sparse method ran at
+    ran = part.groupby(["elements", "density"]).scheme.transform(lambda schemes: schemes.isin(SPARSE).any())
+    groups = list(part[ran].groupby(["elements", "density"], sort=True))
     for number, (method, name) in enumerate(METHODS.items()):
         for place, (_, group) in enumerate(groups):
             at = group[group.scheme == method]
