@@ -21,10 +21,11 @@ from gradsync.papers.labels import MODELS, labels
 from gradsync.papers.table import file, read
 
 WITHOUT = "without error feedback"
+BEYOND = "codes and factors"  # panel of schemes that are not the paper's
 
 
 def fig10(settings: Settings, results: Path) -> Drawn:
-    """Curves of the mean over seeds, their range shaded; dashed without error feedback."""
+    """Curves of the mean over seeds, their range shaded; dashed without error feedback, squares of what is beyond."""
     frame = read(file(results, "cloud_topk", "fig10_epochs"), EPOCHS)
     shown = list(_panels(frame))
     if not shown:
@@ -32,9 +33,8 @@ def fig10(settings: Settings, results: Path) -> Drawn:
         panels.say(axes, "No training of this paper in this configuration.")
         return figure, frame
     figure, grid = plt.subplots(1, len(shown), figsize=(4.8 * len(shown), 4.2), squeeze=False)
-    colours = {name: f"C{number % 10}" for number, name in enumerate(dict.fromkeys(frame.scheme))}
     for axes, (curves, which) in zip(grid[0], shown, strict=True):
-        _curves(axes, curves, colours, settings)
+        _curves(axes, curves, _colours(frame, which), settings)
         row = curves.iloc[0]
         axes.set_title(
             f"{MODELS.get(row.model, row.model)} on {row['data']}, {row.nodes} ranks,\n{which}, "
@@ -53,7 +53,14 @@ def _panels(frame: pd.DataFrame) -> Iterator[tuple[pd.DataFrame, str]]:
         for each in filter(None, dict.fromkeys(density)):
             yield launch[dense | (density == each)], each
         if (others := (density == "") & ~dense).any():
-            yield launch[dense | others], "codes and factors"
+            yield launch[dense | others], BEYOND
+
+
+def _colours(frame: pd.DataFrame, which: str) -> dict[str, str]:
+    """Of dense training one in all panels, and of each scheme one in all panels of its kind."""
+    beyond = (frame.assumption == "") & (frame.scheme != DENSE)
+    names = dict.fromkeys([DENSE, *frame.scheme[beyond if which == BEYOND else ~beyond]])
+    return {name: f"C{number}" for number, name in enumerate(names)}
 
 
 def _density(point: str) -> str:
@@ -67,7 +74,8 @@ def _curves(axes: Axes, part: pd.DataFrame, colours: dict[str, str], settings: S
         lossy = row.assumption.endswith(WITHOUT)
         label = label_of(row.scheme) + (f", {WITHOUT}" if lossy else "")
         colour = colours[row.scheme]
-        axes.plot(curve.epoch, curve.accuracy, "--" if lossy else "-", marker="o", color=colour, label=label)
+        mark = "o" if row.assumption or row.scheme == DENSE else "s"
+        axes.plot(curve.epoch, curve.accuracy, "--" if lossy else "-", marker=mark, color=colour, label=label)
         axes.fill_between(curve.epoch, curve.accuracy_least, curve.accuracy_most, color=colour, alpha=0.08, linewidth=0)
     axes.set_xlabel("epoch")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
