@@ -20,7 +20,7 @@ from gradsync.statistics import quiet
 
 RECORDS = Path(".snakemake/metadata")
 SHARED = "all papers"  # network profiles, counted operations, claims, the import into MLflow
-OVER = 2.0  # machines differ
+OVER = 3.0  # machines differ: some are twice as slow as that of the budgets
 
 
 def recorded(records: Path, name: str) -> Iterator[tuple[str, str, float]]:
