@@ -157,7 +157,7 @@ def assert_drawn(results: Path, config: Any) -> None:
     tables.write(table, results / "tables" / "cloud_topk", "fig10_epochs")
     drawn = Path(figures.write("cloud_topk", "fig10", config, results)[0]).read_text()
     assert all(text in drawn for text in ("density 0.01,", "6 seed(s)", "TopK-SGD, without error feedback"))
-    assert all(drawn.count(text) == 1 for text in ("codes and factors", "PowerSGD, rank 2"))
+    assert all(drawn.count(text) == 1 for text in ("beyond the paper", "PowerSGD, rank 2"))
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from gradsync.papers.labels import MODELS, labels
 from gradsync.papers.table import file, read
 
 WITHOUT = "without error feedback"
-BEYOND = "codes and factors"  # panel of schemes that are not the paper's
+BEYOND = "beyond the paper"  # the panel of schemes that are none of its
 
 
 def fig10(settings: Settings, results: Path) -> Drawn:
