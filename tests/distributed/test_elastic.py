@@ -92,6 +92,16 @@ def test_a_master_that_takes_what_comes_is_replayed_and_its_staleness_is_recorde
     assert min(summary[f"{part}_share"] for part in ("for_backward", "master_update", "host_worker_parameters")) > 0
 
 
+def test_a_seed_that_has_reached_its_target_ends(tmp_path):
+    plan = plan_file(tmp_path, "sync_easgd3")
+    trained(tmp_path, plan, "--target-error", "0.99", "--stop-at-target", "--seed", "0", "1")
+    curve = rows(tmp_path / "sync_easgd3" / "metrics.csv")
+    assert [(row["seed"], row["step"]) for row in curve] == [("0", str(SEGMENT)), ("1", str(SEGMENT))]
+    summary = result(tmp_path, "sync_easgd3")["summary"]
+    assert summary["iterations"] == SEGMENT
+    assert summary["seconds"] == summary["seconds_to_0.99"]
+
+
 def test_a_training_in_two_phases_is_held_against_the_oracle_in_both(tmp_path):
     plan, phase = in_phases(tmp_path)
     messages = trained(tmp_path, plan, *phase)
@@ -250,6 +260,8 @@ def test_a_loss_that_is_not_finite_is_named_with_step_and_rank(tmp_path):
         (["--model", "replay:w.json"], "learns nothing"),
         (["--data", "synthetic", "--target-error", "0.1"], "has no test samples"),
         (["--target-error", "1.5"], "a share of test samples"),
+        (["--stop-at-target"], "needs a --target-error"),
+        (["--stop-at-target", "--target-error", "0.5", "--again", "1"], "not with --again"),
         (["--seed", "1", "1"], "a seed is given twice"),
         (["--segment", "0"], "--segment"),
         (["--batch", "100000"], "more than the"),

@@ -29,6 +29,14 @@ def test_an_error_is_reached_when_it_is_no_larger_for_the_first_time():
     assert made.ends() == {0: (8.0, 0.95), 1: (6.0, 0.89)}
 
 
+def test_all_targets_of_a_seed_are_reached_or_not():
+    made = course([0.5, 0.95, 0.9], [0.5, 0.6])
+    assert made.reached_all(0, (0.5, 0.05))
+    assert not made.reached_all(0, (0.5, 0.01))
+    assert not made.reached_all(1, (0.5, 0.05))
+    assert not made.reached_all(2, (0.5,))  # has not begun
+
+
 def test_the_curve_has_a_row_for_each_segment():
     lines = course([0.5, 0.75]).metrics().splitlines()
     assert lines[0] == "seed,step,seconds,iteration_seconds,loss,accuracy,error"

@@ -24,6 +24,7 @@ class Elastic(Course, OnDevice, Compute):
     target_errors: tuple[float, ...] = option(
         (), "test errors of which the time that they take is recorded", flag="--target-error", metavar="X"
     )
+    stop_at_target: bool = option(False, "end the training of a seed once it has reached every --target-error")
     conformance: int = option(
         2, "iterations that the plan is held against the oracle; 0: none", metavar="N", least=0, most=MOST_COUNT
     )
@@ -51,3 +52,7 @@ class Elastic(Course, OnDevice, Compute):
         for error in self.target_errors:
             if not 0 <= error < 1:
                 raise InputError(f"--target-error {error}: a share of test samples, at least 0 and below 1")
+        if self.stop_at_target and not self.target_errors:
+            raise InputError("--stop-at-target: needs a --target-error at which to stop")
+        if self.stop_at_target and self.again:
+            raise InputError("--stop-at-target: not with --again, which trains as long as it is told")

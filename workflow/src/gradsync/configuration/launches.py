@@ -180,6 +180,7 @@ class ElasticTraining(Closed):
     segment: int = _as_option("segment", ELASTIC)
     seeds: list[Seed] = _as_option("seeds", ELASTIC, min_length=1)
     target_errors: list[float] = _as_option("target_errors", ELASTIC)
+    stop_at_target: bool = _as_option("stop_at_target", ELASTIC)
     again: int = _as_option("again", ELASTIC)
     keep: bool = _as_option("keep", ELASTIC)
     conformance: int = _as_option("conformance", ELASTIC)

@@ -215,6 +215,8 @@ class _Launch:
                     self.results.save_curve(self.course, self.folder)
                     self._say(self._progress(seed, total, begun))
             dist.barrier()
+            if self._reached(seed):
+                break
             if self.course.turns < total and self.checkpoints.due():
                 self.course.updates = list(arrivals.updates.items())
                 self.course.read = [(*key, at) for key, at in arrivals.read.items()]
@@ -228,6 +230,14 @@ class _Launch:
             self.course.finals[str(seed)] = digest
             if self.options.keep:
                 self.results.save_parameters(self.folder, seed, flat.cpu().numpy())
+
+    def _reached(self, seed: int) -> bool:
+        """Whether the training of a seed ends early, since it has reached all targets. Collective."""
+        if not self.options.stop_at_target:
+            return False
+        flag = torch.tensor([self.course.reached_all(seed, self.options.target_errors)], dtype=torch.uint8)
+        dist.broadcast(flag, 0)
+        return bool(flag)
 
     def _switched(self, before: _Side, first: torch.nn.Module, seed: int) -> _Side:
         """Go on by the plan, with what was trained before it: parameters, momentum, statistics."""

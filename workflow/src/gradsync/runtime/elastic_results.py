@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -103,6 +104,10 @@ class Course:
             if accuracy is not None and 1 - accuracy <= error + 1e-12:
                 first.setdefault(seed, (turns, seconds))
         return first
+
+    def reached_all(self, seed: int, errors: Iterable[float]) -> bool:
+        """Whether the training of a seed has got to each of these test errors."""
+        return all(seed in self.reached(error) for error in errors)
 
 
 @dataclass
@@ -221,7 +226,8 @@ class Results:
         return samples
 
     def _summary(self, course: Course, samples: dict[str, list[float]]) -> dict[str, float]:
-        summary: dict[str, float] = {"iterations": float(course.turns), "seeds": float(len(course.finals))}
+        longest = max(course.last_turns().values())
+        summary: dict[str, float] = {"iterations": float(longest), "seeds": float(len(course.finals))}
         for key, values in samples.items():
             low, middle, high = median_interval(values)
             summary[key] = middle
