@@ -61,6 +61,17 @@ def test_every_table_is_listed_once_with_its_cores_and_the_configurations_that_t
     assert by_id["mgwfbp", "fig1"].longer == ()
     assert "`emulated` (Linux, root)" in by_id["mgwfbp", "fig6"].longer
     assert "`full` (GPUs)" in by_id["mgwfbp", "fig6"].longer
+    assert "`measured`" in by_id["mgwfbp", "fig6b"].longer  # its launch has the same name here, and is told less
+
+
+def test_a_launch_is_listed_where_its_methods_and_workers_are_shown():
+    longer = {
+        item.id: item.longer for item in tour.items(parse(), RESULTS, Path("config")) if item.paper == "easgd_knl"
+    }
+    assert longer["fig12"] == ("`chip_parts`",)
+    assert longer["determinism"] == ("`measured`",)
+    assert longer["batch"] == ("`elastic`",)
+    assert not any("`chip_parts`" in names for name, names in longer.items() if name != "fig12")
 
 
 def test_what_no_configuration_gives_has_a_reason():

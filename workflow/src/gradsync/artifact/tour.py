@@ -5,7 +5,7 @@ Both follow from what papers declare, so that they can't tell of what is no long
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,6 +14,7 @@ from gradsync.artifact.job_minutes import Records
 from gradsync.claims import STRENGTH, published
 from gradsync.claims.published import Paper
 from gradsync.configuration import settings as configurations
+from gradsync.configuration.launches import ElasticTraining, Emulation, Training
 from gradsync.configuration.settings import Settings
 from gradsync.papers import coverage
 from gradsync.papers.declaration import Place
@@ -66,7 +67,8 @@ def items(settings: Settings, results: Path, folder: Path) -> Iterator[Item]:
             longer = tuple(
                 _in_words(other, more)
                 for other, more in others.items()
-                if paper in more.papers and _launches(paper, name, Place(paper, more, results)) - here
+                if paper in more.papers
+                and _adds(_launches(paper, name, Place(paper, more, results)), more, to=here, of=settings)
             )
             yield Item(paper, name, f"{results}/{kind}/{paper}/{name}.{ending}", max(FEWEST_CORES, cores), longer)
 
@@ -120,6 +122,18 @@ def _launches(paper: str, name: str, place: Place) -> set[tuple[str, str]]:
     runs = place.results / "runs"
     parts = [path.relative_to(runs).parts for path in leaves if path.is_relative_to(runs)]
     return {(each[0], each[1]) for each in parts}
+
+
+def _adds(launches: Iterable[tuple[str, str]], more: Settings, to: Collection[tuple[str, str]], of: Settings) -> bool:
+    """Whether one of the launches of a configuration is not there in another, or is told something else there."""
+    told, told_there = _told(more), _told(of)
+    return any(launch not in to or told.get(launch) != told_there.get(launch) for launch in launches)
+
+
+def _told(settings: Settings) -> dict[tuple[str, str], Training | ElasticTraining | Emulation]:
+    """What a configuration tells each launch."""
+    kinds = (("train", settings.training), ("elastic", settings.elastic), ("emulated", settings.emulated))
+    return {(kind, launch.job): launch for kind, launches in kinds for launch in launches}
 
 
 def _ranks(settings: Settings) -> dict[tuple[str, str], int]:

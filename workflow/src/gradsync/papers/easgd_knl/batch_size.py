@@ -13,12 +13,11 @@ import numpy as np
 import pandas as pd
 
 from gradsync.configuration.settings import Settings
-from gradsync.papers.easgd_knl.names import LEVELS
+from gradsync.papers.easgd_knl.names import LEVELS, ONE_WORKER
 from gradsync.papers.easgd_knl.training_runs import Run, runs
 from gradsync.papers.repeats import HIGH, LAUNCH, LOW, REPEATS, SAMPLES, cells, text
 from gradsync.papers.table import Table
 
-SCHEME = "single"  # SGD with momentum, if one worker runs it
 SMALL = 32  # the batch whose best rates are kept
 MEASURED = ("samples_per_second", "epochs", "seconds", "seconds_kept")
 COLUMNS = [
@@ -35,7 +34,7 @@ class _Rates(NamedTuple):
 
 def batch(settings: Settings, results: Path) -> Table:
     """A row per batch."""
-    alone = [run for run in runs(settings, results) if run.scheme == SCHEME and run.launch.workers == 1]
+    alone = runs(settings, results, [ONE_WORKER], workers=1)
     frame = pd.DataFrame(list(_rows(alone)), columns=COLUMNS)
     display = pd.DataFrame(
         {
@@ -54,7 +53,7 @@ def batch(settings: Settings, results: Path) -> Table:
         f"those that are tried; and with those that are best for a batch of {SMALL}, of which a run that does not get "
         "there counts whole."
     )
-    nothing = pd.DataFrame({"batch": [f"no launch of this configuration trains {SCHEME} with one worker"]})
+    nothing = pd.DataFrame({"batch": [f"no launch of this configuration trains {ONE_WORKER} with one worker"]})
     return Table(frame, display if len(display) else nothing, caption)
 
 

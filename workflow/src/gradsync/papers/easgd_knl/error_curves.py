@@ -17,7 +17,7 @@ import pandas as pd
 
 from gradsync.configuration.settings import Settings
 from gradsync.papers.easgd_knl.names import FIGURES, LEVELS
-from gradsync.papers.easgd_knl.training_runs import OBSERVED, Run, grouped, longest, runs
+from gradsync.papers.easgd_knl.training_runs import OBSERVED, grouped, longest, runs
 from gradsync.papers.labels import labels
 from gradsync.papers.repeats import HIGH, LAUNCH, LOW, REPEATS, SAMPLES, cells, jackknifed, text
 from gradsync.papers.table import Table
@@ -31,14 +31,10 @@ def _columns(*timed: str, keys: tuple[str, ...] = (), exact: tuple[str, ...] = (
     return [*KEYS, *keys, *exact, *ends, *(f"{OBSERVED}{column}" for column in timed), "note"]
 
 
-def _shown(settings: Settings, results: Path) -> list[Run]:
-    return [run for run in runs(settings, results) if run.scheme in FIGURES]
-
-
 def curves(settings: Settings, results: Path) -> Table:
     """A row per test of each seed; simulated at the first point of the band that a launch has."""
     rows: list[dict[str, Any]] = []
-    for run in longest(_shown(settings, results)):
+    for run in longest(runs(settings, results, FIGURES)):
         simulated, iteration = next(run.simulated(settings))
         for test in run.curve.to_dict("records"):
             iterations = test["step"] * run.per_turn
@@ -63,7 +59,7 @@ def fig6(settings: Settings, results: Path) -> Table:
     """A row per point of each method, its launches by length; measured, and simulated over the band."""
     columns = _columns("seconds", "error", keys=("point",), exact=("iterations",))
     rows: list[dict[str, Any]] = []
-    for group in grouped(_shown(settings, results)):
+    for group in grouped(runs(settings, results, FIGURES)):
         for point, run in enumerate(group, 1):
             iterations, seconds, errors = zip(*run.ends(), strict=True)
             ended = {"point": point, "iterations": iterations[0]}
@@ -94,7 +90,7 @@ def time_to_error(settings: Settings, results: Path) -> Table:
     """A row per method and level of the error; measured, and simulated over the band."""
     columns = _columns("seconds", "seconds_least", keys=("level",), exact=("error", "there"))
     rows: list[dict[str, Any]] = []
-    for run in longest(_shown(settings, results)):
+    for run in longest(runs(settings, results, FIGURES)):
         for level, error in enumerate(LEVELS[run.launch.data], 1):
             reached = run.reached(error)
             there = [each for each in reached if each is not None]
@@ -133,7 +129,7 @@ def time_to_error(settings: Settings, results: Path) -> Table:
 def stability(settings: Settings, results: Path) -> Table:
     """A row per method: the spread of the test error over seeds, mean of the points of Fig. 6."""
     rows: list[dict[str, Any]] = []
-    for group in grouped(_shown(settings, results)):
+    for group in grouped(runs(settings, results, FIGURES)):
         errors = [[error for *_, error in run.ends()] for run in group]
         spread = float(np.mean([np.std(each) for each in errors]))
         seeds = min(map(len, errors))

@@ -16,6 +16,7 @@ import pandas as pd
 from gradsync.configuration.settings import Settings
 from gradsync.engine.masters import masters, workers
 from gradsync.papers.easgd_knl import gpu_node
+from gradsync.papers.easgd_knl.names import EXCHANGES
 from gradsync.papers.easgd_knl.testbed import bench, label
 from gradsync.papers.easgd_knl.training_runs import Run, longest, runs
 from gradsync.papers.labels import labels
@@ -25,10 +26,6 @@ from gradsync.plan import Plan
 from gradsync.plan.trace import Span, Trace
 
 NODES = (2, 4, 8, 16)
-SCHEMES = (
-    *("original_easgd", "async_easgd", "hogwild_easgd"),
-    *("sync_easgd1", "sync_easgd2", "sync_easgd3", "knl_easgd"),
-)
 COLUMNS = [
     *("rung", "scheme", "nodes", "assumption", LAUNCH, REPEATS),
     *("transfers_in_a_row", "served_at_once", "exchange_seconds", "note"),
@@ -40,7 +37,7 @@ NO_TIME = "ranks wait for one another in their messages, so that a trace does no
 
 def exchanges(settings: Settings, results: Path) -> Table:
     """A row per method and number of workers at each point of the band, and one of each run."""
-    here = [run for run in longest(runs(settings, results)) if run.scheme in SCHEMES and run.launch.workers > 1]
+    here = [run for run in longest(runs(settings, results, EXCHANGES)) if run.launch.workers > 1]
     rows = [*_simulated(settings), *(_measured(run, results) for run in here)]
     frame = pd.DataFrame(rows, columns=COLUMNS)
     caption = (
@@ -55,7 +52,7 @@ def _simulated(settings: Settings) -> Iterator[dict[str, Any]]:
     file = bench(settings)
     for point in gpu_node.band(settings):
         parts = gpu_node.constants(file, point["constants"])
-        for scheme in SCHEMES:
+        for scheme in EXCHANGES:
             for nodes in NODES:
                 yield {
                     **{"rung": "simulated", "scheme": scheme, "nodes": nodes, "assumption": label(**point)},

@@ -15,11 +15,11 @@ import pandas as pd
 
 from gradsync.configuration.settings import Settings
 from gradsync.papers.easgd_knl.coverage import SHARES
+from gradsync.papers.easgd_knl.names import MORE_MACHINES
 from gradsync.papers.easgd_knl.training_runs import OBSERVED, Run, longest, runs
 from gradsync.papers.repeats import HIGH, LAUNCH, LOW, REPEATS, SAMPLES
 from gradsync.papers.table import Table
 
-SCHEME = "knl_easgd"
 TIMED = ("loss", "seconds")
 COLUMNS = [
     *("rung", "scheme", "model", "nodes", "share", "assumption", "data", LAUNCH, REPEATS),
@@ -53,9 +53,8 @@ def fig13(settings: Settings, results: Path) -> Table:
 
 def _by_point(settings: Settings, results: Path) -> Iterator[list[Run]]:
     points: dict[tuple[str, str], list[Run]] = {}
-    for run in longest(runs(settings, results, "cifar10")):
-        if run.scheme == SCHEME:
-            points.setdefault((run.launch.model, run.keys["assumption"]), []).append(run)
+    for run in longest(runs(settings, results, [MORE_MACHINES], "cifar10")):
+        points.setdefault((run.launch.model, run.keys["assumption"]), []).append(run)
     yield from points.values()
 
 
@@ -116,7 +115,7 @@ def _display(frame: pd.DataFrame) -> pd.DataFrame:
                 "time on it [s]": _number(on_node[f"{OBSERVED}seconds"], ".2f"),
             }
         )
-    return pd.DataFrame(rows or [{"machines": f"no launch of {SCHEME} on one machine in this configuration"}])
+    return pd.DataFrame(rows or [{"machines": f"no launch of {MORE_MACHINES} on one machine in this configuration"}])
 
 
 def _number(value: Any, form: str) -> str:

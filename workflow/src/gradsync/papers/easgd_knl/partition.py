@@ -95,8 +95,7 @@ def fig12(settings: Settings, results: Path) -> Table:
         for parts in PARTS:
             seconds = _seconds(parts, file, point)
             rows.append({"rung": "simulated", "parts": parts, "assumption": label(**point), **base, "seconds": seconds})
-    here = [run for run in longest(runs(settings, results, "cifar10")) if run.scheme == CHIP_PARTS]
-    rows += map(_measured, here)
+    rows += map(_measured, longest(runs(settings, results, [CHIP_PARTS], "cifar10")))
     frame = pd.DataFrame(rows, columns=COLUMNS)
     frame["assumption"] = frame.assumption.fillna("")
     simulated = frame[frame.rung == "simulated"]

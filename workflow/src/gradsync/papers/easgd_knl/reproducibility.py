@@ -10,7 +10,7 @@ import pandas as pd
 
 from gradsync.configuration.settings import Settings
 from gradsync.errors import InputError
-from gradsync.papers.easgd_knl.training_runs import Run, runs
+from gradsync.papers.easgd_knl.training_runs import Run, runs_again
 from gradsync.papers.labels import labels
 from gradsync.papers.repeats import LAUNCH
 from gradsync.papers.table import Table
@@ -22,7 +22,7 @@ COLUMNS = ["rung", "scheme", "nodes", "assumption", LAUNCH, "runs", "distinct_re
 
 def determinism(settings: Settings, results: Path) -> Table:
     """A row per method that is trained again."""
-    again = runs(settings, results, again=True)
+    again = runs_again(settings, results)
     frame = pd.DataFrame([_row(run, again, results) for run in again], columns=COLUMNS)
     display = pd.DataFrame(
         {

@@ -40,7 +40,7 @@ COLUMNS = [
 
 def table3(settings: Settings, results: Path) -> Table:
     """A row per method as published, one at each point of the band, and one of each run."""
-    here = [run for run in longest(runs(settings, results)) if run.scheme in EASGD]
+    here = longest(runs(settings, results, EASGD))
     rows = [*_published(settings), *_simulated(settings), *(_measured(run) for run in here)]
     frame = pd.DataFrame(rows, columns=COLUMNS)
     target = TARGETS["digits" if not here else here[0].launch.data]

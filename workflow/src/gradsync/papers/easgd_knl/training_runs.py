@@ -10,7 +10,7 @@ empty, and what was seen is in columns of its own (`observed_...`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -24,7 +24,7 @@ from gradsync.configuration.settings import Settings
 from gradsync.engine import breakdown
 from gradsync.errors import InputError
 from gradsync.files.results import Result
-from gradsync.papers.declaration import Place
+from gradsync.papers.declaration import Place, Source
 from gradsync.papers.easgd_knl import gpu_node
 from gradsync.papers.easgd_knl.gpu_node import SWEEPS, Iteration
 from gradsync.papers.easgd_knl.testbed import PAPER, bench, label
@@ -136,22 +136,56 @@ class Run:
             yield {**keys, "note": note}, gpu_node.iteration(self.scheme, self.launch.workers, point, file)
 
 
-def elastic_runs(place: Place) -> Iterable[Path]:
-    """What the launches that the paper shows leave behind."""
+def elastic_runs(*methods: str, workers: int | None = None) -> Source:
+    """What the launches leave behind that train any of the methods, with so many workers if that is told."""
+    return lambda place: _left(place, _launches(place.settings, methods, workers))
+
+
+def elastic_runs_again(place: Place) -> list[Path]:
+    """What the launches leave behind that train one seed several times."""
+    return _left(place, _launches_again(place.settings))
+
+
+def _left(place: Place, launches: Iterable[ElasticTraining]) -> list[Path]:
+    return [place.results / "runs" / "elastic" / launch.job / "schemes.json" for launch in launches]
+
+
+def _launches(settings: Settings, methods: Collection[str], workers: int | None) -> list[ElasticTraining]:
     return [
-        place.results / "runs" / "elastic" / launch.job / "schemes.json" for launch in place.settings.elastic_of(PAPER)
+        launch
+        for launch in settings.elastic_of(PAPER)
+        if not launch.again and {*methods} & {*launch.methods} and workers in (None, launch.workers)
     ]
 
 
-def runs(settings: Settings, results: Path, papers_data: str = "mnist", again: bool = False) -> list[Run]:
-    """The runs of one data set, the paper's if a launch has it; `again`: those that train one seed several times.
+def _launches_again(settings: Settings) -> list[ElasticTraining]:
+    return [each for each in settings.elastic_of(PAPER) if each.again]
+
+
+def runs(
+    settings: Settings,
+    results: Path,
+    methods: Collection[str],
+    papers_data: str = "mnist",
+    workers: int | None = None,
+) -> list[Run]:
+    """The runs of these methods on one data set, the paper's if a launch has it; with so many workers if that is told.
 
     Raises InputError if a launch has not ended, or a file of it can't be read.
     """
-    launches = [launch for launch in settings.elastic_of(PAPER) if bool(launch.again) == again]
-    of_paper = [launch for launch in launches if launch.data == papers_data]
-    chosen = of_paper or [launch for launch in launches if launch.data == "digits"]
+    chosen = _on_one_data_set(_launches(settings, methods, workers), papers_data)
+    return [_run(launch, scheme, results) for launch in chosen for scheme in launch.methods if scheme in methods]
+
+
+def runs_again(settings: Settings, results: Path) -> list[Run]:
+    """The runs that train one seed several times, as `runs`."""
+    chosen = _on_one_data_set(_launches_again(settings), "mnist")
     return [_run(launch, scheme, results) for launch in chosen for scheme in launch.methods]
+
+
+def _on_one_data_set(launches: list[ElasticTraining], papers_data: str) -> list[ElasticTraining]:
+    of_paper = [launch for launch in launches if launch.data == papers_data]
+    return of_paper or [launch for launch in launches if launch.data == "digits"]
 
 
 def _run(launch: ElasticTraining, scheme: str, results: Path) -> Run:
