@@ -8,6 +8,7 @@ rule benchmark:
 
 
 rule benchmark_one:
+    # The output of a job that misses a target is removed: its log keeps the rows.
     input:
         image=IMAGE_INPUT,
         peers=SETTINGS.peers,
@@ -26,7 +27,7 @@ rule benchmark_one:
         config=CONFIG,
         code=lambda wildcards: code(f"benchmarks.{wildcards.what}_speed"),
     shell:
-        "python -m gradsync benchmark {wildcards.what:q} --config {params.config:q} 2>&1 | tee {log:q}; exit ${{PIPESTATUS[0]}}"
+        "python -m gradsync benchmark {wildcards.what:q} --json --config {params.config:q} 2>&1 | tee {log:q}; exit ${{PIPESTATUS[0]}}"
 
 
 rule benchmark_testbed:
@@ -51,5 +52,5 @@ rule benchmark_testbed:
         code=lambda wildcards: code(f"benchmarks.{wildcards.what}_speed"),
     run:
         shell(
-            "python -m gradsync benchmark {wildcards.what:q} --config {params.config:q} 2>&1 | tee {log:q}; exit ${{PIPESTATUS[0]}}"
+            "python -m gradsync benchmark {wildcards.what:q} --json --config {params.config:q} 2>&1 | tee {log:q}; exit ${{PIPESTATUS[0]}}"
         )

@@ -49,9 +49,9 @@ def test_a_plan_without_roles_is_refused(run, plan, tmp_path, command):
 def test_a_missed_benchmark_ends_with_status_1_and_leaves_its_numbers(run, tmp_path, monkeypatch):
     missed = {"rows": [{"task": "slow", "ratio": 1.5, "met": False}], "met": False}
     monkeypatch.setattr("gradsync.benchmarks.planning_speed.measure", lambda: missed)
-    ended = run("benchmark", "planning", "--results", tmp_path)
+    ended = run("benchmark", "planning", "--json", "--results", tmp_path)
     assert ended.status == 1
-    row, message = ended.err.splitlines()
-    assert json.loads(row) == missed["rows"][0]
+    assert json.loads(ended.out) == missed
+    (message,) = ended.err.splitlines()
     assert message.startswith("gradsync: benchmark: missed its target: slow: 1.500")
     assert json.loads((tmp_path / "benchmarks" / "planning.json").read_text()) == missed
