@@ -21,7 +21,7 @@ from gradsync.papers.labels import MODELS, labels
 from gradsync.papers.table import file, read
 
 WITHOUT = "without error feedback"
-BEYOND = "beyond the paper"  # the panel of schemes that are none of its
+BEYOND = "beyond the paper"  # the panel of schemes that are not the paper's
 
 
 def fig10(settings: Settings, results: Path) -> Drawn:
