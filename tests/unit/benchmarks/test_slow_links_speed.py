@@ -35,9 +35,10 @@ def measured(monkeypatch, tmp_path):
         def run(*words: str) -> None:
             commands.append(words)
             if words[0] == "elastic":
-                write(tmp_path, "optimal", [100.0] * 6, dense)
-                write(tmp_path, "local_sgd", [local] * 6, reached)
-                write(tmp_path, "diloco", [diloco] * 6)
+                output = Path(words[words.index("--output") + 1])
+                write(output, "optimal", [100.0] * 6, dense)
+                seconds, there = {"local_sgd": (local, reached), "diloco": (diloco, True)}[output.name]
+                write(output, output.name, [seconds] * 6, there)
 
         monkeypatch.setattr(command, "run", run)
         monkeypatch.setattr(slow_links_speed.privileges, "enter", lambda: None)
@@ -56,9 +57,10 @@ def test_half_of_the_time_is_asked_for(measured, local, met):
     assert (first["ratio_low"], first["ratio_high"], first["pairs"]) == (local / 100, local / 100, 6)
     assert (second["ratio"], second["met"], answer["met"]) == (0.2, True, met)
     planned = [words[words.index("--schedule") + 1] for words in commands if words[0] == "plan"]
-    assert planned == ["optimal", "local_sgd", "diloco"]
-    *_, training = commands
-    assert training.count("--plan") == 3
+    assert planned == ["optimal", "local_sgd", "optimal", "diloco"]
+    assert [words.count("--plan") for words in commands if words[0] == "elastic"] == [2, 2]
+    optimizers = ["--optimizer" in words for words in commands if words[0] == "plan"]
+    assert optimizers == [False, False, True, True]  # each is held against its own optimizer
 
 
 def test_mean_gradients_that_do_not_get_there_count_with_their_time(measured):
