@@ -14,7 +14,7 @@ from gradsync.errors import InputError
 from gradsync.sparse import Compression
 from tiny_workloads import workload
 
-KERNELS = {"encode_exact_topk": 3e-3, "decode_sum": 2e-3}
+KERNELS = {"encode_exact_topk": 3e-3, "encode_exact_topk/selected": 5e-3, "decode_sum": 2e-3}
 KERNELS |= {f"{verb}_{name}": 1e-3 for verb in ("encode", "decode") for name in compressors.coding()}
 ALL_REDUCE = Linear(3.0, 1e-3)
 BACKWARD, FORWARD = 2.0, 1.0

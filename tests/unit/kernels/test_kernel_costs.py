@@ -8,7 +8,7 @@ import pytest
 
 import tiny_plans as tiny
 from changed_plans import bases
-from gradsync import cli
+from gradsync import cli, compressors
 from gradsync.configuration import schemes
 from gradsync.costs import Linear, Network, alpha_beta
 from gradsync.engine.simulate import simulate
@@ -55,6 +55,9 @@ def test_a_sparse_iteration_takes_its_encoding_and_decoding():
     decode = 2 * sent + whole + 2 * 2 * 3 * 8  # both messages, the gradient, and an element of it for each value
     seconds = period(plan, load_of(plan, encode_exact_topk=0.5, decode_sum=0.25))
     assert seconds == pytest.approx(1.0 + 4.0 + 0.5 * encode + 0.25 * decode)
+    known = {"encode_exact_topk": 0.5, "encode_exact_topk/selected": 2.0, "decode_sum": 0.25}
+    more = period(plan, load_of(plan, **known))
+    assert more == pytest.approx(seconds + 2.0 * sent)
 
 
 @pytest.mark.parametrize("wire", ["", "float16"])
@@ -93,11 +96,33 @@ def test_every_kernel_declares_what_it_moves_and_can_be_measured():
     assert {*measured.TRIALS, *UPDATED, *UNSCALED, UNMOVED} == {*KERNELS}
 
 
+@pytest.mark.parametrize(("per_byte", "per_selected"), [(2.0, 3.0), (2.0, 0.0), (0.5, 7.0)])
+def test_moving_and_selecting_are_told_apart(per_byte, per_selected):
+    name, forms = "encode_exact_topk", []
+    for per_sent in (measured.FEW, measured.MANY):
+        form = Form(*measured.trial(name, 1000, per_sent))
+        forms.append((form, KERNELS[name].seconds(form, {name: per_byte, f"{name}/selected": per_selected})))
+    found = measured.told_apart(name, *forms)
+    assert found == pytest.approx({name: per_byte, f"{name}/selected": per_selected})
+
+
+@pytest.mark.parametrize(("few", "many"), [(1.0, 0.1), (1.0, 1e9)])
+def test_noise_makes_no_kernel_take_less_than_nothing(few, many):
+    name = "encode_exact_topk"
+    forms = [Form(*measured.trial(name, 1000, per_sent)) for per_sent in (measured.FEW, measured.MANY)]
+    found = measured.told_apart(name, (forms[0], few), (forms[1], many))
+    assert min(found.values()) >= 0
+    assert KERNELS[name].seconds(forms[0], found) == pytest.approx(few)
+
+
 @pytest.mark.usefixtures("alone")
 def test_what_kernels_take_is_measured():
     rates = measured.seconds_per_byte(20_000)
-    assert rates.keys() == measured.TRIALS.keys()
-    assert all(0 < seconds < 1e-3 for seconds in rates.values())
+    selecting = {f"{name}/selected" for name, kernel in KERNELS.items() if kernel.selected is not None}
+    assert selecting == {f"encode_{name}/selected" for name in compressors.selecting()}
+    assert rates.keys() == measured.TRIALS.keys() | selecting
+    assert all(0 <= seconds < 1e-3 for seconds in rates.values())
+    assert all(rates[name] > 0 for name in rates.keys() - selecting)
     assert rates["encode_exact_topk"] > rates["copy"]  # a selection takes more than its bytes
 
 

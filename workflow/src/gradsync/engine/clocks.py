@@ -106,7 +106,7 @@ class NetworkClock(Clock):
         if moved and kernel not in workload.kernels:
             what = f"plan {self.plan.name!r}: {operation.name!r} moves {moved:g} bytes"
             raise unknown_kernel(kernel, workload, what)
-        return workload.kernels.get(kernel, 0.0) * moved
+        return KERNELS[kernel].seconds(form, workload.kernels)
 
     @staticmethod
     def _of_sgd(kernel: str, form: Form) -> float:

@@ -6,7 +6,7 @@ lane; no part of them is free.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ import numpy as np
 from gradsync.collectives import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER
 from gradsync.costs import MessageCost, Network, alpha_beta
 from gradsync.engine.clocks import unknown_kernel
-from gradsync.kernels import _code, _encode, decode_sum
+from gradsync.kernels import _code, _encode, decode_sum, seconds
 from gradsync.plan import DTYPE_BYTES, WORLD, Axis
 from gradsync.plan.workload import Workload
 from gradsync.sparse import Compression, Sent
@@ -108,14 +108,15 @@ class SparseCost:
         compression = self.compression
         own, ranks, (first, second) = size / compression.way.slices, compression.way.between.size, self._bytes(sent)
         encoded = _encode.moved_bytes(own, first + second, compression.feedback)
+        selected: Any = 0.0
         if compression.codes:
             decoded = _code.decoded_bytes(own, (first + second) * ranks, ranks)
         else:
             decoded = decode_sum.moved_bytes(own, first * ranks, second * ranks)
-        moved = zip(compression.kernels, (encoded, decoded), strict=True)
-        return sum(self._per_byte(self.workload.kernels, kernel) * part for kernel, part in moved)
-
-    def _per_byte(self, kernels: Mapping[str, float], kernel: str) -> float:
-        if kernel not in kernels:
-            raise unknown_kernel(kernel, self.workload, "a compressed message needs a kernel")
-        return kernels[kernel]
+            selected = first + second
+        encode, decode = compression.kernels
+        for kernel in (encode, decode):
+            if kernel not in self.workload.kernels:
+                raise unknown_kernel(kernel, self.workload, "a compressed message needs a kernel")
+        known = self.workload.kernels
+        return seconds(encode, known, encoded, selected) + seconds(decode, known, decoded)

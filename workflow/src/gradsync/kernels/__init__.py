@@ -6,6 +6,7 @@ A kernel is one file of this folder with
     refuse(form)                           raises InputError for operands that it can't work on
     follow(track)                          what its results hold, given what its operands hold (`plan/content.py`)
     moved(form) -> float                   bytes that it reads and writes in memory
+    selected(form) -> float                optional: bytes of what it selects, which takes time of its own
     KEEPS                                  roles of buffers that kernels which name them, and nothing else, may write
     DEALT                                  optional, a number: it writes an element for each so many operands, and a
                                            rank that writes a piece takes the operands of its elements alone
@@ -41,6 +42,7 @@ INTEGERS = ("int64", "int32")
 FACTORS = ("lr", "scale", "rho")  # arguments that are multiplied with one another
 ENCODE = "encode_"  # and a compressor: the kernel that encodes what that selects
 DECODE = "decode_"  # and a compressor that makes codes: the kernel that sums what they stand for
+SELECTED = "/selected"  # after a kernel, in a workload: seconds for each byte that it selects, besides moving it
 SCALED, UNSCALED = "_scaled", "_unscaled"  # after an update: the kernels that take a loss scale out of the gradients
 TURN, RANK = "turn", "rank"  # arguments that a reader of a plan fills in
 COUNTS = ("first", "longest", "levels", "bucket", "seed")  # arguments that are no factors of what is computed
@@ -268,6 +270,7 @@ class Kernel:
         self.compute: Callable[..., None] = module.compute
         self.follow: Callable[[Track], None] = module.follow
         self.moved: Callable[[Form], float] = module.moved
+        self.selected: Callable[[Form], float] | None = getattr(module, "selected", None)
         self.keeps: tuple[str, ...] = getattr(module, "KEEPS", ())  # roles of buffers that it alone may write
         self.dealt = int(getattr(module, "DEALT", 0))
         self._refuse: Callable[[Form], None] = module.refuse
@@ -289,6 +292,11 @@ class Kernel:
             values["lr"] *= rate
         filled = {TURN: turn, RANK: rank}
         return values | {name: value for name, value in filled.items() if name in self._named}
+
+    def seconds(self, form: Form, per_byte: Mapping[str, float]) -> float:
+        """What it takes, if `per_byte` has the seconds for each byte that it moves, and selects."""
+        selected = self.selected(form) if self.selected is not None else 0.0
+        return seconds(self.name, per_byte, self.moved(form), selected)
 
     def refuse(self, form: Form) -> None:
         """Raises InputError for arguments that it does not have or that make no sense, and for wrong operands."""
@@ -321,6 +329,11 @@ class Kernel:
                 form.fail(
                     f"has arguments of up to {greatest:g}, and {each.dtype} holds {largest(each.dtype):g} at most"
                 )
+
+
+def seconds(kernel: str, per_byte: Mapping[str, float], moved: Any, selected: Any = 0.0) -> Any:
+    """What a kernel takes that moves so many bytes and selects so many of them; free is what has no key."""
+    return per_byte.get(kernel, 0.0) * moved + per_byte.get(f"{kernel}{SELECTED}", 0.0) * selected
 
 
 def reads_of(op: Any, mesh: Mesh, rank: int) -> tuple[Ref, ...]:

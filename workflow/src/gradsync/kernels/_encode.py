@@ -63,8 +63,11 @@ class Encode:
 
     def moved(self, form: Form) -> float:
         """Reads gradient and residual, writes the residual and the message; the selection is on top."""
-        values, indices, *residual = form.writes
-        return float(moved_bytes(form.reads[0].bytes, values.bytes + indices.bytes, bool(residual)))
+        return float(moved_bytes(form.reads[0].bytes, self.selected(form), len(form.writes) > RESIDUAL_AT))
+
+    def selected(self, form: Form) -> float:
+        """The message: the more is selected, the longer that takes for each element of the gradient."""
+        return sum(each.bytes for each in form.writes[:RESIDUAL_AT])
 
 
 def refuse_residual(form: Form) -> None:

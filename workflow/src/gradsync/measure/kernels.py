@@ -1,7 +1,7 @@
 """Measure the seconds per byte that a kernel moves: all ranks at the same time, as in training.
 
-A kernel declares how many bytes it reads and writes (`kernels/`); a kernel whose time depends on more than that (a
-selection, a sum by index) is timed on a message of its usual kind.
+A kernel declares how many bytes it reads and writes (`kernels/`). One that selects is timed twice, with few elements
+selected and with many: each byte that it selects takes seconds besides. A sum by index is timed on a sparse message.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import torch.distributed as dist
 from gradsync import compressors
 from gradsync.compressors import powersgd
 from gradsync.errors import RunError
-from gradsync.kernels import DECODE, ENCODE, KERNELS, Form
+from gradsync.kernels import DECODE, ENCODE, KERNELS, SELECTED, Form
 from gradsync.plan import Buffer, Local, Plan, Ref, Tensor
 from gradsync.runtime.devices import PROCESSOR, Device
 from gradsync.runtime.group import settle
@@ -23,7 +23,7 @@ from gradsync.runtime.kernels import EXECUTED
 from gradsync.sparse import CODE_DTYPE
 
 MOST_ELEMENTS = 1 << 21  # 8 MB of float32: beyond a core's own caches
-ELEMENTS_PER_SENT = 100  # of so many elements a sparse message has one
+FEW, MANY = 100, 5  # of so many elements a sparse message has one
 WARM_UP, REPEATS = 1, 5
 
 
@@ -66,12 +66,15 @@ TRIALS: dict[str, tuple[tuple[str, ...], tuple[str, ...], dict[str, float]]] = {
 }
 
 
-def trial(name: str, elements: int) -> tuple[Plan, Local]:
-    """A plan that holds the buffers of a trial of a kernel, and the trial itself."""
-    few = max(1, elements // ELEMENTS_PER_SENT)
+def trial(name: str, elements: int, per_sent: int = FEW) -> tuple[Plan, Local]:
+    """A plan that holds the buffers of a trial of a kernel, and the trial itself.
+
+    A sparse message has one of `per_sent` elements.
+    """
+    sent = max(1, elements // per_sent)
     keyed = [Buffer(key, elements, role=key) for key in ("gradient", "parameter", "centre", "residual")]
     keyed += [Buffer(key, elements, role="momentum") for key in MOMENTS[1][1:]]
-    more = [Buffer("wire", elements, "float16"), Buffer("values", few), Buffer("indices", few, "int64")]
+    more = [Buffer("wire", elements, "float16"), Buffer("values", sent), Buffer("indices", sent, "int64")]
     for compressor in compressors.coding():
         size = compressors.size(compressor, elements, {})
         more += [
@@ -93,29 +96,57 @@ def trial(name: str, elements: int) -> tuple[Plan, Local]:
 def seconds_per_byte(elements: int, device: Device = PROCESSOR) -> dict[str, float]:
     """Kernel -> seconds for each byte that it moves, on float32 ranges of so many elements; collective.
 
-    The median, on the slowest rank while all run it.
+    Of kernels that select, `NAME/selected` has the seconds for each byte of what they select, besides. Times are the
+    median, on the slowest rank while all run it.
     """
     elements = min(elements, MOST_ELEMENTS)
-    per_byte = {}
+    per_byte: dict[str, float] = {}
     for name in TRIALS:
-        plan, op = trial(name, elements)
-        KERNELS[name].refuse(Form(plan, op))
-        buffers = {buffer.name: _drawn(buffer, elements, device) for buffer in plan.buffers}
-        operands = [[buffers[ref.buffer] for ref in refs] for refs in (op.reads, op.writes)]
-        marks = []
-        try:
-            for _ in range(WARM_UP + REPEATS):
-                dist.barrier()
-                start = device.mark()
-                EXECUTED[name](*operands, **KERNELS[name].at(op.arguments, 0))
-                marks.append((start, device.mark()))
-        except RunError:  # on every rank: all have the same numbers, of which mstopk_as_printed can't select some
+        few = _timed(*trial(name, elements), device)
+        if few is None:
             continue
-        settle(device)
-        mine = torch.tensor([device.seconds(*pair) for pair in marks[WARM_UP:]], dtype=torch.float64)
-        dist.all_reduce(mine, op=dist.ReduceOp.MAX)
-        per_byte[name] = float(np.median(mine.numpy())) / KERNELS[name].moved(Form(plan, op))
+        form, seconds = few
+        many = None if KERNELS[name].selected is None else _timed(*trial(name, elements, MANY), device)
+        per_byte |= {name: seconds / KERNELS[name].moved(form)} if many is None else told_apart(name, few, many)
     return per_byte
+
+
+def told_apart(name: str, few: tuple[Form, float], many: tuple[Form, float]) -> dict[str, float]:
+    """The seconds for each byte that a kernel moves and for each that it selects, of two trials with their seconds.
+
+    They give the first trial its own time. Neither is below 0: noise may have the larger selection take less.
+    """
+    kernel = KERNELS[name]
+    assert kernel.selected is not None
+    moved, selected = kernel.moved(few[0]), kernel.selected(few[0])
+    each, more = few[1] / moved, many[1] / kernel.moved(many[0])
+    share, larger_share = selected / moved, kernel.selected(many[0]) / kernel.moved(many[0])
+    if larger_share <= share:  # too short to tell
+        return {name: each, f"{name}{SELECTED}": 0.0}
+    per_selected = min(max(0.0, (more - each) / (larger_share - share)), few[1] / selected)
+    return {name: each - per_selected * share, f"{name}{SELECTED}": per_selected}
+
+
+def _timed(plan: Plan, op: Local, device: Device) -> tuple[Form, float] | None:
+    """A trial, and the seconds that it takes; None if its kernel can't do it, which all ranks find."""
+    form, kernel = Form(plan, op), KERNELS[op.kernel]
+    kernel.refuse(form)
+    elements = plan.buffer["gradient"].elements
+    buffers = {ref.buffer: _drawn(plan.buffer[ref.buffer], elements, device) for ref in (*op.reads, *op.writes)}
+    operands = [[buffers[ref.buffer] for ref in refs] for refs in (op.reads, op.writes)]
+    marks = []
+    try:
+        for _ in range(WARM_UP + REPEATS):
+            dist.barrier()
+            start = device.mark()
+            EXECUTED[op.kernel](*operands, **kernel.at(op.arguments, 0))
+            marks.append((start, device.mark()))
+    except RunError:  # on every rank: all have the same numbers, of which mstopk_as_printed can't select some
+        return None
+    settle(device)
+    mine = torch.tensor([device.seconds(*pair) for pair in marks[WARM_UP:]], dtype=torch.float64)
+    dist.all_reduce(mine, op=dist.ReduceOp.MAX)
+    return form, float(np.median(mine.numpy()))
 
 
 def _drawn(buffer: Buffer, elements: int, device: Device) -> torch.Tensor:

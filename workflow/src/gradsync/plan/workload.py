@@ -77,7 +77,8 @@ class Workload(BaseModel):
     kernels: dict[str, Annotated[float, Field(ge=0, allow_inf_nan=False)]] = Field(
         default_factory=dict,
         description="seconds for each byte that a kernel of that name moves (kernels/), where it is neither the update "
-        "by SGD nor its norm: what a plan that uses another one takes is not known",
+        "by SGD nor its norm: what a plan that uses another one takes is not known; NAME/selected: besides, for "
+        "each byte that a kernel selects",
     )
     layers: tuple[Layer, ...] = Field(min_length=1)
     statistics: int = Field(
