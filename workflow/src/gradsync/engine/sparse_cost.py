@@ -15,7 +15,7 @@ import numpy as np
 from gradsync.collectives import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER
 from gradsync.costs import MessageCost, Network, alpha_beta
 from gradsync.engine.clocks import unknown_kernel
-from gradsync.kernels import _code, _encode, decode_sum, seconds
+from gradsync.kernels import _code, _encode, decode_sum, kernel_seconds
 from gradsync.plan import DTYPE_BYTES, WORLD, Axis
 from gradsync.plan.workload import Workload
 from gradsync.sparse import Compression, Sent
@@ -119,4 +119,4 @@ class SparseCost:
             if kernel not in self.workload.kernels:
                 raise unknown_kernel(kernel, self.workload, "a compressed message needs a kernel")
         known = self.workload.kernels
-        return seconds(encode, known, encoded, selected) + seconds(decode, known, decoded)
+        return kernel_seconds(encode, known, encoded, selected) + kernel_seconds(decode, known, decoded)

@@ -296,7 +296,7 @@ class Kernel:
     def seconds(self, form: Form, per_byte: Mapping[str, float]) -> float:
         """What it takes, if `per_byte` has the seconds for each byte that it moves, and selects."""
         selected = self.selected(form) if self.selected is not None else 0.0
-        return seconds(self.name, per_byte, self.moved(form), selected)
+        return kernel_seconds(self.name, per_byte, self.moved(form), selected)
 
     def refuse(self, form: Form) -> None:
         """Raises InputError for arguments that it does not have or that make no sense, and for wrong operands."""
@@ -331,7 +331,7 @@ class Kernel:
                 )
 
 
-def seconds(kernel: str, per_byte: Mapping[str, float], moved: Any, selected: Any = 0.0) -> Any:
+def kernel_seconds(kernel: str, per_byte: Mapping[str, float], moved: Any, selected: Any = 0.0) -> Any:
     """What a kernel takes that moves so many bytes and selects so many of them; free is what has no key."""
     return per_byte.get(kernel, 0.0) * moved + per_byte.get(f"{kernel}{SELECTED}", 0.0) * selected
 
