@@ -12,13 +12,13 @@ import pytest
 
 from gradsync.commands import parsing, usage
 from gradsync.configuration import launches
+from gradsync.configuration.on_testbed import OnTestbed
 from gradsync.configuration.options import option, options_of, taken, words
 from gradsync.configuration.training import Compute, Steps, Training
 from gradsync.errors import InputError
 from gradsync.experiments import predict, train
 from gradsync.experiments.cluster import Profiled
 from gradsync.experiments.costs import Known
-from gradsync.experiments.hosts import OnTestbed
 from gradsync.experiments.profile import allreduce, layers
 
 

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from gradsync.configuration.on_testbed import OnTestbed
 from gradsync.configuration.options import option
 from gradsync.configuration.training import Steps
 from gradsync.errors import InputError
 from gradsync.experiments import predict
 from gradsync.experiments.costs import Costs, Known, costs
-from gradsync.experiments.hosts import OnTestbed, described, enter
+from gradsync.experiments.hosts import described, enter
 from gradsync.limits import MOST_SHORTLISTED
 
 if TYPE_CHECKING:

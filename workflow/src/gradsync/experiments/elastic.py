@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 
 from gradsync import names
 from gradsync.configuration.elastic import Elastic
+from gradsync.configuration.on_testbed import OnTestbed
 from gradsync.configuration.options import option, taken, words
 from gradsync.errors import InputError
-from gradsync.experiments.hosts import OnTestbed, described, enter, hosts
+from gradsync.experiments.hosts import described, enter, hosts
 from gradsync.files import disk, reading
 from gradsync.files.writing import write_whole
 from gradsync.lifetimes import leftovers, run_lock

@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gradsync import names
+from gradsync.configuration.on_testbed import OnTestbed
 from gradsync.configuration.options import option, taken, words
 from gradsync.configuration.training import Training
 from gradsync.errors import InputError
 from gradsync.experiments import predict
-from gradsync.experiments.hosts import OnTestbed, described, enter, hosts
+from gradsync.experiments.hosts import described, enter, hosts
 from gradsync.experiments.profile import allreduce, launches, layers
 from gradsync.files import disk, packaged, reading
 from gradsync.lifetimes import leftovers, run_lock

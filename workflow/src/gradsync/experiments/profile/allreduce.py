@@ -9,10 +9,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from gradsync.configuration.on_testbed import OnTestbed
 from gradsync.configuration.options import option
 from gradsync.configuration.training import OnDevice
 from gradsync.errors import InputError
-from gradsync.experiments.hosts import OnTestbed, described, enter
+from gradsync.experiments.hosts import described, enter
 from gradsync.experiments.profile import launches
 from gradsync.experiments.profile.kinds import Kinds
 from gradsync.experiments.profile.messages import Messages

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from gradsync.configuration.on_testbed import OnTestbed
 from gradsync.configuration.options import option
 from gradsync.configuration.training import Compute, OnDevice
-from gradsync.experiments.hosts import OnTestbed, described, enter
+from gradsync.experiments.hosts import described, enter
 from gradsync.experiments.profile import launches
 
 

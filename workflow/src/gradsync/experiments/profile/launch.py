@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gradsync.configuration.on_testbed import OnTestbed
 from gradsync.configuration.options import option
 from gradsync.configuration.training import Compute, OnDevice
-from gradsync.experiments.hosts import OnTestbed, described, enter
+from gradsync.experiments.hosts import described, enter
 from gradsync.experiments.profile import launches
 from gradsync.experiments.profile.allreduce import points, refuse_collectives
 from gradsync.experiments.profile.kinds import Kinds
