@@ -92,14 +92,23 @@ def test_a_master_that_takes_what_comes_is_replayed_and_its_staleness_is_recorde
     assert min(summary[f"{part}_share"] for part in ("for_backward", "master_update", "host_worker_parameters")) > 0
 
 
-def test_a_seed_that_has_reached_its_target_ends(tmp_path):
-    plan = plan_file(tmp_path, "sync_easgd3")
-    trained(tmp_path, plan, "--target-error", "0.99", "--stop-at-target", "--seed", "0", "1")
+def test_a_seed_that_has_reached_its_target_ends_and_computation_takes_as_long_as_told(tmp_path):
+    plan, computing = plan_file(tmp_path, "sync_easgd3"), 0.2
+    waits = ["--compute-seconds", str(computing)]
+    trained(tmp_path, plan, "--target-error", "0.99", "--stop-at-target", "--seed", "0", "1", *waits)
     curve = rows(tmp_path / "sync_easgd3" / "metrics.csv")
     assert [(row["seed"], row["step"]) for row in curve] == [("0", str(SEGMENT)), ("1", str(SEGMENT))]
     summary = result(tmp_path, "sync_easgd3")["summary"]
     assert summary["iterations"] == SEGMENT
     assert summary["seconds"] == summary["seconds_to_0.99"]
+    assert summary["for_backward_seconds"] > 0.98 * computing  # less the copy of the last gradient
+    assert summary["seconds"] > SEGMENT * computing
+
+
+def test_between_hosts_nothing_is_in_shared_memory(tmp_path, capsys):
+    plan = plan_file(tmp_path, "hogwild_sgd")
+    assert main(["elastic", "--plan", plan, "--testbed", "switch", "--output", str(tmp_path / "out")]) == 2
+    assert f"--testbed switch: plan {plan} has memory that all ranks share" in capsys.readouterr().err
 
 
 def test_a_training_in_two_phases_is_held_against_the_oracle_in_both(tmp_path):
@@ -263,6 +272,7 @@ def test_a_loss_that_is_not_finite_is_named_with_step_and_rank(tmp_path):
         (["--stop-at-target"], "needs a --target-error"),
         (["--stop-at-target", "--target-error", "0.5", "--again", "1"], "not with --again"),
         (["--seed", "1", "1"], "a seed is given twice"),
+        (["--compute-seconds", "0"], "--compute-seconds 0.0: more than 0"),
         (["--segment", "0"], "--segment"),
         (["--batch", "100000"], "more than the"),
     ],

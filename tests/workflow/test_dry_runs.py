@@ -114,6 +114,13 @@ def test_the_emulated_configuration_adds_its_launches_and_trains_nothing(project
     assert counts["table"] == len(batches_of("emulated")["table"])
 
 
+def test_methods_are_trained_between_emulated_hosts_if_a_launch_has_a_testbed(project):
+    counts = jobs(project.run("snakemake", "-n", "--configfile", "config/elastic_emulated.yaml"))
+    launches = settings.load(ROOT / "config" / "elastic_emulated.yaml").elastic
+    assert counts["emulate_elastic"] == len(launches)
+    assert {"train_elastic", "train", "emulate"}.isdisjoint(counts)
+
+
 def test_every_launch_of_simultaneous_messages_is_emulated(project):
     counts = jobs(project.run("snakemake", "-n", "--configfile", "config/simultaneous.yaml"))
     config = settings.load(ROOT / "config" / "simultaneous.yaml")

@@ -87,6 +87,7 @@ LAUNCH = CLUSTER.exported(*EACH_RANK) if CLUSTER else ""
 RANKS_A_NODE = CLUSTER.ranks_per_node if CLUSTER else None
 JOBS = {training.job: training for training in SETTINGS.training}
 ELASTIC = {launch.job: launch for launch in SETTINGS.elastic}
+ELASTIC_EMULATED = {job: launch for job, launch in ELASTIC.items() if launch.testbed}
 EMULATED = {launch.job: launch for launch in SETTINGS.emulated}
 # The cluster at hand, measured, if the configuration has it measured.
 CLUSTER_FILE = (
@@ -113,6 +114,11 @@ def benchmarked():
         return [*benchmarks, "testbed", "slow_links"]
     print(f"no benchmark on testbeds: {reason}", file=sys.stderr, flush=True)
     return benchmarks
+
+
+def named(jobs):
+    """The pattern of these names of launches."""
+    return "|".join(map(re.escape, sorted(jobs))) or "none"
 
 
 def screen_text(message):
@@ -167,7 +173,7 @@ def refuse_cluster():
         trained += [
             ELASTIC[job.wildcards.elastic]
             for job in needed
-            if job.rule.name == "train_elastic"
+            if job.rule.name in ("train_elastic", "emulate_elastic")
         ]
         missing = [
             f"{launch.job}: {launch.data_folder}"
@@ -224,7 +230,7 @@ def explain_failures(log):
 wildcard_constraints:
     launch="|".join(EMULATED) or "none",
     job="|".join(JOBS) or "none",
-    elastic="|".join(map(re.escape, ELASTIC)) or "none",
+    elastic=named(ELASTIC),
     model="|".join(SETTINGS.profiles) or "none",
     paper="|".join(SETTINGS.papers) or "none",
     id="[a-z0-9_]+",

@@ -1,5 +1,6 @@
 # Launches of methods that have masters, workers or a centre: one command trains by all plans of an entry of `elastic`, a
-# launch each, since blocks that took turns would make asynchronous workers' values fresh.
+# launch each, since blocks that took turns would make asynchronous workers' values fresh. An entry with a `testbed` has
+# its ranks on emulated hosts of the machine at hand.
 
 
 rule plan_elastic:
@@ -38,6 +39,8 @@ rule train_elastic:
         ),
     output:
         f"{RESULTS}/runs/elastic/{{elastic}}/schemes.json",
+    wildcard_constraints:
+        elastic=named(ELASTIC.keys() - ELASTIC_EMULATED.keys()),
     log:
         f"{RESULTS}/logs/elastic/{{elastic}}.log",
     container:
@@ -59,3 +62,35 @@ rule train_elastic:
     shell:
         ": >{log:q}; {params.launch}python -m gradsync elastic {params.training:q} {params.plans:q} --output {params.folder:q}"
         " 2>&1 >>{log:q} | tee -a {log:q}; exit ${{PIPESTATUS[0]}}"
+
+
+rule emulate_elastic:
+    # The same between hosts that are emulated. Interrupted, it goes on as above.
+    input:
+        plans=lambda wildcards: expand(
+            f"{RESULTS}/plans/elastic/{wildcards.elastic}/{{scheme}}.json",
+            scheme=ELASTIC[wildcards.elastic].methods,
+        ),
+    output:
+        f"{RESULTS}/runs/elastic/{{elastic}}/schemes.json",
+    wildcard_constraints:
+        elastic=named(ELASTIC_EMULATED),
+    log:
+        f"{RESULTS}/logs/elastic/{{elastic}}.log",
+    localrule: True  # hosts are namespaces of the machine at hand
+    container:
+        None
+    threads: cores_a_rank()  # a measurement has the machine to itself
+    params:
+        training=lambda wildcards: words(
+            ELASTIC[wildcards.elastic].options(SETTINGS.device)
+        ),
+        hosts=lambda wildcards: words(ELASTIC[wildcards.elastic].hosts),
+        plans=lambda wildcards, input: [f"--plan={plan}" for plan in input.plans],
+        folder=lambda wildcards, output: str(Path(output[0]).parent),
+        code=code("experiments.elastic"),
+    run:
+        shell(
+            ": >{log:q}; python -m gradsync elastic {params.training:q} {params.hosts:q} {params.plans:q}"
+            " --output {params.folder:q} 2>&1 >>{log:q} | tee -a {log:q}; exit ${{PIPESTATUS[0]}}"
+        )

@@ -51,13 +51,18 @@ def test_plans_that_are_predicted_alike_have_no_order():
 
 
 @pytest.fixture
-def measured(monkeypatch):
+def measured(monkeypatch, tmp_path):
     """measured({job: (runs, reason)}): the benchmark's answer."""
 
     def measure(launches: dict[str, tuple[list[Any], str]]) -> dict[str, Any]:
         monkeypatch.setattr(choice_accuracy, "runs", lambda launch, results: launches[launch.job])
         settings: Any = SimpleNamespace(emulated=[SimpleNamespace(job=job) for job in launches])
-        return choice_accuracy.measure(settings, None)  # type: ignore[arg-type]
+        for job, (_, reason) in launches.items():
+            if reason != choice_accuracy.NOT_RUN:
+                ended = tmp_path / "runs" / "emulated" / job / "status.json"
+                ended.parent.mkdir(parents=True)
+                ended.touch()
+        return choice_accuracy.measure(settings, tmp_path)
 
     return measure
 
@@ -68,12 +73,13 @@ BAD = ([run("a", 1.0, 1.5), run("b", 2.0, 1.0)], "")
 
 @pytest.mark.parametrize(("settings", "met"), [(12, True), (11, False)])
 def test_settings_are_enough(measured, settings, met):
-    answer = measured({str(i): GOOD for i in range(settings)} | {"nothing": ([], "no root")})
+    others = {"nothing": ([], "no root"), "later": ([], choice_accuracy.NOT_RUN)}
+    answer = measured({str(i): GOOD for i in range(settings)} | others)
     assert json.loads(json.dumps(answer)) == answer
     *_, whole = answer["rows"]
     assert (answer["met"], whole["met"], len(answer["rows"])) == (met, met, settings + 1)
     assert (whole["pairs_in_order"], whole["pairs_told_apart"]) == (settings, settings)
-    assert answer["notes"] == ["nothing: not emulated: no root"]
+    assert answer["notes"] == ["nothing: not emulated: no root", "later: not emulated: it has not ended yet"]
 
 
 def test_one_bad_choice_misses(measured):

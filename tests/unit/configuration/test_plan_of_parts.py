@@ -108,6 +108,6 @@ def test_it_is_refused_on_a_network_between_hosts(topology):
 @pytest.mark.parametrize("scheme", ["chip_parts", "shared_tree"])
 def test_hosts_of_a_testbed_share_no_memory(scheme):
     launch = {"model": "lenet5", "ranks": 4, "topology": "switch", "dilation": 16, "schemes": [scheme]}
-    with pytest.raises(InputError, match=rf"emulated\.0\.schemes: {scheme} sums in memory that all ranks share"):
+    with pytest.raises(InputError, match=rf"emulated\.0\.schemes: {scheme} has memory that all ranks share"):
         configured(emulated=[launch])
     configured(emulated=[{**launch, "schemes": ["ring"]}])

@@ -154,7 +154,8 @@ def test_picking_keeps_the_order_asked_for():
     known_alike = [scheme for scheme in known.values() if scheme.averaged and not scheme.compressor]
     alike = [scheme for scheme in known_alike if not (scheme.phases or scheme.in_memory)]
     assert schemes.pick(known, None, "here") == alike
-    assert {scheme.name for scheme in known.values() if scheme.in_memory} == {"shared_tree", "chip_parts"}
+    in_memory = {scheme.name for scheme in known.values() if scheme.in_memory}
+    assert in_memory == {"shared_tree", "chip_parts", "hogwild_sgd", "hogwild_easgd"}
     assert [scheme.name for scheme in schemes.pick(known, ["hitopk"], "here")] == ["hitopk"]
     assert schemes.pick(known, [], "here") == []
     native = schemes.pick(known, "native", "here")

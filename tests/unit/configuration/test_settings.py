@@ -267,6 +267,10 @@ def test_a_list_is_a_launch_for_each_value():
         ({"rho": 0.0}, r"elastic\.0\.rho: "),
         ({"lr": [0.1, "fast"]}, r"elastic\.1\.lr: "),
         ({"paper": "nosuch"}, r"elastic\.0\.paper: 'nosuch' is not one of this configuration"),
+        ({"testbed": "swich"}, r"elastic\.0\.testbed: topology 'swich' does not exist; did you mean switch"),
+        ({"methods": ["hogwild_sgd"], "testbed": "switch"}, r"methods: hogwild_sgd has memory that all ranks share"),
+        ({"compute_seconds": 0.0}, r"elastic\.0\.compute_seconds: "),
+        ({"rate": 0}, r"elastic\.0\.rate: "),
         ({"colour": 1}, r"elastic\.0\.colour: no such key"),
     ],
 )

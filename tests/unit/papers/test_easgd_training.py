@@ -17,7 +17,7 @@ from gradsync.papers.easgd_knl.testbed import bench
 from gradsync.papers.table import file, read
 from gradsync.plan.trace import Span
 from made_up_easgd import PAPER, configured
-from made_up_elastic import SEEDS, TURN_SECONDS
+from made_up_elastic import FOR_BACKWARD, SEEDS, TURN_SECONDS
 
 IDEAL = {"constants": "original", "overlap": "ideal"}
 FIRST = "constants original, overlap ideal, learning_rate 0.02, moving_rate 0.1, batch 32"
@@ -170,6 +170,45 @@ def test_times_of_ranks_that_share_cores_are_shown_and_decide_nothing(tmp_path):
     late = frame[frame.rung == "simulated"]
     assert late.seconds.isna().all()  # of two seeds
     assert (late.note.str.contains("2 seed") & late.observed_seconds_least.notna()).all()
+
+
+def emulated(tmp_path, waits):
+    hosts = {"testbed": "switch", "rate": 2e8, "compute_seconds": waits}
+    here = made_up_elastic.launches()[4]
+    config = configured(elastic=[{**here, "methods": ["original_easgd", "sync_easgd3"], **hosts}])
+    made_up_elastic.write_runs(config, tmp_path, cores=2)
+    return config
+
+
+def test_between_emulated_hosts_whose_computation_waits_times_decide(tmp_path):
+    config = emulated(tmp_path, FOR_BACKWARD)
+    frame = time_parts.table3(config, tmp_path).frame
+    rows = frame[frame.rung == "emulated"].set_index("scheme")
+    assert rows.seconds["sync_easgd3"] == pytest.approx(100 * TURN_SECONDS * 1.025)
+    assert rows.assumption["original_easgd"].endswith("batch 32, hosts switch of 200 Mbit/s, computation 0.075 s")
+    for name, compute in (("table3", time_parts.table3), ("time_to_error", error_curves.time_to_error)):
+        assert set(compute(config, tmp_path).frame.rung) >= {"emulated"}
+        made = Coverage("easgd_knl", name, "emulated", config)
+        wanted = {"scheme": "sync_easgd3", "nodes": 4} | ({"level": 1} if name == "time_to_error" else {})
+        assert not made.lacking([wanted])
+        assert not Coverage("easgd_knl", name, "measured", config).rows
+        assert {row.cores for row in made.rows} == {0}  # however few there are
+
+
+def test_between_hosts_whose_computation_comes_late_they_do_not(tmp_path):
+    frame = time_parts.table3(emulated(tmp_path, 0.9 * FOR_BACKWARD), tmp_path).frame
+    rows = frame[frame.rung == "emulated"].set_index("scheme")
+    assert rows.seconds.isna().all()
+    assert rows.observed_seconds["sync_easgd3"] > 0
+
+
+def test_the_same_training_between_hosts_is_a_row_of_its_own(tmp_path):
+    here = {**made_up_elastic.launches()[4], "methods": ["sync_easgd3"]}
+    config = configured(elastic=[here, {**here, "name": "hosts", "testbed": "switch", "compute_seconds": FOR_BACKWARD}])
+    made_up_elastic.write_runs(config, tmp_path)
+    for compute in (time_parts.table3, error_curves.fig6, error_curves.time_to_error, error_curves.stability):
+        frame = compute(config, tmp_path).frame
+        assert frame.rung.value_counts()["emulated"] == frame.rung.value_counts()["measured"]
 
 
 def test_a_configuration_says_which_rows_it_makes():

@@ -24,6 +24,7 @@ from gradsync.statistics.intervals import median_interval
 
 MOST_OVER_FASTEST = 1.03
 LEAST_SETTINGS = 12
+ENDED, STATUS, NOT_RUN = "runs/emulated", "status.json", "it has not ended yet"
 TOLD_APART = 1.03  # iteration times of a pair, one over the other
 
 
@@ -32,7 +33,10 @@ def measure(settings: Settings, results: Path) -> Row:
 
     Raises InputError if none of its launches could run, or has two schemes with predictions.
     """
-    launches = {launch.job: runs(launch, results) for launch in settings.emulated}
+    launches = {
+        launch.job: runs(launch, results) if (results / ENDED / launch.job / STATUS).is_file() else ([], NOT_RUN)
+        for launch in settings.emulated
+    }
     notes = [f"{job}: not emulated: {reason}" for job, (_, reason) in launches.items() if reason]
     predicted = {
         job: [run for run in made if np.isfinite(run.predicted_seconds)] for job, (made, _) in launches.items()

@@ -9,6 +9,9 @@ from gradsync.configuration.training import Compute, Course, OnDevice
 from gradsync.errors import InputError
 from gradsync.limits import MOST_COUNT, MOST_SEED
 
+MOST_WAIT = 3600.0  # seconds that forward and backward are to take
+LATE = 0.05  # the share by which they may take longer, mean of all iterations
+
 
 @dataclass(frozen=True, kw_only=True)
 class Elastic(Course, OnDevice, Compute):
@@ -25,6 +28,13 @@ class Elastic(Course, OnDevice, Compute):
         (), "test errors of which the time that they take is recorded", flag="--target-error", metavar="X"
     )
     stop_at_target: bool = option(False, "end the training of a seed once it has reached every --target-error")
+    compute_seconds: float | None = option(
+        None,
+        "of forward and backward, as on a device of that speed: a worker that is done earlier waits, so that ranks "
+        "which share cores don't slow one another down",
+        metavar="S",
+        unset="as long as they take",
+    )
     conformance: int = option(
         2, "iterations that the plan is held against the oracle; 0: none", metavar="N", least=0, most=MOST_COUNT
     )
@@ -39,6 +49,10 @@ class Elastic(Course, OnDevice, Compute):
     keep: bool = option(False, "keep the final parameters of each seed, too")
     paper: str = option("", "the paper whose tables and figures show it", metavar="KEY", configured="easgd_knl")
 
+    def paced(self, seconds: float) -> bool:
+        """Whether forward and backward, which took so many seconds, kept the time that they were to take."""
+        return self.compute_seconds is not None and seconds <= (1 + LATE) * self.compute_seconds
+
     def refuse(self) -> None:
         """Raises InputError for numbers that make no sense."""
         for key in ("batch", "epochs", "segment", "iterations", "conformance", "again"):
@@ -52,6 +66,10 @@ class Elastic(Course, OnDevice, Compute):
         for error in self.target_errors:
             if not 0 <= error < 1:
                 raise InputError(f"--target-error {error}: a share of test samples, at least 0 and below 1")
+        if self.compute_seconds is not None and not 0 < self.compute_seconds <= MOST_WAIT:
+            raise InputError(f"--compute-seconds {self.compute_seconds}: more than 0 and at most {MOST_WAIT:g}")
+        if self.compute_seconds is not None and self.device != "cpu":
+            raise InputError("--compute-seconds: nothing waits for a GPU's computation: leave --device out")
         if self.stop_at_target and not self.target_errors:
             raise InputError("--stop-at-target: needs a --target-error at which to stop")
         if self.stop_at_target and self.again:

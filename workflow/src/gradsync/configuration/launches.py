@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator
 
 from gradsync import limits, topologies
-from gradsync.configuration import elastic, recipes, training
+from gradsync.configuration import elastic, on_testbed, recipes, training
 from gradsync.configuration.options import Option, options_of, taken
 from gradsync.configuration.training import DataCache, Precision, Statistics
 from gradsync.errors import InputError
@@ -44,6 +44,7 @@ Seed = Annotated[int, Field(ge=0, le=limits.MOST_SEED)]
 EMULATED_OPTIMIZER = "sgd"  # of emulated launches, which choose none
 TRAINING = {option.name: option for option in options_of(training.Training)}
 ELASTIC = {option.name: option for option in options_of(elastic.Elastic)}
+TESTBED = {option.name: option for option in options_of(on_testbed.OnTestbed)}
 
 
 class Closed(BaseModel):
@@ -183,6 +184,12 @@ class ElasticTraining(Closed):
     stop_at_target: bool = _as_option("stop_at_target", ELASTIC)
     again: int = _as_option("again", ELASTIC)
     keep: bool = _as_option("keep", ELASTIC)
+    testbed: str | None = Field(
+        default=None, description="ranks run on hosts of their own, wired as this topology; null: on the machine"
+    )
+    rate: float = _as_option("rate", TESTBED, gt=0, allow_inf_nan=False)
+    flow_rate: float | None = _as_option("flow_rate", TESTBED, gt=0, allow_inf_nan=False)
+    compute_seconds: float | None = _as_option("compute_seconds", ELASTIC, gt=0, le=elastic.MOST_WAIT)
     conformance: int = _as_option("conformance", ELASTIC)
     checkpoint_seconds: float = _as_option("checkpoint_seconds", ELASTIC)
 
@@ -194,6 +201,11 @@ class ElasticTraining(Closed):
     def options(self, device: str) -> elastic.Elastic:
         """What `gradsync elastic` is told of the launch."""
         return taken(elastic.Elastic, self, device=device)
+
+    @property
+    def hosts(self) -> on_testbed.OnTestbed:
+        """What `gradsync elastic` is told of the hosts that its ranks run on."""
+        return taken(on_testbed.OnTestbed, self)
 
     def steps(self, update_options: Iterable[str]) -> list[str]:
         """What `gradsync plan` is told of the steps; `update_options`: those of the method that no scheme has set."""

@@ -6,6 +6,10 @@ from dataclasses import dataclass
 
 from gradsync.configuration.options import option
 
+NO_SHARED_MEMORY = (
+    "has memory that all ranks share, and hosts of the testbed have memory of their own: take another scheme"
+)
+
 
 @dataclass(frozen=True, kw_only=True)
 class OnTestbed:

@@ -266,8 +266,8 @@ class Scheme(BaseModel):
 
     @property
     def in_memory(self) -> bool:
-        """Whether its messages are sums in memory that all ranks share: they are parts of one machine."""
-        return any(collectives.in_memory(part.algorithm) for part in self.parts)
+        """Whether its ranks share memory, so that they are on one machine."""
+        return updates.in_memory(self.update) or any(collectives.in_memory(part.algorithm) for part in self.parts)
 
     @property
     def lanes(self) -> int:

@@ -27,6 +27,7 @@ from gradsync.configuration.launches import (
     Ranks,
     Training,
 )
+from gradsync.configuration.on_testbed import NO_SHARED_MEMORY
 from gradsync.errors import InputError
 from gradsync.files import reading
 from gradsync.files.problems import first_problem
@@ -347,10 +348,23 @@ def _refuse_elastic(settings: Settings, known: dict[str, schemes.Scheme], jobs: 
                 scheme.refuse_ranks(scheme.ranks(launch.workers))
             except InputError as error:
                 raise InputError(f"{here}.methods: {error}") from None
+            _refuse_hosts(launch, scheme, here)
         try:
             launch.options(settings.device).refuse()
         except InputError as error:
             raise InputError(f"{here}: {error}") from None
+
+
+def _refuse_hosts(launch: ElasticTraining, scheme: schemes.Scheme, place: str) -> None:
+    """Raises InputError for a testbed that there is none of, or that the scheme can't run on."""
+    if launch.testbed is None:
+        return
+    try:
+        topologies.parse(launch.testbed, scheme.ranks(launch.workers))
+    except InputError as error:
+        raise InputError(f"{place}.testbed: {error}") from None
+    if scheme.in_memory:
+        raise InputError(f"{place}.methods: {scheme.name} {NO_SHARED_MEMORY}")
 
 
 def _refuse_emulation(
@@ -368,10 +382,7 @@ def _refuse_emulation(
         raise InputError(f"{place}.paper: {launch.paper!r} is not one of this configuration: {', '.join(papers)}")
     for scheme in schemes.pick(known, launch.schemes, f"{place}.schemes", launch.ranks, optimizer=EMULATED_OPTIMIZER):
         if scheme.in_memory:
-            raise InputError(
-                f"{place}.schemes: {scheme.name} sums in memory that all ranks share, and hosts of the testbed have "
-                "memory of their own: take another scheme"
-            )
+            raise InputError(f"{place}.schemes: {scheme.name} {NO_SHARED_MEMORY}")
         needed = scheme.network(launch.ranks, network.ranks_a_node)
         # what is made for a switch goes wherever every rank reaches every other one
         if needed.name != network.name and (network.own_links or not isinstance(needed, Switch)):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from gradsync import names
 from gradsync.configuration.elastic import Elastic
-from gradsync.configuration.on_testbed import OnTestbed
+from gradsync.configuration.on_testbed import NO_SHARED_MEMORY, OnTestbed
 from gradsync.configuration.options import option, taken, words
 from gradsync.errors import InputError
 from gradsync.experiments.hosts import described, enter, hosts
@@ -141,6 +141,8 @@ def _checked(path: Path, options: Options) -> Plan:
         )
     if replay.is_replay(options.model):
         raise InputError("--model: a replayed workload learns nothing: give a model")
+    if options.testbed and (binding.parts_of(plan) or any(buffer.shared for buffer in plan.buffers)):
+        raise InputError(f"--testbed {options.testbed}: plan {path} {NO_SHARED_MEMORY}")
     room_for(plan.ranks, f"plan {path}")
     binding.refuse(plan, f"plan {path}")
     if not elsewhere():

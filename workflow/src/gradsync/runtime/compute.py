@@ -8,6 +8,7 @@ the pass, counted over all turns: with one micro-batch per turn it is the turn.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
@@ -111,7 +112,8 @@ class ModelCompute:
     scale first) is the plan's, for float16; it begins with torch's scale divided by the passes, as their sum is sent.
     Raises RunError for a loss that is not finite. If work is `queued` no turn waits for a value: `settle` looks at them
     after a run. If the plan holds back the forward of single layers, the first pass traces when the model needs them,
-    and hooks ask for them from then on. `close` removes all hooks again.
+    and hooks ask for them from then on. Forward and backward take `least_seconds`: the last gradient is held until
+    then. `close` removes all hooks again.
     """
 
     def __init__(
@@ -124,15 +126,17 @@ class ModelCompute:
         queued: bool = False,
         passes: int = 1,
         iterations: int = 1,
+        least_seconds: float = 0.0,
     ):
         self.forward, self.sample, self.name, self.scaler = forward, sample, name, scaler
-        self.queued, self.iterations = queued, iterations
+        self.queued, self.iterations, self.least_seconds = queued, iterations, least_seconds
         if scaler is not None and not float(scaler[0]):
             scaler[0] = FIRST_LOSS_SCALE / passes
         self._losses = Losses(forward.rank, name, scaled=scaler is not None, queued=queued, passes=passes)
         self.losses = self._losses.values
         self.step: Step | None = None
         self.turn = 0  # the last one
+        self.until, self.left = 0.0, 0  # when the last gradient may come, and how many have yet to
         self.layers: _Layers | None = None  # if the plan holds back their forward
         self.hooks = [
             parameter.register_post_accumulate_grad_hook(self._hook(name))
@@ -142,6 +146,9 @@ class ModelCompute:
     def _hook(self, name: str) -> Callable[[torch.Tensor], None]:
         def produced(parameter: torch.Tensor) -> None:
             gradient, parameter.grad = parameter.grad, None
+            self.left -= 1
+            if not self.left:
+                self._hold()
             if self.step is not None and gradient is not None:
                 self.step.ready(name, gradient)
 
@@ -156,6 +163,7 @@ class ModelCompute:
         elif step.needs:
             self.layers = self.layers or _Layers(self.forward, step, number, images, labels)
             self.layers.begin(step)
+        self.until, self.left = time.perf_counter() + self.least_seconds, len(self.hooks)
         loss = self.forward(number, images, labels)
         step.backward()
         if self.layers is not None:
@@ -167,8 +175,14 @@ class ModelCompute:
             (loss * float(self.scaler[0])).backward()
         else:
             (loss * self.scaler[0]).backward()  # its value stays where it is
+        self._hold()  # a parameter that is not used has no gradient
         self.step = None
         self._losses.take(step.turn * self.iterations, loss)
+
+    def _hold(self) -> None:
+        """Wait until forward and backward have taken as long as they are to."""
+        if (left := self.until - time.perf_counter()) > 0:
+            time.sleep(left)
 
     def settle(self) -> None:
         """Look, after a run, at the values that no turn waited for. Raises RunError as a turn does."""

@@ -336,6 +336,7 @@ class _Side:
             queued=self.device.queued,
             passes=plan.passes,
             iterations=plan.iterations,
+            least_seconds=launch.options.compute_seconds or 0.0,
         )
 
     def _sample(self, number: int) -> data.Shard:

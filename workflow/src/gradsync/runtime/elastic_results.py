@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -155,8 +155,7 @@ class Results:
 
     def _result(self, course: Course) -> Result:
         samples = self._samples(course)
-        shared = f"{self.plan.ranks} ranks share {self.machines['cores']} cores"
-        crowded = self.plan.ranks > self.machines["cores"] and not self.device.queued
+        summary = self._summary(course, samples)
         return Result(
             rung=self._rung,
             paper=self.options.paper,
@@ -181,11 +180,20 @@ class Results:
                 "threads": torch.get_num_threads(),
                 **self.device.provenance(),
             },
-            summary=self._summary(course, samples),
+            summary=summary,
             samples=samples,
             conformance={**course.conformance, **{f"final_sha256_{seed}": sha for seed, sha in course.finals.items()}},
-            notes=[*([shared] if crowded else []), *quiet.load_warnings(self.machines, "launch")],
+            notes=[*self._disturbances(summary["for_backward_seconds"]), *quiet.load_warnings(self.machines, "launch")],
         )
+
+    def _disturbances(self, computing: float) -> Iterator[str]:
+        """What made times longer than those of ranks with a core each; `computing`: s of forward and backward."""
+        crowded = self.plan.ranks > self.machines["cores"] and not self.device.queued
+        kept = self.options.paced(computing)
+        if crowded and not (kept and self.testbed is not None):
+            yield f"{self.plan.ranks} ranks share {self.machines['cores']} cores"
+        if self.options.compute_seconds is not None and not kept:
+            yield f"forward and backward take {computing:.3g} s and were to take {self.options.compute_seconds:g} s"
 
     def _samples(self, course: Course) -> dict[str, list[float]]:
         """Repeats: of an iteration one per segment, of all else one per seed."""

@@ -82,7 +82,10 @@ def _of_runs(settings: Settings, results: Path) -> list[tuple[Pair, str]]:
     found = []
     launches: Sequence[tuple[str, str, str, str]] = [
         *(("measured", "train", launch.job, launch.model) for launch in settings.training),
-        *(("measured", "elastic", launch.job, launch.model) for launch in settings.elastic),
+        *(
+            ("emulated" if launch.testbed else "measured", "elastic", launch.job, launch.model)
+            for launch in settings.elastic
+        ),
         *(("emulated", "emulated", launch.job, launch.model) for launch in settings.emulated),
     ]
     for rung, folder, job, model in launches:

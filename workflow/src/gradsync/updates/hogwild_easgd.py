@@ -17,6 +17,7 @@ from gradsync.updates._packed import RHO, Packed
 from gradsync.updates._steps import SGD
 
 AVERAGED = False
+IN_MEMORY = True
 
 
 def plan(

@@ -15,6 +15,7 @@ from gradsync.updates._packed import Packed
 from gradsync.updates._steps import SGD
 
 AVERAGED = False
+IN_MEMORY = True
 
 
 def plan(

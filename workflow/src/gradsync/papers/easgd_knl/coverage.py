@@ -14,14 +14,14 @@ from gradsync.papers.coverage import Keys, Row, has_interval
 from gradsync.papers.coverage import cores as cores_of
 from gradsync.papers.easgd_knl.names import CHIP_PARTS, FIGURES, LEVELS
 from gradsync.papers.easgd_knl.testbed import EASGD, PAPER
+from gradsync.papers.easgd_knl.training_runs import TRAINED
 from gradsync.statistics.intervals import repeats_needed
 
 WHY = "no code puts such runs into this table yet"
-TRAINED = ("table3", "fig6", "time_to_error", "stability", "determinism", "fig13", "exchanges")
 NEVER = {
     ("fig10", "measured"): WHY,
     **{("table4", rung): WHY for rung in ("emulated", "measured")},
-    **{(table, "emulated"): WHY for table in (*TRAINED, "fig12")},
+    ("fig12", "emulated"): "parts of a chip share memory, and emulated hosts have memory of their own",
 }
 SHARES = (0.5, 1.0)  # of the time on one machine, Fig. 13
 
@@ -32,12 +32,15 @@ def rows(table: str, rung: str, settings: Settings) -> Iterator[Row]:
         for emulated in filter(has_interval, settings.emulated_of(PAPER)):
             for scheme in emulated.schemes:
                 yield Row({"model": emulated.model, "nodes": emulated.ranks, "scheme": scheme})
-    if rung != "measured":
+    if rung not in TRAINED:
         return
     known = schemes.load(settings.schemes)
     launches = [(launch, name) for launch in settings.elastic_of(PAPER) for name in launch.methods]
     for launch, name in launches:
-        cores = cores_of(known[name].ranks(launch.workers), settings)
+        if (launch.testbed is not None) != (rung == "emulated"):
+            continue
+        waits = launch.testbed is not None and launch.compute_seconds is not None
+        cores = 0 if waits else cores_of(known[name].ranks(launch.workers), settings)
         for keys in _keys(table, launch, name, settings):
             yield Row(keys, cores)
 
@@ -52,7 +55,11 @@ def _keys(table: str, launch: ElasticTraining, name: str, settings: Settings) ->
         yield base
     elif again or not known:
         return
-    elif (table == "table3" and name in EASGD) or (table == "stability" and name in FIGURES):
+    elif table == "table3" and name in EASGD:
+        yield base
+    elif table in ("fig6", "stability") and launch.stop_at_target:
+        return  # has no length
+    elif table == "stability" and name in FIGURES:
         yield base
     elif table == "time_to_error" and name in FIGURES:
         yield from ({**base, "level": level} for level in range(1, 1 + len(LEVELS["digits"])))
@@ -69,7 +76,7 @@ def _keys(table: str, launch: ElasticTraining, name: str, settings: Settings) ->
 
 def _lengths(launch: ElasticTraining, name: str, settings: Settings) -> int:
     """How many launches differ from this one in their iterations alone."""
-    fields = ("model", "workers", "lr", "rho", "batch", "data")
+    fields = ("model", "workers", "lr", "rho", "batch", "data", "testbed", "rate", "flow_rate", "compute_seconds")
     alike = [
         each
         for each in settings.elastic_of(PAPER)

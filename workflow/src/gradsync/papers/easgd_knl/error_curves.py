@@ -1,8 +1,8 @@
 """Fig. 6 and 8: the test error of the methods over time, the time to given errors, and the spread over seeds.
 
-Every row of a training is there twice: measured, in the time of this machine, and simulated, in that of the paper's GPU
-node (`gpu_node.py`). Simulated, the training is the measured one, whose iterations are as far apart as there; the order
-in which an asynchronous method's updates arrive is that of this machine.
+Every row of a training is there twice: measured or emulated, in the time that it took, and simulated, in that of the
+paper's GPU node (`gpu_node.py`). Simulated, the training is the same, whose iterations are as far apart as there; the
+order in which an asynchronous method's updates arrive is that in which they came.
 
 Differs from the paper: its points are single runs; here a point is the median of several seeds.
 """
@@ -17,7 +17,7 @@ import pandas as pd
 
 from gradsync.configuration.settings import Settings
 from gradsync.papers.easgd_knl.names import FIGURES, LEVELS
-from gradsync.papers.easgd_knl.training_runs import OBSERVED, grouped, longest, runs
+from gradsync.papers.easgd_knl.training_runs import OBSERVED, TRAINED, grouped, longest, runs
 from gradsync.papers.labels import labels
 from gradsync.papers.repeats import HIGH, LAUNCH, LOW, REPEATS, SAMPLES, cells, jackknifed, text
 from gradsync.papers.table import Table
@@ -43,10 +43,11 @@ def curves(settings: Settings, results: Path) -> Table:
             rows.append({**simulated, **tested, "seconds": iterations * iteration.seconds})
     columns = [*KEYS, "seed", "iterations", "seconds", "error", "note"]
     frame = pd.DataFrame(rows, columns=columns)
-    lasts = frame[frame.rung == "measured"].groupby([LAUNCH, "scheme"], sort=False).tail(1)
+    lasts = frame[frame.rung.isin(TRAINED)].groupby([LAUNCH, "scheme"], sort=False).tail(1)
     display = pd.DataFrame(
         {
             "method": lasts.scheme.map(labels(settings)),
+            "rung": lasts.rung,
             "assumed": lasts.assumption,
             "seeds": lasts[REPEATS],
             "iterations": lasts.iterations,
@@ -59,7 +60,7 @@ def fig6(settings: Settings, results: Path) -> Table:
     """A row per point of each method, its launches by length; measured, and simulated over the band."""
     columns = _columns("seconds", "error", keys=("point",), exact=("iterations",))
     rows: list[dict[str, Any]] = []
-    for group in grouped(runs(settings, results, FIGURES)):
+    for group in grouped(runs(settings, results, FIGURES, by_length=True)):
         for point, run in enumerate(group, 1):
             iterations, seconds, errors = zip(*run.ends(), strict=True)
             ended = {"point": point, "iterations": iterations[0]}
@@ -68,15 +69,16 @@ def fig6(settings: Settings, results: Path) -> Table:
                 decided = run.decided(error=float(np.median(errors)), seconds=iterations[0] * each.seconds)
                 rows.append({**keys, **ended, **decided})
     frame = pd.DataFrame(rows, columns=columns)
-    measured = frame[frame.rung == "measured"]
+    trained = frame[frame.rung.isin(TRAINED)]
     display = pd.DataFrame(
         {
-            "method": measured.scheme.map(labels(settings)),
-            "assumed": measured.assumption,
-            "iterations": measured.iterations,
-            "test error": [text(row, "error", ".4f") for _, row in measured.iterrows()],
-            "time here [s]": measured[f"{OBSERVED}seconds"].map("{:.1f}".format),
-            "time on the GPU node [s]": _range(frame, measured, f"{OBSERVED}seconds"),
+            "method": trained.scheme.map(labels(settings)),
+            "rung": trained.rung,
+            "assumed": trained.assumption,
+            "iterations": trained.iterations,
+            "test error": [text(row, "error", ".4f") for _, row in trained.iterrows()],
+            "time here [s]": trained[f"{OBSERVED}seconds"].map("{:.1f}".format),
+            "time on the GPU node [s]": _range(frame, trained, f"{OBSERVED}seconds"),
         }
     )
     caption = (
@@ -108,15 +110,16 @@ def time_to_error(settings: Settings, results: Path) -> Table:
                 note = "; ".join(filter(None, (late, keys["note"])))
                 rows.append({**keys, "note": note, **row, **times})
     frame = pd.DataFrame(rows, columns=columns)
-    measured = frame[frame.rung == "measured"]
+    trained = frame[frame.rung.isin(TRAINED)]
     display = pd.DataFrame(
         {
-            "method": measured.scheme.map(labels(settings)),
-            "assumed": measured.assumption,
-            "test error": measured.error,
-            "seeds that get there": [f"{row.there:.0f} of {row.repeats:.0f}" for row in measured.itertuples()],
-            "time here [s]": [_observed(row) for _, row in measured.iterrows()],
-            "time on the GPU node [s]": _range(frame, measured, f"{OBSERVED}seconds_least"),
+            "method": trained.scheme.map(labels(settings)),
+            "rung": trained.rung,
+            "assumed": trained.assumption,
+            "test error": trained.error,
+            "seeds that get there": [f"{row.there:.0f} of {row.repeats:.0f}" for row in trained.itertuples()],
+            "time here [s]": [_observed(row) for _, row in trained.iterrows()],
+            "time on the GPU node [s]": _range(frame, trained, f"{OBSERVED}seconds_least"),
         }
     )
     caption = (
@@ -129,7 +132,7 @@ def time_to_error(settings: Settings, results: Path) -> Table:
 def stability(settings: Settings, results: Path) -> Table:
     """A row per method: the spread of the test error over seeds, mean of the points of Fig. 6."""
     rows: list[dict[str, Any]] = []
-    for group in grouped(runs(settings, results, FIGURES)):
+    for group in grouped(runs(settings, results, FIGURES, by_length=True)):
         errors = [[error for *_, error in run.ends()] for run in group]
         spread = float(np.mean([np.std(each) for each in errors]))
         seeds = min(map(len, errors))
@@ -141,13 +144,14 @@ def stability(settings: Settings, results: Path) -> Table:
         rows += [{**keys, **simulated} for keys, _ in last.simulated(settings)]
     columns = [*KEYS, "points", "spread", f"spread{LOW}", f"spread{HIGH}", f"{OBSERVED}spread", "note"]
     frame = pd.DataFrame(rows, columns=columns)
-    measured = frame[frame.rung == "measured"]
+    trained = frame[frame.rung.isin(TRAINED)]
     display = pd.DataFrame(
         {
-            "method": measured.scheme.map(labels(settings)),
-            "assumed": measured.assumption,
-            "points": measured.points,
-            "spread of the test error": [text(row, "spread", ".4f") for _, row in measured.iterrows()],
+            "method": trained.scheme.map(labels(settings)),
+            "rung": trained.rung,
+            "assumed": trained.assumption,
+            "points": trained.points,
+            "spread of the test error": [text(row, "spread", ".4f") for _, row in trained.iterrows()],
         }
     )
     caption = "Standard deviation of the test error over seeds, mean of the points of Fig. 6; a seed left out in turn."
@@ -168,11 +172,11 @@ def _observed(row: pd.Series) -> str:
     return f"{value:.1f}" if complete else f"> {value:.1f}"
 
 
-def _range(frame: pd.DataFrame, measured: pd.DataFrame, column: str) -> list[str]:
-    """Of each measured row, the smallest and the largest number that is simulated of it."""
+def _range(frame: pd.DataFrame, trained: pd.DataFrame, column: str) -> list[str]:
+    """Of each row of a training, the smallest and the largest number that is simulated of it."""
     keys = [LAUNCH, *(key for key in ("point", "level") if key in frame)]
     by_key = frame[frame.rung == "simulated"].groupby(keys)[column].agg(["min", "max"])
-    ends = [by_key.loc[tuple(row[key] for key in keys)] for _, row in measured.iterrows()]
+    ends = [by_key.loc[tuple(row[key] for key in keys)] for _, row in trained.iterrows()]
     return [f"{least:.1f} .. {most:.1f}" if most > least else f"{least:.1f}" for least, most in map(tuple, ends)]
 
 

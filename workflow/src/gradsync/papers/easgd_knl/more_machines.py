@@ -16,7 +16,7 @@ import pandas as pd
 from gradsync.configuration.settings import Settings
 from gradsync.papers.easgd_knl.coverage import SHARES
 from gradsync.papers.easgd_knl.names import MORE_MACHINES
-from gradsync.papers.easgd_knl.training_runs import OBSERVED, Run, longest, runs
+from gradsync.papers.easgd_knl.training_runs import OBSERVED, TRAINED, Run, longest, runs
 from gradsync.papers.repeats import HIGH, LAUNCH, LOW, REPEATS, SAMPLES
 from gradsync.papers.table import Table
 
@@ -102,12 +102,13 @@ def _both(own: pd.DataFrame, single: pd.DataFrame, share: float) -> tuple[float 
 def _display(frame: pd.DataFrame) -> pd.DataFrame:
     first = frame[frame.rung == "simulated"].groupby(["nodes", "share", "data"], sort=False).first()
     rows = []
-    for row in frame[frame.rung == "measured"].to_dict("records"):
+    for row in frame[frame.rung.isin(TRAINED)].to_dict("records"):
         on_node = first.xs((row["nodes"], row["share"], row["data"]))
         brackets = "{}" if pd.notna(row["loss"]) else "[{}]"
         rows.append(
             {
                 "machines": row["nodes"],
+                "rung": row["rung"],
                 "share of the time": f"{row['share']:g}",
                 "loss here": brackets.format(_number(row[f"{OBSERVED}loss"], ".3f")),
                 "time here [s]": brackets.format(_number(row[f"{OBSERVED}seconds"], ".1f")),

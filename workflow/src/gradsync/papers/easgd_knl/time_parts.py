@@ -20,7 +20,7 @@ from gradsync.engine import breakdown
 from gradsync.papers.easgd_knl import gpu_node
 from gradsync.papers.easgd_knl.names import TARGETS
 from gradsync.papers.easgd_knl.testbed import EASGD, PAPER, bench, label
-from gradsync.papers.easgd_knl.training_runs import OBSERVED, PARTS, Run, longest, runs
+from gradsync.papers.easgd_knl.training_runs import OBSERVED, PARTS, TRAINED, Run, longest, runs
 from gradsync.papers.labels import labels
 from gradsync.papers.published import Published
 from gradsync.papers.repeats import HIGH, LAUNCH, LOW, REPEATS, SAMPLES, cells, text
@@ -46,9 +46,10 @@ def table3(settings: Settings, results: Path) -> Table:
     target = TARGETS["digits" if not here else here[0].launch.data]
     caption = (
         "Table 3: iterations and time to one accuracy, and the parts of a worker's time. Simulated: the published "
-        "iterations, the parts of an iteration from the band, smallest and largest of it. Measured: on this machine, "
-        f"to an accuracy of {target:g}, median of the seeds; an iteration of Original EASGD is that of one worker. In "
-        "brackets a time that was seen while ranks shared cores, which decides nothing."
+        "iterations, the parts of an iteration from the band, smallest and largest of it. Measured: on this machine; "
+        "emulated: between hosts whose links and computation take as long as they are told; both to an accuracy of "
+        f"{target:g}, median of the seeds. An iteration of Original EASGD is that of one worker. In brackets a time "
+        "that was seen while ranks shared cores, which decides nothing."
     )
     return Table(frame, _display(frame, settings), caption)
 
@@ -114,7 +115,7 @@ def _display(frame: pd.DataFrame, settings: Settings) -> pd.DataFrame:
     rows = []
     for scheme in EASGD:
         for rung, part in frame[frame.scheme == scheme].groupby("rung", sort=False):
-            for _, group in part.groupby(LAUNCH if rung == "measured" else "rung", sort=False):
+            for _, group in part.groupby(LAUNCH if rung in TRAINED else "rung", sort=False):
                 rows.append({"method": label_of(scheme), "rung": rung, **_cells(group)})
     return pd.DataFrame(rows)
 
@@ -135,7 +136,7 @@ def _shown(group: pd.DataFrame, column: str, form: str, scale: float = 1.0) -> s
     if len(group) > 1:
         ends = [format(scale * end, form) for end in (group[column].min(), group[column].max())]
         return ends[0] if ends[0] == ends[1] else " .. ".join(ends)
-    if first.rung == "measured":
+    if first.rung in TRAINED:
         seen = first.get(f"{OBSERVED}{column}")
         return (
             text(first, column, form, scale) if pd.isna(seen) or pd.notna(first[column]) else f"[{seen * scale:{form}}]"

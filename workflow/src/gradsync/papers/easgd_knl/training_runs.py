@@ -5,7 +5,8 @@ rho) and batch of a worker. Of several launches at one point, with as many worke
 differ in their iterations. Launches that train one seed again and again show nothing but whether that is reproducible.
 
 A time that was taken while ranks shared cores says nothing of a machine with a core for each: such cells of a table are
-empty, and what was seen is in columns of its own (`observed_...`).
+empty, and what was seen is in columns of its own (`observed_...`). Not so between emulated hosts whose computation
+waits for a time that it is told: links are what their times depend on.
 """
 
 from __future__ import annotations
@@ -27,12 +28,13 @@ from gradsync.files.results import Result
 from gradsync.papers.declaration import Place, Source
 from gradsync.papers.easgd_knl import gpu_node
 from gradsync.papers.easgd_knl.gpu_node import SWEEPS, Iteration
-from gradsync.papers.easgd_knl.testbed import PAPER, bench, label
+from gradsync.papers.easgd_knl.testbed import MEGA, PAPER, bench, label
 from gradsync.papers.repeats import LAUNCH, REPEATS, cells
 from gradsync.papers.table import read
 from gradsync.statistics.intervals import repeats_needed
 
 CURVE = ["seed", "step", "seconds", "loss", "error"]
+TRAINED = ("measured", "emulated")  # the rungs on which a training ran
 ROUNDING = 1e-12  # a share of test samples that is written with decimals
 OBSERVED = "observed_"
 
@@ -54,14 +56,24 @@ class Run:
         return {**rates, "batch": f"{launch.batch}"}
 
     @property
+    def network(self) -> dict[str, str]:
+        """What emulated hosts add to that; nothing of ranks on this machine itself."""
+        launch = self.launch
+        if launch.testbed is None:
+            return {}
+        flow = "" if launch.flow_rate is None else f", {launch.flow_rate / MEGA:g} a connection"
+        hosts = {"hosts": f"{launch.testbed} of {launch.rate / MEGA:g} Mbit/s{flow}"}
+        return hosts | ({} if launch.compute_seconds is None else {"computation": f"{launch.compute_seconds:g} s"})
+
+    @property
     def keys(self) -> dict[str, Any]:
         """The cells that say what it is."""
         return {
-            "rung": "measured",
+            "rung": self.result.rung,
             "scheme": self.scheme,
             "model": self.launch.model,
             "nodes": self.launch.workers,
-            "assumption": label(**self.point),
+            "assumption": label(**self.point, **self.network),
             "data": self.launch.data,
             LAUNCH: f"{self.launch.job}/{self.scheme}",  # methods did not run in turn, so their repeats are no pairs
             REPEATS: len(self.seeds),
@@ -70,8 +82,11 @@ class Run:
 
     @property
     def crowded(self) -> bool:
-        """Whether its ranks shared cores."""
-        return self.result.ranks > self.result.provenance.get("cores", 0) and self.result.settings["device"] == "cpu"
+        """Whether its ranks shared cores, and took longer by that."""
+        result, told = self.result, self.launch.options("cpu")
+        if self.launch.testbed is not None and told.paced(result.summary.get("for_backward_seconds", np.inf)):
+            return False
+        return result.ranks > result.provenance.get("cores", 0) and result.settings["device"] == "cpu"
 
     @property
     def per_turn(self) -> int:
@@ -136,9 +151,12 @@ class Run:
             yield {**keys, "note": note}, gpu_node.iteration(self.scheme, self.launch.workers, point, file)
 
 
-def elastic_runs(*methods: str, workers: int | None = None) -> Source:
-    """What the launches leave behind that train any of the methods, with so many workers if that is told."""
-    return lambda place: _left(place, _launches(place.settings, methods, workers))
+def elastic_runs(*methods: str, workers: int | None = None, by_length: bool = False) -> Source:
+    """What the launches leave behind that train any of the methods.
+
+    With so many workers, if that is told; `by_length`: without those that stop at an error, which have no length.
+    """
+    return lambda place: _left(place, _launches(place.settings, methods, workers, by_length))
 
 
 def elastic_runs_again(place: Place) -> list[Path]:
@@ -150,11 +168,15 @@ def _left(place: Place, launches: Iterable[ElasticTraining]) -> list[Path]:
     return [place.results / "runs" / "elastic" / launch.job / "schemes.json" for launch in launches]
 
 
-def _launches(settings: Settings, methods: Collection[str], workers: int | None) -> list[ElasticTraining]:
+def _launches(
+    settings: Settings, methods: Collection[str], workers: int | None, by_length: bool
+) -> list[ElasticTraining]:
     return [
         launch
         for launch in settings.elastic_of(PAPER)
-        if not launch.again and {*methods} & {*launch.methods} and workers in (None, launch.workers)
+        if not (launch.again or (by_length and launch.stop_at_target))
+        and {*methods} & {*launch.methods}
+        and workers in (None, launch.workers)
     ]
 
 
@@ -168,12 +190,13 @@ def runs(
     methods: Collection[str],
     papers_data: str = "mnist",
     workers: int | None = None,
+    by_length: bool = False,
 ) -> list[Run]:
-    """The runs of these methods on one data set, the paper's if a launch has it; with so many workers if that is told.
+    """The runs of these methods on one data set, the paper's if a launch has it; otherwise as `elastic_runs`.
 
     Raises InputError if a launch has not ended, or a file of it can't be read.
     """
-    chosen = _on_one_data_set(_launches(settings, methods, workers), papers_data)
+    chosen = _on_one_data_set(_launches(settings, methods, workers, by_length), papers_data)
     return [_run(launch, scheme, results) for launch in chosen for scheme in launch.methods if scheme in methods]
 
 
@@ -200,7 +223,7 @@ def grouped(all_runs: Iterable[Run]) -> list[list[Run]]:
     """Runs that differ in their iterations alone, the shortest first; of several as long, the first counts."""
     groups: dict[Any, dict[int, Run]] = {}
     for run in all_runs:
-        key = run.scheme, run.launch.model, run.launch.workers, label(**run.point)
+        key = run.scheme, run.launch.model, run.launch.workers, label(**run.point, **run.network)
         groups.setdefault(key, {}).setdefault(run.turns, run)
     return [[group[turns] for turns in sorted(group)] for group in groups.values()]
 

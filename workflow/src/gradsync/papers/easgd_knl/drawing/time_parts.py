@@ -1,4 +1,4 @@
-"""Fig. 11: where the time to the accuracy goes, a panel per rung: as published, simulated, and measured here."""
+"""Fig. 11: where the time to the accuracy goes, a panel per rung: as published, simulated, and as training ran."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from matplotlib import pyplot as plt
 from gradsync.configuration.settings import Settings
 from gradsync.drawing.style import Drawn
 from gradsync.papers.easgd_knl.testbed import EASGD
-from gradsync.papers.easgd_knl.training_runs import OBSERVED, PARTS
+from gradsync.papers.easgd_knl.training_runs import OBSERVED, PARTS, TRAINED
 from gradsync.papers.labels import labels
 from gradsync.papers.repeats import LAUNCH
 from gradsync.papers.table import file, read
@@ -31,9 +31,10 @@ def fig11(settings: Settings, results: Path) -> Drawn:
     """Stacked bars; simulated at the first point of the band, measured of the first launch that has the method."""
     frame = read(file(results, "easgd_knl", "table3"), ["rung", "scheme", "seconds", "comm_share"])
     shown = {str(rung): part.groupby("scheme", sort=False).head(1) for rung, part in frame.groupby("rung", sort=False)}
-    if "measured" in shown:
-        measured = frame[frame.rung == "measured"]
-        shown["measured"] = _observed(measured[measured[LAUNCH].isin(_one_launch(measured))])
+    for rung in TRAINED:
+        if rung in shown:
+            trained = frame[frame.rung == rung]
+            shown[rung] = _observed(trained[trained[LAUNCH].isin(_one_launch(trained))])
     figure, grid = plt.subplots(1, len(shown), figsize=(4.3 * len(shown), 3.9), squeeze=False)
     for axes, (rung, part) in zip(grid[0], shown.items(), strict=True):
         rows = part.set_index("scheme")
@@ -56,15 +57,15 @@ def fig11(settings: Settings, results: Path) -> Drawn:
     return figure, pd.concat(shown.values())
 
 
-def _one_launch(measured: pd.DataFrame) -> list[str]:
+def _one_launch(trained: pd.DataFrame) -> list[str]:
     """The methods of the launch that has the most of them."""
-    jobs = measured[LAUNCH].str.rpartition("/")[0]
-    return list(measured[LAUNCH][jobs == jobs.mode().iloc[0]])
+    jobs = trained[LAUNCH].str.rpartition("/")[0]
+    return list(trained[LAUNCH][jobs == jobs.mode().iloc[0]])
 
 
-def _observed(measured: pd.DataFrame) -> pd.DataFrame:
+def _observed(trained: pd.DataFrame) -> pd.DataFrame:
     """What was seen, whether ranks shared cores or not; the time of the run if a method doesn't get to the accuracy."""
-    seen = measured.copy()
+    seen = trained.copy()
     complete = bool(seen[f"{OBSERVED}seconds"].notna().all())
     seen["seconds"] = seen[f"{OBSERVED}seconds" if complete else f"{OBSERVED}run_seconds"]
     for part in (*PARTS, "comm"):
