@@ -88,7 +88,7 @@ def _write(launch: ElasticTraining, scheme: str, folder: Path, cores: int) -> No
         ranks=plan.ranks,
         settings={"device": "cpu", "turns_an_epoch": 1438 // (launch.workers * launch.batch), "seeds": launch.seeds},
         provenance={"cores": cores},
-        summary={"for_backward_seconds": FOR_BACKWARD, **(trained_again if launch.again else {})},
+        summary={"slowest_for_backward_seconds": FOR_BACKWARD, **(trained_again if launch.again else {})},
         samples={
             "iteration_seconds": [TURN_SECONDS] * (total // SEGMENT),
             **{key: [value] * len(launch.seeds) for key, value in each.items()},

@@ -38,7 +38,7 @@ def test_a_method_trains_between_hosts_at_the_rate_of_their_links(tmp_path):
     assert found["settings"]["compute_seconds"] == COMPUTING
     # in a sweep the master sends all weights to each of two workers and takes theirs; 3 %: what a bucket gives at once
     assert found["summary"]["iteration_seconds"] > 0.97 * 4 * transfer
-    assert found["summary"]["for_backward_seconds"] == pytest.approx(COMPUTING, rel=0.05)
+    assert found["summary"]["slowest_for_backward_seconds"] == pytest.approx(COMPUTING, rel=0.05)
     assert not any("ranks share" in note for note in found["notes"])
     frame = pd.read_csv(project.folder / f"{TABLE}.csv")
     row = frame[frame.rung == "emulated"].iloc[0]

@@ -164,7 +164,7 @@ def replayed(launch):
 
 
 def refuse_cluster():
-    """Refuse, before anything is submitted or built, missing data and what the cluster at hand can't give, by name."""
+    """Refuse, before anything is submitted or built, missing data or testbeds and what the cluster at hand can't give."""
     try:
         needed = list(workflow.dag.needrun_jobs())
         trained = [
@@ -175,6 +175,15 @@ def refuse_cluster():
             for job in needed
             if job.rule.name in ("train_elastic", "emulate_elastic")
         ]
+        emulated = [
+            job.wildcards.elastic
+            for job in needed
+            if job.rule.name == "emulate_elastic"
+        ]
+        if emulated and (reason := privileges.impossible()):
+            raise InputError(
+                f"configuration {CONFIG}: elastic launches with a testbed ({', '.join(emulated)}) can't run: {reason}"
+            )
         missing = [
             f"{launch.job}: {launch.data_folder}"
             for launch in trained

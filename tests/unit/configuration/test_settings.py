@@ -270,6 +270,8 @@ def test_a_list_is_a_launch_for_each_value():
         ({"testbed": "swich"}, r"elastic\.0\.testbed: topology 'swich' does not exist; did you mean switch"),
         ({"methods": ["hogwild_sgd"], "testbed": "switch"}, r"methods: hogwild_sgd has memory that all ranks share"),
         ({"compute_seconds": 0.0}, r"elastic\.0\.compute_seconds: "),
+        ({"compute_seconds": 0.1}, r"elastic\.0\.compute_seconds: means nothing without a testbed"),
+        ({"testbed": "switch", "flow_rate": 5e8}, r"elastic\.0\.flow_rate: 5e\+08 is more than the rate 4e\+08"),
         ({"rate": 0}, r"elastic\.0\.rate: "),
         ({"colour": 1}, r"elastic\.0\.colour: no such key"),
     ],

@@ -209,6 +209,8 @@ def test_the_same_training_between_hosts_is_a_row_of_its_own(tmp_path):
     for compute in (time_parts.table3, error_curves.fig6, error_curves.time_to_error, error_curves.stability):
         frame = compute(config, tmp_path).frame
         assert frame.rung.value_counts()["emulated"] == frame.rung.value_counts()["measured"]
+        keys = [key for key in ("scheme", "assumption", "point", "level") if key in frame]
+        assert not frame[frame.rung == "simulated"].duplicated(keys).any()  # only what was measured is simulated
 
 
 def test_a_configuration_says_which_rows_it_makes():

@@ -139,10 +139,10 @@ def _told(settings: Settings) -> dict[tuple[str, str], Training | ElasticTrainin
 def _ranks(settings: Settings) -> dict[tuple[str, str], int]:
     """The ranks of each launch that compute at the same time; emulated ones only wait."""
     train = {("train", launch.job): launch.ranks for launch in settings.training}
-    return train | {("elastic", launch.job): launch.workers for launch in settings.elastic}
+    return train | {("elastic", launch.job): launch.workers for launch in settings.elastic if not launch.testbed}
 
 
 def _in_words(name: str, settings: Settings) -> str:
     needs = [NEEDS_GPUS] if settings.device == "cuda" else []
-    needs += [NEEDS_ROOT] if settings.emulated else []
+    needs += [NEEDS_ROOT] if settings.emulated or any(launch.testbed for launch in settings.elastic) else []
     return f"`{name}`" + (f" ({', '.join(needs)})" if needs else "")

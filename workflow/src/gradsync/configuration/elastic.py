@@ -50,7 +50,7 @@ class Elastic(Course, OnDevice, Compute):
     paper: str = option("", "the paper whose tables and figures show it", metavar="KEY", configured="easgd_knl")
 
     def paced(self, seconds: float) -> bool:
-        """Whether forward and backward, which took so many seconds, kept the time that they were to take."""
+        """Whether forward and backward, which took the slowest worker so long, kept the time that they were to take."""
         return self.compute_seconds is not None and seconds <= (1 + LATE) * self.compute_seconds
 
     def refuse(self) -> None:

@@ -348,17 +348,26 @@ def _refuse_elastic(settings: Settings, known: dict[str, schemes.Scheme], jobs: 
                 scheme.refuse_ranks(scheme.ranks(launch.workers))
             except InputError as error:
                 raise InputError(f"{here}.methods: {error}") from None
-            _refuse_hosts(launch, scheme, here)
+            _refuse_hosts(launch, scheme, settings.device, here)
         try:
             launch.options(settings.device).refuse()
         except InputError as error:
             raise InputError(f"{here}: {error}") from None
 
 
-def _refuse_hosts(launch: ElasticTraining, scheme: schemes.Scheme, place: str) -> None:
+def _refuse_hosts(launch: ElasticTraining, scheme: schemes.Scheme, device: str, place: str) -> None:
     """Raises InputError for a testbed that there is none of, or that the scheme can't run on."""
     if launch.testbed is None:
+        for key in ("rate", "flow_rate", "compute_seconds"):
+            if key in launch.model_fields_set and getattr(launch, key) is not None:
+                raise InputError(f"{place}.{key}: means nothing without a testbed")
         return
+    if device != "cpu":
+        raise InputError(
+            f"{place}.testbed: hosts of a testbed have no GPUs, and the configuration has device: {device}"
+        )
+    if launch.flow_rate is not None and launch.flow_rate > launch.rate:
+        raise InputError(f"{place}.flow_rate: {launch.flow_rate:g} is more than the rate {launch.rate:g} of a link")
     try:
         topologies.parse(launch.testbed, scheme.ranks(launch.workers))
     except InputError as error:

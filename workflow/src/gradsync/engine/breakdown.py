@@ -58,6 +58,16 @@ def seconds(
     return total
 
 
+def slowest(plan: Plan, spans: Iterable[Span]) -> float:
+    """Seconds of forward and backward of the worker that takes longest in each turn, all turns together."""
+    computing: dict[int, dict[int, float]] = {}
+    for span in spans:
+        if span.rank in workers(plan) and _part(span, set()) == FOR_BACKWARD:
+            of_turn = computing.setdefault(span.turn, {})
+            of_turn[span.rank] = of_turn.get(span.rank, 0.0) + span.end - span.start
+    return sum(max(of_turn.values()) for of_turn in computing.values())
+
+
 def _part(span: Span, between: set[str]) -> str:
     if span.verb in ("need", "ready"):
         return FOR_BACKWARD

@@ -143,6 +143,11 @@ def _checked(path: Path, options: Options) -> Plan:
         raise InputError("--model: a replayed workload learns nothing: give a model")
     if options.testbed and (binding.parts_of(plan) or any(buffer.shared for buffer in plan.buffers)):
         raise InputError(f"--testbed {options.testbed}: plan {path} {NO_SHARED_MEMORY}")
+    if options.compute_seconds is not None and not _whole(plan):
+        raise InputError(
+            f"--compute-seconds {options.compute_seconds:g}: plan {path} waits for single layers or sends their "
+            "gradients, and it is not told how long each takes: plan a method, or leave it out"
+        )
     room_for(plan.ranks, f"plan {path}")
     binding.refuse(plan, f"plan {path}")
     if not elsewhere():
@@ -166,6 +171,17 @@ def _checked(path: Path, options: Options) -> Plan:
     if options.target_errors and loaded.test is None:
         raise InputError(f"--target-error: data {options.data!r} has no test samples: leave it out")
     return plan
+
+
+def _whole(plan: Plan) -> bool:
+    """Whether each forward needs all parameters, and nothing is done with gradients before there are all."""
+    from gradsync.plan import Need, Ready
+
+    operations = [op for role in plan.roles for op in role.flat]
+    pieces = [ref for op in operations if not isinstance(op, Ready) for ref in op.reads]
+    return all(op.layer is None for op in operations if isinstance(op, Need)) and all(
+        ref.stop - ref.start == plan.elements for ref in pieces if plan.buffer[ref.buffer].role == "gradient"
+    )
 
 
 def _refuse_switch(plan: Plan, before: Plan | None, options: Options, iterations: int) -> None:

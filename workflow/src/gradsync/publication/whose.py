@@ -17,7 +17,7 @@ from gradsync.files.results import Result
 # settings of a launch that all its runs record as they are
 RECORDED = (
     *("model", "data", "size", "batch", "accumulate", "epochs", "iterations", "recipe", "block", "segment"),
-    *("precision", "seeds", "device"),
+    *("precision", "seeds", "device", "compute_seconds"),
 )
 NAMED = 3  # reasons that a message has in full
 
@@ -60,7 +60,9 @@ def _reasons(settings: Settings, origin: Origin, of_runs: Iterable[Run]) -> Iter
         if run.launch not in expected:
             yield f"{run.launch} is no launch of it"
             continue
-        recorded = {"ranks": run.result.ranks} | run.result.settings
+        recorded = {"ranks": run.result.ranks, "rung": run.result.rung} | run.result.settings
+        if isinstance(testbed := recorded.get("testbed"), dict):
+            recorded["rate"] = testbed.get("bits_per_second")
         for key, value in expected[run.launch].items():
             if key in recorded and recorded[key] != value:
                 yield f"{run.launch} ran with {key} {json.dumps(recorded[key])}, and it has {json.dumps(value)}"
@@ -72,7 +74,11 @@ def _launches(settings: Settings) -> Mapping[str, Mapping[str, Any]]:
     for train in settings.training:
         launches[f"runs/train/{train.job}"] = {"ranks": train.ranks} | _options(train, settings.device)
     for elastic in settings.elastic:
-        launches[f"runs/elastic/{elastic.job}"] = {"workers": elastic.workers} | _options(elastic, settings.device)
+        hosts = {"rung": "emulated", "rate": elastic.rate} if elastic.testbed else {"rung": "measured"}
+        launches[f"runs/elastic/{elastic.job}"] = {
+            **{"workers": elastic.workers, **hosts},
+            **_options(elastic, settings.device),
+        }
     for emulated in settings.emulated:
         launches[f"runs/emulated/{emulated.job}"] = {
             key: getattr(emulated, key) for key in ("ranks", "iterations", "block")

@@ -267,6 +267,7 @@ class _Launch:
         windows = {rank: (reports[rank].start, reports[rank].end) for rank in self.workers}
         samples = {rank: reports[rank].samples for rank in self.workers}
         self.course.add_parts(seed, breakdown.seconds(plan, spans, windows, samples))
+        self.course.slowest += breakdown.slowest(plan, spans)
         if lost is not None:
             self.course.lost, self.course.added = self.course.lost + lost[0], self.course.added + lost[1]
         since = min(

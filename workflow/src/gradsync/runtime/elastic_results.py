@@ -43,6 +43,7 @@ class Course:
     arrivals: list[tuple[int, int, int, str, int, int]] = field(default_factory=list)
     """(seed, place, turn, operation, source, staleness) of each update (`engine/staleness.py`)."""
     parts: dict[str, dict[str, float]] = field(default_factory=dict)  # by seed: seconds, all workers together
+    slowest: float = 0.0  # seconds of forward and backward, of the worker that took longest in each iteration
     before: list[tuple[float, float]] = field(default_factory=list)  # by seed: seconds of reading, of initialisation
     lost: float = 0.0  # of what was added without a lock
     added: float = 0.0
@@ -183,17 +184,23 @@ class Results:
             summary=summary,
             samples=samples,
             conformance={**course.conformance, **{f"final_sha256_{seed}": sha for seed, sha in course.finals.items()}},
-            notes=[*self._disturbances(summary["for_backward_seconds"]), *quiet.load_warnings(self.machines, "launch")],
+            notes=[
+                *self._disturbances(summary["slowest_for_backward_seconds"]),
+                *quiet.load_warnings(self.machines, "launch"),
+            ],
         )
 
     def _disturbances(self, computing: float) -> Iterator[str]:
-        """What made times longer than those of ranks with a core each; `computing`: s of forward and backward."""
+        """What made times longer than on cores of their own; `computing`: seconds of the slowest worker's passes."""
         crowded = self.plan.ranks > self.machines["cores"] and not self.device.queued
         kept = self.options.paced(computing)
         if crowded and not (kept and self.testbed is not None):
             yield f"{self.plan.ranks} ranks share {self.machines['cores']} cores"
         if self.options.compute_seconds is not None and not kept:
-            yield f"forward and backward take {computing:.3g} s and were to take {self.options.compute_seconds:g} s"
+            yield (
+                f"forward and backward of the slowest worker take {computing:.3g} s and were to take "
+                f"{self.options.compute_seconds:g} s"
+            )
 
     def _samples(self, course: Course) -> dict[str, list[float]]:
         """Repeats: of an iteration one per segment, of all else one per seed."""
@@ -246,6 +253,7 @@ class Results:
         summary["final_loss"] = course.points[-1][4]
         if course.again:
             summary |= {"runs": 1.0 + len(course.again), "distinct_results": float(len(course.distinct()))}
+        summary["slowest_for_backward_seconds"] = course.slowest / sum(course.last_turns().values())
         if course.arrivals:
             summary["staleness_most"] = float(max(arrival[-1] for arrival in course.arrivals))
         if course.added:

@@ -80,6 +80,8 @@ def _lengths(launch: ElasticTraining, name: str, settings: Settings) -> int:
     alike = [
         each
         for each in settings.elastic_of(PAPER)
-        if name in each.methods and not each.again and all(getattr(each, f) == getattr(launch, f) for f in fields)
+        if name in each.methods
+        and not (each.again or each.stop_at_target)
+        and all(getattr(each, f) == getattr(launch, f) for f in fields)
     ]
     return len({(each.iterations, each.epochs) for each in alike})

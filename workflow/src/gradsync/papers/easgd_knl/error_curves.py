@@ -1,8 +1,9 @@
 """Fig. 6 and 8: the test error of the methods over time, the time to given errors, and the spread over seeds.
 
-Every row of a training is there twice: measured or emulated, in the time that it took, and simulated, in that of the
-paper's GPU node (`gpu_node.py`). Simulated, the training is the same, whose iterations are as far apart as there; the
-order in which an asynchronous method's updates arrive is that in which they came.
+Every row of a measured training is there twice: in the time of this machine, and simulated, in that of the paper's GPU
+node (`gpu_node.py`). Simulated, the training is the measured one, whose iterations are as far apart as there; the order
+in which an asynchronous method's updates arrive is that of this machine. Between emulated hosts there are links of a
+told rate, and computation of a told time.
 
 Differs from the paper: its points are single runs; here a point is the median of several seeds.
 """
@@ -35,12 +36,13 @@ def curves(settings: Settings, results: Path) -> Table:
     """A row per test of each seed; simulated at the first point of the band that a launch has."""
     rows: list[dict[str, Any]] = []
     for run in longest(runs(settings, results, FIGURES)):
-        simulated, iteration = next(run.simulated(settings))
+        simulated, iteration = next(run.simulated(settings), (None, None))
         for test in run.curve.to_dict("records"):
             iterations = test["step"] * run.per_turn
             tested = {"seed": test["seed"], "iterations": iterations, "error": test["error"]}
             rows.append({**run.keys, **tested, "seconds": test["seconds"]})
-            rows.append({**simulated, **tested, "seconds": iterations * iteration.seconds})
+            if iteration is not None:
+                rows.append({**simulated, **tested, "seconds": iterations * iteration.seconds})
     columns = [*KEYS, "seed", "iterations", "seconds", "error", "note"]
     frame = pd.DataFrame(rows, columns=columns)
     lasts = frame[frame.rung.isin(TRAINED)].groupby([LAUNCH, "scheme"], sort=False).tail(1)
@@ -173,11 +175,14 @@ def _observed(row: pd.Series) -> str:
 
 
 def _range(frame: pd.DataFrame, trained: pd.DataFrame, column: str) -> list[str]:
-    """Of each row of a training, the smallest and the largest number that is simulated of it."""
+    """Of each row of a training, the smallest and the largest number that is simulated of it; -: nothing is."""
     keys = [LAUNCH, *(key for key in ("point", "level") if key in frame)]
     by_key = frame[frame.rung == "simulated"].groupby(keys)[column].agg(["min", "max"])
-    ends = [by_key.loc[tuple(row[key] for key in keys)] for _, row in trained.iterrows()]
-    return [f"{least:.1f} .. {most:.1f}" if most > least else f"{least:.1f}" for least, most in map(tuple, ends)]
+    ends = by_key.reindex(pd.MultiIndex.from_frame(trained[keys])).itertuples(index=False)
+    return [
+        "-" if pd.isna(most) else f"{least:.1f} .. {most:.1f}" if most > least else f"{least:.1f}"
+        for least, most in ends
+    ]
 
 
 def _or_nothing(display: pd.DataFrame) -> pd.DataFrame:

@@ -38,14 +38,15 @@ def fig13(settings: Settings, results: Path) -> Table:
             assert alone is not None
             for share in SHARES:
                 rows.append(_measured(run, alone, share))
-            single = {keys["assumption"]: each.seconds for keys, each in alone.simulated(settings)}
+            single = {keys["assumption"]: each.seconds for keys, each in alone.simulated(settings)}  # none of hosts
             for keys, each in run.simulated(settings):
                 pace = each.seconds, single[keys["assumption"]]
                 rows += [_simulated(keys, run, alone, share, *pace) for share in SHARES]
     frame = pd.DataFrame(rows, columns=COLUMNS)
     caption = (
         "Fig. 13: training loss after half of and the whole time of a run on one machine, and the time to the loss "
-        "that one machine has then. Here: on this machine, in brackets if ranks shared cores. GPU node: simulated "
+        "that one machine has then. Here: on this machine or between emulated hosts, in brackets if ranks were slowed "
+        "down by one another. GPU node: simulated "
         "at the first point of the band."
     )
     return Table(frame, _display(frame), caption)
@@ -100,10 +101,11 @@ def _both(own: pd.DataFrame, single: pd.DataFrame, share: float) -> tuple[float 
 
 
 def _display(frame: pd.DataFrame) -> pd.DataFrame:
-    first = frame[frame.rung == "simulated"].groupby(["nodes", "share", "data"], sort=False).first()
+    simulated = frame[frame.rung == "simulated"]
+    first = {key: part.iloc[0] for key, part in simulated.groupby([LAUNCH, "share"], sort=False)}
     rows = []
     for row in frame[frame.rung.isin(TRAINED)].to_dict("records"):
-        on_node = first.xs((row["nodes"], row["share"], row["data"]))
+        on_node = first.get((row[LAUNCH], row["share"]), {})
         brackets = "{}" if pd.notna(row["loss"]) else "[{}]"
         rows.append(
             {
@@ -112,8 +114,8 @@ def _display(frame: pd.DataFrame) -> pd.DataFrame:
                 "share of the time": f"{row['share']:g}",
                 "loss here": brackets.format(_number(row[f"{OBSERVED}loss"], ".3f")),
                 "time here [s]": brackets.format(_number(row[f"{OBSERVED}seconds"], ".1f")),
-                "loss, GPU node": _number(on_node[f"{OBSERVED}loss"], ".3f"),
-                "time on it [s]": _number(on_node[f"{OBSERVED}seconds"], ".2f"),
+                "loss, GPU node": _number(on_node.get(f"{OBSERVED}loss"), ".3f"),
+                "time on it [s]": _number(on_node.get(f"{OBSERVED}seconds"), ".2f"),
             }
         )
     return pd.DataFrame(rows or [{"machines": f"no launch of {MORE_MACHINES} on one machine in this configuration"}])

@@ -5,8 +5,8 @@ rho) and batch of a worker. Of several launches at one point, with as many worke
 differ in their iterations. Launches that train one seed again and again show nothing but whether that is reproducible.
 
 A time that was taken while ranks shared cores says nothing of a machine with a core for each: such cells of a table are
-empty, and what was seen is in columns of its own (`observed_...`). Not so between emulated hosts whose computation
-waits for a time that it is told: links are what their times depend on.
+empty, and what was seen is in columns of its own (`observed_...`). Between emulated hosts whose computation is told how
+long to take, it is whether computation kept its time that counts.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from gradsync.papers.table import read
 from gradsync.statistics.intervals import repeats_needed
 
 CURVE = ["seed", "step", "seconds", "loss", "error"]
+SLOWEST = "slowest_for_backward_seconds"
 TRAINED = ("measured", "emulated")  # the rungs on which a training ran
 ROUNDING = 1e-12  # a share of test samples that is written with decimals
 OBSERVED = "observed_"
@@ -82,10 +83,10 @@ class Run:
 
     @property
     def crowded(self) -> bool:
-        """Whether its ranks shared cores, and took longer by that."""
+        """Whether its ranks took longer than on cores of their own, or than they were told to."""
         result, told = self.result, self.launch.options("cpu")
-        if self.launch.testbed is not None and told.paced(result.summary.get("for_backward_seconds", np.inf)):
-            return False
+        if told.compute_seconds is not None:
+            return not told.paced(result.summary.get(SLOWEST, np.inf))
         return result.ranks > result.provenance.get("cores", 0) and result.settings["device"] == "cpu"
 
     @property
@@ -140,8 +141,11 @@ class Run:
     def simulated(self, settings: Settings) -> Iterator[tuple[dict[str, Any], Iteration]]:
         """The same training in the time of the paper's GPU node: keys and an iteration at each point of both bands.
 
-        Off the middle of its own band it is at the first point of the other alone (testbed.yaml).
+        Of what was emulated there is none. Off the middle of its own band it is at the first point of the other alone
+        (testbed.yaml).
         """
+        if self.launch.testbed is not None:
+            return
         file = bench(settings)
         points = gpu_node.band(settings)
         middle = {key: file.band(key, "value")[0] for key in self.point}
