@@ -88,7 +88,7 @@ def test_the_full_configuration_is_every_model_on_every_number_of_ranks(project,
 def test_benchmarks_are_made_on_demand_only(project, tmp_path, testbeds):
     path = {} if testbeds else {"PATH": path_without("ip", tmp_path / "bin")}
     ended = project.snakemake("-n", "benchmark", **path)
-    counts = {"benchmark": 1, "benchmark_one": 7, **({"benchmark_testbed": 2} if testbeds else {})}
+    counts = {"benchmark": 1, "benchmark_one": 8, **({"benchmark_testbed": 2} if testbeds else {})}
     assert jobs(ended) == {**counts, "total": sum(counts.values())}
     assert ("no benchmark on testbeds: the command 'ip' is missing" in ended.stdout) is not testbeds
 

@@ -17,10 +17,10 @@ rule benchmark_one:
     log:
         f"{RESULTS}/logs/benchmark/{{what}}.log",
     wildcard_constraints:
-        what="planning|training|attach|collectives|loading|selection|workflow",
+        what="planning|training|attach|collectives|loading|selection|workflow|masters",
     threads: cores_a_rank()
     resources:
-        tasks=lambda wildcards: 4 if wildcards.what == "collectives" else 2,
+        tasks=lambda wildcards: {"collectives": 4, "masters": 5}.get(wildcards.what, 2),
         nodes=1,
         slurm_extra=CLUSTER.sbatch_extra if CLUSTER else "",
     params:

@@ -108,6 +108,7 @@ def benchmarked():
         "loading",
         "selection",
         "workflow",
+        "masters",
     ]
     reason = privileges.impossible()
     if not reason:

@@ -13,7 +13,7 @@ from gradsync.lifetimes import leftovers
 
 WHAT = (
     *("planning", "training", "attach", "collectives", "loading", "selection", "workflow", "testbed", "advice"),
-    "slow_links",
+    *("slow_links", "masters"),
 )
 
 
@@ -27,7 +27,8 @@ def run(options: argparse.Namespace) -> dict[str, Any] | None:
     """Time planning, training, collectives and so on, and hold each to its targets.
 
     `advice` holds what was predicted to be fastest against the finished emulated launches of a configuration;
-    `slow_links` trains local SGD and DiLoCo against mean gradients on an emulated network.
+    `slow_links` trains local SGD and DiLoCo against mean gradients on an emulated network; `masters` counts updates a
+    second of Hogwild EASGD and Async EASGD.
     """
     from gradsync.benchmarks import (
         attach_speed,
@@ -35,6 +36,7 @@ def run(options: argparse.Namespace) -> dict[str, Any] | None:
         choice_accuracy,
         collectives_speed,
         loading_speed,
+        masters_speed,
         planning_speed,
         selection_speed,
         slow_links_speed,
@@ -74,6 +76,8 @@ def run(options: argparse.Namespace) -> dict[str, Any] | None:
                 answer = choice_accuracy.measure(settings, results)
             case "slow_links":
                 answer = slow_links_speed.measure(folder)
+            case "masters":
+                answer = masters_speed.measure(folder)
             case _:
                 answer = workflow_speed.measure(Path(), folder)
     path = results / "benchmarks" / f"{options.what}.json"
