@@ -22,10 +22,13 @@ rule plan_elastic:
         steps=lambda wildcards: ELASTIC[wildcards.elastic].steps(
             SCHEMES[wildcards.scheme].open_options
         ),
+        parts=lambda wildcards: ELASTIC[wildcards.elastic].parts(
+            SCHEMES[wildcards.scheme]
+        ),
         code=code("experiments.predict"),
     shell:
         "python -m gradsync plan --unpredicted --workload {input.workload:q} --allreduce alpha=0,bandwidth=1e9"
-        " --schemes {input.schemes:q} --schedule {wildcards.scheme:q} --ranks {params.ranks:q} {params.steps:q}"
+        " --schemes {input.schemes:q} --schedule {wildcards.scheme:q} --ranks {params.ranks:q} {params.steps:q} {params.parts:q}"
         " --output {output:q} >{log:q} 2>&1 || {{ cat {log:q} >&2; exit 1; }}"
 
 

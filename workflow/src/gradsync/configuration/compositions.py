@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gradsync import compressors, optimizers, sparse, updates
+from gradsync import collectives, compressors, optimizers, sparse, updates
 from gradsync.collectives import NATIVE
 from gradsync.errors import InputError
 
@@ -106,7 +106,9 @@ def refuse_parts_of_sums(scheme: Scheme, packed: str) -> None:
         "topology": (scheme.topology, ""),
     }
     for part, (value, only) in given.items():
-        if value != only:
+        if part == "collective" and value != only and updates.rooted(scheme.update):
+            collectives.refuse(value, (2,), collectives.REDUCE)
+        elif value != only:
             raise InputError(
                 f"{part} {value!r} belongs to sums of gradients, and update {scheme.update!r} sends all parameters "
                 f"packed: leave {part} out"

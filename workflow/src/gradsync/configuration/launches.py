@@ -8,9 +8,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator
 
-from gradsync import limits, topologies
+from gradsync import limits, topologies, updates
 from gradsync.configuration import elastic, on_testbed, recipes, training
 from gradsync.configuration.options import Option, options_of, taken
+from gradsync.configuration.scheme import Scheme
 from gradsync.configuration.training import DataCache, Precision, Statistics
 from gradsync.errors import InputError
 from gradsync.files import reading
@@ -167,6 +168,11 @@ class ElasticTraining(Closed):
     )
     paper: str = _as_option("paper", ELASTIC)
     methods: list[str] = Field(min_length=1, description="schemes of config/schemes.yaml, of any update")
+    collective: str | None = Field(
+        default=None,
+        description="of methods that reduce to rank 0 and broadcast from there: binary_tree is the paper's tree; null: "
+        "the backend's own",
+    )
     data: str = _as_option("data", ELASTIC)
     data_folder: FilePath | None = _as_option("data_folder", ELASTIC)
     size: int | None = _as_option("size", ELASTIC)
@@ -206,6 +212,10 @@ class ElasticTraining(Closed):
     def hosts(self) -> on_testbed.OnTestbed:
         """What `gradsync elastic` is told of the hosts that its ranks run on."""
         return taken(on_testbed.OnTestbed, self)
+
+    def parts(self, scheme: Scheme) -> list[str]:
+        """What `gradsync plan` is told of the parts of a scheme, if it has such."""
+        return [f"--collective={self.collective}"] if self.collective and updates.rooted(scheme.update) else []
 
     def steps(self, update_options: Iterable[str]) -> list[str]:
         """What `gradsync plan` is told of the steps; `update_options`: those of the method that no scheme has set."""

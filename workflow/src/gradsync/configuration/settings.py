@@ -11,7 +11,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, SerializeAsAny, ValidationError, field_validator
 
-from gradsync import compressors, learning_rates, limits, names, optimizers, topologies, updates
+from gradsync import collectives, compressors, learning_rates, limits, names, optimizers, topologies, updates
 from gradsync.configuration import peers, schemes
 from gradsync.configuration.expansion import expanded
 from gradsync.configuration.launches import (
@@ -348,6 +348,12 @@ def _refuse_elastic(settings: Settings, known: dict[str, schemes.Scheme], jobs: 
                 scheme.refuse_ranks(scheme.ranks(launch.workers))
             except InputError as error:
                 raise InputError(f"{here}.methods: {error}") from None
+            if launch.collective and updates.rooted(scheme.update):
+                try:
+                    collectives.refuse(launch.collective, (2,), collectives.REDUCE)
+                    scheme.model_copy(update={"collective": launch.collective}).refuse_device(settings.device)
+                except InputError as error:
+                    raise InputError(f"{here}.collective: {error}") from None
             _refuse_hosts(launch, scheme, settings.device, here)
         try:
             launch.options(settings.device).refuse()

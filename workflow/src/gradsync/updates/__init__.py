@@ -9,6 +9,7 @@ An update is one file of this folder with
     MASTER      optional, True: rank 0 is a master that computes no gradients, and the other ranks are the workers
     STEPS       optional, True: a method whose ranks make steps of the optimizer, and synchronise once a period
     IN_MEMORY   optional, True: all ranks share memory, so that they are on one machine
+    ROOTED      optional, True: a method that reduces to rank 0 and broadcasts from there, by any collective with a root
     BEFORE      optional, the update by which a training begins, if the method's plan is that of a second phase
     PIECES      optional, True: a rank applies gradients to pieces of its own, which are no whole tensors
 
@@ -99,6 +100,11 @@ def masters(name: str) -> int:
 def steps(name: str) -> bool:
     """Whether ranks make steps of the optimizer by themselves, and synchronise their parameters once a period."""
     return _declares(name, "STEPS")
+
+
+def rooted(name: str) -> bool:
+    """Whether an update reduces to rank 0 and broadcasts from there."""
+    return _declares(name, "ROOTED")
 
 
 def in_memory(name: str) -> bool:

@@ -26,8 +26,9 @@ RHO = 0.5  # of elastic updates, unless an option says otherwise; the papers lea
 class Packed:
     """The parts that the plans of a method are made of; each buffer is one range of all tensors.
 
-    Raises InputError for what the method can't be: of several messages, of a described collective, with too few ranks
-    or, if it has an update rule of its own (`own_rule`), of an optimizer other than SGD.
+    A method that reduces to rank 0 and broadcasts from there says how an algorithm sees the ranks (`rooted`, a shape).
+    Raises InputError for what the method can't be: of several messages, of a described collective that it doesn't have,
+    with too few ranks or, if it has an update rule of its own (`own_rule`), of an optimizer other than SGD.
     """
 
     def __init__(
@@ -41,12 +42,14 @@ class Packed:
         masters: int = 0,
         *,
         own_rule: bool = True,
+        rooted: tuple[int, ...] | None = None,
     ):
         self.name, self.ranks, self.unit = name, ranks, workload.unit
         self.tensors = laid_out(workload)
         if len(messages) != 1 or messages[0][:2] != (0, len(self.tensors) - 1) or messages[0].part != (0, 1):
             raise InputError(f"plan {name!r}: its parameters travel in one message, all layers packed: schedule single")
-        if algorithm != NATIVE:
+        self.algorithm, self.shape = algorithm, rooted or ()
+        if algorithm != NATIVE and rooted is None:
             raise InputError(f"plan {name!r}: collective {algorithm!r} sums gradients, and none are summed here")
         if ranks <= masters:
             raise InputError(f"plan {name!r}: {ranks} rank(s), of which one is the master: at least 2")

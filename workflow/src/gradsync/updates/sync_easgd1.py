@@ -15,6 +15,7 @@ from gradsync.updates._steps import SGD
 from gradsync.updates._sync_easgd import planned
 
 AVERAGED = False
+ROOTED = True
 MASTER = True
 
 
@@ -30,4 +31,5 @@ def plan(
     rho: float = RHO,
 ) -> Plan:
     """Rank 0 broadcasts its centre, reduces, and pulls it; workers compute, exchange, and update."""
-    return planned(Packed(name, workload, messages, ranks, algorithm, optimizer, masters=1), rho, overlapped=False)
+    packed = Packed(name, workload, messages, ranks, algorithm, optimizer, masters=1, rooted=shape)
+    return planned(packed, rho, overlapped=False)

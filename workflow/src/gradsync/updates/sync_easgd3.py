@@ -16,6 +16,7 @@ from gradsync.updates._steps import SGD
 from gradsync.updates._sync_easgd import planned
 
 AVERAGED = False
+ROOTED = True
 
 
 def plan(
@@ -30,4 +31,5 @@ def plan(
     rho: float = RHO,
 ) -> Plan:
     """All ranks are workers, and rank 0 has the centre, too; it exchanges while it computes."""
-    return planned(Packed(name, workload, messages, ranks, algorithm, optimizer), rho, overlapped=True)
+    packed = Packed(name, workload, messages, ranks, algorithm, optimizer, rooted=shape)
+    return planned(packed, rho, overlapped=True)
