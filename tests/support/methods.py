@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from gradsync import optimizers, updates
+from gradsync.collectives import NATIVE
 from gradsync.plan import Plan
 from gradsync.plan.workload import Workload
 from gradsync.schedules import Message
@@ -27,7 +28,7 @@ def load(update: float = 0.0) -> Workload:
     return workload([8 * size for size in SIZES], [1.0, 2.0, 3.0, 4.0], forward=2.0, update=update, dtype="float64")
 
 
-def planned(method: str, ranks: int, optimizer: str = "", **options: Any) -> Plan:
+def planned(method: str, ranks: int, optimizer: str = "", algorithm: str = NATIVE, **options: Any) -> Plan:
     """The plan of a method; options that it doesn't have are left out. Local steps have the default `inner`."""
     settings = {"rho": RHO, "momentum": MOMENTUM, "period": PERIOD, "outer_lr": OUTER_LR} | options
     settings.setdefault("outer_momentum", OUTER_MOMENTUM)
@@ -36,7 +37,8 @@ def planned(method: str, ranks: int, optimizer: str = "", **options: Any) -> Pla
     applies = optimizers.get(
         inner, lr=LR, **({"momentum": MOMENTUM} if updates.steps(method) and inner == "sgd" else {})
     )
-    return updates.plan(method, method, load(), WHOLE, ranks, optimizer=applies, **known)
+    travels = {} if algorithm == NATIVE else {"algorithm": algorithm, "shape": (ranks,)}
+    return updates.plan(method, method, load(), WHOLE, ranks, optimizer=applies, **travels, **known)
 
 
 def inner_of(method: str) -> str:

@@ -25,7 +25,7 @@ PAUSE_SECONDS = 1e-4
 
 
 def method_cases(ranks: int) -> Iterator[tuple[str, str, Plan]]:
-    """(name, method, plan) of every method; those that share memory with and without a lock."""
+    """(name, method, plan) of every method; those that share memory with and without a lock, and with a root's tree."""
     for method in updates.methods():
         if method in HOGWILD:
             for locked in (True, False):
@@ -36,6 +36,8 @@ def method_cases(ranks: int) -> Iterator[tuple[str, str, Plan]]:
                 )
         else:
             yield method, method, methods.planned(method, ranks)
+        if updates.rooted(method):
+            yield f"{method}, tree", method, methods.planned(method, ranks, algorithm="binary_tree")
 
 
 def all_methods(rank: int, ranks: int) -> dict[str, list[Ended]]:

@@ -13,7 +13,19 @@ from plan_edits import changed, index_of, setting
 
 SYNC = methods.planned("sync_easgd2", 3)
 HOST = methods.planned("sync_easgd1", 3)
+TREE = methods.planned("sync_easgd2", 3, algorithm="binary_tree")
 WHOLE = methods.ELEMENTS
+
+
+@pytest.mark.parametrize("role", [0, 1])
+def test_a_tree_that_adds_to_what_was_summed_before_is_found(role):
+    def without_a_copy(body):
+        del body[index_of(body, "stage")]
+        setting("reduce", after=())(body)
+
+    check(TREE)
+    with pytest.raises(PlanError):
+        check(changed(TREE, without_a_copy, role=role))
 
 
 def in_both(plan, edit):

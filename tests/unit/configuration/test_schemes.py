@@ -182,7 +182,8 @@ def test_a_method_of_its_own_is_no_contender_unless_asked_for():
     ("entry", "text"),
     [
         ("schedule: wfbp", "schedule 'wfbp' belongs to sums of gradients"),
-        ("collective: ring", "collective 'ring' belongs to sums of gradients"),
+        ("collective: ring", "collective 'ring' has no reduce on 2 ranks"),
+        ("collective: binary_tree, topology: bcube", "topology 'bcube' belongs to sums of gradients"),
         ("topology: bcube", "topology 'bcube' belongs to sums of gradients"),
         ("wire: float16", "wire 'float16' belongs to sums of gradients"),
         ("update_options: {tau: 2}", "update 'sync_easgd1' has no option 'tau'; it has: rho"),

@@ -50,7 +50,7 @@ def test_several_messages_a_described_collective_and_a_rank_too_few_are_refused(
     planner = updates.get(method)
     with pytest.raises(InputError, match="all layers packed: schedule single"):
         planner(method, methods.load(), (Message(0, 1), Message(2, 3)), 3)
-    with pytest.raises(InputError, match="collective 'ring' sums gradients"):
+    with pytest.raises(InputError, match=r"collective 'ring' (sums gradients|has no reduce)"):
         planner(method, methods.load(), methods.WHOLE, 3, algorithm="ring")
     with pytest.raises(InputError, match="at least"):
         planner(method, methods.load(), methods.WHOLE, updates.masters(method))

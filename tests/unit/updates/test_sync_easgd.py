@@ -8,6 +8,7 @@ import pytest
 import methods
 import tiny_plans as tiny
 from gradsync import optimizers, updates
+from gradsync.check import check
 from gradsync.costs import Linear, Network
 from gradsync.engine.oracle import evaluate
 from gradsync.engine.simulate import simulate
@@ -25,13 +26,16 @@ def ends(plan, turns, gradient=tiny.pull):
     return evaluate(plan, turns, gradient, first)
 
 
+@pytest.mark.parametrize("algorithm", ["native", "binary_tree", "chain"])
 @pytest.mark.parametrize("workers", [1, 2, 4])
 @pytest.mark.parametrize("method", METHODS)
-def test_values_are_those_of_both_equations(method, workers):
+def test_values_are_those_of_both_equations(method, workers, algorithm):
     ranks = workers + updates.masters(method)
     working = tuple(range(ranks - workers, ranks))
     centre, parameters = methods.synchronous(working, 6)
-    buffers = ends(planned(method, ranks), 6)
+    plan = planned(method, ranks, algorithm=algorithm)
+    check(plan)
+    buffers = ends(plan, 6)
     np.testing.assert_allclose(buffers[0]["centre"], centre, rtol=1e-12, atol=1e-12)
     for rank, expected in zip(working, parameters, strict=True):
         np.testing.assert_allclose(buffers[rank]["parameter"], expected, rtol=1e-12, atol=1e-12)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gradsync.collectives import NATIVE
+from gradsync.collectives import NATIVE, REDUCE, refuse
 from gradsync.errors import InputError
 from gradsync.optimizers import Optimizer
 from gradsync.plan import Buffer, Need, Plan, Ready, Ref, Role, Tensor
@@ -51,6 +51,8 @@ class Packed:
         self.algorithm, self.shape = algorithm, rooted or ()
         if algorithm != NATIVE and rooted is None:
             raise InputError(f"plan {name!r}: collective {algorithm!r} sums gradients, and none are summed here")
+        if algorithm != NATIVE:
+            refuse(algorithm, self.shape or (ranks,), REDUCE)
         if ranks <= masters:
             raise InputError(f"plan {name!r}: {ranks} rank(s), of which one is the master: at least 2")
         if own_rule and (optimizer.name != "sgd" or optimizer.arguments.get("weight_decay")):
