@@ -34,7 +34,7 @@ class _Rates(NamedTuple):
 
 def batch(settings: Settings, results: Path) -> Table:
     """A row per batch."""
-    alone = runs(settings, results, [ONE_WORKER], workers=1)
+    alone = [run for run in runs(settings, results, [ONE_WORKER], workers=1) if run.launch.testbed is None]
     frame = pd.DataFrame(list(_rows(alone)), columns=COLUMNS)
     display = pd.DataFrame(
         {

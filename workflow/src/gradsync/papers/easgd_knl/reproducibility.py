@@ -27,6 +27,7 @@ def determinism(settings: Settings, results: Path) -> Table:
     display = pd.DataFrame(
         {
             "method": frame.scheme.map(labels(settings)),
+            "rung": frame.rung,
             "workers": frame.nodes,
             "trainings": frame.runs,
             "different results": frame.distinct_results.map(lambda count: "-" if pd.isna(count) else f"{count:.0f}"),
