@@ -287,7 +287,17 @@ def test_narrow_messages_and_mixed_precision(tmp_path):
     arguments = [part for path in plans for part in ("--plan", path)]
     arguments += [part for name in PEERS for part in ("--peer", name)]
     # on processors float16 takes long: few samples and iterations
-    arguments += ["--precision", "float16", "--batch", "4", "--iterations", "8", "--no-references"]
+    arguments += [
+        "--precision",
+        "float16",
+        "--batch",
+        "4",
+        "--iterations",
+        "4",
+        "--no-references",
+        "--conformance",
+        "1",
+    ]
     trained(tmp_path / "run", *arguments)
     results = {name: result(tmp_path / "run", name) for name in ("wide", "half", "brain", *BY_PARTS, *PEERS)}
     for name in ("wide", "half", "brain", *BY_PARTS):

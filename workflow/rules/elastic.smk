@@ -42,10 +42,10 @@ rule train_elastic:
         ),
     output:
         f"{RESULTS}/runs/elastic/{{elastic}}/schemes.json",
-    wildcard_constraints:
-        elastic=named(ELASTIC.keys() - ELASTIC_EMULATED.keys()),
     log:
         f"{RESULTS}/logs/elastic/{{elastic}}.log",
+    wildcard_constraints:
+        elastic=named(ELASTIC.keys() - ELASTIC_EMULATED.keys()),
     container:
         RANKS_IMAGE
     threads: cores_a_rank()  # a measurement has the machine to itself
@@ -76,10 +76,10 @@ rule emulate_elastic:
         ),
     output:
         f"{RESULTS}/runs/elastic/{{elastic}}/schemes.json",
-    wildcard_constraints:
-        elastic=named(ELASTIC_EMULATED),
     log:
         f"{RESULTS}/logs/elastic/{{elastic}}.log",
+    wildcard_constraints:
+        elastic=named(ELASTIC_EMULATED),
     localrule: True  # hosts are namespaces of the machine at hand
     container:
         None

@@ -36,7 +36,7 @@ def curves(settings: Settings, results: Path) -> Table:
     """A row per test of each seed; simulated at the first point of the band that a launch has."""
     rows: list[dict[str, Any]] = []
     for run in longest(runs(settings, results, FIGURES)):
-        simulated, iteration = next(run.simulated(settings), (None, None))
+        simulated, iteration = next(run.simulated(settings), ({}, None))
         for test in run.curve.to_dict("records"):
             iterations = test["step"] * run.per_turn
             tested = {"seed": test["seed"], "iterations": iterations, "error": test["error"]}

@@ -102,10 +102,10 @@ def _both(own: pd.DataFrame, single: pd.DataFrame, share: float) -> tuple[float 
 
 def _display(frame: pd.DataFrame) -> pd.DataFrame:
     simulated = frame[frame.rung == "simulated"]
-    first = {key: part.iloc[0] for key, part in simulated.groupby([LAUNCH, "share"], sort=False)}
+    first = {key: part.iloc[0].to_dict() for key, part in simulated.groupby([LAUNCH, "share"], sort=False)}
     rows = []
     for row in frame[frame.rung.isin(TRAINED)].to_dict("records"):
-        on_node = first.get((row[LAUNCH], row["share"]), {})
+        on_node: dict[str, Any] = first.get((row[LAUNCH], row["share"]), {})
         brackets = "{}" if pd.notna(row["loss"]) else "[{}]"
         rows.append(
             {
