@@ -105,7 +105,7 @@ def _display(frame: pd.DataFrame) -> pd.DataFrame:
     first = {key: part.iloc[0].to_dict() for key, part in simulated.groupby([LAUNCH, "share"], sort=False)}
     rows = []
     for row in frame[frame.rung.isin(TRAINED)].to_dict("records"):
-        on_node: dict[str, Any] = first.get((row[LAUNCH], row["share"]), {})
+        on_node: dict[Any, Any] = first.get((row[LAUNCH], row["share"]), {})
         brackets = "{}" if pd.notna(row["loss"]) else "[{}]"
         rows.append(
             {
