@@ -185,6 +185,7 @@ def test_between_emulated_hosts_whose_computation_waits_times_decide(tmp_path):
     frame = time_parts.table3(config, tmp_path).frame
     rows = frame[frame.rung == "emulated"].set_index("scheme")
     assert rows.seconds["sync_easgd3"] == pytest.approx(100 * TURN_SECONDS * 1.025)
+    assert set(rows.launch) == {"lenet5-4"}  # trainings of one seed are pairs
     assert rows.assumption["original_easgd"].endswith("batch 32, hosts switch of 200 Mbit/s, computation 0.075 s")
     for name, compute in (("table3", time_parts.table3), ("time_to_error", error_curves.time_to_error)):
         assert set(compute(config, tmp_path).frame.rung) >= {"emulated"}

@@ -68,7 +68,11 @@ class Run:
 
     @property
     def keys(self) -> dict[str, Any]:
-        """The cells that say what it is."""
+        """The cells that say what it is.
+
+        Methods do not run in turn, so that their repeats are no pairs on this machine itself. Between emulated hosts,
+        whose times are those of links and of told computation, trainings of one seed on the same samples are pairs.
+        """
         return {
             "rung": self.result.rung,
             "scheme": self.scheme,
@@ -76,7 +80,7 @@ class Run:
             "nodes": self.launch.workers,
             "assumption": label(**self.point, **self.network),
             "data": self.launch.data,
-            LAUNCH: f"{self.launch.job}/{self.scheme}",  # methods did not run in turn, so their repeats are no pairs
+            LAUNCH: self.launch.job if self.network else f"{self.launch.job}/{self.scheme}",
             REPEATS: len(self.seeds),
             "note": "; ".join(self.result.notes),
         }

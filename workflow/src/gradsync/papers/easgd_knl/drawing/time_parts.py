@@ -59,7 +59,7 @@ def fig11(settings: Settings, results: Path) -> Drawn:
 
 def _one_launch(trained: pd.DataFrame) -> list[str]:
     """The methods of the launch that has the most of them."""
-    jobs = trained[LAUNCH].str.rpartition("/")[0]
+    jobs = trained[LAUNCH].str.partition("/")[0]
     return list(trained[LAUNCH][jobs == jobs.mode().iloc[0]])
 
 
