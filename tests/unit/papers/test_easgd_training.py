@@ -8,8 +8,9 @@ import pandas as pd
 import pytest
 
 import made_up_elastic
-from gradsync import claims
+from gradsync import claims, papers
 from gradsync.engine import breakdown
+from gradsync.papers import tables
 from gradsync.papers.coverage import Coverage
 from gradsync.papers.easgd_knl import error_curves, exchanges, gpu_node, time_parts
 from gradsync.papers.easgd_knl.drawing import FIGURES
@@ -259,3 +260,18 @@ def test_figures_show_both_clocks(easgd_launches):
         figure, data = FIGURES[name](config, results)
         assert any(title in axes.get_title(loc="left") for axes in figure.axes)
         assert set(data.rung) == {"measured", "simulated"}
+
+
+def test_figures_show_emulated_trainings_alone(tmp_path):
+    hosts = {"testbed": "switch", "compute_seconds": FOR_BACKWARD}
+    of_methods, machines = made_up_elastic.launches()[4], made_up_elastic.launches()[6]
+    of_methods |= {"methods": ["original_easgd", "sync_easgd3"], "stop_at_target": True, "target_errors": [0.03]}
+    config = configured(elastic=[{**of_methods, **hosts}, {**machines, **hosts}])
+    made_up_elastic.write_runs(config, tmp_path)
+    for name in ("curves", "fig6", "table3", "fig13"):
+        tables.write(papers.compute("easgd_knl", name, config, tmp_path), tmp_path / "tables" / "easgd_knl", name)
+    for name in ("fig6", "fig8", "fig11", "fig13"):
+        figure, data = FIGURES[name](config, tmp_path)
+        assert any("emulated" in axes.get_title(loc="left") for axes in figure.axes), name
+        assert "emulated" in set(data.rung)
+        assert "measured" not in set(data.rung)

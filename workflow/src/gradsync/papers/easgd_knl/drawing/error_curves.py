@@ -63,8 +63,8 @@ def fig8(settings: Settings, results: Path) -> Drawn:
     points["seconds"] = points.seconds.fillna(points[f"{OBSERVED}seconds"])
     points["error"] = points.error.fillna(points[f"{OBSERVED}error"])
     rungs = _rungs(frame)
-    figure, grid = plt.subplots(1, len(rungs), figsize=(5.2 * len(rungs), 4.2), sharey=True)
-    for axes, (rung, axis) in zip(grid, rungs.items(), strict=True):
+    figure, grid = plt.subplots(1, len(rungs), figsize=(5.2 * len(rungs), 4.2), sharey=True, squeeze=False)
+    for axes, (rung, axis) in zip(grid[0], rungs.items(), strict=True):
         for scheme in [name for name in FIGURES if name in set(frame.scheme)]:
             _curve(axes, frame[(frame.rung == rung) & (frame.scheme == scheme)], scheme, settings, shade=False)
             own = points[(points.rung == rung) & (points.scheme == scheme)]
@@ -74,7 +74,7 @@ def fig8(settings: Settings, results: Path) -> Drawn:
         axes.set_yscale("log")
         axes.set_xlabel(axis)
         axes.set_title(f"Fig. 8, {rung}", loc="left")
-    grid[0].set_ylabel("test error")
+    grid[0, 0].set_ylabel("test error")
     panels.legend(figure, ncols=4)
     return figure, frame
 
