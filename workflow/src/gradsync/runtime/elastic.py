@@ -18,7 +18,7 @@ import sys
 import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -26,35 +26,22 @@ import torch.distributed as dist
 
 from gradsync.configuration.elastic import Elastic
 from gradsync.engine import breakdown
-from gradsync.engine.masters import kept, workers
+from gradsync.engine.masters import workers
 from gradsync.engine.staleness import Arrivals
 from gradsync.errors import RunError
-from gradsync.plan import PASSING, Plan
-from gradsync.plan.trace import Span
+from gradsync.plan import Plan
 from gradsync.runtime import data, devices, memory, models
-from gradsync.runtime.alignment import offsets
 from gradsync.runtime.binding import parts_of
 from gradsync.runtime.checkpoint import Checkpoints
-from gradsync.runtime.compute import Forward, ModelCompute, begin_centre, bind, bind_statistics
+from gradsync.runtime.compute import bind
 from gradsync.runtime.conformance import Held, exactness
 from gradsync.runtime.elastic_results import Course, Results, recorded
-from gradsync.runtime.enqueue import prepare
+from gradsync.runtime.elastic_side import Report, Side
 from gradsync.runtime.group import Groups
 from gradsync.runtime.hosts import machines
-from gradsync.runtime.lost_updates import Watching, unlocked
 from gradsync.runtime.other_work import OtherWork
 
 TRACED_TURNS = 3
-
-
-class _Report(NamedTuple):
-    """What a rank tells rank 0 of a segment, on rank 0's clock."""
-
-    start: float
-    end: float
-    losses: list[float]
-    spans: list[Span]
-    samples: list[tuple[float, float]]
 
 
 def train(
@@ -72,10 +59,12 @@ def train(
     checkpoint. Raises RunError if a plan does not compute what the oracle says, or a loss or the trained model is not
     finite.
     """
-    _Launch(plan, options, folder, rank, ranks, testbed, before).run()
+    Launch(plan, options, folder, rank, ranks, testbed, before).run()
 
 
-class _Launch:
+class Launch:
+    """The launch in one rank, over all of its seeds."""
+
     def __init__(
         self,
         plan: Plan,
@@ -101,6 +90,7 @@ class _Launch:
         )
 
     def run(self) -> None:
+        """Train every seed from where a checkpoint left off, and write the results."""
         other_work = OtherWork()
         loaded, own = self.checkpoints.load(), None
         if loaded is not None:
@@ -146,7 +136,7 @@ class _Launch:
         building = time.perf_counter()
         place = self.workers.index(self.rank) if self.rank in self.workers else 0
         with data.Feed(loaded, place, device=self.device) as feed:
-            side = _Side(self, self.plans[0 if own is None else own["phase"]], first, feed, seed)
+            side = Side(self, self.plans[0 if own is None else own["phase"]], first, feed, seed)
             if own is not None:
                 side.restore(own)
             dist.barrier()
@@ -182,7 +172,7 @@ class _Launch:
             kind = "before_" if plan is self.before else ""
             self.course.conformance |= {f"{kind}{key}": value for key, value in held.against_oracle(plan).items()}
 
-    def _train_segments(self, side: _Side, loaded: data.Data, first: torch.nn.Module, seed: int) -> None:
+    def _train_segments(self, side: Side, loaded: data.Data, first: torch.nn.Module, seed: int) -> None:
         self.results.turns_an_epoch = loaded.batches.turns_an_epoch
         total = self.options.turns(loaded.batches.turns_an_epoch)
         arrivals = Arrivals(self.plan)
@@ -239,11 +229,11 @@ class _Launch:
         dist.broadcast(flag, 0)
         return bool(flag)
 
-    def _switched(self, before: _Side, first: torch.nn.Module, seed: int) -> _Side:
+    def _switched(self, before: Side, first: torch.nn.Module, seed: int) -> Side:
         """Go on by the plan, with what was trained before it: parameters, momentum, statistics."""
         self._say(f"iteration {self.course.turns}: from plan {before.plan.name!r} to {self.plan.name!r}")
         before.compute.close()
-        side = _Side(self, self.plan, first, before.feed, seed)
+        side = Side(self, self.plan, first, before.feed, seed)
         side.take_over(before, self.course.turns // self.plan.iterations)
         dist.barrier()
         return side
@@ -251,7 +241,7 @@ class _Launch:
     def _record(
         self,
         plan: Plan,
-        reports: list[_Report],
+        reports: list[Report],
         arrivals: Arrivals,
         seed: int,
         turns: int,
@@ -288,7 +278,7 @@ class _Launch:
             f"{left:.0f} s left"
         )
 
-    def _gather_trained(self, side: _Side, tested: torch.nn.Module, flat: torch.Tensor) -> None:
+    def _gather_trained(self, side: Side, tested: torch.nn.Module, flat: torch.Tensor) -> None:
         """Put the model that is trained into `flat`, and the mean statistics of the workers into `tested`. Collective.
 
         All ranks get them.
@@ -312,91 +302,3 @@ class _Launch:
 def _periods(iterations: int, plan: Plan) -> int:
     """The turns of a plan that have so many iterations at the least."""
     return -(-iterations // plan.iterations)
-
-
-class _Side:
-    """One rank's side of a training by a plan: its model, its executor and, if it works, its samples."""
-
-    def __init__(self, launch: _Launch, plan: Plan, first: torch.nn.Module, feed: data.Feed, seed: int):
-        self.rank, self.feed, self.kept = launch.rank, feed, kept(plan)
-        self.plan, self.device = plan, launch.device
-        self.forward = Forward(
-            copy.deepcopy(first).to(self.device.torch_device), launch.spec.loss, self.rank, seed, "float32"
-        )
-        watched = unlocked(plan)
-        self.executor = Watching(plan, self.rank, launch.groups) if watched else prepare(plan, self.rank, launch.groups)
-        buffers = self.executor.buffers
-        bind(self.forward.model, plan, buffers[plan.holding("parameter") or ""])
-        begin_centre(plan, buffers)
-        if name := plan.holding("statistics"):
-            bind_statistics(self.forward.model, buffers[name])
-        self.samples: list[tuple[float, float]] = []
-        self.compute = ModelCompute(
-            *(self.forward, self._sample),
-            name=plan.name,
-            queued=self.device.queued,
-            passes=plan.passes,
-            iterations=plan.iterations,
-            least_seconds=launch.options.compute_seconds or 0.0,
-        )
-
-    def _sample(self, number: int) -> data.Shard:
-        start = time.perf_counter()
-        batch = self.feed(number)
-        self.samples.append((start, time.perf_counter()))
-        return batch
-
-    def run(self, turns: int) -> list[_Report]:
-        """Run a segment; on rank 0 the reports of all ranks, else none. Collective."""
-        executor = self.executor
-        executor.spans.clear()
-        self.samples.clear()
-        seen = len(self.compute.losses)
-        if isinstance(executor, Watching):
-            executor.begin()
-        dist.barrier()
-        start = time.perf_counter()
-        executor.run(turns, self.compute)
-        self.compute.settle()
-        end = time.perf_counter()
-        ahead = offsets()[self.rank].seconds
-        spans = [span._replace(start=span.start + ahead, end=span.end + ahead) for span in executor.spans]
-        samples = [(begun + ahead, over + ahead) for begun, over in self.samples]
-        report = _Report(start + ahead, end + ahead, self.compute.losses[seen:], spans, samples)
-        reports: list[Any] | None = [None] * self.plan.ranks if self.rank == 0 else None
-        dist.gather_object(report, reports)
-        return reports or []
-
-    def lost(self) -> tuple[float, float] | None:
-        """What additions without a lock lost in the segment, and all that they added; None with one. Collective."""
-        return self.executor.lost() if isinstance(self.executor, Watching) else None
-
-    def take_over(self, before: _Side, turn: int) -> None:
-        """Begin at a turn, with the buffers of equal name and role that another plan leaves, and its model's."""
-        for buffer in self.plan.buffers:
-            other = before.plan.buffer.get(buffer.name)
-            if other is not None and other.role == buffer.role and buffer.role not in PASSING:
-                self.executor.buffers[buffer.name].copy_(before.executor.buffers[buffer.name])
-        begin_centre(self.plan, self.executor.buffers)
-        for target, source in zip(self.forward.model.buffers(), before.forward.model.buffers(), strict=True):
-            target.copy_(source)
-        self.executor.resume(turn)
-
-    def state(self, phase: int) -> dict[str, Any]:
-        """What a checkpoint holds of this rank; `phase`: the number of the plan."""
-        buffers = self.executor.buffers
-        kept_buffers = {b.name: buffers[b.name] for b in self.plan.buffers if b.role not in PASSING}
-        return {
-            "phase": phase,
-            "turn": self.executor.turn,
-            "buffers": kept_buffers,
-            "model": list(self.forward.model.buffers()),
-        }
-
-    def restore(self, own: dict[str, Any]) -> None:
-        """Go on from a state."""
-        for name, value in own["buffers"].items():
-            self.executor.buffers[name].copy_(value)
-        for buffer, value in zip(self.forward.model.buffers(), own["model"], strict=True):
-            buffer.copy_(value)
-        self.executor.resume(own["turn"])
