@@ -36,6 +36,7 @@ def test_every_kernel_of_the_vocabulary_can_be_executed():
     assert {name for name in EXECUTED if EXECUTED[name] is not KERNELS[name].compute} == {
         *("sgd", "sgd_scaled", "adam", "adamw", "lars", "lars_ratios", "lamb", "lamb_ratios"),
         *("sgd_unscaled", "adam_unscaled", "adamw_unscaled"),
+        *("elastic_worker", "elastic_centre", "elastic_difference", "sgd_difference"),
         *("average", "outer_nesterov", "cast", "norm", "squares", "decode_sum"),
         *(f"encode_{name}" for name in (*compressors.selecting(), *compressors.coding())),
         *("powersgd_left", "powersgd_right", "powersgd_decode"),
@@ -64,6 +65,27 @@ def test_updates_by_ratios_are_the_same_on_every_device(monkeypatch, kept, decay
     for one, other, before in zip(done, executed, writes, strict=True):
         np.testing.assert_allclose(other, one, rtol=enough, atol=enough)
         assert np.abs(one - before).max() > 1e-4
+
+
+@pytest.mark.parametrize(("dtype", "enough"), [("float32", 1e-6), ("float64", 1e-14)])
+@pytest.mark.parametrize(
+    ("name", "reads", "writes", "arguments"),
+    [
+        ("elastic_worker", 2, 1, {}),
+        ("elastic_worker", 2, 2, {"momentum": 0.9}),
+        ("elastic_centre", 1, 1, {}),
+        ("elastic_centre", 1, 1, {"terms": 5.0}),
+        ("elastic_difference", 2, 1, {}),
+    ],
+)
+def test_elastic_exchanges_in_place(name, reads, writes, arguments, dtype, enough):
+    before = [random(10 + number, dtype) for number in range(writes)]
+    done, executed = both(
+        name, [random(number, dtype) for number in range(reads)], before, lr=0.3, rho=0.6, **arguments
+    )
+    for one, other, old in zip(done, executed, before, strict=True):
+        np.testing.assert_allclose(other, one, rtol=enough, atol=enough)
+        assert np.abs(one - old).max() > 1e-2
 
 
 @pytest.mark.parametrize("elements", [1, 70_000])

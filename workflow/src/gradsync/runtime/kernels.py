@@ -175,6 +175,37 @@ def outer_nesterov(
     parameter.copy_(centre.add_(outer, alpha=-outer_lr))
 
 
+def elastic_worker(
+    reads: list[torch.Tensor], writes: list[torch.Tensor], *, lr: float, rho: float, momentum: float = 0.0
+) -> None:
+    """w <- w + lr rho (c - w) - lr g, where v <- mu v + g takes the place of g if there is momentum."""
+    gradient, centre = reads
+    if momentum:
+        gradient = writes[1].mul_(momentum).add_(gradient)
+    writes[0].lerp_(centre, lr * rho).add_(gradient, alpha=-lr)
+
+
+def elastic_centre(
+    reads: list[torch.Tensor], writes: list[torch.Tensor], *, lr: float, rho: float, terms: float = 1.0
+) -> None:
+    """c <- (1 - terms lr rho) c + lr rho sum."""
+    centre = writes[0]
+    if terms == 1:
+        centre.lerp_(reads[0], lr * rho)
+    else:
+        centre.mul_(1 - terms * lr * rho).add_(reads[0], alpha=lr * rho)
+
+
+def elastic_difference(reads: list[torch.Tensor], writes: list[torch.Tensor], *, lr: float, rho: float) -> None:
+    """d = lr rho (w - c)."""
+    torch.sub(*reads, out=writes[0]).mul_(lr * rho)
+
+
+def sgd_difference(reads: list[torch.Tensor], writes: list[torch.Tensor], *, lr: float) -> None:
+    """d = -lr g."""
+    torch.mul(reads[0], -lr, out=writes[0])
+
+
 def encoder(select: Select) -> Callable[..., None]:
     """The kernel of a compressor that selects, as `kernels/_encode.py` has it."""
 
@@ -201,7 +232,8 @@ def decode_sum(reads: list[torch.Tensor], writes: list[torch.Tensor]) -> None:
 # On a GPU the host waits for the norm, as torch's GradScaler does: once per turn, since the updates follow one another.
 OF_PARTS = {f"{update.__name__}{UNSCALED}": _unscaled.guarded(update) for update in (sgd, adam, adamw)}
 OF_UPDATES = (sgd, sgd_scaled, adam, adamw, lars, lars_ratios, lamb, lamb_ratios, average, outer_nesterov)
-OWN = (*OF_UPDATES, cast, norm, squares, decode_sum, powersgd_left, powersgd_right, powersgd_decode)
+OF_EXCHANGES = (elastic_worker, elastic_centre, elastic_difference, sgd_difference)
+OWN = (*OF_UPDATES, *OF_EXCHANGES, cast, norm, squares, decode_sum, powersgd_left, powersgd_right, powersgd_decode)
 EXECUTED: dict[str, Callable[..., None]] = {
     **{name: kernel.compute for name, kernel in KERNELS.items()},
     **{kernel.__name__: kernel for kernel in OWN},
