@@ -1,11 +1,18 @@
-"""Copies the files that the package needs into a wheel: a checkout has them beside it."""
+"""What the package needs: files, of which a wheel has copies and a checkout those beside it, and other packages."""
 
+import re
 from pathlib import Path
 
 from setuptools import setup
 from setuptools.command.build_py import build_py
 
-NEEDED = ("config/schemes.yaml", "config/peers.yaml", "reports/gradsync.mplstyle", "reports/site/**/*")
+NEEDED = (
+    "config/schemes.yaml",
+    "config/peers.yaml",
+    "config/networks/described.yaml",
+    "reports/gradsync.mplstyle",
+    "reports/site/**/*",
+)
 
 
 class WithFiles(build_py):
@@ -22,4 +29,17 @@ class WithFiles(build_py):
             self.copy_file(str(path), str(target))
 
 
-setup(cmdclass={"build_py": WithFiles})
+def requirements() -> list[str]:
+    """torch and what `envs/common.txt` names, from the versions on that are tested; an environment may pin its own."""
+    common, *others = (Path(f"envs/{name}.txt").read_text() for name in ("common", "requirements", "constraints"))
+    tested = re.findall(r"^([\w-]+)==([\w.]+)$", "".join([common, *others]), re.MULTILINE)
+    versions = {canonical(name): version for name, version in tested}
+    return [f"{name}>={versions[canonical(name)]}" for name in ("torch", *re.findall(r"(?m)^\w[\w-]*", common))]
+
+
+def canonical(name: str) -> str:
+    """A distribution's name as another may write it."""
+    return name.lower().replace("_", "-")
+
+
+setup(cmdclass={"build_py": WithFiles}, install_requires=requirements())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,15 @@ from gradsync.experiments import shortlist
 
 LINKS = "alpha=2e-4,bandwidth=1e9"
 LAYERS = [("third", 4_000_000, 1e-3), ("second", 400_000, 1e-3), ("first", 4_000, 1e-3)]
+MODEL = """
+import torch
+
+
+def make():
+    labels = torch.randint(10, (4,))
+    model = torch.nn.Sequential(torch.nn.Linear(300, 200), torch.nn.ReLU(), torch.nn.Linear(200, 10))
+    return model, lambda output: torch.nn.functional.cross_entropy(output, labels), torch.randn(4, 300)
+"""
 
 
 @pytest.fixture
@@ -72,3 +82,40 @@ def test_what_can_not_be_measured_is_refused_with_one_message(workload, capfd, m
     refused = capfd.readouterr().err
     assert message in refused
     assert "Traceback" not in refused
+
+
+def test_without_a_workload_and_a_cost_the_model_and_the_ranks_are_measured(tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    Path("net.py").write_text(MODEL)
+    assert main(["advise", "--model", "net.py:make", "--keep", "kept", "--output", "advice.json"]) == 0
+    advice = json.loads(Path("advice.json").read_text())
+    assert (advice["workload"], advice["tensors"], advice["ranks"]) == ("net_make", 4, 2)
+    assert {"mgwfbp", "pipelined", "fixed_buckets"} <= {row["scheme"] for row in advice["ranking"]}
+    assert "these collectives were not measured" in advice["left_out"]["ring"]
+    measured = {path.name for path in Path("kept").iterdir()}
+    assert measured == {"workload.json", "allreduce.csv", "interference.json"}
+    assert {"reduce_scatter", "all_gather"} <= set(re.split(r"[,\n]", Path("kept/allreduce.csv").read_text()))
+    capfd.readouterr()
+    # what was kept is what was ranked by
+    told = ["--workload", "kept/workload.json", "--allreduce", "kept/allreduce.csv"]
+    assert main(["advise", *told, "--interference", "kept/interference.json", "--json"]) == 0
+    again = json.loads(capfd.readouterr().out)
+    assert again["ranking"] == advice["ranking"]
+
+
+def test_all_reduces_of_a_workload_are_measured_between_the_ranks(workload, tmp_path, capfd):
+    assert main(["advise", "--workload", workload, "--keep", str(tmp_path), "--json"]) == 0
+    told = json.loads(capfd.readouterr().out)
+    assert f"({tmp_path / 'allreduce.csv'})" in told["all_reduce"]
+    assert {"mgwfbp", "fixed_buckets"} <= {row["scheme"] for row in told["ranking"]}
+
+
+def test_a_model_is_measured_for_a_described_network(tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    Path("net.py").write_text(MODEL)
+    assert main(["advise", "--model", "net.py:make", "--network", "10gbe", "--ranks", "4x2", "--json"]) == 0
+    told = json.loads(capfd.readouterr().out)
+    assert (told["ranks"], told["topology"]) == (8, "dense_gpu:4,2")
+    assert told["network"]["text"].startswith("10 Gbit/s Ethernet")
+    assert {"ring", "hierarchical", "mgwfbp"} <= {row["scheme"] for row in told["ranking"]}
+    assert [path.name for path in tmp_path.iterdir() if path.name not in ("net.py", "__pycache__")] == []

@@ -18,6 +18,7 @@ BASES: dict[str, list[tuple[str, ...]]] = {
     "advise": [
         (*LINE, "--ranks", "2", "--output", "made.json", "--picture", "drawn.svg"),
         (*LINKS, "--ranks", "4", "--topology", "bcube:2,2"),
+        ("--workload", "workload.json", "--network", "25gbe,nvlink2", "--ranks", "2x4", "--output", "made.json"),
     ],
     "plan": [
         (*LINE, "--schedule", "wfbp", "--ranks", "2", "--lr", "0.1", "--output", "made.json"),

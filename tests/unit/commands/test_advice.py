@@ -10,10 +10,12 @@ import pytest
 from command_lines import LINE, ROOT, points_csv, workload_json
 from gradsync import compressors, sparse, updates
 from gradsync.cli import main
+from gradsync.configuration import networks
 from gradsync.configuration import schemes as configuration
+from gradsync.configuration.options import options_of
 from gradsync.costs.contention_points import Contention, ContentionPoint
 from gradsync.costs.interference import Interference, InterferencePoint
-from gradsync.experiments import advise
+from gradsync.experiments import advise, at_hand
 from gradsync.experiments.advise import TIED
 
 TWO = ("wfbp", "single")
@@ -261,3 +263,67 @@ def test_the_ranking_is_drawn(workload, tmp_path, capsys):
     assert main(["advise", "--workload", workload, "--allreduce", LINE, "--picture", str(picture)]) == 0
     assert "exposed communication" in picture.read_text()
     assert "over DDP" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["10gbe", "fdr56", "25gbe,nvlink2"])
+def test_a_described_network_is_the_links_that_it_says(workload, capsys, name):
+    between, _, inside = name.partition(",")
+    known = networks.load(ROOT / networks.FILE)
+    link, local = known.between[between], known.inside[inside or "pcie3"]
+    rate, alpha = link.bits_per_second * link.share / 8, f"alpha={link.alpha_seconds:g}"
+    if not inside:
+        told = advice(capsys, "--workload", workload, "--network", name, "--ranks", "8")
+        same = advice(capsys, "--workload", workload, "--allreduce", f"{alpha},bandwidth={rate:g}", "--ranks", "8")
+        assert told["ranking"] == same["ranking"]
+        assert told["network"] == {"text": link.text, "source": link.source}
+    told = advice(capsys, "--workload", workload, "--network", name, "--ranks", "4x2")
+    links = f"{alpha},inside={local.bits_per_second * local.share / 8:g},between={rate:g}"
+    nodes = ("--ranks", "8", "--topology", "dense_gpu:4,2")
+    assert told["ranking"] == advice(capsys, "--workload", workload, "--allreduce", links, *nodes)["ranking"]
+    assert (told["ranks"], told["topology"]) == (8, "dense_gpu:4,2")
+    assert told["network"]["text"] == f"{link.text}; inside a node {local.text}"
+
+
+def test_every_described_network_has_its_sources_and_can_be_named():
+    known = networks.load(ROOT / networks.FILE)
+    (meaning,) = (each.about.meaning for each in options_of(advise.Options) if each.name == "network")
+    assert all(name in meaning for name in (*known.between, *known.inside))
+    assert all(link.source for link in (*known.between.values(), *known.inside.values()))
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--network", "25gb"), "network '25gb' does not exist; did you mean 25gbe?"),
+        (("--network", "25gbe,nvlink9", "--ranks", "4x2"), "network inside nodes 'nvlink9' does not exist"),
+        (("--network", "25gbe,nvlink2", "--ranks", "8"), "one rank a node has nothing inside: leave out nvlink2"),
+        (("--network", "25gbe", "--ranks", "4x2", "--topology", "switch"), "leave one out"),
+        (("--ranks", "4x2"), "what links nodes is not measured here: give --network"),
+        (("--network", "25gbe", "--keep", "kept"), "--keep: nothing is measured"),
+        (("--network", "25gbe", "--ranks", "4x"), "must be a whole number, or NODESxRANKS as 16x8, not '4x'"),
+        (("--network", "25gbe", "--ranks", "0x8"), "--ranks 0: at least 1"),
+        (("--network", "25gbe", "--allreduce", "a=1,b=1"), "not allowed with"),
+        (("--network", "25gbe", "--testbed", "switch"), "--testbed is where --measure N trains"),
+    ],
+)
+def test_networks_and_nodes_that_make_no_sense_are_refused(workload, capsys, words, message):
+    assert main(["advise", "--workload", workload, *words]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+
+
+def test_a_model_or_its_workload_is_needed(capsys):
+    assert main(["advise", "--network", "25gbe"]) == 2
+    assert "one of the arguments --workload --model is required" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("text", "ranks", "nodes"), [("16x8", 128, (16, 8)), ("4", 4, None)])
+def test_ranks_are_a_number_or_nodes_of_some(text, ranks, nodes):
+    assert (networks.Ranks(text), networks.Ranks(text).nodes) == (ranks, nodes)
+
+
+def test_a_measured_cluster_takes_its_nodes_from_the_ranks(workload, tmp_path):
+    options = advise.Options(workload=workload, cluster="c.yaml", ranks=networks.Ranks("4x2"))
+    with at_hand.known(options) as (told, network):
+        assert (told.nodes, told.ranks, told.topology, network) == (4, 8, "switch", None)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ast
+import importlib.metadata
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -14,7 +17,8 @@ import pytest
 from waiting import HANGS_SECONDS
 
 ROOT = Path(__file__).parents[3]
-PARTS = ("setup.py", "pyproject.toml", "README.md", "LICENSE", "workflow/src", "config", "reports")
+PARTS = ("setup.py", "pyproject.toml", "README.md", "LICENSE", "workflow/src", "config", "reports", "envs")
+OF_THE_WORKFLOW = {"snakemake", "grimp"}  # which is in a checkout alone
 ATTACHED = """
 import gradsync, sys
 assert "torch" not in sys.modules
@@ -41,6 +45,36 @@ def ran(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
         env=environment,
         check=False,
     )
+
+
+def imported() -> list[set[str]]:
+    """The distributions that may bring each module which the package imports, if one is here: a GPU's may not be."""
+    modules = set()
+    for file in (ROOT / "workflow/src/gradsync").rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Import):
+                modules |= {alias.name.split(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                modules.add(node.module.split(".")[0])
+    provided = importlib.metadata.packages_distributions()
+    return [set(map(canonical, provided[module])) for module in sorted(modules - {"gradsync"}) if module in provided]
+
+
+def canonical(name: str) -> str:
+    return name.lower().replace("_", "-")
+
+
+def needed(distribution: str) -> set[str]:
+    """What a distribution needs wherever it runs."""
+    requirements = importlib.metadata.requires(distribution) or ()
+    return {canonical(re.split(r"[^\w.-]", each)[0]) for each in requirements if "extra ==" not in each}
+
+
+def test_what_is_imported_comes_with_the_package():
+    own = needed("gradsync")
+    assert own >= {"numpy", "torch", "torchvision", "pandas", "pydantic"}
+    there = own.union(OF_THE_WORKFLOW, *(needed(name) for name in own))
+    assert not [names for names in imported() if not names & there]
 
 
 @pytest.mark.deep

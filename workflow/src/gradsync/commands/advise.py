@@ -18,6 +18,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> dict[str, Any] | None:
     """Rank all schemes by the predicted iteration of a model on a network, and tell why.
 
+    What is not told is measured here: layers of --model, and all-reduces between --ranks if no option gives their cost.
     Stock DDP with its default buckets is the line that others are compared with. With --explain it also tells which
     messages computation waits for, and what faster links or faster computation would change.
     """
@@ -38,6 +39,7 @@ def _lines(advice: dict[str, Any]) -> list[str]:
     lines = [
         f"{advice['workload']}: {advice['tensors']} gradient tensors, {advice['bytes'] / 1e6:.1f} MB, "
         f"{_ms(advice['computation_seconds'])} of computation; {advice['ranks']} ranks on {advice['topology']}",
+        *([f"network: {advice['network']['text']} (described; sources: --json)"] if "network" in advice else []),
         f"all-reduce: {advice['all_reduce']}",
         "",
         *_table(rows),

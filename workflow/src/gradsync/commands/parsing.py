@@ -17,7 +17,7 @@ Run = Callable[[argparse.Namespace], Any]
 def add(parser: argparse.ArgumentParser, kind: type) -> None:
     """Add the options that a dataclass declares."""
     groups: dict[str, Any] = {}
-    for option in options_of(kind):
+    for option in _together(options_of(kind)):
         about, group = option.about, parser
         if about.either:
             if about.either not in groups:
@@ -25,6 +25,13 @@ def add(parser: argparse.ArgumentParser, kind: type) -> None:
             group = groups[about.either]
         action = group.add_argument(option.flag or option.name, **_argument(option))
         action.silent = about.silent  # type: ignore[attr-defined]
+
+
+def _together(options: tuple[Option, ...]) -> list[Option]:
+    """The options in order, but those of which one is given stand where the first of them does."""
+    first = {option.about.either: place for place, option in reversed([*enumerate(options)])}
+    places = [first[option.about.either] if option.about.either else place for place, option in enumerate(options)]
+    return [options[place] for place in sorted(range(len(options)), key=places.__getitem__)]
 
 
 def _argument(option: Option) -> dict[str, Any]:

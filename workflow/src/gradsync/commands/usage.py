@@ -8,10 +8,11 @@ from collections.abc import Mapping
 from typing import Any, NoReturn
 
 from gradsync.commands import limits
+from gradsync.configuration.networks import Ranks
 from gradsync.errors import InputError
 from gradsync.names import near, shown
 
-NUMBERS = {int: "a whole number", float: "a number"}
+NUMBERS = {int: "a whole number", float: "a number", Ranks: "a whole number, or NODESxRANKS as 16x8"}
 
 
 class Formatter(argparse.HelpFormatter):

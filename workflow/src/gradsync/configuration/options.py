@@ -106,7 +106,7 @@ def words(values: Any) -> list[str]:
     return positional + flagged
 
 
-def taken(kind: type[Kind], source: object, **changes: Any) -> Kind:
+def taken(kind: type[Kind], source: object, /, **changes: Any) -> Kind:
     """Options of another kind, from the attributes of `source` that have their names; `changes` go first."""
     names = [field.name for field in options_of(kind) if hasattr(source, field.name)]
     values = {name: getattr(source, name) for name in names} | changes

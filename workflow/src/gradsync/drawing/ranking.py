@@ -7,9 +7,12 @@ from typing import Any
 
 import numpy as np
 from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
 
 from gradsync.drawing import style
 
+Values = np.ndarray[Any, np.dtype[np.float64]]
+LONGEST = 3.0  # times stock DDP, or the fastest: the axis ends there, so that the fastest can be told apart
 KEYS = ("iteration_seconds", "low_seconds", "high_seconds", "exposed_communication_seconds")
 
 
@@ -25,10 +28,33 @@ def draw(advice: dict[str, Any], path: Path) -> None:
     errors = np.clip([whole - low, high - whole], 0.0, None)
     axes.barh(places, exposed, 0.8, left=whole - exposed, color="C1", label="exposed communication", xerr=errors)
     axes.set_yticks(places, [row["label"] for row in rows])
+    baseline = next((row["iteration_seconds"] for row in rows if row["over_baseline"] == 1.0), None)
+    end = min(1.1 * max(high), LONGEST * 1e3 * (baseline or rows[0]["iteration_seconds"]))
+    axes.set_xlim(0, end)
+    if baseline is not None:
+        axes.axvline(1e3 * baseline, color="black", linestyle=":", linewidth=1.0, label="stock DDP, default buckets")
+    _tell(axes, whole, high, end)
     axes.margins(y=0.02)
     axes.invert_yaxis()
     axes.set_xlabel("iteration, ms (predicted)")
     axes.set_title(f"{advice['workload']}, {advice['ranks']} ranks on {advice['topology']}", loc="left")
-    axes.legend(loc="upper right")
+    axes.legend(loc="upper right" if len(rows) > 4 else "best")
     style.save(figure, path)
     plt.close(figure)
+
+
+def _tell(axes: Axes, whole: Values, high: Values, end: float) -> None:
+    """Write the time of each bar behind it, or into one that reaches the end of the axis."""
+    for place, (time, top) in enumerate(zip(whole, high, strict=True)):
+        within = top > 0.9 * end
+        axes.annotate(
+            f"{time:,.1f}",
+            (min(time, end) if within else top, place),
+            (-4 if within else 4, 0),
+            textcoords="offset points",
+            color="white" if within else "black",
+            ha="right" if within else "left",
+            va="center",
+            fontsize="x-small",
+            bbox=None if within else {"facecolor": "white", "edgecolor": "none", "pad": 0.8},
+        )

@@ -1,4 +1,7 @@
-"""Rank all schemes that fit a model and a network by their predicted iteration, and tell why. Needs no torch."""
+"""Rank all schemes that fit a model and a network by their predicted iteration, and tell why.
+
+It needs no torch unless something is measured here.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gradsync.configuration.on_testbed import OnTestbed
 from gradsync.configuration.options import option
 from gradsync.configuration.training import Steps
 from gradsync.errors import InputError
 from gradsync.experiments import predict
-from gradsync.experiments.costs import Costs, Known, costs
+from gradsync.experiments.at_hand import AtHand, known
+from gradsync.experiments.costs import Costs, costs
 from gradsync.experiments.hosts import described, enter
 from gradsync.limits import MOST_SHORTLISTED
 
@@ -43,13 +46,9 @@ MOST_EXPOSED = 8  # messages that are named
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(OnTestbed, Steps, Known):
+class Options(Steps, AtHand):
     """Options of `gradsync advise`."""
 
-    ranks: int = option(2, "ranks that train", metavar="N")
-    topology: str = option(
-        "switch", "the network between them: switch, or dense_gpu:4,8 (nodes, GPUs)", metavar="NAME[:N,..]"
-    )
     schemes: str | None = option(
         None, "file of named schemes, as config/schemes.yaml", metavar="FILE", unset="every schedule and collective"
     )
@@ -90,19 +89,34 @@ def advise(options: Options) -> dict[str, Any]:
 
     Raises InputError if nothing fits, or for costs and a network that don't go together.
     """
-    from gradsync import topologies
-    from gradsync.files.results import write_whole
-
     options.refuse_steps()
-    if options.measure is None and options.testbed:
-        raise InputError("advise: --testbed is where --measure N trains: give both, or neither")
+    if options.testbed and options.measure is None and (options.allreduce or options.network or options.cluster):
+        raise InputError(
+            "advise: --testbed is where --measure N trains, and where all-reduces are measured if none are given: "
+            "give --measure, or leave it out"
+        )
     if options.measure is not None:
         from gradsync.runtime.launch import room_for
 
         room_for(options.ranks, "--ranks")
         described(options, [options.ranks])
         enter(options)
-    network = topologies.parse(options.topology, options.ranks).name
+    with known(options) as (told, network):
+        advice = _advice(told)
+    if network:
+        advice["network"] = {"text": network.text, "source": network.source}
+    if options.output:
+        from gradsync.files.results import write_whole
+
+        write_whole(options.output, json.dumps(advice, indent=1) + "\n")
+    return advice
+
+
+def _advice(options: Options) -> dict[str, Any]:
+    """The same, of options that tell all."""
+    from gradsync import topologies
+
+    network = topologies.parse(options.topology or "", options.ranks).name
     every, left_out = _candidates(options, network)
     candidates = [each for each in every if each.scheme.averaged]
     if not candidates:
@@ -116,7 +130,7 @@ def advise(options: Options) -> dict[str, Any]:
         "workload": first.workload.name,
         "tensors": len(first.workload.layers),
         "bytes": first.workload.bytes,
-        "ranks": options.ranks,
+        "ranks": int(options.ranks),
         "topology": network,
         "all_reduce": first.known.all_reduce.describe(),
         "computation_seconds": first.trace.computation_seconds(first.plan.pace),
@@ -140,8 +154,6 @@ def advise(options: Options) -> dict[str, Any]:
 
         advice["measured"] = shortlist.measure(candidates, BASELINE, options)
         advice["ranking"] = shortlist.corrected(rows, advice["measured"])
-    if options.output:
-        write_whole(options.output, json.dumps(advice, indent=1) + "\n")
     return advice
 
 
