@@ -61,7 +61,7 @@ clean: ## remove results and the environment
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*## /\t/' | expand -t 12
 
-.venv/.ready: envs/requirements.txt envs/common.txt envs/constraints.txt pyproject.toml
+.venv/.ready: envs/requirements.txt envs/common.txt envs/constraints.txt pyproject.toml setup.py
 	@test -n "$(PYTHON)" || { echo "gradsync needs Python 3.11 or newer: install it or run make PYTHON=/path/to/python3"; exit 2; }
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -r envs/requirements.txt

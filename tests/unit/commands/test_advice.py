@@ -15,8 +15,10 @@ from gradsync.configuration import schemes as configuration
 from gradsync.configuration.options import options_of
 from gradsync.costs.contention_points import Contention, ContentionPoint
 from gradsync.costs.interference import Interference, InterferencePoint
-from gradsync.experiments import advise, at_hand
-from gradsync.experiments.advise import TIED
+from gradsync.experiments import advise, at_hand, other_networks
+from gradsync.experiments.other_networks import TIED
+from gradsync.experiments.profile import launch
+from gradsync.runtime.launch import VARIABLES
 
 TWO = ("wfbp", "single")
 LINKS = "alpha=0.1,bandwidth=1"
@@ -189,7 +191,7 @@ def test_the_bandwidth_at_which_the_order_changes_is_where_both_take_as_long(tmp
     first_two = [
         advise._candidate(named[name].model_copy(update={"topology": "switch:2"}), options, None) for name in TWO
     ]
-    (change,) = advise._order_changes(first_two, options)
+    (change,) = other_networks.order_changes(first_two, options)
     assert change["bandwidth_ratio"] == pytest.approx(1 / 0.45, rel=0.02)
     assert change["fastest_above"] == "single"
     line = f"a=0.45,b={1e-3 / change['bandwidth_ratio']}"
@@ -262,6 +264,7 @@ def test_the_ranking_is_drawn(workload, tmp_path, capsys):
     picture = tmp_path / "ranking.svg"
     assert main(["advise", "--workload", workload, "--allreduce", LINE, "--picture", str(picture)]) == 0
     assert "exposed communication" in picture.read_text()
+    assert "stock DDP, default buckets" in picture.read_text()
     assert "over DDP" in capsys.readouterr().out
 
 
@@ -277,7 +280,9 @@ def test_a_described_network_is_the_links_that_it_says(workload, capsys, name):
         assert told["ranking"] == same["ranking"]
         assert told["network"] == {"text": link.text, "source": link.source}
     told = advice(capsys, "--workload", workload, "--network", name, "--ranks", "4x2")
-    links = f"{alpha},inside={local.bits_per_second * local.share / 8:g},between={rate:g}"
+    behind = max(link.alpha_seconds - local.alpha_seconds, 0)
+    links = f"alpha={local.alpha_seconds:g},inside={local.bits_per_second * local.share / 8:g},between={rate:g}"
+    links += f",latency_between={behind:g}"
     nodes = ("--ranks", "8", "--topology", "dense_gpu:4,2")
     assert told["ranking"] == advice(capsys, "--workload", workload, "--allreduce", links, *nodes)["ranking"]
     assert (told["ranks"], told["topology"]) == (8, "dense_gpu:4,2")
@@ -298,7 +303,20 @@ def test_every_described_network_has_its_sources_and_can_be_named():
         (("--network", "25gbe,nvlink9", "--ranks", "4x2"), "network inside nodes 'nvlink9' does not exist"),
         (("--network", "25gbe,nvlink2", "--ranks", "8"), "one rank a node has nothing inside: leave out nvlink2"),
         (("--network", "25gbe", "--ranks", "4x2", "--topology", "switch"), "leave one out"),
-        (("--ranks", "4x2"), "what links nodes is not measured here: give --network"),
+        (("--ranks", "4x2"), "what links nodes is not measured on one machine: give --network"),
+        (("--topology", "dense_gpu:4,2", "--ranks", "8"), "what links nodes is not measured on one machine"),
+        (("--topology", "nosuch"), "'nosuch' does not exist"),
+        (("--schemes", "missing.yaml"), "missing.yaml"),
+        (("--interference", "missing.json"), "missing.json"),
+        (("--contention", "missing.json"), "missing.json"),
+        (("--picture", "ranking.gif"), "the ending must be one of"),
+        (("--output", "/proc/none/advice.json"), "/proc/none"),
+        (("--nodes", "2"), "--nodes: only with --cluster"),
+        (("--batch", "4", "--network", "25gbe"), "--batch: only with --model"),
+        (("--network", ""), "network '' does not exist"),
+        (("--network", "25gbe,"), "network inside nodes '' does not exist"),
+        (("--allreduce", ""), "'' is no path of a file"),
+        (("--cluster", "c.yaml", "--ranks", "4x2", "--nodes", "3"), "--nodes 3: --ranks 4x2 has 4"),
         (("--network", "25gbe", "--keep", "kept"), "--keep: nothing is measured"),
         (("--network", "25gbe", "--ranks", "4x"), "must be a whole number, or NODESxRANKS as 16x8, not '4x'"),
         (("--network", "25gbe", "--ranks", "0x8"), "--ranks 0: at least 1"),
@@ -306,7 +324,7 @@ def test_every_described_network_has_its_sources_and_can_be_named():
         (("--network", "25gbe", "--testbed", "switch"), "--testbed is where --measure N trains"),
     ],
 )
-def test_networks_and_nodes_that_make_no_sense_are_refused(workload, capsys, words, message):
+def test_what_makes_no_sense_is_refused_before_anything_is_measured(workload, capsys, words, message):
     assert main(["advise", "--workload", workload, *words]) == 2
     error = capsys.readouterr().err
     assert message in error
@@ -325,5 +343,30 @@ def test_ranks_are_a_number_or_nodes_of_some(text, ranks, nodes):
 
 def test_a_measured_cluster_takes_its_nodes_from_the_ranks(workload, tmp_path):
     options = advise.Options(workload=workload, cluster="c.yaml", ranks=networks.Ranks("4x2"))
-    with at_hand.known(options) as (told, network):
-        assert (told.nodes, told.ranks, told.topology, network) == (4, 8, "switch", None)
+    with at_hand.known(options) as (told, network, passing):
+        assert (told.nodes, told.ranks, told.topology, network, passing) == (4, 8, "switch:8", None, None)
+
+
+@pytest.mark.parametrize(("device", "kinds"), [("cpu", at_hand.HALVES), ("cuda", ("all_reduce",))])
+def test_what_is_measured_can_be_measured_on_the_device(monkeypatch, tmp_path, device, kinds):
+    seen = []
+
+    def measure(options):
+        options.refuse_kinds([int(options.ranks)], options.collective, options.device)
+        seen.append(options)
+
+    monkeypatch.setattr(launch, "measure", measure)
+    options = advise.Options(model="net.py:make", batch=3, device=device, ranks=networks.Ranks(4), keep=tmp_path)
+    with at_hand.known(options) as told:
+        names = ("workload.json", "allreduce.csv", "interference.json")
+        files = (told.options.workload, told.options.allreduce, told.options.interference)
+        assert files == tuple(str(tmp_path / name) for name in names)
+    (asked,) = seen
+    assert (asked.model, asked.batch, asked.ranks, asked.kind, asked.device) == ("net.py:make", 3, 4, kinds, device)
+
+
+def test_a_rank_of_another_launcher_measures_nothing(monkeypatch, capsys):
+    for name in VARIABLES:
+        monkeypatch.setenv(name, "0")
+    assert main(["advise", "--model", "lenet5"]) == 2
+    assert "advise starts ranks of its own" in capsys.readouterr().err

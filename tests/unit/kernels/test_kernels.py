@@ -78,14 +78,21 @@ def test_updates_by_ratios_are_the_same_on_every_device(monkeypatch, kept, decay
         ("elastic_difference", 2, 1, {}),
     ],
 )
-def test_elastic_exchanges_in_place(name, reads, writes, arguments, dtype, enough):
+@pytest.mark.parametrize("rho", [0.6, 2.5])
+def test_elastic_exchanges_in_place(name, reads, writes, arguments, dtype, enough, rho):
     before = [random(10 + number, dtype) for number in range(writes)]
     done, executed = both(
-        name, [random(number, dtype) for number in range(reads)], before, lr=0.3, rho=0.6, **arguments
+        name, [random(number, dtype) for number in range(reads)], before, lr=0.3, rho=rho, **arguments
     )
     for one, other, old in zip(done, executed, before, strict=True):
         np.testing.assert_allclose(other, one, rtol=enough, atol=enough)
         assert np.abs(one - old).max() > 1e-2
+
+
+def test_what_sgd_adds_to_shared_parameters():
+    done, executed = both("sgd_difference", [random(1)], [random(2)], lr=0.3)
+    np.testing.assert_allclose(executed[0], done[0], rtol=1e-6)
+    np.testing.assert_allclose(done[0], -0.3 * random(1), rtol=1e-6)
 
 
 @pytest.mark.parametrize("elements", [1, 70_000])

@@ -23,10 +23,12 @@ def run(options: argparse.Namespace) -> dict[str, Any] | None:
     messages computation waits for, and what faster links or faster computation would change.
     """
     chosen = parsing.read(advise.Options, options)
+    if chosen.picture:
+        from gradsync.drawing import ranking, style
+
+        style.refuse(chosen.picture)
     advice = advise.advise(chosen)
     if chosen.picture:
-        from gradsync.drawing import ranking
-
         ranking.draw(advice, chosen.picture)
     if options.json:
         return advice

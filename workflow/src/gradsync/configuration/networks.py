@@ -36,12 +36,13 @@ class Ranks(int):
 
 
 class Link(BaseModel):
-    """What connects two ranks."""
+    """What connects two nodes, or two ranks of a node."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     text: str
     bits_per_second: float = Field(gt=0, allow_inf_nan=False)
     share: float = Field(gt=0, le=1)
+    alpha_seconds: float = Field(ge=0, allow_inf_nan=False)
     source: str
 
     @property
@@ -50,17 +51,11 @@ class Link(BaseModel):
         return self.bits_per_second * self.share / 8
 
 
-class Between(Link):
-    """A network between nodes."""
-
-    alpha_seconds: float = Field(ge=0, allow_inf_nan=False)
-
-
 class Networks(BaseModel):
     """All that are described."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
-    between: dict[str, Between]
+    between: dict[str, Link]
     inside: dict[str, Link]
 
 
@@ -86,17 +81,20 @@ def described(name: str, in_nodes: bool) -> Described:
     Raises InputError for one that is not described.
     """
     known = load(packaged.file(FILE))
-    between, _, inside = name.partition(",")
+    between, comma, inside = name.partition(",")
+    inside = inside if comma else INSIDE
     names.refuse_unknown("network", between, known.between, "--network")
-    names.refuse_unknown("network inside nodes", inside or INSIDE, known.inside, "--network")
-    link, local = known.between[between], known.inside[inside or INSIDE]
-    alpha = f"alpha={link.alpha_seconds:g}"
-    if not in_nodes:
-        if inside:
-            raise InputError(f"--network {name}: one rank a node has nothing inside: leave out {inside}")
-        return Described(allreduce=f"{alpha},bandwidth={link.bytes_per_second:g}", text=link.text, source=link.source)
-    return Described(
-        allreduce=f"{alpha},inside={local.bytes_per_second:g},between={link.bytes_per_second:g}",
-        text=f"{link.text}; inside a node {local.text}",
-        source=f"{link.source}. {local.text}: {local.source}",
-    )
+    names.refuse_unknown("network inside nodes", inside, known.inside, "--network")
+    link, local = known.between[between], known.inside[inside]
+    if in_nodes:
+        behind = max(link.alpha_seconds - local.alpha_seconds, 0.0)
+        rates = f"inside={local.bytes_per_second:g},between={link.bytes_per_second:g},latency_between={behind:g}"
+        return Described(
+            allreduce=f"alpha={local.alpha_seconds:g},{rates}",
+            text=f"{link.text}; inside a node {local.text}",
+            source=f"{link.source}. {local.text}: {local.source}",
+        )
+    if comma:
+        raise InputError(f"--network {name}: one rank a node has nothing inside: leave out {inside}")
+    rate = f"alpha={link.alpha_seconds:g},bandwidth={link.bytes_per_second:g}"
+    return Described(allreduce=rate, text=link.text, source=link.source)

@@ -29,7 +29,7 @@ def draw(advice: dict[str, Any], path: Path) -> None:
     axes.barh(places, exposed, 0.8, left=whole - exposed, color="C1", label="exposed communication", xerr=errors)
     axes.set_yticks(places, [row["label"] for row in rows])
     baseline = next((row["iteration_seconds"] for row in rows if row["over_baseline"] == 1.0), None)
-    end = min(1.1 * max(high), LONGEST * 1e3 * (baseline or rows[0]["iteration_seconds"]))
+    end = min(1.1 * max(high), LONGEST * 1e3 * (baseline or rows[0]["iteration_seconds"])) or 1.0
     axes.set_xlim(0, end)
     if baseline is not None:
         axes.axvline(1e3 * baseline, color="black", linestyle=":", linewidth=1.0, label="stock DDP, default buckets")
@@ -46,10 +46,10 @@ def draw(advice: dict[str, Any], path: Path) -> None:
 def _tell(axes: Axes, whole: Values, high: Values, end: float) -> None:
     """Write the time of each bar behind it, or into one that reaches the end of the axis."""
     for place, (time, top) in enumerate(zip(whole, high, strict=True)):
-        within = top > 0.9 * end
+        within = time > 0.9 * end
         axes.annotate(
-            f"{time:,.1f}",
-            (min(time, end) if within else top, place),
+            f"{time:.4g}" if time < 1000 else f"{time:,.0f}",
+            (min(time if within else top, end), place),
             (-4 if within else 4, 0),
             textcoords="offset points",
             color="white" if within else "black",

@@ -25,14 +25,19 @@ def use() -> None:
     plt.style.use(SHEET if SHEET.is_file() else "default")
 
 
+def refuse(path: Path) -> None:
+    """Raises InputError for a file whose ending names no format."""
+    if path.suffix.lstrip(".") not in FORMATS:
+        raise InputError(f"{path}: the ending must be one of {', '.join(FORMATS)}")
+
+
 def save(figure: Figure, path: Path) -> None:
     """Write a figure in the format that the ending of `path` names; the same figure gives the same bytes.
 
     An earlier file stays until the new one is complete.
     """
+    refuse(path)
     kind = path.suffix.lstrip(".")
-    if kind not in FORMATS:
-        raise InputError(f"{path}: the ending must be one of {', '.join(FORMATS)}")
     metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}[kind]
     with replacing(path) as temporary:
         figure.savefig(temporary, format=kind, metadata=metadata, dpi=150)

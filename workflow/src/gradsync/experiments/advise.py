@@ -6,7 +6,7 @@ It needs no torch unless something is measured here.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from gradsync.configuration.options import option
 from gradsync.configuration.training import Steps
 from gradsync.errors import InputError
-from gradsync.experiments import predict
+from gradsync.experiments import other_networks, predict
 from gradsync.experiments.at_hand import AtHand, known
 from gradsync.experiments.costs import Costs, costs
 from gradsync.experiments.hosts import described, enter
@@ -29,20 +29,8 @@ if TYPE_CHECKING:
 
 VERSION = 1
 BASELINE = "fixed_buckets"  # what stock DDP does with its default bucket size
-TIED = 1e-3  # of an iteration: predictions that are nearer are not told apart, whatever their fit's residual
-COMPARED = 5  # schemes whose order on other networks is looked at
-NETWORKS = {  # (start-up, transfer, computation) of what is asked: what if ...
-    "half the start-up of messages": (0.5, 1.0, 1.0),
-    "twice the start-up of messages": (2.0, 1.0, 1.0),
-    "twice the bandwidth": (1.0, 0.5, 1.0),
-    "half the bandwidth": (1.0, 2.0, 1.0),
-    "computation twice as fast": (1.0, 1.0, 0.5),
-}
-FACTORS = tuple(
-    2.0 ** (step / 2) for step in range(-10, 11)
-)  # of the bandwidth, in which a change of order is looked for
-BISECTIONS = 12
 MOST_EXPOSED = 8  # messages that are named
+ADVICE_BYTES = 1e6  # and its picture, and more
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,6 +77,8 @@ def advise(options: Options) -> dict[str, Any]:
 
     Raises InputError if nothing fits, or for costs and a network that don't go together.
     """
+    from gradsync.files.results import write_whole
+
     options.refuse_steps()
     if options.testbed and options.measure is None and (options.allreduce or options.network or options.cluster):
         raise InputError(
@@ -101,15 +91,27 @@ def advise(options: Options) -> dict[str, Any]:
         room_for(options.ranks, "--ranks")
         described(options, [options.ranks])
         enter(options)
-    with known(options) as (told, network):
-        advice = _advice(told)
-    if network:
-        advice["network"] = {"text": network.text, "source": network.source}
+    _refuse_files(options)
+    with known(options) as told:
+        advice = _advice(told.options)
+    advice["all_reduce"] = told.lasting(advice["all_reduce"])
+    advice["warnings"] = [told.lasting(warning) for warning in advice["warnings"]]
+    if told.network:
+        advice["network"] = {"text": told.network.text, "source": told.network.source}
     if options.output:
-        from gradsync.files.results import write_whole
-
         write_whole(options.output, json.dumps(advice, indent=1) + "\n")
     return advice
+
+
+def _refuse_files(options: Options) -> None:
+    """Raises InputError for schemes that can't be read, and for files that can't be written, before anything runs."""
+    from gradsync.configuration import schemes
+    from gradsync.files import disk
+
+    if options.schemes:
+        schemes.load(options.schemes)
+    for path in filter(None, (options.output, options.picture)):
+        disk.refuse(path.parent, ADVICE_BYTES, "the advice")
 
 
 def _advice(options: Options) -> dict[str, Any]:
@@ -147,8 +149,8 @@ def _advice(options: Options) -> dict[str, Any]:
     }
     if options.explain:
         advice["why"] = _why(first)
-        advice["elsewhere"] = list(_elsewhere(candidates, options))
-        advice["order_changes"] = _order_changes(candidates[:2], options)
+        advice["elsewhere"] = list(other_networks.compared(candidates, options))
+        advice["order_changes"] = other_networks.order_changes(candidates[:2], options)
     if options.measure is not None:
         from gradsync.experiments import shortlist
 
@@ -219,7 +221,7 @@ def _ties(candidates: list[Candidate]) -> list[dict[str, Any]]:
     """
     groups: list[list[Candidate]] = []
     for each in candidates:
-        if groups and each.seconds <= groups[-1][0].seconds * (1 + TIED):
+        if groups and each.seconds <= groups[-1][0].seconds * (1 + other_networks.TIED):
             groups[-1].append(each)
         else:
             groups.append([each])
@@ -261,19 +263,14 @@ def _row(candidate: Candidate, candidates: list[Candidate]) -> dict[str, Any]:
         "iteration_seconds": seconds,
         "low_seconds": low,
         "high_seconds": high,
-        "over_baseline": _ratio(seconds, baseline),
+        "over_baseline": other_networks.ratio(seconds, baseline),
         "exposed_communication_seconds": candidate.trace.exposed_communication_seconds(plan.pace),
         "messages": len(plan.messages()),
-        "over_bound": _ratio(seconds, bound),
+        "over_bound": other_networks.ratio(seconds, bound),
         "buffer_bytes": plan.most_bytes(),
         "state_bytes": plan.most_bytes("momentum"),
         "changes_training": scheme.changes_training,
     }
-
-
-def _ratio(seconds: float, other: float | None) -> float | None:
-    """None if there is nothing to hold it against: no other, or one that takes no time."""
-    return seconds / other if other else None
 
 
 def _interval(candidate: Candidate) -> tuple[float, float]:
@@ -281,45 +278,9 @@ def _interval(candidate: Candidate) -> tuple[float, float]:
     cost = candidate.known.all_reduce
     residual = max(float(getattr(getattr(cost, "alone", cost), "residual", 0.0)), 0.0)
     if not residual:
-        return candidate.seconds * (1 - TIED), candidate.seconds * (1 + TIED)
-    low, high = (_on(candidate, factor, factor, 1.0) for factor in (1 - residual, 1 + residual))
+        return candidate.seconds * (1 - other_networks.TIED), candidate.seconds * (1 + other_networks.TIED)
+    low, high = (other_networks.on(candidate, factor, factor, 1.0) for factor in (1 - residual, 1 + residual))
     return min(low, candidate.seconds), max(high, candidate.seconds)
-
-
-def _on(candidate: Candidate, startup: float, transfer: float, computation: float) -> float:
-    """The iteration of the very plan on another network, or with other computation."""
-    from gradsync.costs.scaled import scaled
-    from gradsync.engine.simulate import simulate
-
-    network = scaled(candidate.known.network, startup, transfer)
-    workload = _computing(candidate.workload, computation)
-    trace = simulate(candidate.plan, workload, network, interference=candidate.interference)
-    return trace.iteration_seconds(candidate.plan.pace)
-
-
-def _replanned(
-    candidate: Candidate, options: Options, startup: float, transfer: float, computation: float = 1.0
-) -> float:
-    """The iteration of the scheme, planned for another network or other computation."""
-    from gradsync.costs.scaled import Scaled, scaled
-
-    known = candidate.known._replace(
-        all_reduce=Scaled(candidate.known.all_reduce, startup, transfer),
-        network=scaled(candidate.known.network, startup, transfer),
-    )
-    workload = _computing(candidate.workload, computation)
-    plan = predict.planned(candidate.scheme, workload, known, options.ranks, options, candidate.interference)
-    return _on(candidate._replace(plan=plan, workload=workload, known=known), 1.0, 1.0, 1.0)
-
-
-def _computing(workload: Workload, times: float) -> Workload:
-    """The workload if its computation takes so many times as long."""
-    return workload.scaled(
-        forward_seconds=times * workload.forward_seconds,
-        backward_seconds=times * workload.backward_seconds,
-        update_seconds=times * workload.update_seconds,
-        note=f"computation x {times:g}",
-    )
 
 
 def _why(candidate: Candidate) -> dict[str, Any]:
@@ -348,42 +309,3 @@ def _tensors(plan: Plan) -> Mapping[str, list[str]]:
                 if plan.buffer[ref.buffer].role in ("gradient", "parameter") and inside:
                     carried.setdefault(op.name, inside[:1] + inside[1:][-1:])
     return carried
-
-
-def _elsewhere(candidates: list[Candidate], options: Options) -> Iterator[dict[str, Any]]:
-    """What another network, or other computation, makes of the fastest scheme; who is first there."""
-    compared = candidates[:COMPARED]
-    for what, factors in NETWORKS.items():
-        seconds = {each.scheme.name: _replanned(each, options, *factors) for each in compared}
-        least = min(seconds.values())
-        fastest = next(name for name, value in seconds.items() if value <= least * (1 + TIED))
-        yield {
-            "what": what,
-            "iteration_seconds": seconds[candidates[0].scheme.name],
-            "ratio": _ratio(seconds[candidates[0].scheme.name], candidates[0].seconds),
-            "fastest": fastest,
-            "fastest_seconds": seconds[fastest],
-        }
-
-
-def _order_changes(first_two: list[Candidate], options: Options) -> list[dict[str, Any]]:
-    """The bandwidths, as multiples of that at hand, at which the order of the first two changes."""
-    if len(first_two) < 2:
-        return []
-
-    def gap(bandwidth: float) -> float:
-        first, second = (_replanned(each, options, 1.0, 1.0 / bandwidth) for each in first_two)
-        return (first - second) / second if second else 0.0
-
-    gaps = [gap(factor) for factor in FACTORS]
-    changes = []
-    for (low, before), (high, after) in zip(
-        zip(FACTORS, gaps, strict=True), zip(FACTORS[1:], gaps[1:], strict=True), strict=False
-    ):
-        if (before > TIED) != (after > TIED):
-            for _ in range(BISECTIONS):
-                middle = (low * high) ** 0.5
-                low, high = (middle, high) if (gap(middle) > TIED) == (before > TIED) else (low, middle)
-            then = first_two[1 if after > TIED else 0].scheme.name
-            changes.append({"bandwidth_ratio": (low * high) ** 0.5, "fastest_above": then})
-    return changes

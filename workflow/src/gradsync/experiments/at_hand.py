@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from gradsync.configuration.networks import Ranks
 from gradsync.configuration.on_testbed import OnTestbed
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 HALVES = ("all_reduce", "reduce_scatter", "all_gather")  # what schemes send by the backend's own collectives
 ITERATIONS = 10  # in which layers are timed
-SWITCH = "switch"
+SWITCH, CPU = "switch", "cpu"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,14 +38,15 @@ class AtHand(OnTestbed, Known):
         metavar="MODEL",
         either="layers",
     )
-    batch: int = option(32, "--model: samples per rank", metavar="N", least=1, most=MOST_COUNT)
+    batch: int = option(32, "samples per rank of --model", metavar="N", least=1, most=MOST_COUNT, needs="model")
     size: int | None = option(
         None,
-        "--model: side of images in pixels, tokens of text",
+        "side of images of --model in pixels, tokens of text",
         metavar="PX",
         least=1,
         most=MOST_LENGTH,
         unset="the model's own",
+        needs="model",
     )
     device: Device = option("cpu", "where what is measured here computes: cuda takes one GPU per rank, and NCCL")
     allreduce: str | None = option(
@@ -76,60 +77,110 @@ class AtHand(OnTestbed, Known):
 Kind = TypeVar("Kind", bound=AtHand)
 
 
-@contextmanager
-def known(options: Kind) -> Iterator[tuple[Kind, Described | None]]:
-    """The options as if all had been told, while what was measured is needed; the described network, if one is named.
+class Told(NamedTuple, Generic[Kind]):
+    """Options that tell all, the described network if one was named, and the folder of files that won't stay."""
 
-    Raises InputError for options that don't go together, or what can't be measured.
+    options: Kind
+    network: Described | None
+    passing: Path | None = None
+
+    def lasting(self, text: str) -> str:
+        """A text that names such files without their folder."""
+        return text.replace(f"{self.passing}/", "") if self.passing else text
+
+
+@contextmanager
+def known(options: Kind) -> Iterator[Told[Kind]]:
+    """The options as if all had been told, while what was measured is needed.
+
+    Raises InputError for options that don't go together, before anything is measured, or what can't be measured.
     """
     from gradsync.runtime.launch import elsewhere
 
-    options, network = _told(options)
-    if options.model is None and (options.allreduce or options.cluster):
-        if options.keep:
+    told, network = _told(options)
+    if not _measures(told):
+        if told.keep:
             raise InputError("--keep: nothing is measured: leave it out")
-        yield options, network
-    elif options.keep:
-        yield _measured(options, options.keep), network
+        yield Told(told, network)
+        return
+    _refuse_unread(told)
+    if told.keep:
+        yield Told(_measured(told, told.keep), network)
     else:
         with leftovers.temporary_folder(Path.cwd() if elsewhere() else None) as folder:
-            yield _measured(options, folder), network
+            yield Told(_measured(told, folder), network, folder)
+
+
+def _measures(options: AtHand) -> bool:
+    return options.model is not None or not _priced(options)
+
+
+def _priced(options: AtHand) -> bool:
+    """Whether an option tells what all-reduces cost."""
+    return any(each is not None for each in (options.allreduce, options.cluster, options.network))
 
 
 def _told(options: Kind) -> tuple[Kind, Described | None]:
-    """With the topology of the ranks, and the links of a described network."""
+    """With the topology of the ranks, and the links of a described network; refuses what can be refused by now."""
+    from gradsync import topologies
     from gradsync.configuration import networks
+    from gradsync.runtime.launch import elsewhere
 
-    nodes, topology = options.ranks.nodes, options.topology
-    if nodes and options.cluster:
-        options = replace(options, nodes=options.nodes or nodes[0])
-    elif nodes and topology:
-        raise InputError(f"--ranks {nodes[0]}x{nodes[1]} is --topology dense_gpu:{nodes[0]},{nodes[1]}: leave one out")
-    elif nodes and not (options.allreduce or options.network):
-        raise InputError(f"--ranks {nodes[0]}x{nodes[1]}: what links nodes is not measured here: give --network")
-    elif nodes:
-        topology = f"dense_gpu:{nodes[0]},{nodes[1]}"
-    topology = topology or SWITCH
-    network = networks.described(options.network, topology.startswith("dense_gpu")) if options.network else None
+    topology = options.topology
+    if nodes := getattr(options.ranks, "nodes", None):
+        many, local = nodes
+        if topology is not None:
+            raise InputError(f"--ranks {many}x{local} is --topology dense_gpu:{many},{local}: leave one out")
+        if options.cluster and options.nodes not in (None, many):
+            raise InputError(f"--nodes {options.nodes}: --ranks {many}x{local} has {many}: leave one out")
+        if options.cluster:
+            options = replace(options, nodes=many)
+        elif local > 1:
+            topology = f"dense_gpu:{many},{local}"
+    topology = topologies.parse(topology or SWITCH, options.ranks).name
+    in_nodes = topology.startswith("dense_gpu")
+    if in_nodes and not (_priced(options) or options.testbed or elsewhere()):
+        raise InputError(f"{topology}: what links nodes is not measured on one machine: give --network")
+    for key, value in (("nodes", options.nodes), ("scale", options.scale)):
+        if value and not options.cluster:
+            raise InputError(f"--{key}: only with --cluster, whose all-reduces it chooses from")
+    network = networks.described(options.network, in_nodes) if options.network is not None else None
     allreduce = network.allreduce if network else options.allreduce
     return replace(options, topology=topology, allreduce=allreduce, network=None), network
+
+
+def _refuse_unread(options: AtHand) -> None:
+    """Raises InputError for a file that will be read when all has been measured; a pipe can be read only then."""
+    from gradsync.costs.contention_points import Contention
+    from gradsync.costs.interference import Interference
+
+    for path, load in ((options.interference, Interference.load), (options.contention, Contention.load)):
+        if path and not Path(path).is_fifo():
+            load(path, options.ranks)
 
 
 def _measured(options: Kind, folder: Path) -> Kind:
     """With layers, all-reduces and interference that were measured into the folder, if they were not given."""
     from gradsync.experiments.profile import allreduce, launch, layers
     from gradsync.files.writing import make_folder
+    from gradsync.runtime.launch import VARIABLES, is_rank
 
+    if is_rank():
+        raise InputError(
+            f"advise starts ranks of its own, and {', '.join(VARIABLES)} make this one: unset them, or give --workload "
+            "and the cost of messages"
+        )
     workload, points = folder / launch.WRITTEN[0], folder / launch.WRITTEN[1]
+    own: dict[str, Any] = {"kind": HALVES if options.device == CPU else HALVES[:1]}
     if options.model is None:
-        own: dict[str, Any] = {"ranks": (int(options.ranks),), "kind": HALVES}
+        own["ranks"] = (int(options.ranks),)
         allreduce.measure(taken(allreduce.Options, options, **own, output=points))
         return replace(options, allreduce=str(points))
-    if options.allreduce or options.cluster:
+    if _priced(options):
         make_folder(folder)
         layers.measure(taken(layers.Options, options, ranks=1, iterations=ITERATIONS, output=workload))
         return replace(options, model=None, workload=str(workload))
-    own = {"ranks": int(options.ranks), "kind": HALVES, "iterations": ITERATIONS}
+    own |= {"ranks": int(options.ranks), "iterations": ITERATIONS}
     launch.measure(taken(launch.Options, options, **own, output=folder))
     interference = options.interference or str(folder / launch.WRITTEN[2])
     return replace(options, model=None, workload=str(workload), allreduce=str(points), interference=interference)

@@ -24,6 +24,7 @@ ANY_COLLECTIVE = (
     "to tell them apart, give --allreduce alpha=SECONDS,bandwidth=BYTES_PER_SECOND, or points measured of each"
 )
 LINKS = "alpha=SECONDS,bandwidth=BYTES_PER_SECOND (or by kind of links: alpha=..,inside=..,between=..)"
+LATENCY = "latency_"  # and a kind of links: what adds to the start-up there
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,12 +134,20 @@ def speeds_of(text: str | None) -> Any:
     from gradsync.topologies import Speeds
 
     pairs = (_pairs(text) if text else None) or {}
-    kinds = sorted(pairs.keys() - {"alpha"})
-    if "alpha" not in pairs or not kinds or ("bandwidth" in kinds and len(kinds) > 1) or _twice(text or "", pairs):
+    kinds = sorted(key for key in pairs.keys() - {"alpha"} if not key.startswith(LATENCY))
+    late = {key for key in pairs if key.startswith(LATENCY)}
+    if (
+        "alpha" not in pairs
+        or not kinds
+        or ("bandwidth" in kinds and len(kinds) > 1)
+        or not late <= {f"{LATENCY}{kind}" for kind in kinds}
+        or _twice(text or "", pairs)
+    ):
         raise InputError(f"--allreduce {text}: give {LINKS}")
     values = {key: _number(text, key, value) for key, value in pairs.items()}
-    alpha = values.pop("alpha")
-    return Speeds(alpha=alpha, bandwidth=values.get("bandwidth", values))
+    latency = {kind: values.get(f"{LATENCY}{kind}", 0.0) for kind in kinds} if late else 0.0
+    bandwidth = {kind: values[kind] for kind in kinds}
+    return Speeds(alpha=values["alpha"], bandwidth=bandwidth.get("bandwidth", bandwidth), latency=latency)
 
 
 def costs(options: Known, ranks: int, scheme: Any) -> tuple[Any, Costs]:
@@ -271,7 +280,8 @@ def _on_links(text: str, scheme: Any, ranks: int) -> Costs:
     kinds = (collectives.REDUCE_SCATTER, collectives.ALL_GATHER) if in_halves else ()
     halves = {kind: flow_level.cost(collective, topology, speeds, ranks, kind=kind).line for kind in kinds}
     slowest = min(speeds.bandwidth.values()) if isinstance(speeds.bandwidth, dict) else speeds.bandwidth
-    others = alpha_beta.network(ranks, speeds.alpha, 1 / slowest)
+    longest = max(speeds.latency.values()) if isinstance(speeds.latency, dict) else speeds.latency
+    others = alpha_beta.network(ranks, speeds.alpha + longest, 1 / slowest)
     network = Network({**others.costs, **halves, "all_reduce": cost})
     return Costs(cost, network, [], bounds.cuts(topology, speeds, ranks))
 
@@ -298,11 +308,15 @@ def on_axes(known: Costs, allreduce: str | None, axes: Sequence[Axis], ranks: in
         notes = [f"messages over {', '.join(lacking)} are timed as rings on the same links"] if lacking else []
         network_of_axes = with_axes(Network({**known.network.costs, **of_axes}), ranks, places)
         return known._replace(network=network_of_axes, warnings=[*known.warnings, *notes])
-    seconds_per_byte = {"local": 1 / speeds.bandwidth["inside"], "node": places["local"] / speeds.bandwidth["between"]}
+    late = speeds.latency if isinstance(speeds.latency, dict) else dict.fromkeys(("inside", "between"), speeds.latency)
+    links = {
+        "local": (late["inside"], 1 / speeds.bandwidth["inside"]),
+        "node": (late["between"], places["local"] / speeds.bandwidth["between"]),
+    }
     of_links = {
         f"{kind}@{axis}": cost
-        for axis, beta in seconds_per_byte.items()
-        for kind, cost in network(places[axis], speeds.alpha, beta).costs.items()
+        for axis, (latency, beta) in links.items()
+        for kind, cost in network(places[axis], speeds.alpha + latency, beta).costs.items()
     }
     return known._replace(network=Network({**known.network.costs, **of_links}))
 

@@ -132,6 +132,7 @@ def _training(chosen: Sequence[Candidate], options: Options, folder: Path) -> tr
         options,
         model=f"replay:{workload}",
         data="synthetic",
+        size=None,
         batch=1,
         epochs=1,
         iterations=BLOCK * blocks,

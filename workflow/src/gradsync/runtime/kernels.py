@@ -188,12 +188,12 @@ def elastic_worker(
 def elastic_centre(
     reads: list[torch.Tensor], writes: list[torch.Tensor], *, lr: float, rho: float, terms: float = 1.0
 ) -> None:
-    """c <- (1 - terms lr rho) c + lr rho sum."""
+    """c <- c + lr rho (sum - terms c)."""
     centre = writes[0]
     if terms == 1:
         centre.lerp_(reads[0], lr * rho)
     else:
-        centre.mul_(1 - terms * lr * rho).add_(reads[0], alpha=lr * rho)
+        centre.add_(torch.sub(reads[0], centre, alpha=terms), alpha=lr * rho)
 
 
 def elastic_difference(reads: list[torch.Tensor], writes: list[torch.Tensor], *, lr: float, rho: float) -> None:

@@ -16,6 +16,7 @@ from gradsync.experiments.hosts import described, enter
 from gradsync.experiments.profile import launches
 from gradsync.experiments.profile.allreduce import points, refuse_collectives
 from gradsync.experiments.profile.kinds import Kinds
+from gradsync.experiments.profile.messages import span
 from gradsync.lifetimes import leftovers
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ def _texts(options: Options, device: Device, rank: int) -> Iterator[str]:
     say(f"layers of {options.model}, {options.iterations} iterations")
     workload = layers.measure(options.model, options.batch, options.iterations, size=options.size, device=device)
     yield workload.to_json()
-    smallest, largest = min(layer.bytes for layer in workload.layers), workload.bytes
+    smallest, largest = span(workload)
     say(f"all-reduces of {smallest} to {largest} B")
     times = allreduce.measure(
         smallest,

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from gradsync.configuration.options import option
 from gradsync.errors import InputError
+
+if TYPE_CHECKING:
+    from gradsync.plan.workload import Workload
 
 OF_ONE_LAYER = 16  # the part of a single layer that the smallest message is
 
@@ -27,11 +31,15 @@ class Messages:
         from gradsync.plan.workload import Workload
 
         if self.workload:
-            workload = Workload.load(self.workload)
-            smallest = min(layer.bytes for layer in workload.layers)
-            if smallest == workload.bytes:  # of a single layer; a line needs more than one size
-                smallest = max(4, smallest // OF_ONE_LAYER // 4 * 4)
-            return smallest, workload.bytes
+            return span(Workload.load(self.workload))
         if self.smallest >= self.largest:
             raise InputError(f"--smallest {self.smallest}: must be less than --largest {self.largest}")
         return self.smallest, self.largest
+
+
+def span(workload: Workload) -> tuple[int, int]:
+    """Bytes of the smallest gradient and of all at once; of a single one, of a part of it: a line needs two sizes."""
+    smallest = min(layer.bytes for layer in workload.layers)
+    if smallest == workload.bytes:
+        smallest = max(4, smallest // OF_ONE_LAYER // 4 * 4)
+    return smallest, workload.bytes
