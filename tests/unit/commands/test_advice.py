@@ -313,6 +313,7 @@ def test_every_described_network_has_its_sources_and_can_be_named():
         (("--output", "/proc/none/advice.json"), "/proc/none"),
         (("--nodes", "2"), "--nodes: only with --cluster"),
         (("--batch", "4", "--network", "25gbe"), "--batch: only with --model"),
+        (("--device", "cuda", "--network", "25gbe"), "--device: nothing is measured here"),
         (("--network", ""), "network '' does not exist"),
         (("--network", "25gbe,"), "network inside nodes '' does not exist"),
         (("--allreduce", ""), "'' is no path of a file"),

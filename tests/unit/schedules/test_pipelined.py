@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from gradsync import schedules
 from gradsync.check import check
 from gradsync.configuration import schemes
-from gradsync.costs import Linear, alpha_beta, fitted
+from gradsync.costs import Linear, Network, alpha_beta, fitted
 from gradsync.costs.contention import Contended, host_seconds
 from gradsync.costs.half import halves
 from gradsync.costs.scaled import Scaled
 from gradsync.engine.simulate import simulate
 from gradsync.errors import InputError
-from gradsync.schedules import dear, pipelined
+from gradsync.schedules import Message, dear, pipelined
 from tiny_workloads import costs, workload, workloads
 
 LAYERS = 7
@@ -47,6 +47,46 @@ def test_the_period_is_what_is_simulated(seed):
     _, shortest = pipelined.searched(net, 40_000)
     seconds = simulate(plan, load, alpha_beta.around(cost, 4)).iteration_seconds(0)
     assert seconds == pytest.approx(shortest.seconds, rel=1e-9)
+
+
+@pytest.mark.parametrize("share", [1.0, 1.2, 1 / 0.6, 2.0])
+@pytest.mark.parametrize("lanes", [2, 3])
+@pytest.mark.parametrize("seed", range(5))
+def test_in_pieces_on_lanes_the_period_is_what_is_simulated(seed, lanes, share):
+    load, alone = drawn(seed)
+    cost = Contended(alone, share)
+    net = pipelined.Halves(load, cost, lanes)
+    plan = schemes.plan(schemes.Scheme(name="pipelined", options={"lanes": lanes}), load, cost, 4)
+    check(plan)
+    _, shortest = pipelined.searched(net, 40_000)
+    network = alpha_beta.around(alone, 4)
+    network = Network({**network.costs, **halves(cost), "all_reduce": cost})
+    # pieces of a message may differ by an element
+    assert simulate(plan, load, network).iteration_seconds(0) == pytest.approx(shortest.seconds, rel=2e-3)
+    assert shortest.charged >= net.bound_seconds() * (1 - 1e-9)
+    in_one = pipelined.searched(pipelined.Halves(load, cost), 40_000)[1].seconds
+    if share == 1.0 and not alone.a:  # a link that one message fills
+        assert shortest.seconds >= in_one * (1 - 1e-9)
+    if share == 2.0 and lanes == 2 and not alone.a:
+        assert shortest.seconds <= in_one * (1 + 1e-9)
+
+
+def test_a_message_has_no_more_pieces_than_elements_and_gathers_follow_on_their_lanes():
+    load = workload([4, 4000, 400], [1.0, 1.0, 1.0], dtype="float32")
+    messages = (
+        Message(0, 0, gathered_after=1),
+        Message(1, 1, gathered_after=2),
+        Message(2, 2),
+    )
+    assert [(each.first, each.lane, each.part, each.gathered_after) for each in pipelined.split(messages, load, 2)] == [
+        (0, "network0", (0, 1), 1),
+        (1, "network0", (0, 2), 3),
+        (1, "network1", (1, 2), 4),
+        (2, "network0", (0, 2), None),
+        (2, "network1", (1, 2), None),
+    ]
+    with pytest.raises(InputError, match="pipelined: lanes=0: at least 1"):
+        schedules.get("pipelined")(load, Linear(1.0, 1.0), lanes=0)
 
 
 def with_halves(cost, scatter, gather, smallest=4.0, largest=1e6):

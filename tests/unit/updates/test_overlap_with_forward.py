@@ -198,6 +198,20 @@ def test_clipping_part_by_part_is_that_of_the_whole_gradient(schedule, update, r
         assert np.abs(free["parameter"] - expected["parameter"]).max() > 1e-3
 
 
+@pytest.mark.parametrize("ranks", [1, 2, 3])
+@pytest.mark.parametrize("lanes", [2, 3])
+@pytest.mark.parametrize("step", [{}, {"clip_norm": CLIPPED}], ids=["free", "clipped"])
+def test_pieces_on_lanes_train_alike(lanes, ranks, step):
+    scheme = schemes.Scheme(name="own", schedule="pipelined", options={"lanes": lanes})
+    plan = schemes.plan(scheme, net(), COST, ranks, lr=LR, momentum=MOMENTUM, **step)
+    check(plan)
+    sums = [op for op in plan.roles[0].flat if isinstance(op, Collective) and op.kind == "reduce_scatter"]
+    assert {op.lane for op in sums} == {f"network{number}" for number in range(lanes)}
+    (expected, *_), ends = trained(planned("single", "ssgd", ranks, **step)), trained(plan)
+    for end in ends:
+        np.testing.assert_allclose(end["parameter"], expected["parameter"], rtol=0, atol=1e-12)
+
+
 OVERFLOW, LOSS_SCALE = 7, 1024.0  # the turn in which a gradient of the last rank is infinite
 
 

@@ -15,7 +15,7 @@ from gradsync.configuration.options import option
 from gradsync.configuration.training import Steps
 from gradsync.errors import InputError
 from gradsync.experiments import other_networks, predict
-from gradsync.experiments.at_hand import AtHand, known
+from gradsync.experiments.at_hand import AtHand, known, measures
 from gradsync.experiments.costs import Costs, costs
 from gradsync.experiments.hosts import described, enter
 from gradsync.limits import MOST_SHORTLISTED
@@ -85,6 +85,8 @@ def advise(options: Options) -> dict[str, Any]:
             "advise: --testbed is where --measure N trains, and where all-reduces are measured if none are given: "
             "give --measure, or leave it out"
         )
+    if options.device != "cpu" and options.measure is None and not measures(options):
+        raise InputError("--device: nothing is measured here: leave it out, or give --model or --measure")
     if options.measure is not None:
         from gradsync.runtime.launch import room_for
 

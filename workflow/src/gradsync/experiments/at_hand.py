@@ -98,7 +98,7 @@ def known(options: Kind) -> Iterator[Told[Kind]]:
     from gradsync.runtime.launch import elsewhere
 
     told, network = _told(options)
-    if not _measures(told):
+    if not measures(told):
         if told.keep:
             raise InputError("--keep: nothing is measured: leave it out")
         yield Told(told, network)
@@ -111,7 +111,8 @@ def known(options: Kind) -> Iterator[Told[Kind]]:
             yield Told(_measured(told, folder), network, folder)
 
 
-def _measures(options: AtHand) -> bool:
+def measures(options: AtHand) -> bool:
+    """Whether something is measured here."""
     return options.model is not None or not _priced(options)
 
 
@@ -171,13 +172,13 @@ def _measured(options: Kind, folder: Path) -> Kind:
             "and the cost of messages"
         )
     workload, points = folder / launch.WRITTEN[0], folder / launch.WRITTEN[1]
+    make_folder(folder)
     own: dict[str, Any] = {"kind": HALVES if options.device == CPU else HALVES[:1]}
     if options.model is None:
         own["ranks"] = (int(options.ranks),)
         allreduce.measure(taken(allreduce.Options, options, **own, output=points))
         return replace(options, allreduce=str(points))
     if _priced(options):
-        make_folder(folder)
         layers.measure(taken(layers.Options, options, ranks=1, iterations=ITERATIONS, output=workload))
         return replace(options, model=None, workload=str(workload))
     own |= {"ranks": int(options.ranks), "iterations": ITERATIONS}

@@ -18,6 +18,10 @@ for less than computation with the host's seconds of all messages (`costs/conten
 long, the one of fewer messages counts, also where nothing is known of the host: in the end messages are joined as long
 as that costs nothing.
 
+With `lanes`, each message is split over so many in equal pieces that leave together, as `striped.py` does: for links
+of which one connection gets a part. A half takes what a piece alone takes, its transfer slowed down by the contention
+of so many, and its host starts the pieces in turn.
+
 If the cost knows how messages and computation slow one another down (`costs/beside.py`), a period is the one under that
 slow-down, with the order of messages of the period without it (`_together.py`). The bound stays: nothing gets faster.
 
@@ -30,7 +34,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from copy import copy
 from itertools import accumulate, pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -39,10 +43,13 @@ from gradsync.costs.beside import interference
 from gradsync.costs.contention import host_seconds
 from gradsync.costs.half import halves
 from gradsync.errors import InputError
+from gradsync.plan import DTYPE_BYTES
 from gradsync.plan.workload import Workload
-from gradsync.schedules import Message, grouped
+from gradsync.schedules import DEFAULT_LANE, Message, grouped
 from gradsync.schedules._groupings import exact_by_rows
 from gradsync.schedules._neighbours import Lasts, constant_buckets, joined, neighbours
+from gradsync.schedules._plans import refuse_lanes
+from gradsync.schedules._timed import rates
 from gradsync.schedules._together import Flight, Work, end
 
 UPDATE = "sharded"
@@ -51,15 +58,36 @@ BETTER = 1.0 - 1e-9
 SLOWED = 12  # messages that are timed as fast as one that is slowed
 
 
-def schedule(workload: Workload, cost: MessageCost, *, effort: int = 40_000) -> tuple[Message, ...]:
-    """The messages of the shortest period found; `effort`: messages that the local search times, about."""
+def schedule(workload: Workload, cost: MessageCost, *, effort: int = 40_000, lanes: int = 1) -> tuple[Message, ...]:
+    """The messages of the shortest period found; `effort`: messages that the local search times, about.
+
+    Raises InputError for a negative effort or fewer than one lane.
+    """
     if effort < 0:
         raise InputError(f"pipelined: effort={effort}: at least 0")
-    lasts, shortest = searched(Halves(workload, cost), effort)
+    refuse_lanes("pipelined", lanes)
+    lasts, shortest = searched(Halves(workload, cost, lanes), effort)
     gathered_after = dict(shortest.gathers)
-    return tuple(
+    messages = tuple(
         message._replace(gathered_after=gathered_after.get(number)) for number, message in enumerate(grouped(lasts))
     )
+    return messages if lanes == 1 else split(messages, workload, lanes)
+
+
+def split(messages: tuple[Message, ...], workload: Workload, lanes: int) -> tuple[Message, ...]:
+    """Each message in a piece per lane, and none without an element; a piece is gathered on the lane of its scatter."""
+    width = DTYPE_BYTES[workload.unit]
+    sizes = (sum(layer.bytes for layer in workload.layers[each.first : each.last + 1]) for each in messages)
+    counts = [min(lanes, size // width) for size in sizes]
+    begins = list(accumulate(counts, initial=0))
+    pieces = []
+    for message, count in zip(messages, counts, strict=True):
+        other = message.gathered_after
+        for index in range(count):
+            after = None if other is None else begins[other] + min(index, counts[other] - 1)
+            lane = f"{DEFAULT_LANE}{index}"
+            pieces.append(message._replace(lane=lane, part=(index, count), gathered_after=after))
+    return tuple(pieces)
 
 
 class Period(NamedTuple):
@@ -78,7 +106,8 @@ class Period(NamedTuple):
 class Halves:
     """A workload and a cost, with the periods of messages."""
 
-    def __init__(self, workload: Workload, cost: MessageCost):
+    def __init__(self, workload: Workload, cost: MessageCost, lanes: int = 1):
+        self.lanes, self.rate = lanes, rates(cost, lanes)[lanes]
         of_kinds = halves(cost)
         self.scatter, self.gather = of_kinds["reduce_scatter"], of_kinds["all_gather"]
         self.total = np.concatenate([[0.0], np.cumsum(workload.sizes())])
@@ -87,7 +116,7 @@ class Halves:
         self.ready: list[float] = self.backward.tolist()  # from the beginning of backward
         self.forward = np.concatenate([[0.0], np.cumsum(workload.forward_by_layer())])
         self.ahead: list[float] = self.forward.tolist()
-        self.host = host_seconds(self.scatter) + host_seconds(self.gather)
+        self.host = lanes * (host_seconds(self.scatter) + host_seconds(self.gather))
         self.known: dict[float, tuple[float, float]] = {}
         self.interference = interference(cost)
         self.factors: dict[float, tuple[float, float]] = {}
@@ -96,8 +125,15 @@ class Halves:
         """Of the reduce-scatter, and of the all-gather, of layers first..last."""
         size = self.bytes[last + 1] - self.bytes[first]
         if size not in self.known:
-            self.known[size] = float(self.scatter.seconds(size)), float(self.gather.seconds(size))
+            self.known[size] = float(self.of(self.scatter, size)), float(self.of(self.gather, size))
         return self.known[size]
+
+    def of(self, half: MessageCost, size: Any) -> Any:
+        """Seconds of that half of messages of so many bytes, in pieces on the lanes."""
+        if self.lanes == 1:
+            return half.seconds(size)
+        piece, startup = size / self.lanes, half.startup_seconds(size / self.lanes)
+        return startup + (self.lanes - 1) * host_seconds(half) + (half.seconds(piece) - startup) / self.rate
 
     def period(self, lasts: Lasts, lates: Sequence[float] = LATE) -> Period:
         """The shortest period of these messages over what a gather in a gap of backward may stick out."""
@@ -174,7 +210,8 @@ class Halves:
 
     def bound_seconds(self) -> float:
         """Nothing is charged less: computation and a host that starts one message, or the transfer of all bytes."""
-        transfer = sum(half.least_transfer_seconds(self.bytes[-1]) for half in (self.scatter, self.gather))
+        alone = sum(half.least_transfer_seconds(self.bytes[-1]) for half in (self.scatter, self.gather))
+        transfer = alone / (self.lanes * self.rate)
         return max(self.ready[-1] + self.ahead[-1] + self.host, transfer)
 
 
@@ -184,7 +221,7 @@ def beginnings(net: Halves) -> Iterator[Lasts]:
     yield from constant_buckets(total)
     # forward: until a layer has been passed, from the end back
     for ready, half in ((net.backward, net.scatter), (net.forward[1:], net.gather)):
-        lasts, _ = exact_by_rows(ready, lambda j, half=half: half.seconds(total[j] - total[:j]))  # type: ignore[misc]
+        lasts, _ = exact_by_rows(ready, lambda j, half=half: net.of(half, total[j] - total[:j]))  # type: ignore[misc]
         yield lasts
 
 
