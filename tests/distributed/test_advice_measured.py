@@ -84,6 +84,7 @@ def test_what_can_not_be_measured_is_refused_with_one_message(workload, capfd, m
     assert "Traceback" not in refused
 
 
+@pytest.mark.deep
 def test_without_a_workload_and_a_cost_the_model_and_the_ranks_are_measured(tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
     Path("net.py").write_text(MODEL)
@@ -103,6 +104,7 @@ def test_without_a_workload_and_a_cost_the_model_and_the_ranks_are_measured(tmp_
     assert again["ranking"] == advice["ranking"]
 
 
+@pytest.mark.deep
 def test_all_reduces_of_a_workload_are_measured_between_the_ranks(workload, tmp_path, capfd):
     assert main(["advise", "--workload", workload, "--keep", str(tmp_path), "--json"]) == 0
     told = json.loads(capfd.readouterr().out)

@@ -334,7 +334,7 @@ def test_what_makes_no_sense_is_refused_before_anything_is_measured(workload, ca
 
 def test_a_model_or_its_workload_is_needed(capsys):
     assert main(["advise", "--network", "25gbe"]) == 2
-    assert "one of the arguments --workload --model is required" in capsys.readouterr().err
+    assert "--workload or --model: needed, and not given" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("text", "ranks", "nodes"), [("16x8", 128, (16, 8)), ("4", 4, None)])

@@ -52,6 +52,8 @@ class Parser(argparse.ArgumentParser):
         missing = re.fullmatch(r"the following arguments are required: (.*)", message)
         if missing:
             message = f"{missing[1]}: needed, and not given"
+        if one_of := re.fullmatch(r"one of the arguments (.*) is required", message):
+            message = f"{' or '.join(one_of[1].split())}: needed, and not given"
         raise InputError(f"{message.removeprefix('argument ')} ({self.prog} --help shows all)")
 
     def _left_over(self, word: str, words: list[str]) -> str:
