@@ -13,7 +13,7 @@ from gradsync.configuration.on_testbed import OnTestbed
 from gradsync.configuration.options import option, taken
 from gradsync.configuration.training import Device
 from gradsync.errors import InputError
-from gradsync.experiments.costs import Known
+from gradsync.experiments.costs import FORMS, GIVEN, Known
 from gradsync.lifetimes import leftovers
 from gradsync.limits import MOST_COUNT, MOST_LENGTH
 
@@ -51,9 +51,8 @@ class AtHand(OnTestbed, Known):
     device: Device = option("cpu", "where what is measured here computes: cuda takes one GPU per rank, and NCCL")
     allreduce: str | None = option(
         None,
-        "cost of an all-reduce: a line, measured bytes,seconds to fit, or start-up and bandwidth of the links, from "
-        "which the scheme's collective on its topology is simulated",
-        metavar="a=S,b=S_PER_BYTE|POINTS.csv|alpha=S,bandwidth=BYTES_PER_S",
+        GIVEN,
+        metavar=FORMS,
         either="all-reduce",
         unset="measured between ranks here, or of the Slurm allocation",
     )

@@ -25,6 +25,11 @@ ANY_COLLECTIVE = (
 )
 LINKS = "alpha=SECONDS,bandwidth=BYTES_PER_SECOND (or by kind of links: alpha=..,inside=..,between=..)"
 LATENCY = "latency_"  # and a kind of links: what adds to the start-up there
+FORMS = "a=S,b=S_PER_BYTE|POINTS.csv|alpha=S,bandwidth=BYTES_PER_S"
+GIVEN = (
+    "cost of an all-reduce: a line, measured bytes,seconds to fit, or start-up and bandwidth of the links, from which "
+    "the scheme's collective on its topology is simulated"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,14 +37,7 @@ class Known:
     """What is known of computation and messages: options of all that plans or simulates."""
 
     workload: str = option(meaning="layers in backward order; or a model of --cluster", metavar="W.json|MODEL")
-    allreduce: str | None = option(
-        None,
-        "cost of an all-reduce: a line, measured bytes,seconds to fit, or start-up and bandwidth of the links, from "
-        "which the scheme's collective on its topology is simulated",
-        metavar="a=S,b=S_PER_BYTE|POINTS.csv|alpha=S,bandwidth=BYTES_PER_S",
-        either="all-reduce",
-        needed=True,
-    )
+    allreduce: str | None = option(None, GIVEN, metavar=FORMS, either="all-reduce", needed=True)
     cluster: str | None = option(
         None, "a measured cluster: its all-reduces and layer times", metavar="CLUSTER.yaml", either="all-reduce"
     )
