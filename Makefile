@@ -7,7 +7,7 @@ CORES ?= $(shell nproc)
 CONFIG ?= config/quick.yaml
 TARGET ?=
 BIN := .venv/bin
-SIDE_BY_SIDE := --dist loadfile --no-loadscope-reorder
+TWO_AT_A_TIME := --numprocesses 2 --dist loadfile --no-loadscope-reorder
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 all: .venv/.ready ## set up, then run the quick configuration (or CONFIG=FILE): tables, figures, claims, MLflow runs (or TARGET="FILE ..." alone)
@@ -16,11 +16,10 @@ all: .venv/.ready ## set up, then run the quick configuration (or CONFIG=FILE): 
 setup: .venv/.ready ## only set up
 
 test: .venv/.checks ## set up, then run the tests (or all of TESTS="FILE FOLDER ...")
-	python -m pytest -q $(or $(TESTS),--numprocesses 2 $(SIDE_BY_SIDE))
+	python -m pytest -q $(or $(TESTS),$(TWO_AT_A_TIME))
 
 test-deep: .venv/.checks ## set up, then run the deep tests: kills, long conformance, Slurm, images, emulated networks
-	@# three on two cores: many wait, for ranks that end or for a time to pass
-	python -m pytest -q --deep --numprocesses 3 $(SIDE_BY_SIDE) --ignore tests/testbed
+	python -m pytest -q --deep $(TWO_AT_A_TIME) --ignore tests/testbed
 	python -m pytest -q tests/testbed
 
 check: check-style test test-deep ## every check: style, workflow, types, import contract, all tests

@@ -27,12 +27,12 @@ rule all:
 rule sleeper:
     output: "{job,cancelled|slow}.txt"
     log: "logs/{job}.log"
-    resources: slurm_extra="--exclude=n4", mem_mb=300
+    resources: slurm_extra="--exclude=n4", mem_mb=600
     shell: "echo step 17 > {log}; sleep 600; touch {output}"
 
 rule node:
     output: "node.txt"
-    resources: slurm_extra="--nodelist=n4", mem_mb=300
+    resources: slurm_extra="--nodelist=n4", mem_mb=600
     shell: "sleep 600; touch {output}"
 
 rule memory:
@@ -51,7 +51,7 @@ rule ranks:
 rule own:
     output: "own.txt"
     log: "logs/own.log"
-    resources: slurm_extra="--exclude=n4", mem_mb=300
+    resources: slurm_extra="--exclude=n4", mem_mb=600
     shell: "echo step 17 > {log}; echo ValueError: no such model >> {log}; exit 3"
 
 rule impossible:
