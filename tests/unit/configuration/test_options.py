@@ -88,7 +88,10 @@ def test_of_options_that_exclude_one_another_one_is_taken():
     parsing.add(parser, Known)
     known = parsing.read(Known, parser.parse_args(["--workload=w", "--cluster=c"]))
     assert (known.cluster, known.allreduce) == ("c", None)
-    for more, message in (([], "required"), (["--cluster=c", "--allreduce=a"], "not allowed with")):
+    for more, message in (
+        ([], "--allreduce or --cluster: needed, and not given"),
+        (["--cluster=c", "--allreduce=a"], "not allowed with"),
+    ):
         with pytest.raises(InputError, match=message):
             parser.parse_args(["--workload=w", *more])
 
