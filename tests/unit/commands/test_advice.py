@@ -58,6 +58,38 @@ def test_the_ranking_is_what_plan_predicts_of_each_scheme(workload, capsys):
     assert ranking["optimal"]["iteration_seconds"] < ranking["mgwfbp"]["iteration_seconds"]  # it is the erratum's net
 
 
+def with_blocks(path: Path, device: str = "") -> str:
+    """The workload's file, each layer a block of its own; measured on that device, if one is named."""
+    content = json.loads(path.read_text())
+    for layer in content["layers"]:
+        layer["block"] = layer["name"]
+    content["provenance"] = {"device": device} if device else {}
+    path.write_text(json.dumps(content))
+    return str(path)
+
+
+def test_fsdp2_stands_in_the_ranking_if_the_blocks_of_the_model_are_known(workload, capsys):
+    told = advice(capsys, "--workload", workload, "--allreduce", LINE)
+    assert "does not tell the blocks" in told["left_out"]["fsdp2"]
+    told = advice(capsys, "--workload", with_blocks(Path(workload)), "--allreduce", LINE, "--explain")
+    ranking = {row["scheme"]: row for row in told["ranking"]}
+    assert {"fsdp2", "fsdp2_kept"} <= set(ranking) - set(told["left_out"])
+    seconds = [row["iteration_seconds"] for row in told["ranking"]]
+    assert seconds == sorted(seconds)
+    kept, again, wfbp = ranking["fsdp2_kept"], ranking["fsdp2"], ranking["wfbp"]
+    assert (kept["messages"], again["messages"]) == (2 * wfbp["messages"], 3 * wfbp["messages"])
+    assert kept["iteration_seconds"] <= again["iteration_seconds"]
+    assert again["state_bytes"] < wfbp["state_bytes"]
+    assert not again["planned"]
+    assert wfbp["planned"]
+    told = advice(capsys, "--workload", with_blocks(Path(workload), "cpu"), "--allreduce", LINE)
+    serial = next(row for row in told["ranking"] if row["scheme"] == "fsdp2_kept")
+    assert serial["iteration_seconds"] > kept["iteration_seconds"]  # Gloo overlaps nothing
+    steps = ("--accumulate", "2")
+    told = advice(capsys, "--workload", workload, "--allreduce", LINE, *steps)
+    assert "one micro-batch" in told["left_out"]["fsdp2"]
+
+
 def test_collectives_are_compared_on_links_and_left_out_if_a_line_says_nothing_of_them(workload, capsys):
     told = advice(capsys, "--workload", workload, "--allreduce", LINE, "--ranks", "4")
     assert "a line is the cost of one collective" in told["left_out"]["ring"]
@@ -66,7 +98,8 @@ def test_collectives_are_compared_on_links_and_left_out_if_a_line_says_nothing_o
     told = advice(capsys, "--workload", workload, *links)
     ranking = [row["scheme"] for row in told["ranking"]]
     others = [name for name in updates.methods() if not updates.steps(name)]
-    assert set(told["left_out"]) == {"bml", "shared_tree", *sparse.names(), *compressors.names(), *others}
+    peers = ("fsdp2", "fsdp2_kept")  # nothing tells the blocks of the model
+    assert set(told["left_out"]) == {"bml", "shared_tree", *sparse.names(), *compressors.names(), *others, *peers}
     assert "sums in memory that all ranks share" in told["left_out"]["shared_tree"]
     parts = {"hitopk": "a part", "exact_topk": "a part", "sign": "a code", "qsgd": "a code"}
     for scheme, sent in parts.items():
@@ -370,4 +403,4 @@ def test_a_rank_of_another_launcher_measures_nothing(monkeypatch, capsys):
     for name in VARIABLES:
         monkeypatch.setenv(name, "0")
     assert main(["advise", "--model", "lenet5"]) == 2
-    assert "advise starts ranks of its own" in capsys.readouterr().err
+    assert "gradsync starts ranks of its own" in capsys.readouterr().err

@@ -28,7 +28,7 @@ MISTAKES = {
     "an option left out": (PLAN, "--schedule: needed, and not given"),
     "words for a number": (
         [*PLAN, "--schedule", "wfbp", "--ranks", "two"],
-        "--ranks: must be a whole number, not 'two'",
+        "--ranks: must be a whole number, or NODESxRANKS as 16x8, not 'two'",
     ),
     "no ranks": ([*PLAN, "--schedule", "wfbp", "--ranks", "0"], "--ranks 0: at least 1"),
     "too many digits": (

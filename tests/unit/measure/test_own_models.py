@@ -106,7 +106,9 @@ def test_what_can_not_be_measured_is_refused_in_one_line(net, tmp_path, capsys, 
     [
         (["measure", "layers", "--model", "nowhere/net.py:make", "--output", "w.json"], "there is no file"),
         (["measure", "layers", "--model", "nowhere.at_all:make", "--output", "w.json"], "ModuleNotFoundError"),
-        (["train", "--model", "net:make", "--schedule", "wfbp", "--output", "x"], "trained by your own loop"),
+        (["measure", "operations", "--model", "net:make", "--output", "w.json"], "is not counted"),
+        (["measure", "loading", "--model", "net:make", "--output", "o"], "is not what photographs are loaded for"),
+        (["train", "--model", "net:gone", "--schedule", "wfbp", "--output", "x"], "has no function 'gone'"),
         (["measure", "layers", "--model", "a.py:b", "--size", "8", "--output", "w.json"], "--size 8: the inputs"),
     ],
 )

@@ -161,7 +161,7 @@ def _explained(advice: dict[str, Any]) -> list[str]:
             f"{change}; fastest there is "
             f"{each['fastest']}, {_ms(each['fastest_seconds'])}"
         )
-    first = [row["scheme"] for row in _predicted_order(advice["ranking"])[:2]]
+    first = [row["scheme"] for row in _predicted_order(advice["ranking"]) if row["planned"]][:2]
     for change in advice["order_changes"]:
         lines.append(
             f"  at {change['bandwidth_ratio']:.3g} times the bandwidth the order of {' and '.join(first)} changes: "

@@ -33,9 +33,8 @@ class Compute:
         "lenet5",
         "of images: lenet5, resnet18, resnet50, resnet152, alexnet, vgg19, googlenet, densenet201 or inceptionv4, of "
         "text: bert_base or transformer; smaller ones: resnet152_quarter, vgg19_eighth, densenet201_quarter, "
-        "inceptionv4_quarter, bert_base_quarter, transformer_quarter, transformer_small; measure takes one of your "
-        "own, too: "
-        "net.py:FUNCTION or package.module:FUNCTION",
+        "inceptionv4_quarter, bert_base_quarter, transformer_quarter, transformer_small; measure and train take one of "
+        "your own, too: net.py:FUNCTION or package.module:FUNCTION",
     )
     size: int | None = option(
         None,

@@ -38,7 +38,7 @@ def draw(advice: dict[str, Any], path: Path) -> None:
     axes.invert_yaxis()
     axes.set_xlabel("iteration, ms (predicted)")
     axes.set_title(f"{advice['workload']}, {advice['ranks']} ranks on {advice['topology']}", loc="left")
-    axes.legend(loc="upper right" if len(rows) > 4 else "best")
+    figure.legend(loc="outside lower center", ncols=2)
     style.save(figure, path)
     plt.close(figure)
 

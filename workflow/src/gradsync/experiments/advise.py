@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from gradsync.configuration.options import option
 from gradsync.configuration.training import Steps
 from gradsync.errors import InputError
-from gradsync.experiments import other_networks, predict
+from gradsync.experiments import fsdp2, other_networks, predict
 from gradsync.experiments.at_hand import AtHand, known, measures
 from gradsync.experiments.costs import Costs, costs
 from gradsync.experiments.hosts import described, enter
@@ -127,7 +127,9 @@ def _advice(options: Options) -> dict[str, Any]:
         reasons = "; ".join(dict.fromkeys(left_out.values()))
         raise InputError(f"advise: no scheme fits {options.ranks} ranks on {network}: {reasons}")
     candidates.sort(key=lambda each: (each.seconds, len(each.plan.messages())))
-    rows = [_row(each, candidates) for each in candidates]
+    peers, unknown = _peers(candidates, options, network)
+    rows = [*(_row(each, candidates) for each in candidates), *peers]
+    rows.sort(key=lambda row: (row["iteration_seconds"], row["messages"]))
     first = candidates[0]
     advice: dict[str, Any] = {
         "version": VERSION,
@@ -144,7 +146,7 @@ def _advice(options: Options) -> dict[str, Any]:
         "other_training": [
             _row(each, candidates) for each in sorted(every, key=lambda each: each.seconds) if each not in candidates
         ],
-        "left_out": left_out,
+        "left_out": left_out | unknown,
         "warnings": list(
             dict.fromkeys(note for each in every for note in (*each.known.warnings, each.trace.note) if note)
         ),
@@ -216,6 +218,24 @@ def _candidate(scheme: Scheme, options: Options, interference: Interference | No
     return Candidate(scheme, workload, known, plan, trace, interference)
 
 
+def _peers(candidates: list[Candidate], options: Options, network: str) -> tuple[list[dict[str, Any]], dict[str, str]]:
+    """(rows of PyTorch's own ways that are simulated without a plan, why others are left out)."""
+    from gradsync.configuration.scheme import Scheme
+
+    peers = fsdp2.peers()
+    try:
+        fsdp2.refuse(options)
+        sharded = _candidate(Scheme.model_validate({**fsdp2.SHARDED, "topology": network}), options, None)
+        return [fsdp2.row(peer, sharded, _baseline(candidates)) for peer in peers], {}
+    except InputError as error:
+        return [], {peer.name: str(error) for peer in peers}
+
+
+def _baseline(candidates: list[Candidate]) -> float | None:
+    """The iteration of stock DDP, if it is among them."""
+    return next((each.seconds for each in candidates if each.scheme.name == BASELINE), None)
+
+
 def _ties(candidates: list[Candidate]) -> list[dict[str, Any]]:
     """Groups of schemes whose predictions differ by no more than TIED, the fastest first; those of them with one plan.
 
@@ -255,7 +275,6 @@ def _row(candidate: Candidate, candidates: list[Candidate]) -> dict[str, Any]:
     from gradsync.engine.bounds import both_bounds_seconds
 
     scheme, plan, seconds = candidate.scheme, candidate.plan, candidate.seconds
-    baseline = next((each.seconds for each in candidates if each.scheme.name == BASELINE), None)
     _, bound = both_bounds_seconds(plan, candidate.workload, candidate.known.network, *candidate.known.links)
     low, high = _interval(candidate)
     return {
@@ -265,20 +284,20 @@ def _row(candidate: Candidate, candidates: list[Candidate]) -> dict[str, Any]:
         "iteration_seconds": seconds,
         "low_seconds": low,
         "high_seconds": high,
-        "over_baseline": other_networks.ratio(seconds, baseline),
+        "over_baseline": other_networks.ratio(seconds, _baseline(candidates)),
         "exposed_communication_seconds": candidate.trace.exposed_communication_seconds(plan.pace),
         "messages": len(plan.messages()),
         "over_bound": other_networks.ratio(seconds, bound),
         "buffer_bytes": plan.most_bytes(),
         "state_bytes": plan.most_bytes("momentum"),
         "changes_training": scheme.changes_training,
+        "planned": True,
     }
 
 
 def _interval(candidate: Candidate) -> tuple[float, float]:
     """The iteration if messages take less and more by the mean residual of the fit that their cost comes from."""
-    cost = candidate.known.all_reduce
-    residual = max(float(getattr(getattr(cost, "alone", cost), "residual", 0.0)), 0.0)
+    residual = other_networks.residual(candidate)
     if not residual:
         return candidate.seconds * (1 - other_networks.TIED), candidate.seconds * (1 + other_networks.TIED)
     low, high = (other_networks.on(candidate, factor, factor, 1.0) for factor in (1 - residual, 1 + residual))

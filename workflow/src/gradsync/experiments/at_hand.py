@@ -1,4 +1,4 @@
-"""What is not known beforehand: a model is measured here, a network is described, or that of the ranks at hand."""
+"""What is not known beforehand: a model is measured here, a network is described, or measured between ranks here."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from gradsync.configuration.networks import Ranks
 from gradsync.configuration.on_testbed import OnTestbed
@@ -26,8 +26,10 @@ SWITCH, CPU = "switch", "cpu"
 
 
 @dataclass(frozen=True, kw_only=True)
-class AtHand(OnTestbed, Known):
-    """Options of what measures, or looks up, what it is not told."""
+class Modelled(Known):
+    """Options of what measures the layers of a model that it is given, and takes a described network by its name."""
+
+    assumed: ClassVar[str] = ""  # the network between ranks if nothing tells it
 
     workload: str = option(
         "", "layers in backward order; or a model of --cluster", metavar="W.json|MODEL", either="layers", needed=True
@@ -49,13 +51,6 @@ class AtHand(OnTestbed, Known):
         needs="model",
     )
     device: Device = option("cpu", "where what is measured here computes: cuda takes one GPU per rank, and NCCL")
-    allreduce: str | None = option(
-        None,
-        GIVEN,
-        metavar=FORMS,
-        either="all-reduce",
-        unset="measured between ranks here, or of the Slurm allocation",
-    )
     network: str | None = option(
         None,
         "a described network: 1gbe, 10gbe, 25gbe, 40gbe, 100gbe, qdr40, fdr56, edr100; inside nodes of several ranks "
@@ -73,7 +68,22 @@ class AtHand(OnTestbed, Known):
     keep: Path | None = option(None, "keep what is measured here", metavar="FOLDER")
 
 
-Kind = TypeVar("Kind", bound=AtHand)
+@dataclass(frozen=True, kw_only=True)
+class AtHand(OnTestbed, Modelled):
+    """Options of what also measures all-reduces if it is not told what they cost."""
+
+    assumed = SWITCH
+
+    allreduce: str | None = option(
+        None,
+        GIVEN,
+        metavar=FORMS,
+        either="all-reduce",
+        unset="measured between ranks here, or of the Slurm allocation",
+    )
+
+
+Kind = TypeVar("Kind", bound=Modelled)
 
 
 class Told(NamedTuple, Generic[Kind]):
@@ -96,7 +106,7 @@ def known(options: Kind) -> Iterator[Told[Kind]]:
     """
     from gradsync.runtime.launch import elsewhere
 
-    told, network = _told(options)
+    told, network = resolved(options)
     if not measures(told):
         if told.keep:
             raise InputError("--keep: nothing is measured: leave it out")
@@ -110,18 +120,21 @@ def known(options: Kind) -> Iterator[Told[Kind]]:
             yield Told(_measured(told, folder), network, folder)
 
 
-def measures(options: AtHand) -> bool:
+def measures(options: Modelled) -> bool:
     """Whether something is measured here."""
     return options.model is not None or not _priced(options)
 
 
-def _priced(options: AtHand) -> bool:
+def _priced(options: Modelled) -> bool:
     """Whether an option tells what all-reduces cost."""
     return any(each is not None for each in (options.allreduce, options.cluster, options.network))
 
 
-def _told(options: Kind) -> tuple[Kind, Described | None]:
-    """With the topology of the ranks, and the links of a described network; refuses what can be refused by now."""
+def resolved(options: Kind) -> tuple[Kind, Described | None]:
+    """With the topology of the ranks, and the links of a described network; nothing is measured.
+
+    Raises InputError for options that don't go together.
+    """
     from gradsync import topologies
     from gradsync.configuration import networks
     from gradsync.runtime.launch import elsewhere
@@ -137,9 +150,10 @@ def _told(options: Kind) -> tuple[Kind, Described | None]:
             options = replace(options, nodes=many)
         elif local > 1:
             topology = f"dense_gpu:{many},{local}"
-    topology = topologies.parse(topology or SWITCH, options.ranks).name
-    in_nodes = topology.startswith("dense_gpu")
-    if in_nodes and not (_priced(options) or options.testbed or elsewhere()):
+    if topology := topology or options.assumed or None:
+        topology = topologies.parse(topology, options.ranks).name
+    in_nodes = topology is not None and topology.startswith("dense_gpu")
+    if in_nodes and not (_priced(options) or getattr(options, "testbed", None) or elsewhere()):
         raise InputError(f"{topology}: what links nodes is not measured on one machine: give --network")
     for key, value in (("nodes", options.nodes), ("scale", options.scale)):
         if value and not options.cluster:
@@ -149,7 +163,7 @@ def _told(options: Kind) -> tuple[Kind, Described | None]:
     return replace(options, topology=topology, allreduce=allreduce, network=None), network
 
 
-def _refuse_unread(options: AtHand) -> None:
+def _refuse_unread(options: Modelled) -> None:
     """Raises InputError for a file that will be read when all has been measured; a pipe can be read only then."""
     from gradsync.costs.contention_points import Contention
     from gradsync.costs.interference import Interference
@@ -167,8 +181,8 @@ def _measured(options: Kind, folder: Path) -> Kind:
 
     if is_rank():
         raise InputError(
-            f"advise starts ranks of its own, and {', '.join(VARIABLES)} make this one: unset them, or give --workload "
-            "and the cost of messages"
+            f"gradsync starts ranks of its own, and {', '.join(VARIABLES)} make this one: unset them, or give "
+            "--workload and the cost of messages"
         )
     workload, points = folder / launch.WRITTEN[0], folder / launch.WRITTEN[1]
     make_folder(folder)

@@ -143,6 +143,7 @@ def _request(options: Profiled) -> Request:
     if len({request.name for request in requests}) < len(requests):
         raise InputError(f"--models {' '.join(texts)}: a model is named twice")
     for request in requests:
+        models.refuse_own(request.name, "measured on a cluster")
         models.shape(request.name, request.size, request.batch)
     for key, least in (("iterations", 2), ("smallest", 4), ("largest", 4)):
         value = getattr(options, key)

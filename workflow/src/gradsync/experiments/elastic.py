@@ -127,7 +127,7 @@ def _checked(path: Path, options: Options) -> Plan:
     """The plan; raises InputError if it, its model or its data can't be trained here."""
     from gradsync.check import check
     from gradsync.engine.masters import workers
-    from gradsync.runtime import binding, data, devices, enqueue, replay
+    from gradsync.runtime import binding, data, devices, enqueue, models, replay
     from gradsync.runtime.launch import elsewhere, room_for
 
     plan = _plan(path)
@@ -139,6 +139,7 @@ def _checked(path: Path, options: Options) -> Plan:
         raise InputError(
             f"plan {path} has micro-batches or a loss scale, which `gradsync train` trains with: plan without"
         )
+    models.refuse_own(options.model, "trained with roles")
     if replay.is_replay(options.model):
         raise InputError("--model: a replayed workload learns nothing: give a model")
     if options.testbed and (binding.parts_of(plan) or any(buffer.shared for buffer in plan.buffers)):

@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gradsync.configuration.networks import Ranks
 from gradsync.configuration.options import words
 from gradsync.errors import InputError, RunError
 from gradsync.experiments import predict, train
@@ -123,7 +124,7 @@ def _launch(launch: Emulation, settings: Settings, results: Path, config: str) -
             contention=str(contended) if lanes > 1 and scheme.collective == NATIVE else None,
             schemes=settings.schemes,
             schedule=scheme.name,
-            ranks=launch.ranks,
+            ranks=Ranks(launch.ranks),
             ranks_a_node=together,
             output=planned / f"{scheme.name}.json",
             prediction=planned / f"{scheme.name}.prediction.json",

@@ -26,6 +26,12 @@ FACTORS = tuple(
 BISECTIONS = 12
 
 
+def residual(candidate: Candidate) -> float:
+    """The mean relative residual of the fit that the cost of messages comes from; 0 if it is no fit."""
+    cost = candidate.known.all_reduce
+    return max(float(getattr(getattr(cost, "alone", cost), "residual", 0.0)), 0.0)
+
+
 def on(candidate: Candidate, startup: float, transfer: float, computation: float) -> float:
     """The iteration of the very plan on another network, or with other computation."""
     from gradsync.costs.scaled import scaled

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 from gradsync.configuration.options import option
 from gradsync.configuration.training import Steps
 from gradsync.errors import InputError
+from gradsync.experiments import at_hand
+from gradsync.experiments.at_hand import Modelled, Told
 from gradsync.experiments.costs import Costs, Known, costs, on_axes
 
 if TYPE_CHECKING:
@@ -29,7 +31,7 @@ MEAN = (  # of a plan of phases, weighted by their shares
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(Steps, Known):
+class Options(Steps, Modelled):
     """Options of `gradsync plan`."""
 
     lr: float = option(0.01, "learning rate of the planned update")
@@ -56,9 +58,8 @@ class Options(Steps, Known):
         None,
         "of the collective: bcube, or bcube:3,2",
         metavar="NAME[:N,..]",
-        unset="the scheme's, else the one that it is made for",
+        unset="what --ranks says, else the scheme's, else the one that it is made for",
     )
-    ranks: int = option(2, "ranks of the plan", metavar="N")
     ranks_a_node: int | None = option(None, "ranks that share a node, if that is known (dense_gpu)", metavar="N")
     schedule_options: tuple[str, ...] = option(
         (), "an option of the schedule (may be repeated)", flag="--option", repeated=True, metavar="KEY=VALUE"
@@ -78,21 +79,33 @@ class Options(Steps, Known):
 def plan(options: Options) -> dict[str, Any]:
     """The prediction of a scheme's iteration; writes the plan and the prediction if options name files for them.
 
-    Raises InputError for a scheme, options or costs that don't go together.
+    Raises InputError for a scheme, options or costs that don't go together, or a model that can't be measured.
     """
-    from gradsync.files.results import write_whole
-
     if options.unpredicted and options.prediction:
         raise InputError("--prediction: nothing is predicted with --unpredicted: leave one of them out")
     options.refuse_steps()
     if options.ranks_a_node is not None and options.ranks_a_node < 1:
         raise InputError(f"--ranks-a-node {options.ranks_a_node}: at least 1")
+    if options.device != "cpu" and not at_hand.measures(options):
+        raise InputError("--device: nothing is measured here: leave it out, or give --model")
+    known, _ = at_hand.resolved(options)  # so that nothing is measured for a scheme that can't be planned
+    _scheme(known).refuse_ranks(options.ranks, options.ranks_a_node)
+    with at_hand.known(options) as told:
+        return _written(told)
+
+
+def _written(told: Told[Options]) -> dict[str, Any]:
+    """The prediction, of options that tell all."""
+    from gradsync.files.results import write_whole
+
+    options = told.options
     scheme = _scheme(options)
     made, prediction = _in_phases(scheme, options) if scheme.phases else _planned_alone(scheme, options)
     if options.output:
         write_whole(options.output, made.to_json() + "\n")
     if options.prediction:
         write_whole(options.prediction, json.dumps(prediction, indent=1) + "\n")
+    prediction["warnings"] = [told.lasting(warning) for warning in prediction["warnings"]]
     warn(prediction["warnings"])
     return prediction
 

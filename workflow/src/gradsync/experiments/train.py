@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 PEERS = "config/peers.yaml"
 RESULT_BYTES = 4e6  # results, metrics and traces of a short launch
+BROUGHT = "synthetic"  # the data of a model that brings its batch
 PLANNED = ".planned"  # below the output: plans that are made of schemes
 PROFILED_ITERATIONS = 10  # of layers, from which schemes are planned
 
@@ -75,6 +76,7 @@ def train(options: Options) -> dict[str, dict[str, float]] | None:
     if is_rank():
         _train_as_rank(options)
         return None
+    options = _with_batch_of_own(options)
     stages = _refuse(options)
     enter(options)
     disk.refuse(options.output, RESULT_BYTES, "what a launch leaves behind, at the least,")
@@ -94,6 +96,22 @@ def train(options: Options) -> dict[str, dict[str, float]] | None:
                 leftovers.sweep(leftovers.MEMORY)  # a rank that was killed has removed nothing
     contenders = json.loads((options.output / "schemes.json").read_text())
     return {name: Result.load(options.output / name / "result.json").summary for name in contenders}
+
+
+def _with_batch_of_own(options: Options) -> Options:
+    """The same, but for a model of one's own, which brings its batch: that, and no data.
+
+    Raises InputError for a model that can't be trained here, or data beside it.
+    """
+    from gradsync.runtime.models import brought, own, refuse
+
+    if not own.is_own(options.model):
+        return options
+    if options.data not in (BROUGHT, Training.data):
+        raise InputError(f"--data {options.data}: a model of your own brings its inputs: leave it out")
+    refuse(options.model, options.size, options.batch)
+    brought.refuse(options.model, _peers(options))
+    return replace(options, data=BROUGHT, batch=own.load(options.model).batch or 1)
 
 
 @contextmanager
@@ -350,7 +368,7 @@ def _planned(options: Options, folder: Path) -> tuple[Path, ...]:
     plans = []
     for name in options.schedules:
         plans.append(folder / f"{name}.json")
-        inputs = {"workload": str(workload), "allreduce": str(points)}
+        inputs = {"workload": str(workload), "allreduce": str(points), "model": None}
         changes = {"schedule": name, "ranks_a_node": together, "output": plans[-1]}
         predict.plan(taken(predict.Options, options, **inputs, **changes))
     return tuple(plans)

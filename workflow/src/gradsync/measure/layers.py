@@ -23,6 +23,7 @@ from gradsync.runtime.devices import PROCESSOR, Device
 from gradsync.runtime.group import own_group, settle
 from gradsync.runtime.hosts import machines
 from gradsync.runtime.other_work import OtherWork
+from gradsync.runtime.peers.blocks import block_of
 
 WARM_UP = 3
 
@@ -46,6 +47,7 @@ def measure(
     backward_seconds = _shared([times.backward for times in measured], backward)
     forward_seconds = _shared([times.ahead for times in measured], forward)
     place = {key: index for index, key in enumerate(forward_seconds)}
+    blocks = block_of(step.model)
     order = [*backward_seconds, *(key for key in step.parameters if key not in backward_seconds)]
     return Workload(
         name=models.title(name),
@@ -62,6 +64,7 @@ def measure(
                 backward_seconds=backward_seconds.get(key, 0.0),
                 forward_seconds=forward_seconds[key],
                 forward_index=place[key],
+                block=blocks.get(key),
             )
             for key in order
         ),

@@ -14,6 +14,7 @@ from gradsync.errors import InputError
 from gradsync.plan.workload import Layer, Workload
 from gradsync.runtime import models
 from gradsync.runtime.forward_order import by_parameter, forward_order
+from gradsync.runtime.peers.blocks import block_of
 
 BACKWARD = 2  # products for each one of forward: gradients of the inputs and of the parameters
 
@@ -119,6 +120,7 @@ def of_model(
 def _workload(name: str, model: torch.nn.Module, operations: Counted, batch: int, rate: float) -> Workload:
     """That of a model with so many operations a sample, `rate` of them in a second."""
     place = {key: index for index, key in enumerate(operations.by_parameter)}
+    blocks = block_of(model)
     seconds_per_operation = BACKWARD * batch / rate
     layers: list[Layer] = []
     waiting = 0.0  # seconds that the next gradient takes
@@ -137,6 +139,7 @@ def _workload(name: str, model: torch.nn.Module, operations: Counted, batch: int
                 forward_seconds=batch * operations.by_parameter[key] / rate,
                 forward_index=place[key],
                 dtype=str(parameter.dtype).removeprefix("torch."),
+                block=blocks.get(key),
             )
         )
         waiting = 0.0
@@ -168,5 +171,6 @@ def _joined(place: str, child: str) -> str:
 
 
 def _model(name: str) -> torch.nn.Module:
+    models.refuse_own(name, "counted")
     with torch.device("meta"):
         return models.get(name).build().train()  # auxiliary heads compute in training alone

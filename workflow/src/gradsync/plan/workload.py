@@ -28,6 +28,7 @@ class Layer(BaseModel):
 
     `forward_seconds`: from the moment forward first needs this parameter to the next one's; `forward_index`: its place
     in the order in which forward first needs them. `shape`: the lengths of the tensor's sides, none of a single number.
+    `block`: the module that FSDP2 shards as one whose parameter it is, empty if it is in none.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -39,6 +40,7 @@ class Layer(BaseModel):
     elements: int | None = Field(default=None, gt=0)
     shape: tuple[Annotated[int, Field(gt=0)], ...] | None = None
     dtype: str = "float32"
+    block: str | None = None
 
     @model_validator(mode="after")
     def _size(self) -> Layer:

@@ -141,6 +141,7 @@ class ModelCompute:
         self.hooks = [
             parameter.register_post_accumulate_grad_hook(self._hook(name))
             for name, parameter in forward.model.named_parameters()
+            if parameter.requires_grad
         ]
 
     def _hook(self, name: str) -> Callable[[torch.Tensor], None]:
@@ -218,7 +219,7 @@ class _Layers:
         self.asked = 0  # of `layers`, in this pass
         self.step: Step | None = None  # the model runs without one in evaluation
         order = forward_order(forward.model, lambda model: replace(forward, model=model)(number, images, labels))
-        self.watch = order.watch(forward.model, self._need)
+        self.watch = order.among(name for name in self.place if name is not None).watch(forward.model, self._need)
 
     def begin(self, step: Step) -> None:
         """Forward of a pass begins."""

@@ -9,6 +9,7 @@ drifts by a third if there is batch normalisation. Receives from anybody are rep
 came. What divides gradients by their own size, as Adam does, runs in
 float64 whatever the model: it makes whole steps of the rounding of gradients that are 0, as those of BERT's key biases.
 So does what selects gradients by their size: one that rounding lifts over another is sent whole, or not at all.
+A model of one's own whose loss does not compute in float64 runs in float32.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ from gradsync.runtime.compute import (
 from gradsync.runtime.enqueue import prepare
 from gradsync.runtime.execute import Pool
 from gradsync.runtime.group import Groups
+from gradsync.runtime.models import brought
 
 LARGEST_IN_FLOAT64 = 40_000_000  # parameters; above, float32 saves memory
 
@@ -93,7 +95,8 @@ def exactness(model: torch.nn.Module, plans: Sequence[Plan]) -> torch.dtype:
     parameters = sum(parameter.numel() for parameter in model.parameters())
     divided = any(optimizer.eps is not None for optimizer in map(optimizers.of, plans) if optimizer is not None)
     selected = any(op.verb == "local" and op.kernel.startswith(ENCODE) for plan in plans for op in plan.roles[0].flat)
-    return torch.float64 if parameters <= LARGEST_IN_FLOAT64 or divided or selected else torch.float32
+    exact = parameters <= LARGEST_IN_FLOAT64 or divided or selected
+    return torch.float64 if exact and brought.computes_in_float64(model) else torch.float32
 
 
 class Held:

@@ -45,8 +45,9 @@ def measure(options: Options) -> dict[str, Result]:
     launches.refuse_output(options.output / RUNS)
     from gradsync.files.results import write_whole
     from gradsync.measure import loading
-    from gradsync.runtime import devices
+    from gradsync.runtime import devices, models
 
+    models.refuse_own(options.model, "what photographs are loaded for")
     device = devices.pick(options.device)
     runs = loading.measure(
         options.model,

@@ -12,7 +12,7 @@ from torch import nn
 from gradsync.errors import InputError
 from gradsync.names import refuse_unknown
 from gradsync.runtime import replay
-from gradsync.runtime.models import images, language, own
+from gradsync.runtime.models import brought, images, language, own
 from gradsync.runtime.models.spec import IMAGES, NOT_COUNTED, PAIRS, TRANSLATIONS, Model
 
 __all__ = [
@@ -26,6 +26,7 @@ __all__ = [
     "build",
     "get",
     "refuse",
+    "refuse_own",
     "shape",
     "title",
 ]
@@ -34,7 +35,7 @@ MODELS: dict[str, Model] = {**images.MODELS, **language.MODELS}
 
 
 def get(name: str) -> Model:
-    """The model of that name, or `replay:FILE`, a workload of which is replayed (see `replay.py`).
+    """The model of that name, `replay:FILE`, a workload of which is replayed (see `replay.py`), or one of one's own.
 
     Raises InputError that lists the known ones.
     """
@@ -44,9 +45,8 @@ def get(name: str) -> Model:
             lambda: replay.Replayed(workload), (1, 1, 1), 2, smallest=1, smallest_alone=1, fixed=True, loss=_as_it_is
         )
     if own.is_own(name):
-        raise InputError(
-            f"model {name}: one of your own is measured (gradsync measure layers, or launch) and planned for; it is "
-            "trained by your own loop"
+        return Model(
+            lambda: brought.build(name), (1, 1, 1), 2, smallest=1, smallest_alone=1, fixed=True, loss=_as_it_is
         )
     refuse_unknown("model", name, MODELS)
     return MODELS[name]
@@ -60,6 +60,15 @@ def refuse(name: str, size: int | None, batch: int) -> None:
     if size is not None:
         raise InputError(f"--size {size}: the inputs of a model of your own are what its function gives")
     own.refuse(name)
+
+
+def refuse_own(name: str, what: str) -> None:
+    """Raises InputError for a model of one's own, of which `what` (measured, trained how) can't be done."""
+    if own.is_own(name):
+        raise InputError(
+            f"model {name}: one of your own is not {what}: gradsync measure layers and launch, plan, train and advise "
+            "take it"
+        )
 
 
 def _as_it_is(output: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:

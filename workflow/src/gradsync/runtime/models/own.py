@@ -1,7 +1,8 @@
 """Models of one's own: PATH.py:FUNCTION or package.module:FUNCTION, a function that gives (module, loss, inputs).
 
 `module` is an nn.Module, `inputs` one batch for it (a tensor, a tuple of arguments, or a dictionary of named ones), and
-`loss(output)` a scalar. Such a model is measured, so that it can be planned for; it is trained by one's own loop.
+`loss(output)` a scalar. Such a model is measured and planned for, and launches train it on its one batch
+(`brought.py`), to compare schemes; one's own loop trains it for good (`gradsync.attach`).
 """
 
 from __future__ import annotations
@@ -35,9 +36,7 @@ class Own(NamedTuple):
 
     def outputs(self, module: nn.Module, inputs: Any) -> Any:
         """The forward pass of the module, or of a copy of it."""
-        if isinstance(inputs, dict):
-            return module(**inputs)
-        return module(*inputs) if isinstance(inputs, tuple) else module(inputs)
+        return called(module, inputs)
 
     @property
     def batch(self) -> int | None:
@@ -57,11 +56,22 @@ def title(name: str) -> str:
     return f"{re.sub('[^A-Za-z0-9_-]', '_', stem)}_{function}"
 
 
-def load(name: str, seed: int = 0) -> Own:
-    """What the function gives after `torch.manual_seed(seed)`; raises InputError that says what is wrong with it."""
+def called(forward: Callable[..., Any], inputs: Any) -> Any:
+    """What it gives for one batch of inputs."""
+    if isinstance(inputs, dict):
+        return forward(**inputs)
+    return forward(*inputs) if isinstance(inputs, tuple) else forward(inputs)
+
+
+def load(name: str, seed: int | None = 0) -> Own:
+    """What the function gives after `torch.manual_seed(seed)` (None: with the generator as it is).
+
+    Raises InputError that says what is wrong with it.
+    """
     function = _function(name)
-    torch.manual_seed(seed)
-    with _told(name, "raised"):
+    if seed is not None:
+        torch.manual_seed(seed)
+    with told(name, "raised"):
         given = function()
     if not (isinstance(given, tuple) and len(given) == 3 and isinstance(given[0], nn.Module) and callable(given[1])):
         raise InputError(f"--model {name}: the function {GIVES}; it gave {_described(given)}")
@@ -78,13 +88,13 @@ def load(name: str, seed: int = 0) -> Own:
 def refuse(name: str) -> None:
     """Raises InputError unless the function gives what it must, and a forward and backward pass of it goes through."""
     own = load(name)
-    with _told(name, "forward raised"):
+    with told(name, "forward raised"):
         loss = own.loss(own.outputs(own.module, own.inputs))
     if not isinstance(loss, torch.Tensor) or loss.numel() != 1 or not loss.requires_grad:
         raise InputError(f"--model {name}: the loss must be one number with a gradient, and is {_described(loss)}")
     if not bool(torch.isfinite(loss.detach())):
         raise InputError(f"--model {name}: the loss of the inputs is {float(loss.detach())}: it must be finite")
-    with _told(name, "backward raised"):
+    with told(name, "backward raised"):
         loss.backward()
 
 
@@ -128,7 +138,7 @@ def _from_file(name: str, path: Path) -> ModuleType:
     if folder not in sys.path:  # as for a script that is run: it imports its neighbours
         sys.path.insert(0, folder)
     sys.modules.setdefault(path.stem, module)
-    with _told(name, "its file raised"):
+    with told(name, "its file raised"):
         spec.loader.exec_module(module)
     return module
 
@@ -136,11 +146,11 @@ def _from_file(name: str, path: Path) -> ModuleType:
 def _imported(name: str, source: str) -> ModuleType:
     if "" not in sys.path:
         sys.path.insert(0, "")
-    with _told(name, "its import raised"):
+    with told(name, "its import raised"):
         return importlib.import_module(source)
 
 
-class _told:  # noqa: N801  a context manager
+class told:  # noqa: N801  a context manager
     """Whatever the user's code raises becomes an InputError that says where."""
 
     def __init__(self, name: str, what: str):

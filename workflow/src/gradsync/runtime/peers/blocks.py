@@ -19,6 +19,29 @@ def blocks(model: nn.Module) -> list[nn.Module]:
     return [module for module in candidates if any(True for _ in module.children())] or candidates
 
 
+def block_of(model: nn.Module) -> dict[str, str]:
+    """The name of the block of each parameter, by the parameter's name; empty if it is in none.
+
+    Nothing is told if a parameter is used in several places that are sharded apart: FSDP2 refuses that.
+    """
+    if shared(model):
+        return {}
+    names = {module: name for name, module in model.named_modules()}
+    known = {id(parameter): names[block] for block in blocks(model) for parameter in block.parameters()}
+    return {name: known.get(id(parameter), "") for name, parameter in model.named_parameters()}
+
+
+def shared(model: nn.Module) -> str:
+    """The name of a parameter that blocks share with one another, or with what is in none; empty if there is none."""
+    inside = {module: number for number, block in enumerate(blocks(model)) for module in block.modules()}
+    first: dict[int, int | None] = {}
+    for place, module in model.named_modules():
+        for name, parameter in module.named_parameters(recurse=False):
+            if first.setdefault(id(parameter), inside.get(module)) != inside.get(module):
+                return f"{place}.{name}" if place else name
+    return ""
+
+
 def _listed(module: nn.Module) -> Iterator[nn.Module]:
     if isinstance(module, nn.Sequential):
         yield from _elements(module)

@@ -56,7 +56,8 @@ class FullyShard(Stock):
 
     def parameters(self) -> dict[str, torch.Tensor]:
         """The whole parameters, gathered. Collective."""
-        return {name: _whole(parameter).reshape(-1) for name, parameter in self.model.named_parameters()}
+        named = self.model.named_parameters()
+        return {name: _whole(parameter).reshape(-1) for name, parameter in named if parameter.requires_grad}
 
     def whole(self) -> nn.Module:
         """On rank 0 a model that is not sharded, with what this one has learnt. Collective."""
@@ -65,7 +66,8 @@ class FullyShard(Stock):
             return self.model
         with torch.no_grad():
             for name, parameter in self.copied.named_parameters():
-                parameter.copy_(parameters[name].view_as(parameter))
+                if name in parameters:  # others have not learnt
+                    parameter.copy_(parameters[name].view_as(parameter))
             for buffer, learnt in zip(self.copied.buffers(), self.model.buffers(), strict=True):
                 buffer.copy_(learnt)
         return self.copied

@@ -117,7 +117,8 @@ class Stock(Contender):
 
     def parameters(self) -> dict[str, torch.Tensor]:
         """The model's own parameters, flattened."""
-        return {name: parameter.detach().reshape(-1) for name, parameter in self.model.named_parameters()}
+        named = self.model.named_parameters()
+        return {name: parameter.detach().reshape(-1) for name, parameter in named if parameter.requires_grad}
 
     @abstractmethod
     def details(self) -> dict[str, Any]:

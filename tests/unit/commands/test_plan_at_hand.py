@@ -1,0 +1,85 @@
+"""`gradsync plan` of a model that it measures, on a network that is described."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from command_lines import LINE, workload_json
+from gradsync.cli import main
+from gradsync.configuration import networks
+from gradsync.experiments.profile import layers
+
+PIPELINED = ("--schedule", "pipelined")
+
+
+@pytest.fixture
+def workload(tmp_path: Path) -> str:
+    path = tmp_path / "w.json"
+    path.write_text(workload_json())
+    return str(path)
+
+
+def planned(capsys, *words: str) -> dict:
+    assert main(["plan", "--json", *words]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_a_described_network_is_its_links_between_nodes_of_ranks(workload, capsys):
+    named = ("--network", "25gbe", "--ranks", "4x2")
+    links = networks.described("25gbe", in_nodes=True).allreduce
+    told = ("--allreduce", links, "--ranks", "8", "--topology", "dense_gpu:4,2")
+    first, second = (planned(capsys, "--workload", workload, *PIPELINED, *words) for words in (named, told))
+    assert first == second
+    assert (first["ranks"], first["topology"]) == (8, "dense_gpu:4,2")
+
+
+def test_ranks_that_are_nodes_are_plain_numbers_in_a_plan(workload, tmp_path, capsys):
+    output = tmp_path / "plan.json"
+    planned(capsys, "--workload", workload, *PIPELINED, "--network", "25gbe", "--ranks", "4x2", "--output", str(output))
+    assert main(["check", str(output)]) == 0
+    assert json.loads(output.read_text())["ranks"] == 8
+
+
+def test_layers_of_a_model_are_measured_and_planned_for(workload, tmp_path, monkeypatch, capsys):
+    asked = []
+
+    def measure(options):
+        asked.append(options)
+        options.output.write_text(Path(workload).read_text())
+
+    monkeypatch.setattr(layers, "measure", measure)
+    keep = ("--keep", str(tmp_path / "kept"))
+    own = planned(capsys, "--model", "net.py:make", *PIPELINED, "--allreduce", LINE, "--batch", "3", *keep)
+    assert own == planned(capsys, "--workload", workload, *PIPELINED, "--allreduce", LINE)
+    assert [(each.model, each.batch, each.ranks) for each in asked] == [("net.py:make", 3, 1)]
+    assert (tmp_path / "kept" / "workload.json").is_file()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ((), "--allreduce or --cluster or --network: needed, and not given"),
+        (("--network", "25gb"), "network '25gb' does not exist; did you mean 25gbe?"),
+        (("--network", "25gbe", "--allreduce", LINE), "not allowed with"),
+        (("--network", "25gbe", "--ranks", "4x2", "--topology", "switch"), "leave one out"),
+        (("--network", "25gbe", "--ranks", "0x2"), "--ranks 0: at least 1"),
+        (("--network", "25gbe", "--device", "cuda"), "--device: nothing is measured here"),
+        (("--network", "25gbe", "--keep", "here"), "--keep: nothing is measured"),
+        (("--network", "25gbe", "--size", "32"), "--size: only with --model"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(workload, capsys, words, message):
+    assert main(["plan", "--workload", workload, *PIPELINED, *words]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+
+
+def test_a_scheme_that_can_not_be_planned_is_refused_before_anything_is_measured(monkeypatch, capsys):
+    monkeypatch.setattr(layers, "measure", lambda options: pytest.fail("measured"))
+    words = ("--model", "lenet5", "--schedule", "bml", "--network", "25gbe", "--ranks", "4x2")
+    assert main(["plan", *words]) == 2
+    assert "has no links of their own" in capsys.readouterr().err
