@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 
@@ -50,6 +51,54 @@ def regularised():
     return net, lambda output: loss(output) + net.twice.weight.pow(2).sum(), inputs
 
 
+class Scaled(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer, self.scale = nn.Linear(4, 2), nn.Parameter(torch.tensor(1.0))
+
+    def forward(self, x):
+        return self.scale * self.layer(x)
+
+
+def given(net):
+    return net, lambda output: output.square().mean(), torch.randn(3, 4)
+
+
+def scaled(): return given(Scaled())
+def double(): return given(nn.Linear(4, 2).double())[:2] + (torch.randn(3, 4, dtype=torch.float64),)
+
+
+def patched():
+    net = nn.Linear(4, 2)
+    net.forward = lambda x, plain=net.forward: 2 * plain(x)
+    return given(net)
+
+
+def hooked():
+    net = nn.Linear(4, 2)
+    net.register_forward_hook(lambda module, inputs, output: 2 * output)
+    return given(net)
+
+
+class Head(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(2))
+
+    def forward(self, output):
+        return (self.weight * output).mean()
+
+
+def headed(): return nn.Linear(4, 2), Head(), torch.randn(3, 4)
+
+
+def in_place():
+    """It changes its inputs."""
+    print("what a function prints is no result")
+    net = nn.Sequential(nn.ReLU(inplace=True), nn.Linear(4, 2))
+    return given(net)
+
+
 def single():
     """Its loss takes outputs of one type alone."""
     mixed = torch.rand(50, 4)
@@ -86,6 +135,16 @@ def test_schemes_and_peers_train_it_alike(net):
 
 
 @pytest.mark.deep
+def test_each_pass_has_the_batch_as_it_was_given(net, capfd):
+    words = ("--schedule", "wfbp", "--peer", "ddp", *BRIEF)
+    assert main(["train", "--model", "net.py:in_place", "--json", *words]) == 0
+    json.loads(capfd.readouterr().out)
+    for result in results("wfbp", "ddp"):
+        assert result["settings"]["model_sha256"] == hashlib.sha256(net.read_bytes()).hexdigest()
+        assert result["conformance"]["difference_to_first"] < 1e-6
+
+
+@pytest.mark.deep
 def test_a_parameter_without_a_gradient_is_trained_by_plans(net):
     assert main(["train", "--model", "net.py:part_used", "--schedule", "dear", *BRIEF]) == 0
     (result,) = results("dear")
@@ -103,7 +162,7 @@ def test_a_loss_of_one_type_is_held_against_the_oracle_in_that(net):
 
 def test_gradients_depend_on_the_images_so_that_a_lost_sum_shows(net):
     model = models.build(f"{net}:make", 0)
-    first, second = (model(torch.full((2, 1, 1, 1), value)) for value in (0.0, 1.0))
+    first, second = (model(torch.tensor([value, 7.0]).view(2, 1, 1, 1)) for value in (0.0, 1.0))
     assert float(second.detach()) == pytest.approx(1.1 * float(first.detach()))
     assert {key for key, each in model.named_parameters() if each.requires_grad} == {
         *("embed.weight", "twice.weight", "twice.bias", "norm.weight", "norm.bias"),
@@ -113,10 +172,17 @@ def test_gradients_depend_on_the_images_so_that_a_lost_sum_shows(net):
 @pytest.mark.parametrize(
     ("function", "words", "message"),
     [
-        ("part_used", ("--peer", "ddp"), "'unused.weight' of net.py:part_used gets no gradient, and PyTorch waits"),
-        ("make", ("--peer", "fsdp2"), "'head.weight' of net.py:make is shared between blocks"),
+        ("part_used", ("--peer", "ddp"), "'unused.weight' of net.py:part_used gets no gradient, and DDP waits"),
+        ("make", ("--peer", "fsdp2"), "'head.weight' is shared between blocks, which it shards apart"),
         ("regularised", (), "the loss computes with the module itself"),
-        ("make", ("--data", "mnist"), "--data mnist: a model of your own brings its inputs"),
+        ("scaled", ("--peer", "fsdp2"), "'scale' is a single number, which it does not shard"),
+        ("patched", (), "put in place of its class's forward"),
+        ("hooked", (), "the module has hooks"),
+        ("double", (), "parameter 'weight' is of torch.float64"),
+        ("headed", (), "the loss has parameters"),
+        ("make", ("--data", "mnist"), "one of your own brings its inputs: leave --data and --stage out"),
+        ("make", ("--stage", "epochs=1"), "one of your own brings its inputs: leave --data and --stage out"),
+        ("make", ("--batch", "64"), "gives a batch of 6: leave it out"),
         ("make", ("--size", "8"), "--size 8: the inputs of a model of your own"),
         ("make", ("--target-accuracy", "0.9"), "has no test samples"),
         ("made", (), "has no function 'made'; did you mean make?"),

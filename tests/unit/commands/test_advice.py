@@ -85,9 +85,20 @@ def test_fsdp2_stands_in_the_ranking_if_the_blocks_of_the_model_are_known(worklo
     told = advice(capsys, "--workload", with_blocks(Path(workload), "cpu"), "--allreduce", LINE)
     serial = next(row for row in told["ranking"] if row["scheme"] == "fsdp2_kept")
     assert serial["iteration_seconds"] > kept["iteration_seconds"]  # Gloo overlaps nothing
-    steps = ("--accumulate", "2")
-    told = advice(capsys, "--workload", workload, "--allreduce", LINE, *steps)
-    assert "one micro-batch" in told["left_out"]["fsdp2"]
+    for steps, reason in (("--accumulate=2", "one micro-batch"), ("--optimizer=lamb", "norms of whole tensors")):
+        told = advice(capsys, "--workload", workload, "--allreduce", LINE, steps)
+        assert reason in told["left_out"]["fsdp2"]
+
+
+@pytest.mark.parametrize("ranks", [2, 8])
+def test_fsdp2_updates_a_ranks_own_part_after_all_messages(workload, capsys, ranks):
+    content = json.loads(Path(workload).read_text())
+    seconds = []
+    for update in (0.0, 16.0):
+        Path(workload).write_text(json.dumps({**content, "update_seconds": update}))
+        told = advice(capsys, "--workload", with_blocks(Path(workload)), "--allreduce", LINE, f"--ranks={ranks}")
+        seconds.append(next(row["iteration_seconds"] for row in told["ranking"] if row["scheme"] == "fsdp2"))
+    assert seconds[1] - seconds[0] == pytest.approx(16.0 / ranks)
 
 
 def test_collectives_are_compared_on_links_and_left_out_if_a_line_says_nothing_of_them(workload, capsys):

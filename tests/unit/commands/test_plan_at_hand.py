@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
-from command_lines import LINE, workload_json
+from command_lines import LINE, ROOT, workload_json
 from gradsync.cli import main
 from gradsync.configuration import networks
+from gradsync.experiments import predict
 from gradsync.experiments.profile import layers
 
+SCHEMES = str(ROOT / "config" / "schemes.yaml")
 PIPELINED = ("--schedule", "pipelined")
 
 
@@ -65,6 +68,7 @@ def test_layers_of_a_model_are_measured_and_planned_for(workload, tmp_path, monk
         (("--network", "25gb"), "network '25gb' does not exist; did you mean 25gbe?"),
         (("--network", "25gbe", "--allreduce", LINE), "not allowed with"),
         (("--network", "25gbe", "--ranks", "4x2", "--topology", "switch"), "leave one out"),
+        (("--network", "25gbe", "--ranks", "4x2", "--ranks-a-node", "4"), "--ranks has 2 a node: leave one out"),
         (("--network", "25gbe", "--ranks", "0x2"), "--ranks 0: at least 1"),
         (("--network", "25gbe", "--device", "cuda"), "--device: nothing is measured here"),
         (("--network", "25gbe", "--keep", "here"), "--keep: nothing is measured"),
@@ -76,6 +80,29 @@ def test_what_makes_no_sense_is_refused(workload, capsys, words, message):
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1
+
+
+def test_nodes_of_a_scheme_made_for_them_have_links_inside(workload, capsys):
+    named = ("--workload", workload, "--schedule", "wfbp", "--collective", "hierarchical", "--network", "25gbe")
+    of_scheme = planned(capsys, *named, "--ranks", "8", "--ranks-a-node", "2")
+    assert of_scheme == planned(capsys, *named, "--ranks", "4x2")
+    assert of_scheme == planned(capsys, *named, "--ranks", "8", "--topology", "dense_gpu", "--ranks-a-node", "2")
+    assert (of_scheme["topology"], of_scheme["ranks"]) == ("dense_gpu:4,2", 8)
+
+
+def test_phases_are_planned_on_nodes(workload, capsys):
+    content = json.loads(workload_json([("second", 400_000, 1e-3), ("first", 4_000, 1e-3)]))
+    kernels = dict.fromkeys(("encode_mstopk", "decode_sum"), 1e-9)
+    Path(workload).write_text(json.dumps({**content, "kernels": kernels}))
+    words = ("--workload", workload, "--schemes", SCHEMES, "--schedule", "mstopk_then_dense_hundredth")
+    told = planned(capsys, *words, "--network", "25gbe", "--ranks", "4x2")
+    assert told == planned(capsys, *words, "--network", "25gbe", "--ranks", "8", "--ranks-a-node", "2")
+    assert [part["topology"] for part in told["phases"]] == ["dense_gpu:4,2"] * 2
+
+
+def test_what_a_launch_plans_from_is_told_and_measures_nothing():
+    names = {field.name for field in fields(predict.Options)}
+    assert not names & {"model", "device", "network", "keep"}
 
 
 def test_a_scheme_that_can_not_be_planned_is_refused_before_anything_is_measured(monkeypatch, capsys):

@@ -67,6 +67,15 @@ def test_without_a_queue_nothing_overlaps():
     assert seconds(workload("a", "b"), kept=True, queued=False) == 10 + 4 + 0.5
 
 
+def test_statistics_are_broadcast_before_forward_and_the_update_follows_all():
+    work = workload("a", "b")
+    plain = iteration(work, SECOND, kept=True, queued=True, update_seconds=0.0)
+    for update in (0.0, 4.0):
+        told = iteration(work, SECOND, kept=True, queued=True, update_seconds=update, broadcast_seconds=0.5)
+        assert told.seconds == plain.seconds + 0.5 + update
+        assert told.messages == plain.messages + 1
+
+
 def test_blocks_that_are_not_told_are_refused():
     with pytest.raises(InputError, match=r"'w' does not tell the blocks .* measure layers"):
         seconds(workload("a", None))

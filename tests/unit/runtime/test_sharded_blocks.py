@@ -8,7 +8,7 @@ from torch import nn
 
 from gradsync.runtime import models
 from gradsync.runtime.peers import KINDS
-from gradsync.runtime.peers.blocks import blocks
+from gradsync.runtime.sharded_blocks import blocks
 
 # of each model the number of blocks, and the share of its parameters that is in none, at the most
 BLOCKS = {

@@ -12,7 +12,8 @@ waits for all scatters.
 
 On processors the calls of Gloo return when the message is through, so that nothing overlaps.
 
-Differs from PyTorch: copies into messages and out of them take nothing, and messages do not slow computation down.
+Differs from PyTorch: copies into messages and out of them take nothing, tensors are not padded to a multiple of the
+ranks, messages and computation do not slow one another down, and a block that forward uses twice is gathered once.
 """
 
 from __future__ import annotations
@@ -44,11 +45,19 @@ class Segment(NamedTuple):
     seconds: float
 
 
-def iteration(workload: Workload, cost: MessageCost, *, kept: bool, queued: bool, update_seconds: float) -> Iteration:
+def iteration(
+    workload: Workload,
+    cost: MessageCost,
+    *,
+    kept: bool,
+    queued: bool,
+    update_seconds: float,
+    broadcast_seconds: float = 0.0,
+) -> Iteration:
     """An iteration of a rank.
 
     `kept`: blocks are kept from forward to backward. `queued`: on GPUs, else nothing overlaps. `update_seconds`: of the
-    rank's own part of the parameters.
+    rank's own part of the parameters. `broadcast_seconds`: of statistics of batch normalisation, before forward.
 
     Raises InputError for a workload that doesn't tell the blocks.
     """
@@ -59,15 +68,16 @@ def iteration(workload: Workload, cost: MessageCost, *, kept: bool, queued: bool
     forward, backward = _forward(workload), _backward(workload)
     computation = sum(each.seconds for each in (*forward, *backward)) + update_seconds
     again = 0 if kept else sum(unit != WHOLE for unit in sizes)
-    messages = 2 * len(sizes) + again
+    messages = 2 * len(sizes) + again + bool(broadcast_seconds)
     if not queued:
         sent = sum(gathers.values()) + sum(scatters.values())
         sent += 0 if kept else sum(seconds for unit, seconds in gathers.items() if unit != WHOLE)
-        return Iteration(computation + sent, computation, messages)
+        return Iteration(broadcast_seconds + computation + sent, computation, messages)
     queue = _Queue(gathers, scatters)
     queue.forward(forward)
     queue.backward(backward, kept)
-    return Iteration(max(queue.computed, queue.sent) + update_seconds, computation, messages)
+    seconds = broadcast_seconds + max(queue.computed, queue.sent) + update_seconds
+    return Iteration(seconds, computation, messages)
 
 
 def units(workload: Workload) -> dict[str, int]:
@@ -75,7 +85,7 @@ def units(workload: Workload) -> dict[str, int]:
     if any(layer.block is None for layer in workload.layers):
         raise InputError(
             f"workload {workload.name!r} does not tell the blocks that FSDP2 shards: gradsync measure layers and "
-            "measure operations do, if blocks share no parameter"
+            "measure operations do, if all parameters are trained and blocks share none"
         )
     sizes: dict[str, int] = {}
     for layer in sorted(workload.layers, key=lambda layer: layer.block != WHOLE):

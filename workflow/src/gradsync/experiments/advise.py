@@ -147,9 +147,10 @@ def _advice(options: Options) -> dict[str, Any]:
             _row(each, candidates) for each in sorted(every, key=lambda each: each.seconds) if each not in candidates
         ],
         "left_out": left_out | unknown,
-        "warnings": list(
-            dict.fromkeys(note for each in every for note in (*each.known.warnings, each.trace.note) if note)
-        ),
+        "warnings": [
+            *dict.fromkeys(note for each in every for note in (*each.known.warnings, each.trace.note) if note),
+            *(fsdp2.notes(options, first.workload) if peers else ()),
+        ],
     }
     if options.explain:
         advice["why"] = _why(first)
@@ -225,8 +226,8 @@ def _peers(candidates: list[Candidate], options: Options, network: str) -> tuple
     peers = fsdp2.peers()
     try:
         fsdp2.refuse(options)
-        sharded = _candidate(Scheme.model_validate({**fsdp2.SHARDED, "topology": network}), options, None)
-        return [fsdp2.row(peer, sharded, _baseline(candidates)) for peer in peers], {}
+        whole = _candidate(Scheme(name=fsdp2.AT_ONCE, topology=network), options, None)
+        return [fsdp2.row(peer, whole, options, _baseline(candidates)) for peer in peers], {}
     except InputError as error:
         return [], {peer.name: str(error) for peer in peers}
 

@@ -99,19 +99,19 @@ class Told(NamedTuple, Generic[Kind]):
 
 
 @contextmanager
-def known(options: Kind) -> Iterator[Told[Kind]]:
-    """The options as if all had been told, while what was measured is needed.
+def known(options: Kind, of_scheme: str = "") -> Iterator[Told[Kind]]:
+    """The options as if all had been told, while what was measured is needed; `of_scheme`: see `resolved`.
 
     Raises InputError for options that don't go together, before anything is measured, or what can't be measured.
     """
-    from gradsync.runtime.launch import elsewhere
-
-    told, network = resolved(options)
+    told, network = resolved(options, of_scheme)
     if not measures(told):
         if told.keep:
             raise InputError("--keep: nothing is measured: leave it out")
         yield Told(told, network)
         return
+    from gradsync.runtime.launch import elsewhere
+
     _refuse_unread(told)
     if told.keep:
         yield Told(_measured(told, told.keep), network)
@@ -130,14 +130,14 @@ def _priced(options: Modelled) -> bool:
     return any(each is not None for each in (options.allreduce, options.cluster, options.network))
 
 
-def resolved(options: Kind) -> tuple[Kind, Described | None]:
+def resolved(options: Kind, of_scheme: str = "") -> tuple[Kind, Described | None]:
     """With the topology of the ranks, and the links of a described network; nothing is measured.
 
-    Raises InputError for options that don't go together.
+    `of_scheme` is the topology of the one scheme that is planned, if no option names another. Raises InputError for
+    options that don't go together.
     """
     from gradsync import topologies
     from gradsync.configuration import networks
-    from gradsync.runtime.launch import elsewhere
 
     topology = options.topology
     if nodes := getattr(options.ranks, "nodes", None):
@@ -151,9 +151,9 @@ def resolved(options: Kind) -> tuple[Kind, Described | None]:
         elif local > 1:
             topology = f"dense_gpu:{many},{local}"
     if topology := topology or options.assumed or None:
-        topology = topologies.parse(topology, options.ranks).name
-    in_nodes = topology is not None and topology.startswith("dense_gpu")
-    if in_nodes and not (_priced(options) or getattr(options, "testbed", None) or elsewhere()):
+        topology = topologies.parse(topology, options.ranks, getattr(options, "ranks_a_node", None)).name
+    in_nodes = (topology or of_scheme).startswith("dense_gpu")
+    if in_nodes and not _priced(options) and _alone(options):
         raise InputError(f"{topology}: what links nodes is not measured on one machine: give --network")
     for key, value in (("nodes", options.nodes), ("scale", options.scale)):
         if value and not options.cluster:
@@ -161,6 +161,13 @@ def resolved(options: Kind) -> tuple[Kind, Described | None]:
     network = networks.described(options.network, in_nodes) if options.network is not None else None
     allreduce = network.allreduce if network else options.allreduce
     return replace(options, topology=topology, allreduce=allreduce, network=None), network
+
+
+def _alone(options: Modelled) -> bool:
+    """Whether ranks are processes of this machine, without a testbed between them."""
+    from gradsync.runtime.launch import elsewhere
+
+    return not (getattr(options, "testbed", None) or elsewhere())
 
 
 def _refuse_unread(options: Modelled) -> None:

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from gradsync.plan import Plan
 
 RESULT_BYTES = 4e6  # results, metrics, arrivals and trace of a short training
-SCHEMES = "schemes.json"  # the list of all plans that are trained: all results are there
 DONE = "done.json"  # digests of those that a command has trained that has not ended
 SHOWN = ("iterations", "seconds", "iteration_seconds", "error", "comm_share")  # of each of several plans
 
@@ -52,7 +51,7 @@ def train(options: Options) -> dict[str, float] | None:
 
     Raises InputError for what can't be trained, before anything is started.
     """
-    from gradsync.files.results import Result
+    from gradsync.files.results import CONTENDERS, Result, write_contenders
     from gradsync.runtime.launch import is_rank
 
     if is_rank():
@@ -68,9 +67,9 @@ def train(options: Options) -> dict[str, float] | None:
     enter(options)
     disk.refuse(options.output, RESULT_BYTES * len(plans), "what a training leaves behind, at the least,")
     with run_lock.held(options.output, "elastic"):
-        (options.output / SCHEMES).unlink(missing_ok=True)
+        (options.output / CONTENDERS).unlink(missing_ok=True)
         _train_in_turn(plans, options)
-        write_whole(options.output / SCHEMES, json.dumps(names_of_plans) + "\n")
+        write_contenders(options.output, names_of_plans)
         (options.output / DONE).unlink(missing_ok=True)
     summaries = {name: Result.load(options.output / name / "result.json").summary for name in names_of_plans}
     if len(plans) == 1:

@@ -15,7 +15,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gradsync.configuration.networks import Ranks
 from gradsync.configuration.options import words
 from gradsync.errors import InputError, RunError
 from gradsync.experiments import predict, train
@@ -124,7 +123,7 @@ def _launch(launch: Emulation, settings: Settings, results: Path, config: str) -
             contention=str(contended) if lanes > 1 and scheme.collective == NATIVE else None,
             schemes=settings.schemes,
             schedule=scheme.name,
-            ranks=Ranks(launch.ranks),
+            ranks=launch.ranks,
             ranks_a_node=together,
             output=planned / f"{scheme.name}.json",
             prediction=planned / f"{scheme.name}.prediction.json",

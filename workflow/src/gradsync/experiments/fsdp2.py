@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from gradsync.engine import fully_sharded
 from gradsync.errors import InputError
 from gradsync.experiments import other_networks
+from gradsync.plan import DTYPE_BYTES
 
 if TYPE_CHECKING:
     from gradsync.configuration.peers import Peer
@@ -14,7 +16,8 @@ if TYPE_CHECKING:
 
 PEERS = "config/peers.yaml"
 KIND = "fsdp2"
-SHARDED = {"name": "pipelined", "options": {"effort": 0}}  # a scheme whose ranks update a part of the parameters each
+FLOAT = DTYPE_BYTES["float32"]  # of batch-norm statistics
+AT_ONCE = "single"  # a scheme that updates all parameters when backward is over, as FSDP2 updates a rank's own
 
 
 def peers() -> list[Peer]:
@@ -27,32 +30,41 @@ def peers() -> list[Peer]:
 
 def refuse(options: Options) -> None:
     """Raises InputError for steps that are not simulated."""
+    from gradsync import optimizers
+
     if options.accumulate > 1 or options.clip_norm is not None or options.scaled:
         raise InputError("of FSDP2 steps of one micro-batch are simulated, without clipping or a loss scale")
+    if optimizers.get(options.optimizer).ratios is not None:
+        raise InputError(
+            f"of FSDP2 no optimizer is simulated that takes norms of whole tensors, as {options.optimizer} does"
+        )
 
 
-def row(peer: Peer, sharded: Candidate, baseline: float | None) -> dict[str, Any]:
-    """What the ranking says of it; `sharded`, a planned scheme, knows the costs and what a rank's own update takes.
+def row(peer: Peer, whole: Candidate, options: Options, baseline: float | None) -> dict[str, Any]:
+    """What the ranking says of it; `whole`, a scheme that updates at once, knows the costs and what an update takes.
 
     Raises InputError for a workload that doesn't tell the blocks of its model.
     """
     from gradsync.costs.scaled import Scaled
-    from gradsync.engine import fully_sharded
 
-    workload, cost = sharded.workload, sharded.known.all_reduce
-    computation = sharded.trace.computation_seconds(sharded.plan.pace)
-    steps: dict[str, Any] = {
-        "kept": not peer.reshard_after_forward,
-        "queued": workload.provenance.get("device") != "cpu",
-        "update_seconds": max(computation - workload.forward_seconds - workload.backward_seconds, 0.0),
-    }
-    residual = other_networks.residual(sharded)
+    workload, known, ranks = whole.workload, whole.known, whole.plan.ranks
+    computation = whole.trace.computation_seconds(whole.plan.pace)
+    update = max(computation - workload.forward_seconds - workload.backward_seconds, 0.0) / ranks
+    statistics = FLOAT * workload.statistics if options.statistics == "broadcast" else 0
+    residual = other_networks.residual(whole)
     low, made, high = (
-        fully_sharded.iteration(workload, Scaled(cost, factor, factor), **steps)
+        fully_sharded.iteration(
+            workload,
+            Scaled(known.all_reduce, factor, factor),
+            kept=not peer.reshard_after_forward,
+            queued=queued(workload),
+            update_seconds=update,
+            broadcast_seconds=factor * known.network.of("broadcast").seconds(statistics) if statistics else 0.0,
+        )
         for factor in (1 - residual, 1.0, 1 + residual)
     )
     tied = 0.0 if residual else other_networks.TIED * made.seconds
-    state = sharded.plan.most_bytes("momentum")
+    state = -(-whole.plan.most_bytes("momentum") // ranks)
     return {
         "scheme": peer.name,
         "label": peer.label,
@@ -64,20 +76,33 @@ def row(peer: Peer, sharded: Candidate, baseline: float | None) -> dict[str, Any
         "exposed_communication_seconds": made.seconds - made.computation_seconds,
         "messages": made.messages,
         "over_bound": None,
-        "buffer_bytes": state + _held(workload, sharded.plan.ranks, kept=steps["kept"]),
+        "buffer_bytes": state + _held(workload, ranks, kept=not peer.reshard_after_forward),
         "state_bytes": state,
         "changes_training": "",
         "planned": False,
     }
 
 
-def _held(workload: Workload, ranks: int, *, kept: bool) -> int:
-    """Bytes of a rank: its parts of parameters and gradients, and the most of both that is whole at one time."""
-    from gradsync.engine import fully_sharded
+def notes(options: Options, workload: Workload) -> list[str]:
+    """What rows leave out that others have."""
+    told = options.interference is not None and queued(workload)
+    return ["rows of FSDP2 are without interference, which slows the others"] if told else []
 
+
+def queued(workload: Workload) -> bool:
+    """Whether messages and computation overlap: not on processors, where FSDP2 waits for each message."""
+    return bool(workload.provenance.get("device") != "cpu")
+
+
+def _held(workload: Workload, ranks: int, *, kept: bool) -> int:
+    """Bytes of a rank in backward: its parts of parameters and gradients, and what is whole at one time.
+
+    Those are gathered parameters, the gradients of the whole and of a block, the message that a block is scattered
+    from, and the one that the next is gathered into.
+    """
     sizes = fully_sharded.units(workload)
     whole = sizes.get(fully_sharded.WHOLE, 0)
     blocks = sorted(size for unit, size in sizes.items() if unit != fully_sharded.WHOLE)
-    # the block that is computed, and the one that is gathered meanwhile
     gathered = workload.bytes if kept else whole + sum(blocks[-2:])
-    return -(-2 * workload.bytes // ranks) + gathered + max(sizes.values())
+    messages = sum(blocks[-1:]) * (2 if kept else 3)
+    return -(-2 * workload.bytes // ranks) + gathered + whole + messages

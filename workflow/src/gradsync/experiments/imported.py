@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gradsync.configuration.options import option
+from gradsync.configuration.training import Compute
 from gradsync.errors import InputError
 
 if TYPE_CHECKING:
@@ -151,7 +152,7 @@ def _model(name: str | None) -> list[Known] | None:
     from gradsync.measure.passes import Pass
     from gradsync.runtime import models
 
-    models.refuse(name, None, BATCH)
+    models.refuse(name, None, Compute.batch)
     step = Pass(name, None, BATCH)
     step.compute()
     named = [(key, step.parameters[key]) for key, _ in step.gradients]

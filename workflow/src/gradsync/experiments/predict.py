@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Any
 from gradsync.configuration.options import option
 from gradsync.configuration.training import Steps
 from gradsync.errors import InputError
-from gradsync.experiments import at_hand
-from gradsync.experiments.at_hand import Modelled, Told
 from gradsync.experiments.costs import Costs, Known, costs, on_axes
 
 if TYPE_CHECKING:
@@ -31,8 +29,8 @@ MEAN = (  # of a plan of phases, weighted by their shares
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(Steps, Modelled):
-    """Options of `gradsync plan`."""
+class Options(Steps, Known):
+    """What a plan and its prediction are made from."""
 
     lr: float = option(0.01, "learning rate of the planned update")
     momentum: float = option(0.0, "momentum of the planned update (of sgd)")
@@ -58,8 +56,9 @@ class Options(Steps, Modelled):
         None,
         "of the collective: bcube, or bcube:3,2",
         metavar="NAME[:N,..]",
-        unset="what --ranks says, else the scheme's, else the one that it is made for",
+        unset="the scheme's, else the one that it is made for",
     )
+    ranks: int = option(2, "ranks of the plan", metavar="N")
     ranks_a_node: int | None = option(None, "ranks that share a node, if that is known (dense_gpu)", metavar="N")
     schedule_options: tuple[str, ...] = option(
         (), "an option of the schedule (may be repeated)", flag="--option", repeated=True, metavar="KEY=VALUE"
@@ -76,38 +75,32 @@ class Options(Steps, Modelled):
     unpredicted: bool = option(False, "simulate nothing, so that what kernels take need not be known")
 
 
-def plan(options: Options) -> dict[str, Any]:
+def plan(options: Options, shown: Callable[[str], str] = str) -> dict[str, Any]:
     """The prediction of a scheme's iteration; writes the plan and the prediction if options name files for them.
 
-    Raises InputError for a scheme, options or costs that don't go together, or a model that can't be measured.
+    Warnings are told as `shown` gives them. Raises InputError for a scheme, options or costs that don't go together.
     """
+    from gradsync.files.results import write_whole
+
+    refuse(options)
+    scheme = chosen_scheme(options)
+    made, prediction = _in_phases(scheme, options) if scheme.phases else _planned_alone(scheme, options)
+    prediction["warnings"] = [shown(warning) for warning in prediction["warnings"]]
+    if options.output:
+        write_whole(options.output, made.to_json() + "\n")
+    if options.prediction:
+        write_whole(options.prediction, json.dumps(prediction, indent=1) + "\n")
+    warn(prediction["warnings"])
+    return prediction
+
+
+def refuse(options: Options) -> None:
+    """Raises InputError for options that make no sense, whatever is planned."""
     if options.unpredicted and options.prediction:
         raise InputError("--prediction: nothing is predicted with --unpredicted: leave one of them out")
     options.refuse_steps()
     if options.ranks_a_node is not None and options.ranks_a_node < 1:
         raise InputError(f"--ranks-a-node {options.ranks_a_node}: at least 1")
-    if options.device != "cpu" and not at_hand.measures(options):
-        raise InputError("--device: nothing is measured here: leave it out, or give --model")
-    known, _ = at_hand.resolved(options)  # so that nothing is measured for a scheme that can't be planned
-    _scheme(known).refuse_ranks(options.ranks, options.ranks_a_node)
-    with at_hand.known(options) as told:
-        return _written(told)
-
-
-def _written(told: Told[Options]) -> dict[str, Any]:
-    """The prediction, of options that tell all."""
-    from gradsync.files.results import write_whole
-
-    options = told.options
-    scheme = _scheme(options)
-    made, prediction = _in_phases(scheme, options) if scheme.phases else _planned_alone(scheme, options)
-    if options.output:
-        write_whole(options.output, made.to_json() + "\n")
-    if options.prediction:
-        write_whole(options.prediction, json.dumps(prediction, indent=1) + "\n")
-    prediction["warnings"] = [told.lasting(warning) for warning in prediction["warnings"]]
-    warn(prediction["warnings"])
-    return prediction
 
 
 def _in_phases(scheme: Scheme, options: Options) -> tuple[PhasedPlan, dict[str, Any]]:
@@ -223,7 +216,7 @@ def steadiness(trace: Trace) -> dict[str, Any]:
     return {"steady": trace.steady, "period_turns": trace.period}
 
 
-def _scheme(options: Options) -> Scheme:
+def chosen_scheme(options: Options) -> Scheme:
     """The scheme of that name, with the collective and topology that options name instead of its own."""
     from gradsync.configuration import schemes
 

@@ -74,8 +74,9 @@ def train(options: Options) -> dict[str, dict[str, float]] | None:
     from gradsync.runtime.launch import is_rank, launch
 
     if is_rank():
-        _train_as_rank(options)
+        _train_as_rank(_with_batch_of_own(options))
         return None
+    _refuse_own(options)
     options = _with_batch_of_own(options)
     stages = _refuse(options)
     enter(options)
@@ -98,19 +99,24 @@ def train(options: Options) -> dict[str, dict[str, float]] | None:
     return {name: Result.load(options.output / name / "result.json").summary for name in contenders}
 
 
-def _with_batch_of_own(options: Options) -> Options:
-    """The same, but for a model of one's own, which brings its batch: that, and no data.
-
-    Raises InputError for a model that can't be trained here, or data beside it.
-    """
+def _refuse_own(options: Options) -> None:
+    """Raises InputError for a model of one's own that can't be trained here, or data beside it."""
     from gradsync.runtime.models import brought, own, refuse
 
     if not own.is_own(options.model):
-        return options
-    if options.data not in (BROUGHT, Training.data):
-        raise InputError(f"--data {options.data}: a model of your own brings its inputs: leave it out")
+        return
+    if options.data not in (BROUGHT, Training.data) or options.recipe:
+        raise InputError("--model: one of your own brings its inputs: leave --data and --stage out")
     refuse(options.model, options.size, options.batch)
     brought.refuse(options.model, _peers(options))
+
+
+def _with_batch_of_own(options: Options) -> Options:
+    """The same, but with the batch of a model of one's own, and no data."""
+    from gradsync.runtime.models import own
+
+    if not own.is_own(options.model):
+        return options
     return replace(options, data=BROUGHT, batch=own.load(options.model).batch or 1)
 
 
@@ -368,7 +374,7 @@ def _planned(options: Options, folder: Path) -> tuple[Path, ...]:
     plans = []
     for name in options.schedules:
         plans.append(folder / f"{name}.json")
-        inputs = {"workload": str(workload), "allreduce": str(points), "model": None}
+        inputs = {"workload": str(workload), "allreduce": str(points)}
         changes = {"schedule": name, "ranks_a_node": together, "output": plans[-1]}
         predict.plan(taken(predict.Options, options, **inputs, **changes))
     return tuple(plans)

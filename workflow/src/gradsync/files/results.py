@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import platform
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -21,11 +22,23 @@ from gradsync.files import checkout, reading
 from gradsync.files.problems import first_problem
 from gradsync.files.writing import write_whole
 
-__all__ = ["OPERATION", "TIMED", "VERSION", "Result", "Rung", "machine", "today", "write_whole"]
+__all__ = [
+    "CONTENDERS",
+    "OPERATION",
+    "TIMED",
+    "VERSION",
+    "Result",
+    "Rung",
+    "machine",
+    "today",
+    "write_contenders",
+    "write_whole",
+]
 
 VERSION = 2
 Rung = Literal["published", "simulated", "emulated", "measured"]
 OPERATION = "seconds_of_"  # what samples of an operation of a plan are called, before its name
+CONTENDERS = "schemes.json"  # of a launch, the names of all results; written last
 TIMED = ("emulated", "measured")  # rungs whose numbers are times that were taken; each has an interval, or is unknown
 
 
@@ -73,6 +86,15 @@ class Result(BaseModel):
     def key(self) -> str:
         """Hash of settings and results, by which a tracking server knows this run."""
         return hashlib.sha256(json.dumps(self.model_dump(mode="json"), sort_keys=True).encode()).hexdigest()
+
+
+def write_contenders(folder: Path, names: Iterable[str]) -> None:
+    """Write the names of all results of a launch, which are there by now, each with the digest of its result.
+
+    Snakemake takes a small file of the same content for the same: what is measured again must not look as before.
+    """
+    digests = {name: hashlib.sha256((folder / name / "result.json").read_bytes()).hexdigest() for name in names}
+    write_whole(folder / CONTENDERS, json.dumps(digests, indent=1) + "\n")
 
 
 def machine() -> dict[str, Any]:

@@ -23,7 +23,7 @@ from gradsync.runtime.devices import PROCESSOR, Device
 from gradsync.runtime.group import own_group, settle
 from gradsync.runtime.hosts import machines
 from gradsync.runtime.other_work import OtherWork
-from gradsync.runtime.peers.blocks import block_of
+from gradsync.runtime.sharded_blocks import block_of
 
 WARM_UP = 3
 

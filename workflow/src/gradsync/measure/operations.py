@@ -14,7 +14,7 @@ from gradsync.errors import InputError
 from gradsync.plan.workload import Layer, Workload
 from gradsync.runtime import models
 from gradsync.runtime.forward_order import by_parameter, forward_order
-from gradsync.runtime.peers.blocks import block_of
+from gradsync.runtime.sharded_blocks import block_of
 
 BACKWARD = 2  # products for each one of forward: gradients of the inputs and of the parameters
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -12,7 +11,7 @@ import numpy as np
 import torch
 
 from gradsync.configuration.training import Training
-from gradsync.files.results import Result, write_whole
+from gradsync.files.results import Result, write_contenders, write_whole
 from gradsync.plan import Plan
 from gradsync.plan.phases import PhasedPlan
 from gradsync.plan.trace import Trace
@@ -20,6 +19,7 @@ from gradsync.runtime import models, replay
 from gradsync.runtime.contenders import Record, saved
 from gradsync.runtime.data.stages import Stages
 from gradsync.runtime.devices import Device
+from gradsync.runtime.models import own
 from gradsync.runtime.models.language import SMOOTHING
 from gradsync.runtime.repeats import of_phases, repeats, to_accuracy
 from gradsync.statistics import quiet
@@ -27,17 +27,19 @@ from gradsync.statistics.intervals import median_interval
 
 CACHED = ("data_cache_memory", "data_cache_folder", "data_cache_disk")
 UNRECORDED = ("checkpoint_seconds", "reference", "paper", *CACHED)  # options that change no number
-RESULTS = "schemes.json"  # names of all contenders, written last
 
 
 def recorded(options: Training, testbed: dict[str, Any] | None) -> dict[str, Any]:
     """The settings that results and checkpoints hold: options that a number may depend on, and the testbed.
 
     What translations are trained with is there, also if nobody says it: null is of models whose labels nothing spreads.
+    A model of one's own is told by its text, too.
     """
     settings = {key: value for key, value in asdict(options).items() if key not in UNRECORDED}
     if options.label_smoothing is None and models.get(options.model).takes == models.TRANSLATIONS:
         settings["label_smoothing"] = SMOOTHING
+    if own.is_own(options.model):
+        settings["model_sha256"] = own.digest(options.model)
     return {**settings, "statistics": options.statistics == "broadcast", "testbed": testbed}
 
 
@@ -76,7 +78,7 @@ class Results:
                 if plan.name == name:
                     write_whole(folder / name / "plan.json", plan.to_json())
             result.save(folder / name)
-        write_whole(folder / RESULTS, json.dumps(contenders) + "\n")
+        write_contenders(folder, contenders)
 
     def _result(self, name: str, reference: str) -> Result:
         samples = repeats(self.records, name, self.ranks)

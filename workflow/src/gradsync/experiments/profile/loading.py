@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,8 +14,6 @@ from gradsync.limits import MOST_COUNT
 
 if TYPE_CHECKING:
     from gradsync.files.results import Result
-
-RUNS = "schemes.json"  # names of all runs, as of a launch: written last
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,11 +39,11 @@ def measure(options: Options) -> dict[str, Result]:
     launches.refuse_counts(**counts)
     if options.data_folder is None and options.photographs < options.batch:
         raise InputError(f"--photographs {options.photographs}: at least --batch {options.batch}")
-    launches.refuse_output(options.output / RUNS)
-    from gradsync.files.results import write_whole
+    from gradsync.files.results import CONTENDERS, write_contenders
     from gradsync.measure import loading
     from gradsync.runtime import devices, models
 
+    launches.refuse_output(options.output / CONTENDERS)
     models.refuse_own(options.model, "what photographs are loaded for")
     device = devices.pick(options.device)
     runs = loading.measure(
@@ -61,5 +58,5 @@ def measure(options: Options) -> dict[str, Result]:
     )
     for name, run in runs.items():
         run.save(options.output / name)
-    write_whole(options.output / RUNS, json.dumps(list(runs)) + "\n")
+    write_contenders(options.output, runs)
     return runs

@@ -6,9 +6,13 @@ libraries that models come from are imported when one is built.
 
 from __future__ import annotations
 
+import random
+
+import numpy as np
 import torch
 from torch import nn
 
+from gradsync.configuration.training import Compute
 from gradsync.errors import InputError
 from gradsync.names import refuse_unknown
 from gradsync.runtime import replay
@@ -53,21 +57,24 @@ def get(name: str) -> Model:
 
 
 def refuse(name: str, size: int | None, batch: int) -> None:
-    """Raises InputError for a model that can't be measured with such inputs; one's own brings them."""
+    """Raises InputError for a model that can't be measured with such inputs; one's own brings them.
+
+    A batch that is the options' default was not asked for.
+    """
     if not own.is_own(name):
         shape(name, size, batch)
         return
     if size is not None:
         raise InputError(f"--size {size}: the inputs of a model of your own are what its function gives")
-    own.refuse(name)
+    own.refuse(name, None if batch == Compute.batch else batch)
 
 
 def refuse_own(name: str, what: str) -> None:
     """Raises InputError for a model of one's own, of which `what` (measured, trained how) can't be done."""
     if own.is_own(name):
         raise InputError(
-            f"model {name}: one of your own is not {what}: gradsync measure layers and launch, plan, train and advise "
-            "take it"
+            f"model {name}: one of your own is not {what}: gradsync measure (layers, launch, interference), plan, "
+            "train and advise take it"
         )
 
 
@@ -88,6 +95,9 @@ def build(name: str, seed: int) -> nn.Module:
     Raises InputError for a name that is not there.
     """
     model = get(name)
+    if own.is_own(name):  # its function may draw from any of them
+        random.seed(seed)
+        np.random.seed(seed % 2**32)
     torch.manual_seed(seed)
     return model.build()
 

@@ -1,6 +1,6 @@
 """A model of one's own in a launch: it computes on the batch that it brings, and its output is its loss.
 
-The loss of a batch is weighted by the noise that stands in for the batch's images (`data: synthetic`), so that the
+The loss of a batch is weighted by the noise that stands in for its first image (`data: synthetic`), so that the
 gradients of ranks and iterations differ and a sum that is lost shows.
 """
 
@@ -14,40 +14,74 @@ import torch
 from torch import nn
 
 from gradsync.errors import InputError
+from gradsync.runtime import sharded_blocks
 from gradsync.runtime.models import own
-from gradsync.runtime.peers.blocks import shared
 
 if TYPE_CHECKING:
     from gradsync.configuration.peers import Peer
 
 WEIGHT = 0.1  # of the noise, beside 1
+HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
 class _Brought(nn.Module):
     """What the class of the module is made of besides."""
 
-    _brought: own.Own
+    brought: own.Own
+    exact: bool | None  # whether it computes in float64; None: not tried yet
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
-        """The weighted loss of the batch; floating-point inputs take the type of the images.  # (batch, 1, 1, 1)"""
-        brought = self._brought
-        output = own.called(super().forward, _like(brought.inputs, images))
-        return brought.loss(output).reshape(()) * (1 + WEIGHT * images.mean())
+        """The weighted loss of the batch, of which floating-point inputs take the images' type.  # (batch, 1, 1, 1)"""
+        loss = self.brought.loss(own.called(super().forward, self._inputs(images)))
+        return loss.reshape(()) * (1 + WEIGHT * images.flatten()[0])
+
+    def _inputs(self, images: torch.Tensor) -> Any:
+        """Copies, as forward may change its inputs; they stay where the images were last."""
+
+        def there(tensor: torch.Tensor) -> torch.Tensor:
+            return tensor.to(images.device)
+
+        def copied(tensor: torch.Tensor) -> torch.Tensor:
+            return tensor.to(images.dtype if tensor.is_floating_point() else tensor.dtype, copy=True)
+
+        self.brought = self.brought._replace(inputs=own.mapped(self.brought.inputs, there))
+        return own.mapped(self.brought.inputs, copied)
 
 
 def build(name: str) -> nn.Module:
     """The module, made with torch's generator as it is; names of parameters and submodules stay.
 
-    Raises InputError for one whose class can't be extended.
+    Raises InputError for one that can't be put into a launch.
     """
     given = own.load(name, seed=None)
-    kind = type(given.module)
-    try:
-        given.module.__class__ = type(kind.__name__, (_Brought, kind), {})
-    except TypeError as error:
-        raise InputError(f"--model {name}: a {kind.__name__} can't be trained here: {error}") from None
-    given.module._brought = given._replace(module=nn.Identity())  # type: ignore[assignment]  # it is no part of itself
-    return given.module.train()
+    module, kind = given.module, type(given.module)
+    _refuse_odd(name, given)
+    with own.told(name, f"a {kind.__name__} can't be trained here:"):
+        module.__class__ = type(kind.__name__, (_Brought, kind), {})
+    assert isinstance(module, _Brought)
+    module.brought, module.exact = given._replace(module=nn.Identity()), None  # it is no part of itself
+    module.zero_grad()
+    return module.train()
+
+
+def _refuse_odd(name: str, given: own.Own) -> None:
+    """Raises InputError for what a launch would leave out, or not train, without a word."""
+    module = given.module
+    if "forward" in vars(module) or type(module).__call__ is not nn.Module.__call__:
+        raise InputError(
+            f"--model {name}: the module is called by a function that was put in place of its class's forward, which a "
+            "launch replaces: give the module inside it"
+        )
+    if any(getattr(module, hooks) for hooks in HOOKS):
+        raise InputError(f"--model {name}: the module has hooks on its forward or backward: set them on modules inside")
+    if isinstance(given.loss, nn.Module) and any(True for _ in given.loss.parameters()):
+        raise InputError(f"--model {name}: the loss has parameters, which are not trained: make it part of the module")
+    for key, parameter in module.named_parameters():
+        if parameter.dtype != torch.float32:
+            raise InputError(
+                f"--model {name}: parameter {key!r} is of {parameter.dtype}: launches train float32 (--precision "
+                "computes in another type)"
+            )
 
 
 def refuse(name: str, peers: Sequence[Peer]) -> None:
@@ -65,33 +99,23 @@ def refuse(name: str, peers: Sequence[Peer]) -> None:
     for peer in peers:
         if unused:
             raise InputError(
-                f"--peer {peer.name}: parameter {unused[0]!r} of {name} gets no gradient, and PyTorch waits for one: "
-                "leave peers out, or freeze it (requires_grad_(False))"
+                f"--peer {peer.name}: parameter {unused[0]!r} of {name} gets no gradient, and DDP waits for one: leave "
+                "peers out, or freeze it (requires_grad_(False))"
             )
-        if peer.kind == "fsdp2" and (place := shared(model)):
-            raise InputError(
-                f"--peer {peer.name}: {place!r} of {name} is shared between blocks, and FSDP2 shards them apart: leave "
-                "it out"
-            )
+        if peer.kind == "fsdp2" and (reason := sharded_blocks.refused(model)):
+            raise InputError(f"--peer {peer.name}: {reason}: leave it out")
 
 
 def computes_in_float64(model: nn.Module) -> bool:
     """Whether the module and its loss compute in float64; what a launch does not bring in does."""
     if not isinstance(model, _Brought):
         return True
-    copied = copy.deepcopy(model).double()
-    try:
-        with torch.random.fork_rng():
-            copied(torch.zeros(1, 1, 1, 1, dtype=torch.float64)).backward()
-    except Exception:  # whatever the user's code raises
-        return False
-    return True
-
-
-def _like(inputs: Any, images: torch.Tensor) -> Any:
-    """The inputs where the images are, and numbers with a fraction in the images' type."""
-    if isinstance(inputs, torch.Tensor):
-        return inputs.to(images.device, images.dtype if inputs.is_floating_point() else inputs.dtype)
-    if isinstance(inputs, dict):
-        return {key: _like(value, images) for key, value in inputs.items()}
-    return type(inputs)(_like(value, images) for value in inputs) if isinstance(inputs, tuple | list) else inputs
+    if model.exact is None:
+        copied = copy.deepcopy(model).double()
+        try:
+            with torch.random.fork_rng():
+                copied(torch.zeros(1, 1, 1, 1, dtype=torch.float64)).backward()
+            model.exact = True
+        except Exception:  # whatever the user's code raises
+            model.exact = False
+    return model.exact

@@ -7,11 +7,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import importlib.util
 import re
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -85,9 +87,14 @@ def load(name: str, seed: int | None = 0) -> Own:
     return own
 
 
-def refuse(name: str) -> None:
-    """Raises InputError unless the function gives what it must, and a forward and backward pass of it goes through."""
+def refuse(name: str, batch: int | None = None) -> None:
+    """Raises InputError unless the function gives what it must, and a forward and backward pass of it goes through.
+
+    `batch`, if one was asked for, must be the function's.
+    """
     own = load(name)
+    if batch not in (None, own.batch):
+        raise InputError(f"--batch {batch}: the function of --model {name} gives a batch of {own.batch}: leave it out")
     with told(name, "forward raised"):
         loss = own.loss(own.outputs(own.module, own.inputs))
     if not isinstance(loss, torch.Tensor) or loss.numel() != 1 or not loss.requires_grad:
@@ -98,13 +105,32 @@ def refuse(name: str) -> None:
         loss.backward()
 
 
+def digest(name: str) -> str:
+    """SHA-256 of the file that a function is in, so that a changed model is told; empty if it can't be read."""
+    module, _, _ = name.rpartition(":")
+    if module.endswith(".py"):
+        path: Path | None = Path(module).expanduser()
+    else:
+        spec = importlib.util.find_spec(module)
+        path = Path(spec.origin) if spec is not None and spec.origin else None
+    return hashlib.sha256(path.read_bytes()).hexdigest() if path is not None and path.is_file() else ""
+
+
 def put(inputs: Any, device: Device) -> Any:
     """The inputs on a device."""
+    return mapped(inputs, device.put)
+
+
+def mapped(inputs: Any, function: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+    """The inputs with the function of each tensor."""
     if isinstance(inputs, torch.Tensor):
-        return device.put(inputs)
+        return function(inputs)
     if isinstance(inputs, dict):
-        return {key: put(value, device) for key, value in inputs.items()}
-    return type(inputs)(put(value, device) for value in inputs) if isinstance(inputs, tuple | list) else inputs
+        return {key: mapped(value, function) for key, value in inputs.items()}
+    if not isinstance(inputs, tuple | list):
+        return inputs
+    values = [mapped(value, function) for value in inputs]
+    return type(inputs)(*values) if hasattr(inputs, "_fields") else type(inputs)(values)
 
 
 def _tensors(inputs: Any) -> Iterator[torch.Tensor]:
@@ -150,19 +176,15 @@ def _imported(name: str, source: str) -> ModuleType:
         return importlib.import_module(source)
 
 
-class told:  # noqa: N801  a context manager
-    """Whatever the user's code raises becomes an InputError that says where."""
-
-    def __init__(self, name: str, what: str):
-        self.name, self.what = name, what
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
-        if isinstance(error, Exception):
-            text = (str(error).splitlines() or [""])[0]
-            raise InputError(f"--model {self.name}: {self.what} {type(error).__name__}: {text}") from error
+@contextmanager
+def told(name: str, what: str) -> Iterator[None]:
+    """Whatever the user's code raises becomes an InputError that says where; what it prints goes to stderr."""
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    except Exception as error:
+        text = (str(error).splitlines() or [""])[0]
+        raise InputError(f"--model {name}: {what} {type(error).__name__}: {text}") from error
 
 
 def _described(value: object) -> str:

@@ -25,8 +25,8 @@ from torch.distributed.tensor import DTensor
 
 from gradsync.configuration.peers import MIB
 from gradsync.plan import Plan
-from gradsync.runtime.peers.blocks import blocks
 from gradsync.runtime.peers.stock import Stock, local
+from gradsync.runtime.sharded_blocks import blocks
 
 BUFFERS_MIB = 250  # of a broadcast of buffers: DDP's
 

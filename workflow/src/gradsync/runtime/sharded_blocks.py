@@ -22,23 +22,27 @@ def blocks(model: nn.Module) -> list[nn.Module]:
 def block_of(model: nn.Module) -> dict[str, str]:
     """The name of the block of each parameter, by the parameter's name; empty if it is in none.
 
-    Nothing is told if a parameter is used in several places that are sharded apart: FSDP2 refuses that.
+    Nothing is told if FSDP2 refuses the model, or if a parameter is frozen: FSDP2 gathers that one, too, and a workload
+    does not have it.
     """
-    if shared(model):
+    if refused(model) or not all(parameter.requires_grad for parameter in model.parameters()):
         return {}
     names = {module: name for name, module in model.named_modules()}
     known = {id(parameter): names[block] for block in blocks(model) for parameter in block.parameters()}
     return {name: known.get(id(parameter), "") for name, parameter in model.named_parameters()}
 
 
-def shared(model: nn.Module) -> str:
-    """The name of a parameter that blocks share with one another, or with what is in none; empty if there is none."""
-    inside = {module: number for number, block in enumerate(blocks(model)) for module in block.modules()}
-    first: dict[int, int | None] = {}
-    for place, module in model.named_modules():
-        for name, parameter in module.named_parameters(recurse=False):
-            if first.setdefault(id(parameter), inside.get(module)) != inside.get(module):
-                return f"{place}.{name}" if place else name
+def refused(model: nn.Module) -> str:
+    """Why FSDP2 can't shard the model block by block, with the name of the parameter; empty if it can."""
+    modules = {module: name for name, module in model.named_modules()}
+    places = [f"{modules[block]}." for block in blocks(model)]
+    first: dict[int, str] = {}
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        if not parameter.ndim:
+            return f"{name!r} is a single number, which it does not shard"
+        block = next((place for place in places if name.startswith(place)), "")
+        if first.setdefault(id(parameter), block) != block:
+            return f"{name!r} is shared between blocks, which it shards apart"
     return ""
 
 
