@@ -190,7 +190,7 @@ def test_plans_are_launched_in_turn_and_a_command_goes_on_after_those_that_are_d
     assert main(command) == 0
     both = [("async_sgd", WORKERS + 1), ("sync_easgd3", WORKERS)]
     assert launched == [*both, both[1]]
-    assert json.loads((out / "schemes.json").read_text()) == names
+    assert list(json.loads((out / "schemes.json").read_text())) == names
     assert main(command) == 0  # what has ended is trained again
     assert launched[3:] == both
     assert main([*command, plans[0]]) == 2

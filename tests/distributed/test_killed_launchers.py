@@ -48,7 +48,7 @@ def test_ranks_end_with_their_launcher_and_the_same_command_goes_on(tmp_path, wh
     assert result(whole, "wfbp")["conformance"] == result(killed, "wfbp")["conformance"]
     names = {str(path.relative_to(folder)) for folder in (whole, killed) for path in folder.rglob("*")}
     assert {str(path.relative_to(killed)) for path in killed.rglob("*")} == names  # and nothing else is left
-    assert json.loads((killed / "schemes.json").read_text()) == ["wfbp"]
+    assert list(json.loads((killed / "schemes.json").read_text())) == ["wfbp"]
 
 
 @pytest.mark.deep

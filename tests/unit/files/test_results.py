@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gradsync.errors import InputError
-from gradsync.files.results import Result, machine, write_whole
+from gradsync.files.results import CONTENDERS, Result, machine, write_contenders, write_whole
 
 
 def result(**changes: object) -> Result:
@@ -103,6 +103,19 @@ def test_the_key_is_the_same_in_every_version_of_this_format():
     fixed = Result(rung="measured", scheme="wfbp", model="lenet5", ranks=2, summary={"x": 1.5})
     # a change here imports every earlier run into MLflow a second time
     assert fixed.key() == "9798cd0c9af47330fb85bcbecceb56d98072188a6d4cc0bc967ba65d3d463f6d"
+
+
+def test_the_list_of_a_launch_tells_results_that_were_measured_again(tmp_path):
+    texts = []
+    for seconds in (1.0, 2.0, 1.0):
+        for name in ("wfbp", "mgwfbp"):
+            summary = {"seconds": seconds}
+            Result(rung="measured", scheme=name, model="lenet5", ranks=2, summary=summary).save(tmp_path / name)
+        write_contenders(tmp_path, ["wfbp", "mgwfbp"])
+        texts.append((tmp_path / CONTENDERS).read_text())
+    assert list(json.loads(texts[0])) == ["wfbp", "mgwfbp"]
+    assert texts[0] != texts[1]
+    assert texts[0] == texts[2]
 
 
 def test_write_whole_makes_folders_and_replaces(tmp_path):
