@@ -92,11 +92,16 @@ class Head(nn.Module):
 def headed(): return nn.Linear(4, 2), Head(), torch.randn(3, 4)
 
 
-def in_place():
+class Doubling(nn.Linear):
     """It changes its inputs."""
+
+    def forward(self, x):
+        return super().forward(x.mul_(2))
+
+
+def in_place():
     print("what a function prints is no result")
-    net = nn.Sequential(nn.ReLU(inplace=True), nn.Linear(4, 2))
-    return given(net)
+    return given(Doubling(4, 2))
 
 
 def single():
@@ -136,6 +141,8 @@ def test_schemes_and_peers_train_it_alike(net):
 
 @pytest.mark.deep
 def test_each_pass_has_the_batch_as_it_was_given(net, capfd):
+    model, image = models.build(f"{net}:in_place", 0), torch.zeros(1, 1, 1, 1)
+    assert float(model(image)) == float(model(image))
     words = ("--schedule", "wfbp", "--peer", "ddp", *BRIEF)
     assert main(["train", "--model", "net.py:in_place", "--json", *words]) == 0
     json.loads(capfd.readouterr().out)
@@ -172,7 +179,11 @@ def test_gradients_depend_on_the_images_so_that_a_lost_sum_shows(net):
 @pytest.mark.parametrize(
     ("function", "words", "message"),
     [
-        ("part_used", ("--peer", "ddp"), "'unused.weight' of net.py:part_used gets no gradient, and DDP waits"),
+        (
+            "part_used",
+            ("--peer", "ddp"),
+            "'unused.weight' of net.py:part_used gets no gradient, for which DDP would wait",
+        ),
         ("make", ("--peer", "fsdp2"), "'head.weight' is shared between blocks, which it shards apart"),
         ("regularised", (), "the loss computes with the module itself"),
         ("scaled", ("--peer", "fsdp2"), "'scale' is a single number, which it does not shard"),

@@ -81,7 +81,7 @@ def test_a_launch_is_planned_trained_and_in_the_table(own_project):
     assert "jobid" not in ended.stdout
     assert "rule train:" in own_project.log()
     folder = own_project.folder / RESULTS / "runs" / "train" / "lenet5-2"
-    names = json.loads((folder / "schemes.json").read_text())
+    names = list(json.loads((folder / "schemes.json").read_text()))
     assert names == ["wfbp", "mgwfbp", "ddp_mgwfbp", "no_communication", "one_rank"]
     label_of = labels(settings.load(ROOT / "config/quick.yaml"))
     expected = {"batch": 8, "iterations": 8, "block": 4, "seeds": [3, 4], "statistics": False, "conformance": 1}

@@ -70,6 +70,7 @@ def test_layers_of_a_model_are_measured_and_planned_for(workload, tmp_path, monk
         (("--network", "25gbe", "--ranks", "4x2", "--topology", "switch"), "leave one out"),
         (("--network", "25gbe", "--ranks", "4x2", "--ranks-a-node", "4"), "--ranks has 2 a node: leave one out"),
         (("--network", "25gbe", "--ranks", "0x2"), "--ranks 0: at least 1"),
+        (("--network", "25gbe", "--ranks", "4x2", "--schedule", "sync_easgd1"), "take no notice of nodes"),
         (("--network", "25gbe", "--device", "cuda"), "--device: nothing is measured here"),
         (("--network", "25gbe", "--keep", "here"), "--keep: nothing is measured"),
         (("--network", "25gbe", "--size", "32"), "--size: only with --model"),
@@ -90,14 +91,24 @@ def test_nodes_of_a_scheme_made_for_them_have_links_inside(workload, capsys):
     assert (of_scheme["topology"], of_scheme["ranks"]) == ("dense_gpu:4,2", 8)
 
 
-def test_phases_are_planned_on_nodes(workload, capsys):
+@pytest.mark.parametrize("schedule", ["mstopk_then_dense_hundredth", "mstopk_then_horovod_hundredth"])
+def test_phases_are_planned_on_nodes(workload, capsys, schedule):
     content = json.loads(workload_json([("second", 400_000, 1e-3), ("first", 4_000, 1e-3)]))
     kernels = dict.fromkeys(("encode_mstopk", "decode_sum"), 1e-9)
     Path(workload).write_text(json.dumps({**content, "kernels": kernels}))
-    words = ("--workload", workload, "--schemes", SCHEMES, "--schedule", "mstopk_then_dense_hundredth")
+    words = ("--workload", workload, "--schemes", SCHEMES, "--schedule", schedule)
     told = planned(capsys, *words, "--network", "25gbe", "--ranks", "4x2")
     assert told == planned(capsys, *words, "--network", "25gbe", "--ranks", "8", "--ranks-a-node", "2")
     assert [part["topology"] for part in told["phases"]] == ["dense_gpu:4,2"] * 2
+
+
+def test_all_schemes_of_a_described_network_are_on_its_nodes(workload, capsys):
+    words = ("--workload", workload, "--schedule", "wfbp", "--network", "25gbe")
+    told = planned(capsys, *words, "--ranks", "8", "--ranks-a-node", "2")
+    assert told == planned(capsys, *words, "--ranks", "4x2")
+    assert told["topology"] == "dense_gpu:4,2"
+    assert planned(capsys, *words, "--ranks", "8")["topology"] == "switch:8"
+    assert planned(capsys, *words, "--collective", "hierarchical", "--ranks", "4x1")["topology"] == "dense_gpu:4,1"
 
 
 def test_what_a_launch_plans_from_is_told_and_measures_nothing():

@@ -223,13 +223,14 @@ def _peers(candidates: list[Candidate], options: Options, network: str) -> tuple
     """(rows of PyTorch's own ways that are simulated without a plan, why others are left out)."""
     from gradsync.configuration.scheme import Scheme
 
-    peers = fsdp2.peers()
+    taken_names = {each.scheme.name for each in candidates}
+    peers = [peer for peer in fsdp2.peers() if peer.name not in taken_names]
     try:
         fsdp2.refuse(options)
         whole = _candidate(Scheme(name=fsdp2.AT_ONCE, topology=network), options, None)
         return [fsdp2.row(peer, whole, options, _baseline(candidates)) for peer in peers], {}
     except InputError as error:
-        return [], {peer.name: str(error) for peer in peers}
+        return [], {peer.name: str(error).removeprefix(f"scheme {fsdp2.AT_ONCE!r}: ") for peer in peers}
 
 
 def _baseline(candidates: list[Candidate]) -> float | None:

@@ -75,16 +75,20 @@ class Options(Steps, Known):
     unpredicted: bool = option(False, "simulate nothing, so that what kernels take need not be known")
 
 
-def plan(options: Options, shown: Callable[[str], str] = str) -> dict[str, Any]:
+def plan(
+    options: Options, *, scheme: Scheme | None = None, network: str = "", shown: Callable[[str], str] = str
+) -> dict[str, Any]:
     """The prediction of a scheme's iteration; writes the plan and the prediction if options name files for them.
 
+    `scheme`: the one that options name, if it was chosen already; `network`: the topology if it has none of its own.
     Warnings are told as `shown` gives them. Raises InputError for a scheme, options or costs that don't go together.
     """
     from gradsync.files.results import write_whole
 
     refuse(options)
-    scheme = chosen_scheme(options)
-    made, prediction = _in_phases(scheme, options) if scheme.phases else _planned_alone(scheme, options)
+    scheme = scheme or chosen_scheme(options)
+    planned_by = _in_phases if scheme.phases else _planned_alone
+    made, prediction = planned_by(scheme, options, network)
     prediction["warnings"] = [shown(warning) for warning in prediction["warnings"]]
     if options.output:
         write_whole(options.output, made.to_json() + "\n")
@@ -103,12 +107,12 @@ def refuse(options: Options) -> None:
         raise InputError(f"--ranks-a-node {options.ranks_a_node}: at least 1")
 
 
-def _in_phases(scheme: Scheme, options: Options) -> tuple[PhasedPlan, dict[str, Any]]:
+def _in_phases(scheme: Scheme, options: Options, network: str) -> tuple[PhasedPlan, dict[str, Any]]:
     """The plans of its phases, and their predictions; times are means over the iterations of a training."""
     from gradsync.plan.phases import Phase, PhasedPlan
 
     shares = [phase.share for phase in scheme.phases]
-    plans, predictions = zip(*(_planned_alone(part, options) for part in scheme.parts), strict=True)
+    plans, predictions = zip(*(_planned_alone(part, options, network) for part in scheme.parts), strict=True)
     phases = tuple(Phase(share, plan) for share, plan in zip(shares, plans, strict=True))
     made = PhasedPlan(scheme.name, scheme.residual or "carry", phases)
     made.refuse()
@@ -130,12 +134,13 @@ def _in_phases(scheme: Scheme, options: Options) -> tuple[PhasedPlan, dict[str, 
     }
 
 
-def _planned_alone(scheme: Scheme, options: Options) -> tuple[Plan, dict[str, Any]]:
+def _planned_alone(scheme: Scheme, options: Options, network: str) -> tuple[Plan, dict[str, Any]]:
     """The plan of a scheme without phases, and its prediction."""
     from gradsync.configuration import sent_kinds
 
     scheme.refuse_ranks(options.ranks, options.ranks_a_node)
     # from here on its topology has numbers, whatever the nodes are
+    scheme = on(network, scheme)
     scheme = scheme.model_copy(update={"topology": scheme.network(options.ranks, options.ranks_a_node).name})
     workload, known = costs(options, options.ranks, scheme)
     sent = sent_kinds.of_scheme(scheme, options.ranks)
@@ -148,6 +153,13 @@ def _planned_alone(scheme: Scheme, options: Options) -> tuple[Plan, dict[str, An
         prediction |= _prediction(plan, workload, known, interference)
     prediction["warnings"] = known.warnings + prediction["warnings"]
     return plan, prediction
+
+
+def on(network: str, scheme: Scheme) -> Scheme:
+    """The scheme on a topology (empty: none is given), unless it has one of its own, or sends all parameters packed."""
+    if not network or scheme.topology or not scheme.averaged:
+        return scheme
+    return scheme.model_copy(update={"topology": network})
 
 
 def planned(

@@ -95,8 +95,16 @@ def exactness(model: torch.nn.Module, plans: Sequence[Plan]) -> torch.dtype:
     parameters = sum(parameter.numel() for parameter in model.parameters())
     divided = any(optimizer.eps is not None for optimizer in map(optimizers.of, plans) if optimizer is not None)
     selected = any(op.verb == "local" and op.kernel.startswith(ENCODE) for plan in plans for op in plan.roles[0].flat)
-    exact = parameters <= LARGEST_IN_FLOAT64 or divided or selected
-    return torch.float64 if exact and brought.computes_in_float64(model) else torch.float32
+    return torch.float64 if parameters <= LARGEST_IN_FLOAT64 or divided or selected else torch.float32
+
+
+def _computes_in_float64(model: torch.nn.Module, rank: int) -> bool:
+    """Whether a model does, as one of one's own may not; rank 0 tries. Collective."""
+    if not brought.brings(model):
+        return True
+    told = [rank == 0 and brought.computes_in_float64(model)]
+    dist.broadcast_object_list(told, src=0)
+    return told[0]
 
 
 class Held:
@@ -119,7 +127,7 @@ class Held:
         self.place = {each: place for place, each in enumerate(places)}
         self.loaded, self.loss, self.seed, self.rank, self.groups = loaded, loss, seed, rank, groups
         self.turns, self.rate = turns, rate
-        self.dtype = exactness(first, plans)
+        self.dtype = exactness(first, plans) if _computes_in_float64(first, rank) else torch.float32
         self.name = str(self.dtype).removeprefix("torch.")
         self.first, self.pool = first, Pool()
         self.device = groups.device

@@ -6,9 +6,6 @@ libraries that models come from are imported when one is built.
 
 from __future__ import annotations
 
-import random
-
-import numpy as np
 import torch
 from torch import nn
 
@@ -90,15 +87,12 @@ def title(name: str) -> str:
 
 
 def build(name: str, seed: int) -> nn.Module:
-    """The model with the parameters of that seed, which torch's global generator is set to.
+    """The model with the parameters of that seed, which global generators are set to.
 
     Raises InputError for a name that is not there.
     """
     model = get(name)
-    if own.is_own(name):  # its function may draw from any of them
-        random.seed(seed)
-        np.random.seed(seed % 2**32)
-    torch.manual_seed(seed)
+    own.seeded(seed)
     return model.build()
 
 

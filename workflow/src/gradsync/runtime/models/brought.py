@@ -28,7 +28,6 @@ class _Brought(nn.Module):
     """What the class of the module is made of besides."""
 
     brought: own.Own
-    exact: bool | None  # whether it computes in float64; None: not tried yet
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         """The weighted loss of the batch, of which floating-point inputs take the images' type.  # (batch, 1, 1, 1)"""
@@ -59,7 +58,7 @@ def build(name: str) -> nn.Module:
     with own.told(name, f"a {kind.__name__} can't be trained here:"):
         module.__class__ = type(kind.__name__, (_Brought, kind), {})
     assert isinstance(module, _Brought)
-    module.brought, module.exact = given._replace(module=nn.Identity()), None  # it is no part of itself
+    module.brought = given._replace(module=nn.Identity())  # it is no part of itself
     module.zero_grad()
     return module.train()
 
@@ -89,7 +88,7 @@ def refuse(name: str, peers: Sequence[Peer]) -> None:
     model = build(name)
     with own.told(name, "a copy of its module raised"):
         copied = copy.deepcopy(model)
-        copied(torch.zeros(1, 1, 1, 1)).backward()
+        copied(_image(copied)).backward()
     if any(parameter.grad is not None for parameter in model.parameters()):
         raise InputError(
             f"--model {name}: the loss computes with the module itself, and a launch trains copies of it: let the loss "
@@ -99,23 +98,29 @@ def refuse(name: str, peers: Sequence[Peer]) -> None:
     for peer in peers:
         if unused:
             raise InputError(
-                f"--peer {peer.name}: parameter {unused[0]!r} of {name} gets no gradient, and DDP waits for one: leave "
-                "peers out, or freeze it (requires_grad_(False))"
+                f"--peer {peer.name}: parameter {unused[0]!r} of {name} gets no gradient, for which DDP would wait: "
+                "leave peers out, or freeze it (requires_grad_(False))"
             )
         if peer.kind == "fsdp2" and (reason := sharded_blocks.refused(model)):
             raise InputError(f"--peer {peer.name}: {reason}: leave it out")
 
 
+def brings(model: nn.Module) -> bool:
+    """Whether a module brings its batch and its loss."""
+    return isinstance(model, _Brought)
+
+
 def computes_in_float64(model: nn.Module) -> bool:
-    """Whether the module and its loss compute in float64; what a launch does not bring in does."""
-    if not isinstance(model, _Brought):
-        return True
-    if model.exact is None:
-        copied = copy.deepcopy(model).double()
-        try:
-            with torch.random.fork_rng():
-                copied(torch.zeros(1, 1, 1, 1, dtype=torch.float64)).backward()
-            model.exact = True
-        except Exception:  # whatever the user's code raises
-            model.exact = False
-    return model.exact
+    """Whether a copy of a module that brings its loss, and the loss, compute in float64."""
+    copied = copy.deepcopy(model).double()
+    try:
+        with torch.random.fork_rng():
+            copied(_image(copied)).backward()
+    except Exception:  # whatever the user's code raises
+        return False
+    return True
+
+
+def _image(model: nn.Module) -> torch.Tensor:
+    parameter = next(model.parameters())
+    return torch.zeros(1, 1, 1, 1, dtype=parameter.dtype, device=parameter.device)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import importlib.util
+import random
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -18,6 +19,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -65,14 +67,21 @@ def called(forward: Callable[..., Any], inputs: Any) -> Any:
     return forward(*inputs) if isinstance(inputs, tuple) else forward(inputs)
 
 
+def seeded(seed: int) -> None:
+    """Seed every generator that a function may draw from."""
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
+    torch.manual_seed(seed)
+
+
 def load(name: str, seed: int | None = 0) -> Own:
-    """What the function gives after `torch.manual_seed(seed)` (None: with the generator as it is).
+    """What the function gives if all generators begin with the seed (None: as they are).
 
     Raises InputError that says what is wrong with it.
     """
-    function = _function(name)
     if seed is not None:
-        torch.manual_seed(seed)
+        seeded(seed)
+    function = _function(name)
     with told(name, "raised"):
         given = function()
     if not (isinstance(given, tuple) and len(given) == 3 and isinstance(given[0], nn.Module) and callable(given[1])):
@@ -93,7 +102,7 @@ def refuse(name: str, batch: int | None = None) -> None:
     `batch`, if one was asked for, must be the function's.
     """
     own = load(name)
-    if batch not in (None, own.batch):
+    if batch not in (None, own.batch or 1):
         raise InputError(f"--batch {batch}: the function of --model {name} gives a batch of {own.batch}: leave it out")
     with told(name, "forward raised"):
         loss = own.loss(own.outputs(own.module, own.inputs))
