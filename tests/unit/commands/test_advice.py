@@ -83,8 +83,8 @@ def test_fsdp2_stands_in_the_ranking_if_the_blocks_of_the_model_are_known(worklo
     assert not again["planned"]
     assert wfbp["planned"]
     told = advice(capsys, "--workload", with_blocks(Path(workload), "cpu"), "--allreduce", LINE)
-    serial = next(row for row in told["ranking"] if row["scheme"] == "fsdp2_kept")
-    assert serial["iteration_seconds"] > kept["iteration_seconds"]  # Gloo overlaps nothing
+    assert "on GPUs alone" in told["left_out"]["fsdp2_kept"]
+    with_blocks(Path(workload))
     for steps, reason in (("--accumulate=2", "one micro-batch"), ("--optimizer=lamb", "norms of whole tensors")):
         told = advice(capsys, "--workload", workload, "--allreduce", LINE, steps)
         assert reason in told["left_out"]["fsdp2"]

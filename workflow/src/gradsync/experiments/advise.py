@@ -149,7 +149,7 @@ def _advice(options: Options) -> dict[str, Any]:
         "left_out": left_out | unknown,
         "warnings": [
             *dict.fromkeys(note for each in every for note in (*each.known.warnings, each.trace.note) if note),
-            *(fsdp2.notes(options, first.workload) if peers else ()),
+            *(fsdp2.notes(options) if peers else ()),
         ],
     }
     if options.explain:

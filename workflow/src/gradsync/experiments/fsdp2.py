@@ -43,11 +43,16 @@ def refuse(options: Options) -> None:
 def row(peer: Peer, whole: Candidate, options: Options, baseline: float | None) -> dict[str, Any]:
     """What the ranking says of it; `whole`, a scheme that updates at once, knows the costs and what an update takes.
 
-    Raises InputError for a workload that doesn't tell the blocks of its model.
+    Raises InputError for a workload of processors, or one that doesn't tell the blocks of its model.
     """
     from gradsync.costs.scaled import Scaled
 
     workload, known, ranks = whole.workload, whole.known, whole.plan.ranks
+    if workload.provenance.get("device") == "cpu":
+        raise InputError(
+            "FSDP2 is simulated on GPUs alone; on processors its messages are not what it waits for most: gradsync "
+            "train --peer fsdp2 measures it"
+        )
     computation = whole.trace.computation_seconds(whole.plan.pace)
     update = max(computation - workload.forward_seconds - workload.backward_seconds, 0.0) / ranks
     statistics = FLOAT * workload.statistics if options.statistics == "broadcast" else 0
@@ -57,7 +62,6 @@ def row(peer: Peer, whole: Candidate, options: Options, baseline: float | None) 
             workload,
             Scaled(known.all_reduce, factor, factor),
             kept=not peer.reshard_after_forward,
-            queued=queued(workload),
             update_seconds=update,
             broadcast_seconds=factor * known.network.of("broadcast").seconds(statistics) if statistics else 0.0,
         )
@@ -83,15 +87,9 @@ def row(peer: Peer, whole: Candidate, options: Options, baseline: float | None) 
     }
 
 
-def notes(options: Options, workload: Workload) -> list[str]:
+def notes(options: Options) -> list[str]:
     """What rows leave out that others have."""
-    told = options.interference is not None and queued(workload)
-    return ["rows of FSDP2 are without interference, which slows the others"] if told else []
-
-
-def queued(workload: Workload) -> bool:
-    """Whether messages and computation overlap: not on processors, where FSDP2 waits for each message."""
-    return bool(workload.provenance.get("device") != "cpu")
+    return ["rows of FSDP2 are without interference, which slows the others"] if options.interference else []
 
 
 def _held(workload: Workload, ranks: int, *, kept: bool) -> int:
