@@ -10,6 +10,7 @@ import pytest
 
 import tiny_plans as tiny
 from gradsync.check import PlanError, check, grid
+from gradsync.check.channels import refuse_channels
 from gradsync.check.contents import Run
 from gradsync.check.form import refuse_form
 from gradsync.plan import Buffer, Local, Need, Plan, Ready, Recv, RecvAny, Ref, Repeat, Role, Send, SharedAdd, Tensor
@@ -130,6 +131,43 @@ def test_a_reply_is_held_against_what_the_worker_receives():
     shorter = setting("give", reads=(Ref("parameter", 0, 12),))
     refused(edited(SERVER, shorter), "'give' of rank 0 sends 12 float64, and 'fetch' of rank 1 receives 13 float64")
     refused(edited(SERVER, setting("give", tag=3)), "deadlock: rank 1 at 'fetch', rank 2 at 'fetch'")
+
+
+def twice(*order: str) -> Plan:
+    """The server takes two messages a pass, each into its own buffer, and workers send and fetch twice as well."""
+    (serve,) = SERVER.roles[0].body
+    ops = {op.name: op for op in serve.body}
+    ops["take2"] = dataclasses.replace(ops["take"], name="take2", writes=(Ref("aside", 0, 13),))
+    ops["give2"] = dataclasses.replace(ops["give"], name="give2", to="take2")
+    ops["again"] = dataclasses.replace(ops["give"], name="again")
+    worker = SERVER.roles[1]
+    sent = tuple(
+        dataclasses.replace(op, name=f"{op.name}{turn}", after_previous=())
+        for turn in range(2)
+        for op in worker.flat
+        if op.name in ("push", "fetch")
+    )
+    needs = [dataclasses.replace(op, after_previous=()) for op in worker.flat if op.name not in ("push", "fetch")]
+    roles = (
+        dataclasses.replace(
+            SERVER.roles[0], body=(dataclasses.replace(serve, body=tuple(ops[name] for name in order)),)
+        ),
+        dataclasses.replace(worker, body=(*needs, *sent)),
+    )
+    return dataclasses.replace(SERVER, roles=roles, buffers=(*SERVER.buffers, Buffer("aside", 13, "float64")))
+
+
+def test_several_receives_from_anybody_are_replied_to_one_by_one_and_alike():
+    """Only timing tells which of both takes whose message: else a worker may wait for ever for its reply."""
+    refuse_channels(twice("take", "apply", "give", "take2", "give2"))
+    problem = "'take' and 'take2' of rank 0 receive from anybody on .*: reply to the first before the second"
+    for order in (
+        ("take", "take2", "apply", "give", "give2"),
+        ("take", "apply", "give", "again", "take2"),
+        ("take", "take2", "apply", "give", "again"),
+    ):
+        error = refused(twice(*order), problem, refuse_channels)
+        assert set(error.at_fault) == {(0, order.index("take")), (0, order.index("take2"))}
 
 
 def test_receives_from_anybody_on_two_lanes_are_marked_both():

@@ -42,9 +42,15 @@ def one_more_receive(body):
 
 @inside
 def served_twice(body):
-    take = body[index_of(body, "take")]
-    body.insert(1, dataclasses.replace(take, name="take2", after=("take",), after_previous=("apply",)))
-    setting("apply", after=("take", "take2"))(body)
+    """One after the other, each with its reply."""
+    take, apply, give = body
+    body.append(dataclasses.replace(take, name="take2", after=("give",)))
+    body.append(dataclasses.replace(apply, name="apply2", after=("take2",), after_previous=()))
+    body.append(dataclasses.replace(give, name="give2", to="take2", after=("apply2",)))
+    body[:2] = (
+        dataclasses.replace(take, after_previous=("give2",)),
+        dataclasses.replace(apply, after_previous=("give2",)),
+    )
 
 
 @inside

@@ -8,6 +8,7 @@ timing can change.
 from __future__ import annotations
 
 from collections import defaultdict
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from gradsync.check.grid import PlanError, fail
@@ -122,6 +123,28 @@ def _anybody(plan: Plan, stream: Stream, sends: list[End], receives: list[End]) 
                 f"({_described(stream)}), which receives from ranks {', '.join(map(str, sorted(sources)))} only"
             )
             _refuse(plan, problem, end, anybody[0])
+    if len(sources) > 1:
+        _replied_alike(plan, stream, anybody)
+
+
+def _replied_alike(plan: Plan, stream: Stream, anybody: list[End]) -> None:
+    """Of several receives from anybody, each is replied to in the same way before the next one begins.
+
+    Which of them takes a message is a matter of timing: replies that differ would leave one rank without, and a reply
+    that waits for the next message would wait for ever for a rank that has no further one to send.
+    """
+    body = plan.role_of[stream.to].flat
+    replies = [[op for op in body if isinstance(op, Reply) and op.to == end.op.name] for end in anybody]
+    lines = [sorted((op.channel, op.tag) for op in each) for each in replies]
+    for at, (end, following) in enumerate(pairwise(anybody)):
+        these, those = lines[at : at + 2]
+        if these != those or any(body.index(op) > following.step for op in replies[at]):
+            problem = (
+                f"{end.op.name!r} and {following.op.name!r} of rank {stream.to} receive from anybody on "
+                f"{_described(stream)}, and only timing decides which takes whose message: reply to the first before "
+                "the second, and to both in the same way"
+            )
+            _refuse(plan, problem, end, following)
 
 
 def _signature(plan: Plan, refs: Any) -> list[tuple[int, str]]:
