@@ -80,6 +80,18 @@ def in_two_ways(then=("message3",), **values) -> Plan:
     return dataclasses.replace(PLAN, roles=(Role("one", (0,), role.body), Role("other", (1,), tuple(body))))
 
 
+def gathered_in_two_ways(**values) -> Plan:
+    """Pieces that are gathered in place on rank 0, and as `values` say on rank 1: not both are rounds of transfers."""
+    here = (Ref("one", 0, 4),)
+    gather = Collective(
+        name="gather", kind="all_gather", postcondition="gather", lane="network", reads=here, writes=here
+    )
+    bodies = (gather,), (dataclasses.replace(gather, **values),)
+    roles = tuple(Role(name, (rank,), bodies[rank]) for rank, name in enumerate(("one", "two")))
+    buffers = tuple(Buffer(name, 4, "float64", role="state") for name in ("one", "aside"))
+    return Plan("gathered", 2, (), buffers, roles)
+
+
 def of_two_types() -> Plan:
     """An all-reduce of float64 on rank 0 and of float32 on rank 1."""
     roles = []
@@ -194,6 +206,14 @@ FAULTS = {
     "a collective on two lanes": (
         in_two_ways(then=("message1", "message3"), lane="other"),
         r"collective 'message1' has other lane in role 'other'",
+    ),
+    "a collective over an axis and of the same ranks": (
+        gathered_in_two_ways(ranks=(0, 1)),
+        r"collective 'gather' has other ranks in role 'two' than in role 'one'",
+    ),
+    "a collective in place and not": (
+        gathered_in_two_ways(writes=(Ref("aside", 0, 4),)),
+        r"collective 'gather' has other place to write to in role 'two' than in role 'one'",
     ),
     "a collective of two kinds": (
         in_two_ways(kind="broadcast", postcondition="copy"),

@@ -12,7 +12,8 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from gradsync.check.grid import PlanError, fail
-from gradsync.plan import Collective, Plan, Recv, RecvAny, Reply, Role, Send
+from gradsync.collectives import ALL_GATHER, REDUCE_SCATTER
+from gradsync.plan import Collective, Group, Plan, Recv, RecvAny, Reply, Role, Send
 
 
 class Stream(NamedTuple):
@@ -33,6 +34,7 @@ class End(NamedTuple):
     op: Any
 
 
+HALVES = (REDUCE_SCATTER, ALL_GATHER)
 Streams = dict[Stream, tuple[list[End], list[End]]]  # what is sent, what is received
 
 
@@ -180,27 +182,43 @@ def _shown(signature: list[tuple[int, str]]) -> str:
 
 
 def _collectives(plan: Plan) -> None:
-    """All that take part in a collective have it on one lane, of one kind and algorithm, over ranges alike."""
-    first: dict[tuple[str, str, tuple[int, ...]], tuple[Role, int]] = {}
+    """All that take part in a collective have it on one lane, of one kind and algorithm, over ranges alike.
+
+    They describe the group in one way, and all have a reduce-scatter or all-gather in place or none has: that decides
+    whether rounds of transfers carry it.
+    """
+    first: dict[tuple[str, Group], tuple[Role, int]] = {}
     for role in plan.roles:
         for step, op in enumerate(role.flat):
             if not isinstance(op, Collective):
                 continue
-            other, at = first.setdefault((op.name, op.over, op.ranks), (role, step))
-            one: Collective = other.flat[at]
-            signatures = [
-                (each.lane, each.kind, each.algorithm, each.shape, each.root, _signature(plan, each.reads), _cut(each))
-                for each in (one, op)
-            ]
-            if signatures[0] != signatures[1]:
-                names = ("lane", "kind", "algorithm", "levels", "root", "ranges", "pieces")
-                differ = ", ".join(n for n, a, b in zip(names, *signatures, strict=True) if a != b)
-                problem = f"collective {op.name!r} has other {differ} in role {role.name!r} than in role {other.name!r}"
-                raise PlanError(plan, problem, {(other.ranks[0], at): "!", (role.ranks[0], step): "!"})
+            for group in {plan.group(op, rank) for rank in role.ranks}:
+                other, at = first.setdefault((op.name, group), (role, step))
+                if (other, at) != (role, step):
+                    _refuse_other_collective(plan, (other, at), (role, step))
 
 
-def _cut(op: Collective) -> list[tuple[str, ...]]:
-    return [ref.mine for ref in (*op.reads, *op.writes)]
+def _refuse_other_collective(plan: Plan, *ends: tuple[Role, int]) -> None:
+    (one, at), (two, step) = ends
+    descriptions = [
+        {
+            "lane": op.lane,
+            "kind": op.kind,
+            "algorithm": op.algorithm,
+            "levels": op.shape,
+            "axis": op.over,
+            "ranks": op.ranks,
+            "root": op.root,
+            "ranges": _signature(plan, op.reads),
+            "pieces": [ref.mine for ref in (*op.reads, *op.writes)],
+            "place to write to": op.kind in HALVES and op.reads == op.writes,
+        }
+        for op in (one.flat[at], two.flat[step])
+    ]
+    if descriptions[0] != descriptions[1]:
+        differ = ", ".join(name for name, value in descriptions[0].items() if value != descriptions[1][name])
+        problem = f"collective {one.flat[at].name!r} has other {differ} in role {two.name!r} than in role {one.name!r}"
+        raise PlanError(plan, problem, {(one.ranks[0], at): "!", (two.ranks[0], step): "!"})
 
 
 def _gated(plan: Plan, role: Role) -> None:
