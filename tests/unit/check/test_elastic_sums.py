@@ -133,6 +133,10 @@ FAULTS = {
         changed(SYNC, without_the_pull),
         "'update' pulls .* with a pair of parameters and centre that the other side of the exchange never has",
     ),
+    "a centre that a worker's replaces": (
+        in_both(HOST, setting("broadcast", root=2)),
+        "lost update: 'broadcast' replaces a centre of .* that rank 1's gradients have pulled by one that they have",
+    ),
     "a master that is a term and isn't counted": (
         changed(HOST, of_two_terms),
         "'pull' pulls the centre to the sum of 2, and finds one of 3",

@@ -115,7 +115,7 @@ FAULTS = {
     ),
     "an outer step of a centre that is a turn old": (
         changed(with_buffers(OUTER, Buffer("old", WHOLE, "float64", role="centre")), stale_centre),
-        "to another version than they began from",
+        "lost update: 'copy' replaces a centre of .* that rank 0's gradients have pulled",
     ),
     "an outer step that ranks do not go on from": (
         changed(with_buffers(OUTER, Buffer("other", WHOLE, "float64")), never_taken),

@@ -134,6 +134,12 @@ def test_plans_in_order_pass_when_they_are_spelled_out(name):
     check(lowered(IN_ORDER[name]))
 
 
+@pytest.mark.parametrize("scattered", ["scatter_local:layer2", "scatter_node:layer2"])
+def test_a_ring_over_one_axis_sums_some_ranks_spelled_out_too(scattered):
+    """Who sums over an axis promises no sum over all ranks: that is for the next axis to complete."""
+    check(lowered(changed(tiny.sharded_on_axes(2, 2), setting(scattered, algorithm="ring"))))
+
+
 def test_a_shared_buffer_takes_unlocked_adds():
     plan = tiny.hogwild(3, locked=False)
     assert any(isinstance(op, SharedAdd) and not op.locked for op in plan.roles[0].body)

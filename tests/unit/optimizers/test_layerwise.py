@@ -154,6 +154,17 @@ def test_ratios_of_something_else_are_found(name):
         check(edited(plan, "ratios", arguments={**ratios.arguments, "weight_decay": 0.0}))
 
 
+def test_ratios_of_lamb_that_count_other_steps_than_the_update_are_found():
+    """The bias of the moments would be taken out as in another step."""
+    plan = planned("lamb")
+    (role,) = plan.roles
+    again = dataclasses.replace(operation(plan, "ratios"), name="again")
+    at = role.flat.index(operation(plan, "update"))
+    body = (*role.flat[:at], again, dataclasses.replace(role.flat[at], after=("again",)), *role.flat[at + 1 :])
+    with pytest.raises(PlanError, match="needs the ratio"):
+        check(dataclasses.replace(plan, roles=(dataclasses.replace(role, body=body),)))
+
+
 @pytest.mark.parametrize("name", STEPS)
 def test_ratios_that_nobody_computes_are_found(name):
     plan = planned(name)

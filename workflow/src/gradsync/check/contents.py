@@ -24,7 +24,7 @@ from collections import defaultdict, deque
 from collections.abc import Hashable, Sequence
 from typing import Any, NamedTuple, NoReturn
 
-from gradsync.check import collectives
+from gradsync.check import centres, collectives
 from gradsync.check.track import Track
 from gradsync.engine.progress import Event
 from gradsync.kernels import KERNELS, Message, reads_of
@@ -165,7 +165,9 @@ class Run:
     def put(self, ref: Ref, rank: int, op: Any, parts: Sequence[Part]) -> None:
         """What is written; raises if it is not what the buffer is for, or in the place of others."""
         start = self.bounds(ref, rank)[0]
-        self.covers[rank][ref.buffer].write(start, self.taken(ref, start, parts, rank, op))
+        taken = self.taken(ref, start, parts, rank, op)
+        centres.refuse_lost(self, ref, rank, op, taken)
+        self.covers[rank][ref.buffer].write(start, taken)
 
     def taken(self, ref: Ref, start: int, parts: Sequence[Part], rank: int, op: Any) -> Sequence[Part]:
         """The parts as a buffer of that role holds them."""

@@ -27,6 +27,11 @@ class Track:
         self.run, self.op, self.event, self.rank = run, op, event, event.rank
         self.elements, self.workers = run.elements, len(run.workers)
 
+    @property
+    def times(self) -> int:
+        """How often the same has been done before; see `kernels.Track`."""
+        return self.run.plan.role_of[self.rank].times(self.op.name, self.event.turn)
+
     def read(self, number: int) -> Parts:
         """What an operand holds."""
         return self.run.get(self.op.reads[number], self.rank, self.op)

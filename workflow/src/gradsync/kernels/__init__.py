@@ -190,6 +190,10 @@ class Track(Protocol):
     elements: int  # of all tensors
     workers: int  # ranks that compute gradients
 
+    @property
+    def times(self) -> int:
+        """How often the same has been done before, to the same ranges: what a `compute` is told as `turn`."""
+
     def read(self, number: int) -> Parts:
         """What an operand holds; raises if nothing has written it."""
 

@@ -67,8 +67,8 @@ def follow(track: Track) -> None:
 
 
 def described(track: Track, parameter: Parts, gradient: Parts, *moments: Parts) -> object:
-    """What the ratio of a tensor is of, for the operation that computes or takes it."""
-    return "lamb", *map(elements, (parameter, gradient, *moments)), _layers.shared(track, SHARED)
+    """What the ratio of a tensor is of, for the operation that computes or takes it: in which step, too."""
+    return "lamb", *map(elements, (parameter, gradient, *moments)), _layers.shared(track, SHARED), track.times
 
 
 moved = _layers.moved_by_ratios

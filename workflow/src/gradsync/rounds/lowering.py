@@ -18,7 +18,7 @@ import numpy as np
 from gradsync import collectives
 from gradsync.collectives import ALL_REDUCE, ALL_TO_ALL, NATIVE, REDUCE, REDUCE_SCATTER, SUMS, Shape
 from gradsync.errors import InputError
-from gradsync.plan import Buffer, Collective, Group, Local, Plan, Recv, Ref, Repeat, Role, Send, piece
+from gradsync.plan import WORLD, Buffer, Collective, Group, Local, Plan, Recv, Ref, Repeat, Role, Send, piece
 
 
 class Part(NamedTuple):
@@ -209,8 +209,8 @@ def lower(op: Collective, rank: int, group: Group, tag: int, bounds: tuple[int, 
                     moves.append(move)
                     held += high - low
         ops += moves
-    # of a reduce the others have what nobody may read
-    sums = op.kind in SUMS and (op.kind != REDUCE or group.index(rank) == op.root)
+    # of all ranks: an axis sums some of them; and of a reduce the others have what nobody may read
+    sums = op.over == WORLD and op.kind in SUMS and (op.kind != REDUCE or group.index(rank) == op.root)
     ops.append(
         Local(
             name=op.name,
