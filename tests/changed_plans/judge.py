@@ -120,6 +120,8 @@ def _alone(base_name: str, base: Plan, plan: Plan, changes: list[str]) -> str:
         ours = _evaluated(
             plan, scale=LOSS_SCALE
         )  # whoever takes a loss scale out of all gradients has multiplied by it
+    if _encoders(plan) - _encoders(base):
+        return ""  # another one sends other elements: that is what the plan asks for
     if _selects(plan) and _types(plan) != _types(base):
         return ""  # of elements that are as large as each other after rounding another one is sent
     if different := _different(base, ours, theirs, max(_enough(plan), _enough(base))):
@@ -166,6 +168,13 @@ def _enough(plan: Plan) -> float:
 def _selects(plan: Plan) -> bool:
     """Whether it sends some elements alone."""
     return any(isinstance(op, Local) and op.kernel == "encode_exact_topk" for role in plan.roles for op in role.flat)
+
+
+def _encoders(plan: Plan) -> set[str]:
+    """The kernels that encode something."""
+    return {
+        op.kernel for role in plan.roles for op in role.flat if isinstance(op, Local) and op.kernel[:7] == "encode_"
+    }
 
 
 def _types(plan: Plan) -> set[tuple[str, str]]:
