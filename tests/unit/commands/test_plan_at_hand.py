@@ -62,6 +62,18 @@ def test_layers_of_a_model_are_measured_and_planned_for(workload, tmp_path, monk
 
 
 @pytest.mark.parametrize(
+    ("allreduce", "message"),
+    [("alpha=1", "--allreduce alpha=1: give alpha="), ("none.csv", "none.csv"), ("a=1,b=x", "b=x")],
+)
+def test_costs_that_can_not_be_read_are_refused_before_layers_are_measured(monkeypatch, capsys, allreduce, message):
+    asked = []
+    monkeypatch.setattr(layers, "measure", asked.append)
+    assert main(["plan", "--model", "lenet5", *PIPELINED, "--allreduce", allreduce]) == 2
+    assert message in capsys.readouterr().err
+    assert not asked
+
+
+@pytest.mark.parametrize(
     ("words", "message"),
     [
         ((), "--allreduce or --cluster or --network: needed, and not given"),

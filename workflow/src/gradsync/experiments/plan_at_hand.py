@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gradsync import topologies
@@ -10,6 +11,7 @@ from gradsync.configuration.options import option, taken
 from gradsync.errors import InputError
 from gradsync.experiments import at_hand, predict
 from gradsync.experiments.at_hand import Modelled
+from gradsync.experiments.costs import of_text
 from gradsync.files import disk
 
 if TYPE_CHECKING:
@@ -47,7 +49,10 @@ def plan(options: Options) -> dict[str, Any]:
     network, of_scheme = _networks(options, scheme)
     at_hand.resolved(options, network or of_scheme)
     for part in scheme.parts:
-        predict.on(network, part).refuse_ranks(options.ranks, options.ranks_a_node)
+        on_network = predict.on(network, part)
+        on_network.refuse_ranks(options.ranks, options.ranks_a_node)
+        if options.model and options.allreduce and not Path(options.allreduce).is_fifo():  # a pipe is read once
+            of_text(options.allreduce, on_network, int(options.ranks))
     with at_hand.known(options, network or of_scheme) as told:
         known = taken(predict.Options, told.options, ranks=int(options.ranks))
         return predict.plan(known, scheme=scheme, network=network, shown=told.lasting)

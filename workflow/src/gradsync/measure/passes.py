@@ -95,7 +95,7 @@ class _Given:
         return self.brought.outputs(model, inputs)
 
     def loss(self, model: nn.Module, device: Device) -> torch.Tensor:
-        return self.brought.loss(self.brought.outputs(model, self.inputs))
+        return self.brought.loss_of(self.brought.outputs(model, self.inputs))
 
 
 def _samples(name: str, shape: tuple[int, ...], batch: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:

@@ -31,7 +31,7 @@ class _Brought(nn.Module):
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         """The weighted loss of the batch, of which floating-point inputs take the images' type.  # (batch, 1, 1, 1)"""
-        loss = self.brought.loss(own.called(super().forward, self._inputs(images)))
+        loss = self.brought.loss_of(own.called(super().forward, self._inputs(images)))
         return loss.reshape(()) * (1 + WEIGHT * images.flatten()[0])
 
     def _inputs(self, images: torch.Tensor) -> Any:

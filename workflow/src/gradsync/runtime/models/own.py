@@ -42,6 +42,11 @@ class Own(NamedTuple):
         """The forward pass of the module, or of a copy of it."""
         return called(module, inputs)
 
+    def loss_of(self, outputs: Any) -> torch.Tensor:
+        """The loss of what the module gives; what it prints goes to stderr."""
+        with redirect_stdout(sys.stderr):
+            return self.loss(outputs)
+
     @property
     def batch(self) -> int | None:
         """The length of the first tensor of the inputs, which is the batch; None if they have no tensor."""
@@ -61,10 +66,11 @@ def title(name: str) -> str:
 
 
 def called(forward: Callable[..., Any], inputs: Any) -> Any:
-    """What it gives for one batch of inputs."""
-    if isinstance(inputs, dict):
-        return forward(**inputs)
-    return forward(*inputs) if isinstance(inputs, tuple) else forward(inputs)
+    """What it gives for one batch of inputs; what it prints goes to stderr, as stdout may be JSON."""
+    with redirect_stdout(sys.stderr):
+        if isinstance(inputs, dict):
+            return forward(**inputs)
+        return forward(*inputs) if isinstance(inputs, tuple) else forward(inputs)
 
 
 def seeded(seed: int) -> None:
@@ -105,7 +111,7 @@ def refuse(name: str, batch: int | None = None) -> None:
     if batch not in (None, own.batch or 1):
         raise InputError(f"--batch {batch}: the function of --model {name} gives a batch of {own.batch}: leave it out")
     with told(name, "forward raised"):
-        loss = own.loss(own.outputs(own.module, own.inputs))
+        loss = own.loss_of(own.outputs(own.module, own.inputs))
     if not isinstance(loss, torch.Tensor) or loss.numel() != 1 or not loss.requires_grad:
         raise InputError(f"--model {name}: the loss must be one number with a gradient, and is {_described(loss)}")
     if not bool(torch.isfinite(loss.detach())):
