@@ -189,10 +189,13 @@ def _collectives(plan: Plan) -> None:
     """
     first: dict[tuple[str, Group], tuple[Role, int]] = {}
     for role in plan.roles:
+        groups: dict[tuple[str, Group], set[Group]] = {}
         for step, op in enumerate(role.flat):
             if not isinstance(op, Collective):
                 continue
-            for group in {plan.group(op, rank) for rank in role.ranks}:
+            if (op.over, op.ranks) not in groups:
+                groups[op.over, op.ranks] = {plan.group(op, rank) for rank in role.ranks}
+            for group in groups[op.over, op.ranks]:
                 other, at = first.setdefault((op.name, group), (role, step))
                 if (other, at) != (role, step):
                     _refuse_other_collective(plan, (other, at), (role, step))
