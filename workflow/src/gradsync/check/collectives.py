@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from gradsync.check import centres
 from gradsync.engine.progress import Event
 from gradsync.plan import Collective, Ref, piece
 from gradsync.plan.content import RATIO, UNSET, Part, Parts, cut, together
@@ -67,10 +66,9 @@ def follow(run: Run, op: Collective, event: Event) -> None:
                 held = sorted([*cut(held, start, stop), *outside])
             if op.kind == "reduce" and rank != run.plan.root(op, rank):
                 held = [Part(0, length, UNSET)]
-            centres.refuse_lost(run, ref, rank, ops[rank], held)
-            run.covers[rank][ref.buffer].write(run.bounds(ref, rank)[0], held)
+            run.keep(ref, rank, ops[rank], held)
     for rank, ref, held in exchanged:
-        run.covers[rank][ref.buffer].write(run.bounds(ref, rank)[0], held)
+        run.keep(ref, rank, ops[rank], held)
 
 
 def _refuse_twice(

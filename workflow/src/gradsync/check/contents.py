@@ -164,10 +164,12 @@ class Run:
 
     def put(self, ref: Ref, rank: int, op: Any, parts: Sequence[Part]) -> None:
         """What is written; raises if it is not what the buffer is for, or in the place of others."""
-        start = self.bounds(ref, rank)[0]
-        taken = self.taken(ref, start, parts, rank, op)
+        self.keep(ref, rank, op, self.taken(ref, self.bounds(ref, rank)[0], parts, rank, op))
+
+    def keep(self, ref: Ref, rank: int, op: Any, taken: Sequence[Part]) -> None:
+        """Writes parts as a buffer of that role holds them; raises if they lose what a centre had taken in."""
         centres.refuse_lost(self, ref, rank, op, taken)
-        self.covers[rank][ref.buffer].write(start, taken)
+        self.covers[rank][ref.buffer].write(self.bounds(ref, rank)[0], taken)
 
     def taken(self, ref: Ref, start: int, parts: Sequence[Part], rank: int, op: Any) -> Sequence[Part]:
         """The parts as a buffer of that role holds them."""
