@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from gradsync.errors import InputError
 from gradsync.papers import coverage, figures, tables
 from gradsync.papers.cloud_topk import algorithm1, convergence
 from gradsync.papers.coverage import Coverage
+from gradsync.papers.table import file
 from made_up_cloud import (
     PAPER,
     SPARSE,
@@ -23,6 +25,7 @@ from made_up_cloud import (
     configured,
     write_loading,
     write_selection,
+    write_to_accuracy,
     write_training,
     write_translation,
 )
@@ -211,6 +214,30 @@ def test_bleu_of_translations_decides_its_claims(tmp_path, topk, mstopk, order, 
     assert not makes.lacking([row, {**row, "scheme": "mstopk_sgd"}])
     local = configured(training=[{**launch, "data_folder": "corpus"}])
     assert "are of local files, by" in papers.compute("cloud_topk", "table2", local, tmp_path).caption
+
+
+def test_trainings_that_stop_at_an_accuracy_stand_below_table5(tmp_path, cloud_tables):
+    """Of two schemes one reaches it from both seeds, the other from none; another launch does not stop at any."""
+    stops = {**SPARSE, "model": "resnet18", "name": "recipe", "target_accuracy": 0.9, "seeds": [0, 1]}
+    stops["schemes"] = ["dense_sgd", "mstopk_sgd_hundredth"]
+    of_paper = file(tmp_path, "cloud_topk", "table4")
+    of_paper.parent.mkdir(parents=True)
+    shutil.copy(file(cloud_tables[1], "cloud_topk", "table4"), of_paper)
+    folder = tmp_path / "runs" / "train" / "resnet18-8-recipe"
+    write_to_accuracy(folder, {"dense_sgd": 7.5, "mstopk_sgd_hundredth": None})
+    config = configured(training=[SPARSE, stops])
+    table = papers.compute("cloud_topk", "table5", config, tmp_path)
+    trained = table.frame[table.frame.rung == "measured"].set_index("contender")
+    assert set(trained.entry) == {"resnet18-8-recipe"}
+    assert (trained.seconds["dense_sgd"], trained.reached["dense_sgd"]) == (7.5, 2)
+    assert np.isnan(trained.seconds["mstopk_sgd_hundredth"])
+    ((caption, shown),) = table.more
+    assert "resnet18-8-recipe: of one machine." in caption
+    assert shown["reached by"].tolist() == ["2 of 2 seeds", "0 of 2 seeds"]
+    assert shown["time to it [s]"].tolist() == ["7.5", "-"]
+    assert papers.compute("cloud_topk", "table5", configured(training=[SPARSE]), tmp_path).more == ()
+    with pytest.raises(InputError, match=r"schemes\.json: can't be read"):
+        papers.compute("cloud_topk", "table5", configured(training=[{**stops, "name": "other"}]), tmp_path)
 
 
 def test_translations_of_wmt17_are_the_papers_own():

@@ -177,6 +177,12 @@ def trained(*models: str) -> Source:
     return lambda place: [place.results / "runs" / "train" / job / "schemes.json" for job in place.launches(*models)]
 
 
+def stopped_at_accuracy(place: Place) -> Iterable[Path]:
+    """What the launches that the paper shows leave behind, of those that stop at a test accuracy."""
+    stopped = [launch.job for launch in place.settings.of(place.paper) if launch.target_accuracy is not None]
+    return [place.results / "runs" / "train" / job / "schemes.json" for job in stopped]
+
+
 def emulated_runs(place: Place) -> Iterable[Path]:
     """What the emulated launches that the paper shows leave behind."""
     launches = place.settings.emulated_of(place.paper)

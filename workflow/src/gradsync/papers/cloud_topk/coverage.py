@@ -18,8 +18,9 @@ from gradsync.statistics.intervals import repeats_needed
 NEVER = {
     **{
         (table, "measured"): "no code puts such runs into this table yet"
-        for table in ("table3", "table4", "table5", "fig1", "fig7", "fig8")
+        for table in ("table3", "table4", "fig1", "fig7", "fig8")
     },
+    ("table5", "measured"): "trainings here stop at a top-1 accuracy, and the paper's at a top-5 accuracy",
     ("pto", "measured"): "no code times the ratios of LARS and LAMB by themselves, on ranks that deal them, yet",
 }
 LOADERS = ("naive", "local_files", "datacache")

@@ -24,6 +24,7 @@ from gradsync.papers.declaration import (
     figure,
     loading,
     selection,
+    stopped_at_accuracy,
     table,
     testbed,
     trained,
@@ -66,7 +67,7 @@ PAPER = Paper(
         "table2": table(table2, tables=("fig10",)),
         "table3": table(table3, counted(*COUNTED), emulated_runs),
         "table4": table(table4, counted(*COUNTED)),
-        "table5": table(table5, tables=("table4",)),
+        "table5": table(table5, stopped_at_accuracy, tables=("table4",)),
         "emulated": table(partial(emulated, "cloud_topk"), emulated_runs),
     },
     figures={
