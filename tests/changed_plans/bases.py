@@ -79,6 +79,12 @@ def compressed(schedule: str, collective: str, ranks: int, optimizer: str = "sgd
     return plan(composed, _load(), COST, ranks, optimizer=optimizer, lr=0.125, momentum=0.5)
 
 
+def by_level(schedule: str, wire: str = "") -> Plan:
+    """A scheme whose messages are summed inside two nodes of two ranks, between them, and inside again."""
+    composed = Scheme(name=f"{schedule}_by_level", schedule=schedule, collective="native_by_level", wire=wire)  # type: ignore[arg-type]
+    return plan(composed, _load(), COST, 4, lr=0.125, momentum=0.5)
+
+
 def _state(*names: str) -> tuple[Buffer, ...]:
     return tuple(Buffer(name, 4, "float64", role="state") for name in names)
 
@@ -320,6 +326,8 @@ def bases() -> dict[str, Callable[[], Plan]]:
         "lars by pto, more ranks than layers": lambda: scheme("wfbp", 4, _two_layers(), optimizer="lars", pto=True),
         "lars by pto between nodes": lambda: compressed("wfbp", "hitopk", 4, optimizer="lars", pto=True),
         "striped": lambda: scheme("striped", 3, momentum=0.0),
+        "by level": lambda: by_level("wfbp"),
+        "by level, narrow": lambda: by_level("mgwfbp", "float32"),
         "ascwfbp": lambda: scheme("ascwfbp", 2),
         "sparse by scheme": lambda: compressed("wfbp", "allgather_sparse", 2),
         "sparse without feedback": lambda: compressed("mgwfbp", "allgather_sparse", 2, error_feedback=False),

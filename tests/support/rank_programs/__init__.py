@@ -17,6 +17,7 @@ from rank_programs.of_collectives import (
 )
 from rank_programs.of_conformance import held_against_the_oracle
 from rank_programs.of_failures import LATE, killed_in_a_collective, killed_in_a_ring, killed_worker, limits, straggling
+from rank_programs.of_levels import level_cases, summed_by_level
 from rank_programs.of_loss_scales import SCALED, loss_scales, scaled_plan
 from rank_programs.of_low_rank import low_rank_schemes
 from rank_programs.of_methods import METHOD_TURNS, all_methods, averaged_by_torch, method_cases
@@ -60,6 +61,7 @@ PROGRAMS = (
         optimized,
         all_methods,
         sparse_schemes,
+        summed_by_level,
         two_levels_of_sparse,
         low_rank_schemes,
     ),
@@ -91,6 +93,7 @@ __all__ = [
     "attached_beside_ddp",
     "attached_otherwise",
     "attached_with_a_scaler",
+    "level_cases",
     "method_cases",
     "phased_plans",
     "pull_of",

@@ -48,6 +48,23 @@ def refuse_compression(scheme: Scheme) -> None:
         )
 
 
+def refuse_levels(scheme: Scheme) -> None:
+    """Raises InputError for what makes no sense with sums over one level after the other."""
+    if not scheme.by_level:
+        return
+    if scheme.compressor:
+        raise InputError(
+            f"collective {scheme.collective!r} sums whole gradients, and compressor {scheme.compressor!r} sends "
+            "something else: leave one of them out"
+        )
+    if updates.halved(scheme.update) or not scheme.averaged:
+        able = ", ".join(name for name in updates.names() if not updates.halved(name))
+        raise InputError(
+            f"collective {scheme.collective!r} sums gradients on all ranks, which update {scheme.update!r} does not: "
+            f"choose update {able}, and a schedule for it"
+        )
+
+
 def _refuse_factors(scheme: Scheme) -> None:
     """Raises InputError for what makes no sense with a compressor that factors matrices."""
     compressors.refuse_options(scheme.compressor, scheme.compressor_options)

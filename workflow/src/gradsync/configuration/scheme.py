@@ -17,12 +17,14 @@ from gradsync.costs import Linear
 from gradsync.errors import InputError
 from gradsync.plan import Axis
 from gradsync.plan.workload import Layer, Workload
-from gradsync.sparse import Compression
+from gradsync.sparse import Compression, Way
 from gradsync.topologies import Topology
 from gradsync.transforms.low_rank import LowRank, of_workload
 
 LAYER_BY_LAYER = "wfbp"  # the schedule of a collective's own scheme: each layer is split by itself, as with BML
 PACKED = "single"  # the schedule of a method that exchanges whole parameters
+BY_LEVEL = "native_by_level"  # the collective that is several of the backend's own
+ITS_LEVELS = "hitopk"  # whose axes it has: it is the same without selection
 NAIVE_SPARSE = "allgather_sparse"  # the collective of a compressor without one
 DEFAULT_COMPRESSOR, DEFAULT_DENSITY = "exact_topk", 0.01  # of a sparse collective
 TRIAL = tuple(Layer(name=name, bytes=4, backward_seconds=0.0) for name in ("second", "first"))
@@ -95,6 +97,7 @@ class Scheme(BaseModel):
             trial = Workload(name="trial", forward_seconds=0.0, layers=TRIAL)
             schedules.messages(self.schedule, trial, Linear(0.0, 0.0), self.options)
             compositions.refuse_compression(self)
+            compositions.refuse_levels(self)
             if self.residual:
                 raise InputError("key residual: only with phases: leave it out")
             topology = self.topology or self._made_for
@@ -162,7 +165,7 @@ class Scheme(BaseModel):
             if self.workers(ranks) < 1:
                 raise InputError(f"{ranks} rank(s), of which rank 0 is the master: at least 2")
             shape = self.shape(ranks, ranks_a_node)
-            self.compression(ranks, ranks_a_node)
+            self.axes(ranks, ranks_a_node)
             if self.algorithm != NATIVE and updates.halved(self.update):
                 collectives.refuse(self.algorithm, shape, collectives.REDUCE_SCATTER)
         except InputError as error:
@@ -209,6 +212,8 @@ class Scheme(BaseModel):
     @property
     def _made_for(self) -> str:
         """The topology that its collective is made for."""
+        if self.by_level:
+            return sparse.topology_of(ITS_LEVELS)
         room = sparse if self.sparse else collectives
         return room.topology_of(self.collective)
 
@@ -219,7 +224,12 @@ class Scheme(BaseModel):
     @property
     def algorithm(self) -> str:
         """How a message that is not sparse travels: by the backend's own collective if others are."""
-        return NATIVE if self.sparse else self.collective
+        return NATIVE if self.sparse or self.by_level else self.collective
+
+    @property
+    def by_level(self) -> bool:
+        """Whether its messages are summed inside nodes and between them, by the backend's own collectives."""
+        return self.collective == BY_LEVEL
 
     @property
     def sparse(self) -> bool:
@@ -244,8 +254,12 @@ class Scheme(BaseModel):
 
     def axes(self, ranks: int, ranks_a_node: int | None = None) -> tuple[Axis, ...]:
         """The axes of its plan between so many ranks, besides that of all of them."""
-        compression = self.compression(ranks, ranks_a_node)
-        return () if compression is None else compression.way.axes
+        way = self.levels(ranks, ranks_a_node) or getattr(self.compression(ranks, ranks_a_node), "way", None)
+        return () if way is None else way.axes
+
+    def levels(self, ranks: int, ranks_a_node: int | None = None) -> Way | None:
+        """The axes over which its messages are summed one after the other; None if at once, or if they are sparse."""
+        return sparse.way(ITS_LEVELS, self.network(ranks, ranks_a_node), ranks) if self.by_level else None
 
     @property
     def changes_training(self) -> str:

@@ -18,6 +18,7 @@ from gradsync import names as names_of
 from gradsync.collectives import NATIVE
 from gradsync.configuration.scheme import Scheme
 from gradsync.costs import MessageCost, Network
+from gradsync.engine.by_level_cost import ByLevelCost
 from gradsync.engine.low_rank_cost import LowRankCost
 from gradsync.engine.sparse_cost import SparseCost
 from gradsync.errors import InputError
@@ -144,8 +145,8 @@ def plan(
 ) -> Plan:
     """Plan a scheme for a workload; `cost` is that of the scheme's all-reduce between `ranks` ranks.
 
-    Sparse messages cost what `network` says (None: as on a ring that takes what the all-reduce takes); over axes of
-    their way that it doesn't know, they are rings on the same links.
+    Sparse messages, and sums by level, cost what `network` says (None: as on a ring that takes what the all-reduce
+    takes); over axes of their way that it doesn't know, they are rings on the same links.
 
     `loss_scaling` guards float16 computation, `statistics` broadcasts rank 0's batch-norm statistics. A step has
     `accumulate` micro-batches, each a forward and a backward of the workload; the mean gradient is clipped to
@@ -159,11 +160,12 @@ def plan(
     scheme.refuse_ranks(ranks, ranks_a_node)
     scheme.refuse_optimizer(optimizer)
     updates.refuse_options(scheme.update, scheme.update_options)
-    compression = scheme.compression(ranks, ranks_a_node)
-    low_rank = scheme.low_rank(workload)
+    compression, levels = scheme.compression(ranks, ranks_a_node), scheme.levels(ranks, ranks_a_node)
+    low_rank, on_the_wire = scheme.low_rank(workload), workload.on_the_wire(scheme.wire)
     planned_with = cost if compression is None else SparseCost.around(cost, compression, workload, network)
     planned_with = planned_with if low_rank is None else LowRankCost(cost, low_rank, workload)
-    messages = schedules.messages(scheme.schedule, workload.on_the_wire(scheme.wire), planned_with, scheme.options)
+    planned_with = planned_with if levels is None else ByLevelCost.around(cost, levels, on_the_wire, network)
+    messages = schedules.messages(scheme.schedule, on_the_wire, planned_with, scheme.options)
     planned = updates.plan(
         scheme.update,
         scheme.name,
@@ -182,6 +184,7 @@ def plan(
             clip_norm=clip_norm,
             compression=compression,
             low_rank=low_rank,
+            levels=levels,
             pto=scheme.pto,
         ),
     )

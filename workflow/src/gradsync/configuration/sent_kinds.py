@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from gradsync import updates
-from gradsync.collectives import ALL_GATHER, NATIVE, REDUCE_SCATTER
+from gradsync.collectives import ALL_GATHER, ALL_REDUCE, NATIVE, REDUCE_SCATTER
 from gradsync.plan import WORLD, Axis
 
 if TYPE_CHECKING:
@@ -38,6 +38,10 @@ def of_scheme(scheme: Scheme, ranks: int, ranks_a_node: int | None = None) -> Se
         way = compression.way
         inside = [f"{kind}@{way.inside.name}" for kind in (REDUCE_SCATTER, ALL_GATHER)] if way.inside else []
         return Sent((*inside, f"{ALL_GATHER}@{way.between.name}", *ratios), way.axes)
+    if (levels := scheme.levels(ranks, ranks_a_node)) is not None:
+        between, inside = levels.axes
+        kinds = (REDUCE_SCATTER, inside), (ALL_REDUCE, between), (ALL_GATHER, inside)
+        return Sent((*(f"{kind}@{axis.name}" for kind, axis in kinds), *ratios), levels.axes)
     if scheme.algorithm == NATIVE and updates.halved(scheme.update):
         return Sent((f"{REDUCE_SCATTER}@{WORLD}", f"{ALL_GATHER}@{WORLD}"))
     return Sent(ratios)

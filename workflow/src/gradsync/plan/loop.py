@@ -235,7 +235,7 @@ class Plan:
         for op in (role or self.roles[0]).flat:
             if isinstance(op, Local) and op.kernel == "copy":
                 beside[op.lane] += self._tensors_in(op.writes)
-            elif (isinstance(op, Collective) and op.kind in ("all_reduce", "reduce_scatter")) or _sums_sparsely(op):
+            elif _sums(op) or _sums_sparsely(op):
                 names = self._tensors_in(op.writes)
                 if _sums_sparsely(op):
                     names = sorted(names + beside.pop(op.lane, []), key=lambda name: self.tensor[name].start)
@@ -284,8 +284,14 @@ class Plan:
         return plan
 
 
+def _sums(op: Any) -> bool:
+    """Whether it sums a message; that of a piece is of a message that has been cut by a reduce-scatter."""
+    summed = isinstance(op, Collective) and op.kind in ("all_reduce", "reduce_scatter")
+    return summed and not any(ref.mine for ref in op.writes)
+
+
 def _sums_sparsely(op: Any) -> bool:
-    """Whether it sums a sparse message; that of a piece is of a message that has been cut by a reduce-scatter."""
+    """Whether it sums a sparse message, or else a piece of one."""
     return isinstance(op, Local) and op.postcondition == "sparse_sum" and not any(ref.mine for ref in op.writes)
 
 

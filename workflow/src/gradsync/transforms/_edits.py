@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -109,6 +109,22 @@ def _product(scale: float, factor: Fraction) -> float:
     """Rounded once, if `scale` is a fraction of small numbers: 1/49, which is rounded, times 49 is 1."""
     short = Fraction(scale).limit_denominator(LARGEST_DENOMINATOR)
     return float((short if float(short) == scale else Fraction(scale)) * factor)
+
+
+def named(verb: str, message: str) -> str:
+    """The name of a part of a message: `encode3` of `message3`, `encode:sum` of `sum`."""
+    number = message.removeprefix("message")
+    return f"{verb}{number}" if number.isdigit() else f"{verb}:{message}"
+
+
+def waiting(op: Any, last: Mapping[str, str]) -> Any:
+    """The operation, which waits for the last part of each message that it waited for (message -> that part)."""
+    changes = {
+        key: tuple(last.get(name, name) for name in getattr(op, key))
+        for key in ("after", "after_previous")
+        if not last.keys().isdisjoint(getattr(op, key, ()))
+    }
+    return dataclasses.replace(op, **changes) if changes else op
 
 
 def with_buffer(plan: Plan, buffer: Buffer, transform: str) -> Plan:

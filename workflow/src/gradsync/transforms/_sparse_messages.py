@@ -14,6 +14,7 @@ from gradsync.collectives import ALL_GATHER, NATIVE, POSTCONDITION, REDUCE_SCATT
 from gradsync.kernels import KERNELS
 from gradsync.plan import Axis, Collective, Kind, Local, Ref
 from gradsync.sparse import Compression, Way
+from gradsync.transforms._edits import named
 
 RESIDUAL = "residual"
 
@@ -89,12 +90,6 @@ def _arguments(kernel: str, compression: Compression, counts: dict[str, int]) ->
 def last(message: str, way: Way) -> str:
     """The name of the operation after which a message has arrived."""
     return named("decode" if way.inside is None else "gather", message)
-
-
-def named(verb: str, message: str) -> str:
-    """`encode3` of `message3`, `encode:sum` of `sum`."""
-    number = message.removeprefix("message")
-    return f"{verb}{number}" if number.isdigit() else f"{verb}:{message}"
 
 
 def _axis(axis: Axis | None) -> str | None:

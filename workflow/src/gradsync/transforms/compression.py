@@ -15,7 +15,7 @@ from gradsync.errors import InputError
 from gradsync.plan import BYTES, WORLD, Buffer, Collective, Local, Plan, Ref, Role
 from gradsync.sparse import MOST_ELEMENTS, Compression
 from gradsync.transforms import _sparse_messages as messages
-from gradsync.transforms._edits import Body, operations, with_bodies, with_buffer
+from gradsync.transforms._edits import Body, operations, waiting, with_bodies, with_buffer
 
 TRANSFORM = "compression"
 
@@ -49,12 +49,13 @@ def compress(plan: Plan, compression: Compression) -> Plan:
 
     def edited(role: Role, body: Body) -> Iterator[Any]:
         ours = {name: op for name, op in of_role[role.name].items() if (role.name, name) in starts}
+        last = {name: messages.last(name, way) for name in ours}
         for op in body:
             if op.name in ours:
                 parts = messages.carried(op, compression, starts[role.name, op.name])
             else:
                 parts = iter((_of_sparse_sum(op),))
-            yield from (_waiting(part, {name: messages.last(name, way) for name in ours}) for part in parts)
+            yield from (waiting(part, last) for part in parts)
 
     return dataclasses.replace(with_bodies(plan, edited), axes=way.axes)
 
@@ -117,13 +118,3 @@ def _of_sparse_sum(op: Any) -> Any:
     if isinstance(op, Local) and op.requires == "sum":
         return dataclasses.replace(op, requires="sparse_sum")
     return op
-
-
-def _waiting(op: Any, last: dict[str, str]) -> Any:
-    """The operation waits for the end of what it waited for."""
-    changes = {
-        key: tuple(last.get(name, name) for name in getattr(op, key))
-        for key in ("after", "after_previous")
-        if not last.keys().isdisjoint(getattr(op, key, ()))
-    }
-    return dataclasses.replace(op, **changes) if changes else op

@@ -25,8 +25,8 @@ from gradsync.compressors.powersgd import Matrix
 from gradsync.errors import InputError
 from gradsync.plan import BYTES, WORLD, Buffer, Collective, Local, Plan, Ref, Role, Tensor
 from gradsync.plan.workload import Workload
-from gradsync.transforms._edits import Body, operations, with_bodies, with_buffer
-from gradsync.transforms._sparse_messages import RESIDUAL, named
+from gradsync.transforms._edits import Body, named, operations, waiting, with_bodies, with_buffer
+from gradsync.transforms._sparse_messages import RESIDUAL
 
 TRANSFORM = "low-rank compression"
 LEFT, RIGHT = "left", "right"  # buffers of P, with what travels whole, and of Q
@@ -107,10 +107,10 @@ def factor(plan: Plan, low_rank: LowRank) -> Plan:
             plan = with_buffer(plan, buffer, TRANSFORM)
 
     def edited(role: Role, body: Body) -> Iterator[Any]:
-        ours = {name for name in of_role[role.name] if parts[name]}
+        ours = {name: named("decode", name) for name in of_role[role.name] if parts[name]}
         for op in body:
             carried = _carried(op, parts[op.name], low_rank, plan.ranks) if op.name in ours else iter((_of_part(op),))
-            yield from (_waiting(each, ours) for each in carried)
+            yield from (waiting(each, ours) for each in carried)
 
     return with_bodies(plan, edited)
 
@@ -227,13 +227,3 @@ def _of_part(op: Any) -> Any:
     if isinstance(op, Local) and op.requires == "sum":
         return dataclasses.replace(op, requires="sparse_sum")
     return op
-
-
-def _waiting(op: Any, messages: set[str]) -> Any:
-    """The operation waits for the end of the messages that it waited for."""
-    changes = {
-        key: tuple(named("decode", name) if name in messages else name for name in getattr(op, key))
-        for key in ("after", "after_previous")
-        if not messages.isdisjoint(getattr(op, key, ()))
-    }
-    return dataclasses.replace(op, **changes) if changes else op

@@ -14,7 +14,16 @@ from typing import Any
 from gradsync.errors import InputError
 from gradsync.kernels import FLOATS
 from gradsync.plan import BYTES, Buffer, Collective, Local, Plan, Ref, Role
-from gradsync.transforms._edits import Body, operations, rescaled, weighs_gradients, with_bodies, with_buffer
+from gradsync.transforms._edits import (
+    Body,
+    named,
+    operations,
+    rescaled,
+    waiting,
+    weighs_gradients,
+    with_bodies,
+    with_buffer,
+)
 
 TRANSFORM = "a narrow wire"
 SUMS = ("all_reduce", "reduce_scatter")
@@ -49,18 +58,14 @@ def narrow(plan: Plan, wire: str) -> Plan:
 
     def edited(role: Role, body: Body) -> Iterator[Any]:
         of_role = messages[role.name]
+        last = {name: _widen(name) for name in of_role}
         for op in body:
             if op.name in of_role:
                 yield from _narrowed(op, members)
                 continue
             if weighs_gradients(plan, op):
                 op = rescaled(plan, op, Fraction(members), TRANSFORM)
-            changes = {
-                key: tuple(_widen(name) if name in of_role else name for name in getattr(op, key))
-                for key in ("after", "after_previous")
-                if not of_role.keys().isdisjoint(getattr(op, key, ()))
-            }
-            yield dataclasses.replace(op, **changes) if changes else op
+            yield waiting(op, last)
 
     return with_bodies(plan, edited)
 
@@ -94,7 +99,7 @@ def _narrowed(message: Collective, members: int) -> Iterator[Any]:
     # of a sum that is scattered a rank has its own piece alone
     mine = (*gradient.mine, message.over) if message.kind == "reduce_scatter" else gradient.mine
     yield Local(
-        name=_named("narrow", message.name),
+        name=named("narrow", message.name),
         lane=message.lane,
         after=message.after,
         after_previous=message.after_previous,
@@ -115,10 +120,4 @@ def _narrowed(message: Collective, members: int) -> Iterator[Any]:
 
 
 def _widen(message: str) -> str:
-    return _named("widen", message)
-
-
-def _named(verb: str, message: str) -> str:
-    """`widen3` of `message3`, `widen:sum` of `sum`."""
-    number = message.removeprefix("message")
-    return f"{verb}{number}" if number.isdigit() else f"{verb}:{message}"
+    return named("widen", message)

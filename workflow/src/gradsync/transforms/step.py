@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gradsync.plan import Plan
-from gradsync.sparse import Compression
+from gradsync.sparse import Compression, Way
 from gradsync.transforms.accumulation import accumulate
+from gradsync.transforms.by_level import by_level
 from gradsync.transforms.clipping import clip
 from gradsync.transforms.compression import compress
 from gradsync.transforms.loss_scaling import scale_loss
@@ -24,7 +25,8 @@ class Step:
     `statistics` rank 0's batch-norm statistics are broadcast (DDP's default), else every rank keeps its own. A step has
     `accumulate` micro-batches. `clip_norm`: what the norm of the mean gradient is cut to (None: nothing).
     `compression`: what part of each message travels, on which way (None: all of it). `low_rank`: of which tensors
-    factors travel (None: of none). With `pto` norms of tensors are dealt to ranks.
+    factors travel (None: of none). `levels`: the axes over which messages are summed one after the other (None: over
+    all ranks at once). With `pto` norms of tensors are dealt to ranks.
     """
 
     wire: str = ""
@@ -34,6 +36,7 @@ class Step:
     clip_norm: float | None = None
     compression: Compression | None = None
     low_rank: LowRank | None = None
+    levels: Way | None = None
     pto: bool = False
 
     def added_to(self, plan: Plan, statistics: int) -> Plan:
@@ -45,6 +48,7 @@ class Step:
         plan = compress(plan, self.compression) if self.compression else plan
         plan = factor(plan, self.low_rank) if self.low_rank else plan
         plan = narrow(plan, self.wire) if self.wire else plan
+        plan = by_level(plan, self.levels) if self.levels else plan
         plan = broadcast(plan, statistics) if self.statistics and statistics else plan
         plan = scale_loss(plan) if self.loss_scaling else plan
         plan = plan if self.clip_norm is None else clip(plan, self.clip_norm)
