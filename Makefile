@@ -7,7 +7,8 @@ CORES ?= $(shell nproc)
 CONFIG ?= config/quick.yaml
 TARGET ?=
 BIN := .venv/bin
-TWO_AT_A_TIME := --numprocesses 2 --dist loadfile --no-loadscope-reorder
+# three on two cores: tests wait for ranks and for other programs a fifth of the time
+AT_ONCE := --numprocesses 3 --dist loadfile --no-loadscope-reorder
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 all: .venv/.ready ## set up, then run the quick configuration (or CONFIG=FILE): tables, figures, claims, MLflow runs (or TARGET="FILE ..." alone)
@@ -16,10 +17,10 @@ all: .venv/.ready ## set up, then run the quick configuration (or CONFIG=FILE): 
 setup: .venv/.ready ## only set up
 
 test: .venv/.checks ## set up, then run the tests (or all of TESTS="FILE FOLDER ...")
-	python -m pytest -q $(or $(TESTS),$(TWO_AT_A_TIME))
+	python -m pytest -q $(or $(TESTS),$(AT_ONCE))
 
 test-deep: .venv/.checks ## set up, then run the deep tests: kills, long conformance, Slurm, images, emulated networks
-	python -m pytest -q --deep $(TWO_AT_A_TIME) --ignore tests/testbed
+	python -m pytest -q --deep $(AT_ONCE) --ignore tests/testbed
 	python -m pytest -q tests/testbed
 
 check: check-style test test-deep ## every check: style, workflow, types, import contract, all tests

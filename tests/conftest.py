@@ -20,7 +20,7 @@ hypothesis.settings.register_profile("search", print_blob=True, **UNTIMED)
 hypothesis.settings.load_profile("same")
 
 
-# Of two processes that test files in this order, none is left alone with a long one: those of units are short.
+# Of three processes that test files in this order, none is left alone with a long one: those of units are short.
 LONG_FOLDERS = ("conformance", "distributed", "workflow")
 # Of Slurm, images, emulated networks and GPUs: deep, whether or not the machine has them.
 DEEP_FOLDERS = ("cluster", "containers", "testbed", "cuda")
@@ -37,7 +37,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "deep: takes long; `make test-deep` runs it, `make test` does not")
-    # of tests that run two at a time, each process tells this one what it skipped
+    # of tests that run three at a time, each process tells this one what it skipped
     if (file := config.getoption("--list-skipped")) and not hasattr(config, "workerinput"):
         config.pluginmanager.register(ListsSkipped(Path(file)))
 

@@ -38,9 +38,12 @@ def on_gpus(tmp_path_factory):
     return run_on_ranks("gpu_schedules", 2, tmp_path_factory.mktemp("gpus"), device="cuda")
 
 
-@pytest.mark.parametrize("name", [*schedules.names(), "two lanes"])
+COMPOSED = {"two lanes": small_model.two_lanes(small_model.plan("wfbp", 2)), "by level": small_model.by_level(2)}
+
+
+@pytest.mark.parametrize("name", [*schedules.names(), *COMPOSED])
 def test_every_schedule_equals_the_oracle(on_gpus, name):
-    plan = small_model.two_lanes(small_model.plan("wfbp", 2)) if name == "two lanes" else small_model.plan(name, 2)
+    plan = COMPOSED.get(name) or small_model.plan(name, 2)
     model = small_model.build()
     gradient = oracle_gradient(lambda rank: small_model.forward(model, rank), plan, small_model.sample)
     ends = evaluate(plan, small_model.TURNS, gradient, {"parameter": small_model.first(plan)})

@@ -93,6 +93,11 @@ def of_scheme(scheme: schemes.Scheme, ranks: int) -> Plan:
     return schemes.plan(scheme, load(), COST, ranks, lr=LR, momentum=MOMENTUM)
 
 
+def by_level(ranks: int) -> Plan:
+    """Layer by layer, each message summed by level."""
+    return of_scheme(schemes.Scheme(name="by_level", schedule="wfbp", collective="native_by_level"), ranks)
+
+
 def two_lanes(plan: Plan) -> Plan:
     """The plan with every other message on a lane of its own."""
     (role,) = plan.roles

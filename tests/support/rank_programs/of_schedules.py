@@ -81,11 +81,11 @@ def queued_schedules(rank: int, ranks: int) -> dict[str, Any]:
 
 
 def gpu_schedules(rank: int, ranks: int) -> dict[str, Any]:
-    """Parameters after training with every schedule on GPUs, and with messages on two lanes; times in teams."""
+    """Parameters after training with every schedule on GPUs, on two lanes, and by level; times of messages."""
     device = pick("cuda")
     groups = Groups(device)
     plans = {name: small_model.plan(name, ranks) for name in schedules.names()}
-    plans["two lanes"] = small_model.two_lanes(plans["wfbp"])
+    plans |= {"two lanes": small_model.two_lanes(plans["wfbp"]), "by level": small_model.by_level(ranks)}
     parameters: dict[str, Any] = {name: train(plan, rank, groups) for name, plan in plans.items()}
     groups.close()
     parameters["times"] = all_reduce_seconds([4, 4_000_000], 30, 0.01, device=device)

@@ -199,7 +199,7 @@ class Scheme(BaseModel):
         if device != "cpu" and self.algorithm != NATIVE:
             raise InputError(
                 f"scheme {self.name!r}: collective {self.collective!r} is made of transfers between two ranks, which "
-                f"only device cpu executes, not {device}"
+                f"only device cpu executes, not {device}: choose collective {NATIVE} or {BY_LEVEL}"
             )
 
     def network(self, ranks: int, ranks_a_node: int | None = None) -> Topology:
