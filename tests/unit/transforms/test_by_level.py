@@ -11,13 +11,14 @@ import tiny_plans as tiny
 from changed_plans import bases, judge
 from gradsync import sparse, topologies
 from gradsync.check import PlanError, check
-from gradsync.configuration import schemes
+from gradsync.configuration import schemes, sent_kinds
 from gradsync.configuration.schemes import Scheme
 from gradsync.costs import Linear, Network, alpha_beta
 from gradsync.engine.by_level_cost import ByLevelCost
 from gradsync.engine.oracle import evaluate
 from gradsync.engine.simulate import simulate
 from gradsync.errors import InputError
+from gradsync.experiments import costs
 from gradsync.plan import Axis, Collective, Plan
 from gradsync.sparse import Way
 from gradsync.transforms import accumulation, clipping, loss_scaling, narrow_wire, statistics
@@ -150,6 +151,19 @@ def test_a_message_costs_what_the_simulator_has_for_it(shape, elements):
     sizes = np.array([4.0 * elements, 4000.0])
     np.testing.assert_allclose(cost.seconds(sizes), [cost.seconds(size) for size in sizes])
     assert cost.least_transfer_seconds(4 * elements) <= seconds
+
+
+def test_on_links_they_take_what_the_rings_of_2dtar_take():
+    links, times = "alpha=2e-5,inside=1.2e10,between=3.1e9", []
+    load = workload([4_000_000] * 5, [1e-4] * 5, forward=1e-3)
+    for collective in ("torus2d", "native_by_level"):
+        scheme = Scheme(name="one", schedule="wfbp", collective=collective, topology="dense_gpu:4,8")
+        known = costs.of_text(links, scheme, 32)
+        sent = sent_kinds.of_scheme(scheme, 32)
+        known = costs.on_axes(known, links, sent.axes, 32, sent.kinds)
+        plan = schemes.plan(scheme, load, known.all_reduce, 32, network=known.network)
+        times.append(simulate(plan, load, known.network).iteration_seconds())
+    assert times[0] == pytest.approx(times[1])
 
 
 @pytest.mark.parametrize(
