@@ -39,8 +39,8 @@ def of_scheme(scheme: Scheme, ranks: int, ranks_a_node: int | None = None) -> Se
         inside = [f"{kind}@{way.inside.name}" for kind in (REDUCE_SCATTER, ALL_GATHER)] if way.inside else []
         return Sent((*inside, f"{ALL_GATHER}@{way.between.name}", *ratios), way.axes)
     if (levels := scheme.levels(ranks, ranks_a_node)) is not None:
-        between, inside = levels.axes
-        kinds = (REDUCE_SCATTER, inside), (ALL_REDUCE, between), (ALL_GATHER, inside)
+        nodes, local = levels.axes
+        kinds = (REDUCE_SCATTER, local), (ALL_REDUCE, nodes), (ALL_GATHER, local)
         return Sent((*(f"{kind}@{axis.name}" for kind, axis in kinds), *ratios), levels.axes)
     if scheme.algorithm == NATIVE and updates.halved(scheme.update):
         return Sent((f"{REDUCE_SCATTER}@{WORLD}", f"{ALL_GATHER}@{WORLD}"))
