@@ -121,6 +121,22 @@ def write_to_accuracy(folder: Path, seconds: dict[str, float | None]) -> None:
     (folder / "schemes.json").write_text(json.dumps([*seconds]))
 
 
+THROUGHPUT = {"model": "resnet50", "size": 96, "batch": 256, "paper": "cloud_topk", "ranks": 128, "ranks_a_node": 8}
+THROUGHPUT |= {"name": "size96", "data": "synthetic", "iterations": 240, "block": 20}
+ITERATIONS = {"horovod_buckets": 0.4, "torus2d_native": 0.25, "mstopk_sgd": 0.2}  # seconds
+
+
+def write_throughput(results: Path, job: str = "resnet50-128-size96", notes: tuple[str, ...] = ()) -> None:
+    """Iterations of 128 ranks beside one rank alone, which takes 0.05 s."""
+    folder = results / "runs" / "train" / job
+    for name, seconds in ITERATIONS.items():
+        numbers = {"iteration_seconds": seconds, "exposed_communication_seconds": seconds - 0.05}
+        numbers |= {"computation_seconds": 0.05, "efficiency": 0.05 / seconds, "speedup": 128 * 0.05 / seconds}
+        run = Result(rung="measured", scheme=name, model="resnet50", ranks=128, settings={}, notes=[*notes])
+        run.model_copy(update=repeated(**numbers)).save(folder / name)
+    (folder / "schemes.json").write_text(json.dumps(["one_rank", "no_communication", *ITERATIONS]))
+
+
 TRANSLATION = {**SPARSE, "model": "transformer_small", "data": "translation", "name": "translation"}
 
 

@@ -28,6 +28,7 @@ from gradsync.configuration.launches import Training
 from gradsync.configuration.scheme import Scheme
 from gradsync.configuration.settings import Settings
 from gradsync.papers.cloud_topk.numbers import PAPER
+from gradsync.papers.declaration import Place
 from gradsync.papers.evaluations import evaluated
 from gradsync.papers.labels import MODELS, labels
 from gradsync.papers.published import Published
@@ -129,13 +130,18 @@ def _contenders(settings: Settings, results: Path) -> Iterator[tuple[dict[str, A
 def shown(settings: Settings) -> list[Training]:
     """The launches that are shown: of each model and data one, that on the testbed's topology if there is one.
 
-    Launches in stages are none of them: their epochs have other numbers of iterations.
+    Launches of so many iterations are none of them, nor those in stages, whose epochs have other numbers of iterations.
     """
     first: dict[tuple[str, str], Training] = {}
-    of_one_size = [launch for launch in settings.of(PAPER) if not launch.recipe]
-    for launch in sorted(of_one_size, key=lambda launch: bool(undecidable(launch, settings))):
+    in_epochs = [launch for launch in settings.of(PAPER) if not (launch.recipe or launch.iterations)]
+    for launch in sorted(in_epochs, key=lambda launch: bool(undecidable(launch, settings))):
         first.setdefault(case(launch), launch)
     return list(first.values())
+
+
+def shown_launches(place: Place) -> list[Path]:
+    """What the launches that are shown leave behind."""
+    return [place.results / "runs" / "train" / launch.job / "schemes.json" for launch in shown(place.settings)]
 
 
 def case(launch: Training) -> tuple[str, str]:

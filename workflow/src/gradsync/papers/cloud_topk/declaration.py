@@ -9,9 +9,10 @@ from gradsync.papers.cloud_topk.accuracies import table2
 from gradsync.papers.cloud_topk.aggregation import fig7, fig8
 from gradsync.papers.cloud_topk.algorithm1 import algorithm1
 from gradsync.papers.cloud_topk.complexity import complexity
-from gradsync.papers.cloud_topk.convergence import fig10, fig10_epochs
+from gradsync.papers.cloud_topk.convergence import fig10, fig10_epochs, shown_launches
 from gradsync.papers.cloud_topk.data_cache import fig9
 from gradsync.papers.cloud_topk.iterations import fig1, table3, table4
+from gradsync.papers.cloud_topk.measured_runs import measured_launches
 from gradsync.papers.cloud_topk.models import COUNTED, models, pto_split
 from gradsync.papers.cloud_topk.numbers import published, table1
 from gradsync.papers.cloud_topk.pto import TIMED, pto
@@ -27,7 +28,6 @@ from gradsync.papers.declaration import (
     stopped_at_accuracy,
     table,
     testbed,
-    trained,
 )
 from gradsync.papers.emulated import emulated
 
@@ -62,11 +62,11 @@ PAPER = Paper(
         "fig7": table(fig7, emulated_runs),
         "fig8": table(fig8, emulated_runs),
         "fig9": table(fig9, loading),
-        "fig10": table(fig10, trained()),
-        "fig10_epochs": table(fig10_epochs, trained()),
+        "fig10": table(fig10, shown_launches),
+        "fig10_epochs": table(fig10_epochs, shown_launches),
         "table2": table(table2, tables=("fig10",)),
-        "table3": table(table3, counted(*COUNTED), emulated_runs),
-        "table4": table(table4, counted(*COUNTED)),
+        "table3": table(table3, counted(*COUNTED), emulated_runs, measured_launches),
+        "table4": table(table4, counted(*COUNTED), measured_launches),
         "table5": table(table5, stopped_at_accuracy, tables=("table4",)),
         "emulated": table(partial(emulated, "cloud_topk"), emulated_runs),
     },
@@ -77,7 +77,7 @@ PAPER = Paper(
         "fig7": figure("fig7"),
         "fig8": figure("fig8"),
         "fig9": figure("fig9"),
-        "fig10": figure("fig10_epochs", of=trained()),
+        "fig10": figure("fig10_epochs", of=shown_launches),
         "table3": figure("table3"),
         "table4": figure("table4"),
         "table5": figure("table5"),

@@ -1,4 +1,4 @@
-"""Fig. 1, Tables 3 and 4: iterations on 16 nodes of 8 GPUs, simulated over the band; Table 3 emulated too.
+"""Fig. 1, Tables 3 and 4: iterations on 16 nodes of 8 GPUs, simulated over the band; measured, and Table 3 emulated.
 
 Efficiency is over the published single GPU: Table 3 has its own, but that of Table 4 for ResNet-50 at 96 pixels, for
 which the paper has no other (CT-E24). Dense-SGD and TopK-SGD update with the serial LARS or LAMB, 2DTAR-SGD and
@@ -15,7 +15,7 @@ import pandas as pd
 
 from gradsync.configuration import schemes
 from gradsync.configuration.settings import Settings
-from gradsync.papers.cloud_topk import emulated_runs
+from gradsync.papers.cloud_topk import emulated_runs, measured_runs
 from gradsync.papers.cloud_topk.cases import (
     DENSE,
     MSTOPK,
@@ -68,7 +68,7 @@ FIG1 = [
 
 
 def table3(settings: Settings, results: Path) -> Table:
-    """A row per model, scheme and point of the band; published ones, and emulated ones of the stand-in."""
+    """A row per model, scheme and point of the band; published ones, emulated ones of the stand-in, measured ones."""
     testbed = bench(settings)
     points = testbed.points
     contenders = (DENSE, TORUS, MSTOPK)
@@ -76,14 +76,15 @@ def table3(settings: Settings, results: Path) -> Table:
         *_published("table3", CASES, contenders, testbed, settings),
         *_simulated(testbed, settings, results, "table3", CASES, contenders, points),
         *emulated_runs.iterations(settings, results),
+        *measured_runs.iterations("table3", settings, results),
     ]
     frame = pd.DataFrame(rows, columns=TABLE3)
     caption = _caption("Table 3", testbed, len(points))
-    return Table(frame, _display(frame, str(points[0])), caption + emulated_runs.missing(frame))
+    return Table(frame, _display(frame, str(points[0])), caption + emulated_runs.missing(frame) + _noted(frame))
 
 
 def table4(settings: Settings, results: Path) -> Table:
-    """A row per input size, scheme and point of the band, and published ones."""
+    """A row per input size, scheme and point of the band; published and measured ones."""
     testbed = bench(settings)
     points = testbed.without_own()
     frame = pd.DataFrame(
@@ -91,10 +92,11 @@ def table4(settings: Settings, results: Path) -> Table:
             *_published("table4", RESNETS, (TORUS, MSTOPK), testbed, settings),
             *_simulated(testbed, settings, results, "table4", RESNETS, (TORUS,), points),
             *_simulated(testbed, settings, results, "table4", RESNETS[:1], (MSTOPK,), points),
+            *measured_runs.iterations("table4", settings, results),
         ],
         columns=TABLE3,
     )
-    return Table(frame, _display(frame, str(points[0])), _caption("Table 4", testbed, len(points)))
+    return Table(frame, _display(frame, str(points[0])), _caption("Table 4", testbed, len(points)) + _noted(frame))
 
 
 def fig1(settings: Settings, results: Path) -> Table:
@@ -197,15 +199,25 @@ def _caption(place: str, testbed: Bench, points: int) -> str:
     )
 
 
+def _noted(frame: pd.DataFrame) -> str:
+    """What is to be said of measured rows: sentences for a caption, or nothing."""
+    notes = frame.note[(frame.rung == "measured") & (frame.note != "")]
+    return f" Measured: {'; '.join(dict.fromkeys(notes))}." if len(notes) else ""
+
+
 def _display(frame: pd.DataFrame, drawn: str) -> pd.DataFrame:
-    rows = []
+    rows, any_measured = [], bool((frame.rung == "measured").any())
     for (model, scheme, nodes), part in frame.groupby(["model", "scheme", "nodes"], sort=False):
         row = {"model": TITLES.get(str(model), str(model)), "scheme": SCHEMES.get(str(scheme), str(scheme))}
         row |= {"nodes": f"{nodes:.0f}"}
-        published, simulated, emulated = (part[part.rung == rung] for rung in ("published", "simulated", "emulated"))
+        published, simulated, emulated, measured = (
+            part[part.rung == rung] for rung in ("published", "simulated", "emulated", "measured")
+        )
         for title, column, form in (("throughput", "throughput", ",.0f"), ("efficiency", "efficiency", ".1%")):
             row[f"{title}, published"] = "-" if published.empty else format(published[column].iloc[0], form)
             row[f"{title}, simulated"] = band(simulated, column, drawn, form)
+            if any_measured:
+                row[f"{title}, measured"] = "-" if measured.empty else text(measured.iloc[0], column, form)
         known = emulated[emulated.iteration_seconds.notna()]
         row["emulated ms"] = "-" if known.empty else text(known.iloc[0], "iteration_seconds", ".1f", 1e3)
         if len(part.iteration_seconds.dropna()) or len(published):
