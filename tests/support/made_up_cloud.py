@@ -122,7 +122,7 @@ def write_to_accuracy(folder: Path, seconds: dict[str, float | None]) -> None:
 
 
 THROUGHPUT = {"model": "resnet50", "size": 96, "batch": 256, "paper": "cloud_topk", "ranks": 128, "ranks_a_node": 8}
-THROUGHPUT |= {"name": "size96", "data": "synthetic", "iterations": 240, "block": 20}
+THROUGHPUT |= {"name": "size96", "data": "synthetic", "iterations": 240, "block": 20, "schemes": ["mstopk_sgd"]}
 ITERATIONS = {"horovod_buckets": 0.4, "torus2d_native": 0.25, "mstopk_sgd": 0.2}  # seconds
 
 

@@ -152,7 +152,7 @@ def test_picking_keeps_the_order_asked_for():
     known = schemes.load(ROOT / "config" / "schemes.yaml")
     assert [scheme.name for scheme in schemes.pick(known, ["wfbp", "naive"], "here")] == ["wfbp", "naive"]
     known_alike = [scheme for scheme in known.values() if scheme.averaged and not scheme.compressor]
-    alike = [scheme for scheme in known_alike if not (scheme.phases or scheme.in_memory)]
+    alike = [scheme for scheme in known_alike if not (scheme.phases or scheme.in_memory or scheme.by_level)]
     assert schemes.pick(known, None, "here") == alike
     in_memory = {scheme.name for scheme in known.values() if scheme.in_memory}
     assert in_memory == {"shared_tree", "chip_parts", "hogwild_sgd", "hogwild_easgd"}

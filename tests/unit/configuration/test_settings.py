@@ -169,7 +169,7 @@ def test_only_processors_execute_collectives_made_of_transfers():
     with pytest.raises(InputError, match=r"training\.0\.schemes: scheme 'ring': collective 'ring' .* not cuda"):
         parse(training=[launch], device="cuda")
     picked = schemes.pick(schemes.load(ROOT / "config" / "schemes.yaml"), None, "here", 4, "cuda")
-    assert {scheme.collective for scheme in picked} == {"native", "native_by_level"}
+    assert {scheme.collective for scheme in picked} == {"native"}
     assert len(picked) >= len(schedules.names())
     assert parse(training=[{**launch, "schemes": None}], device="cuda").training[0].schemes is None
 

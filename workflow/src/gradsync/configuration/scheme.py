@@ -259,7 +259,7 @@ class Scheme(BaseModel):
 
     def levels(self, ranks: int, ranks_a_node: int | None = None) -> Way | None:
         """The axes over which its messages are summed one after the other; None if at once, or if they are sparse."""
-        return sparse.way(ITS_LEVELS, self.network(ranks, ranks_a_node), ranks) if self.by_level else None
+        return sparse.way(ITS_LEVELS, self.network(ranks, ranks_a_node), ranks, BY_LEVEL) if self.by_level else None
 
     @property
     def changes_training(self) -> str:

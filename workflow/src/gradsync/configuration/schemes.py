@@ -87,8 +87,8 @@ def pick(
     """The schemes of these names; None: all that can run on so many ranks and that device, and train alike.
 
     Compression changes what is trained, and so do methods of their own: such schemes are named, or not meant. So are
-    schemes with phases, which only a caller that can train `in_phases` may have, and sums in memory, which one machine
-    alone has.
+    schemes with phases, which only a caller that can train `in_phases` may have, sums in memory, which one machine
+    alone has, and sums by level, which need whole nodes.
 
     `scaled`: the loss has a scale (`Scheme.refuse_scaled`); `optimizer`: that of all steps, if it is known.
 
@@ -98,7 +98,7 @@ def pick(
     Raises InputError for a name that does not exist or can't run there.
     """
     alike = [each for each in known.values() if each.averaged and not (each.compressor or each.phases)]
-    alike = [each for each in alike if not each.in_memory]
+    alike = [each for each in alike if not (each.in_memory or each.by_level)]
     every = [each for each in alike if names is None or each.collective == NATIVE]
     named = names if isinstance(names, list) else None
     for name in named or ():

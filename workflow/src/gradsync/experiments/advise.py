@@ -194,6 +194,8 @@ def _candidate(scheme: Scheme, options: Options, interference: Interference | No
         sent = "a code of each gradient" if compressors.codes(scheme.compressor) else "a part of each gradient"
         sent = "factors of matrices of gradients" if compressors.factors(scheme.compressor) else sent
         raise InputError(f"it sends {sent}, and so trains another thing than the others")
+    if scheme.by_level:
+        raise InputError("what its sums inside and between nodes cost is not ranked here: gradsync plan predicts it")
     if not scheme.averaged and not updates.steps(scheme.update):
         raise InputError(
             "it trains by a method of its own, whose iterations do not compare with those of a mean gradient"

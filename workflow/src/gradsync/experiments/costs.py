@@ -183,7 +183,7 @@ def _contended(options: Known, ranks: int, scheme: Any, costs: Costs) -> Costs:
     if options.capacity is not None:
         cost, notes = Contended(alone, options.capacity), []
     elif options.contention:
-        if scheme.algorithm != NATIVE:
+        if scheme.algorithm != NATIVE or scheme.by_level:
             raise InputError(
                 f"--contention: all-reduces of the backend's own were measured, none of {scheme.collective!r}: "
                 "give --capacity"

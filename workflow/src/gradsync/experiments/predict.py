@@ -265,7 +265,7 @@ def chosen_scheme(options: Options) -> Scheme:
     elif options.compressor_options:
         given["compressor_options"] = {**scheme.compressor_options, **given["compressor_options"]}
     scheme = schemes.Scheme.model_validate({**changed, **given})
-    if scheme.compressor or scheme.pto or of_compression & given.keys():
+    if scheme.compressor or scheme.pto or scheme.by_level or of_compression & given.keys():
         scheme.refuse_nonsense("--schedule")
     scheme.refuse_parts_of_sums()
     return scheme

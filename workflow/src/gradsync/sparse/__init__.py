@@ -144,14 +144,17 @@ def topology_of(name: str) -> str:
     return str(get(name).TOPOLOGY)
 
 
-def way(name: str, topology: Topology, ranks: int) -> Way:
-    """The axes of so many ranks on a topology; raises InputError for levels that the collective can't use."""
+def way(name: str, topology: Topology, ranks: int, shown: str = "") -> Way:
+    """The axes of so many ranks on a topology; raises InputError for levels that the collective can't use.
+
+    `shown`: the name of the collective in messages, if it only has the axes of this one.
+    """
     module, shape = get(name), topology.shape_of(ranks)
     levels = getattr(module, "LEVELS", None)
     if levels is not None and (len(topology.shape) != levels or any(map(gt, shape, topology.shape))):
         raise InputError(
-            f"collective {name!r} needs {levels} levels that ranks fill whole, and {ranks} rank(s) don't on topology "
-            f"{topology.name!r}: choose {module.TOPOLOGY}, with whole nodes"
+            f"collective {(shown or name)!r} needs {levels} levels that ranks fill whole, and {ranks} rank(s) don't on "
+            f"topology {topology.name!r}: choose {module.TOPOLOGY}, with whole nodes"
         )
     found: Way = module.way(shape)
     return found

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from gradsync.configuration import schemes
 from gradsync.configuration.settings import Settings
-from gradsync.papers.cloud_topk import convergence, measured_runs
+from gradsync.papers.cloud_topk import convergence
 from gradsync.papers.cloud_topk.emulated_runs import STEPS_OF, shape, trainings
 from gradsync.papers.cloud_topk.emulation import CASES, elements_of
 from gradsync.papers.cloud_topk.numbers import PAPER
@@ -17,6 +17,10 @@ from gradsync.statistics.intervals import repeats_needed
 
 NEVER = {
     **{(table, "measured"): "no code puts such runs into this table yet" for table in ("fig1", "fig7", "fig8")},
+    **{
+        (table, "measured"): "measured rows are shown beside, since no launch deals norms as the paper does (PTO)"
+        for table in ("table3", "table4")
+    },
     ("table5", "measured"): "trainings here stop at a top-1 accuracy, and the paper's at a top-5 accuracy",
     ("pto", "measured"): "no code times the ratios of LARS and LAMB by themselves, on ranks that deal them, yet",
 }
@@ -63,15 +67,6 @@ def _measured(table: str, settings: Settings) -> Iterator[Row]:
     elif table == "fig9" and settings.loading.blocks >= repeats_needed():
         for loader in LOADERS:
             yield Row({"loader": loader, "model": settings.loading.job, "device": settings.device})
-    elif table in measured_runs.TABLES:
-        models, of_table = measured_runs.TABLES[table]
-        deciding = [each for each in measured_runs.launches(settings) if not measured_runs.undecidable(each, settings)]
-        for launch in filter(has_interval, deciding):
-            for name in scheme_names(launch, settings):
-                of_paper = measured_runs.STANDS_FOR[settings.device].get(name, "")
-                if of_paper in of_table and measured_runs.case(launch) in models:
-                    keys: Keys = {"model": measured_runs.case(launch), "nodes": measured_runs.nodes(launch)}
-                    yield Row({**keys, "scheme": of_paper})
     elif table in ("fig10", "table2"):
         known = schemes.load(settings.schemes)
         sparse = convergence.sparse_schemes(settings, known)

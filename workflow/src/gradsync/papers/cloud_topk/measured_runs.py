@@ -2,7 +2,9 @@
 
 A launch stands for the model that has its images' size. On GPUs 2DTAR-SGD is `torus2d_native`, and Dense-SGD
 `horovod_buckets`, whose all-reduces are NCCL's own. Speed-up and efficiency are over one rank of the same launch.
-What was not measured on nodes of as many GPUs as the paper's, or at its batch, is shown and decides nothing.
+
+Rows are shown and decide no claim: launches have another precision, optimizer and batch than the paper as they like,
+and norms are not dealt to ranks (PTO), as the paper's are under 2DTAR-SGD and MSTopK-SGD.
 """
 
 from __future__ import annotations
@@ -16,11 +18,9 @@ from gradsync.configuration.settings import Settings
 from gradsync.files.results import Result
 from gradsync.papers.cloud_topk.cases import DENSE, MSTOPK, RESNETS, TORUS
 from gradsync.papers.cloud_topk.numbers import PAPER
-from gradsync.papers.cloud_topk.testbed import Bench, bench
 from gradsync.papers.declaration import Place
 from gradsync.papers.repeats import LAUNCH, REPEATS, cells, samples, shown_only
 from gradsync.papers.training import contenders, repeated
-from gradsync.statistics.quiet import UNDER_LOAD
 
 STANDS_FOR = {  # by device: contender -> scheme of the tables, the paper's own first
     "cpu": {DENSE: DENSE, TORUS: TORUS, MSTOPK: MSTOPK},
@@ -34,8 +34,8 @@ OF_ONE_SIZE = ("vgg19", "transformer")  # models that the tables have at a singl
 
 
 def launches(settings: Settings) -> list[Training]:
-    """The launches of models of the tables on whole nodes, in one stage, beside one rank alone."""
-    return [
+    """The first launch of each model of the tables and number of nodes: of whole nodes, beside one rank alone."""
+    fitting = [
         launch
         for launch in settings.of(PAPER)
         if case(launch) in (*RESNETS, *OF_ONE_SIZE)
@@ -44,6 +44,10 @@ def launches(settings: Settings) -> list[Training]:
         and launch.ranks_a_node
         and launch.ranks % launch.ranks_a_node == 0
     ]
+    first: dict[tuple[str, int], Training] = {}
+    for launch in fitting:
+        first.setdefault((case(launch), nodes(launch)), launch)
+    return list(first.values())
 
 
 def measured_launches(place: Place) -> list[Path]:
@@ -72,7 +76,7 @@ def iterations(table: str, settings: Settings, results: Path) -> Iterator[dict[s
     for launch in launches(settings):
         if case(launch) not in models:
             continue
-        folder, why = results / "runs" / "train" / launch.job, undecidable(launch, settings)
+        folder = results / "runs" / "train" / launch.job
         there = contenders(folder)
         for contender, scheme in STANDS_FOR[settings.device].items():
             if contender not in there or scheme not in schemes:
@@ -82,20 +86,11 @@ def iterations(table: str, settings: Settings, results: Path) -> Iterator[dict[s
             row |= {"nodes": nodes(launch), "workers": launch.ranks, "batch": batch(launch), LAUNCH: launch.job}
             row |= {"computation_seconds": run.summary.get("computation_seconds")}
             row |= cells("throughput", launch.ranks * batch(launch) / samples(row, "iteration_seconds"))
-            row["note"] = "; ".join([*run.notes, *([why] if why else [])])
-            under_load = any(UNDER_LOAD in note for note in run.notes)
-            yield shown_only(row) | {REPEATS: row[REPEATS]} if why or under_load else row
+            row["note"] = "; ".join([*run.notes, f"{launch.job}: {_how(launch, settings)}"])
+            yield shown_only(row) | {REPEATS: row[REPEATS]}
 
 
-def undecidable(launch: Training, settings: Settings) -> str:
-    """Why no claim is decided on a launch, if so."""
-    testbed: Bench = bench(settings)
-    if settings.device != "cuda":
-        return f"{launch.job}: processors; what is judged trains on GPUs"
-    if launch.ranks_a_node != testbed.gpus:
-        return f"{launch.job}: nodes of {launch.ranks_a_node}; what is judged trains on nodes of {testbed.gpus} GPUs"
-    batches = testbed.file.content["batch"]["value"]
-    wanted = batches.get(case(launch), batch(launch))  # that of the Transformer is not published
-    if batch(launch) != wanted:
-        return f"{launch.job}: {batch(launch)} samples per GPU; what is judged has {wanted}"
-    return ""
+def _how(launch: Training, settings: Settings) -> str:
+    """What of a launch the paper has in its own way."""
+    where = f"{nodes(launch)} nodes of {launch.ranks_a_node} {'GPUs' if settings.device == 'cuda' else 'processes'}"
+    return f"{where}, {batch(launch)} samples each, {launch.optimizer}, {launch.precision}"
