@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
+from gradsync.collectives import POSTCONDITION
 from gradsync.errors import InputError
 from gradsync.kernels import KERNELS
-from gradsync.plan import COMPUTE, Buffer, Local, Plan, Ready, Repeat, Role, SharedAdd
+from gradsync.plan import COMPUTE, Buffer, Collective, Kind, Local, Plan, Ready, Ref, Repeat, Role, SharedAdd
 
 UPDATED = ("parameter", "centre")  # roles of buffers that gradients are applied to
 LARGEST_DENOMINATOR = 1 << 40
@@ -115,6 +116,21 @@ def named(verb: str, message: str) -> str:
     """The name of a part of a message: `encode3` of `message3`, `encode:sum` of `sum`."""
     number = message.removeprefix("message")
     return f"{verb}{number}" if number.isdigit() else f"{verb}:{message}"
+
+
+def over(axis: str, message: Collective, verb: str, kind: Kind, ref: Ref) -> Collective:
+    """A part of a message: a collective of the backend's own over an axis, on the lane of the message."""
+    return dataclasses.replace(
+        message,
+        name=named(verb, message.name),
+        after=(),
+        after_previous=(),
+        kind=kind,
+        postcondition=POSTCONDITION[kind],
+        over=axis,
+        reads=(ref,),
+        writes=(ref,),
+    )
 
 
 def waiting(op: Any, last: Mapping[str, str]) -> Any:

@@ -10,11 +10,11 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from gradsync.collectives import ALL_GATHER, NATIVE, POSTCONDITION, REDUCE_SCATTER
+from gradsync.collectives import ALL_GATHER, REDUCE_SCATTER
 from gradsync.kernels import KERNELS
-from gradsync.plan import Axis, Collective, Kind, Local, Ref
+from gradsync.plan import Axis, Collective, Local, Ref
 from gradsync.sparse import Compression, Way
-from gradsync.transforms._edits import named
+from gradsync.transforms._edits import named, over
 
 RESIDUAL = "residual"
 
@@ -32,25 +32,9 @@ def carried(message: Collective, compression: Compression, sent: Sequence[Ref]) 
     encode, decode = compression.kernels
     counts = {"first": whole.start, "longest": int(compression.longest(whole.stop - whole.start))}
 
-    def over(axis: str, verb: str, kind: Kind, ref: Ref) -> Collective:
-        return dataclasses.replace(
-            message,
-            name=named(verb, message.name),
-            after=(),
-            after_previous=(),
-            kind=kind,
-            postcondition=POSTCONDITION[kind],
-            algorithm=NATIVE,
-            shape=(),
-            root=0,
-            over=axis,
-            reads=(ref,),
-            writes=(ref,),
-        )
-
     operations: list[Any] = []
     if inside is not None:
-        operations.append(over(inside, "scatter", REDUCE_SCATTER, whole))
+        operations.append(over(inside, message, "scatter", REDUCE_SCATTER, whole))
     residual = (own._replace(buffer=RESIDUAL),) if compression.feedback else ()
     operations.append(
         Local(
@@ -62,7 +46,7 @@ def carried(message: Collective, compression: Compression, sent: Sequence[Ref]) 
             writes=(*(ref._replace(mine=(between,)) for ref in sent), *residual),
         )
     )
-    operations += [over(between, f"gather_{ref.buffer}", ALL_GATHER, ref) for ref in sent]
+    operations += [over(between, message, f"gather_{ref.buffer}", ALL_GATHER, ref) for ref in sent]
     operations.append(
         Local(
             name=named("decode", message.name),
@@ -75,7 +59,7 @@ def carried(message: Collective, compression: Compression, sent: Sequence[Ref]) 
         )
     )
     if inside is not None:
-        operations.append(over(inside, "gather", ALL_GATHER, whole))
+        operations.append(over(inside, message, "gather", ALL_GATHER, whole))
     first, *others = operations
     yield dataclasses.replace(first, after=message.after, after_previous=message.after_previous)
     yield from others

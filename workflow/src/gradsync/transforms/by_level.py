@@ -11,12 +11,12 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
-from gradsync.collectives import ALL_GATHER, ALL_REDUCE, NATIVE, POSTCONDITION, REDUCE_SCATTER
+from gradsync.collectives import ALL_GATHER, ALL_REDUCE, NATIVE, REDUCE_SCATTER
 from gradsync.errors import InputError
-from gradsync.plan import WORLD, Collective, Kind, Plan, Ref, Role
+from gradsync.plan import WORLD, Collective, Plan, Role
 from gradsync.sparse import Way
 from gradsync.transforms import narrow_wire
-from gradsync.transforms._edits import Body, named, operations, waiting, with_bodies
+from gradsync.transforms._edits import Body, named, operations, over, waiting, with_bodies
 
 TRANSFORM = "sums by level"
 
@@ -66,20 +66,7 @@ def _cut(message: Collective, way: Way) -> Iterator[Collective]:
     inside, between = way.inside.name, way.between.name
     (whole,) = message.writes
 
-    def over(axis: str, verb: str, kind: Kind, ref: Ref) -> Collective:
-        return dataclasses.replace(
-            message,
-            name=named(verb, message.name),
-            after=(),
-            after_previous=(),
-            kind=kind,
-            postcondition=POSTCONDITION[kind],
-            over=axis,
-            reads=(ref,),
-            writes=(ref,),
-        )
-
-    first = over(inside, "scatter", REDUCE_SCATTER, whole)
+    first = over(inside, message, "scatter", REDUCE_SCATTER, whole)
     yield dataclasses.replace(first, after=message.after, after_previous=message.after_previous)
-    yield over(between, "sum", ALL_REDUCE, whole._replace(mine=(inside,)))
-    yield over(inside, "gather", ALL_GATHER, whole)
+    yield over(between, message, "sum", ALL_REDUCE, whole._replace(mine=(inside,)))
+    yield over(inside, message, "gather", ALL_GATHER, whole)
