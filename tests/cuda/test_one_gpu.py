@@ -9,14 +9,12 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-import torch.distributed as dist
 
 import real_models as real
 import small_model
@@ -28,7 +26,7 @@ from gradsync.plan.trace import Trace
 from gradsync.plan.workload import Layer, Workload
 from gradsync.runtime import models
 from gradsync.runtime.compute import ModelCompute, bind, bind_statistics
-from gradsync.runtime.devices import Device, pick
+from gradsync.runtime.devices import Device
 from gradsync.runtime.enqueue import Enqueuer, prepare
 from gradsync.runtime.group import Groups
 from gradsync.runtime.launch import VARIABLES
@@ -39,14 +37,6 @@ pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch fin
 ROOT = Path(__file__).parents[2]
 ENOUGH = {torch.float64: 1e-9, torch.float32: 1e-5}
 SECOND = 2_000_000_000  # clock cycles: a second or so
-
-
-@pytest.fixture(scope="module")
-def device() -> Iterator[Device]:
-    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-    os.environ.setdefault("LOCAL_RANK", "0")
-    yield pick("cuda")
-    dist.destroy_process_group()
 
 
 # Queues and marks

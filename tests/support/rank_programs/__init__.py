@@ -32,6 +32,7 @@ from rank_programs.of_schedules import (
     gpu_schedules,
     micro_batches,
     queued_schedules,
+    shared_gpu_schedules,
     swapped,
     without_message,
 )
@@ -41,7 +42,7 @@ from rank_programs.of_tiny_plans import HAMMER_TURNS, TINY_TURNS, all_tiny_plans
 from rank_programs.of_traces import RECORDED_STEPS, recorded_beside_others
 
 PROGRAMS = (
-    *(all_schedules, composed_schemes, queued_schedules, gpu_schedules, micro_batches),
+    *(all_schedules, composed_schemes, queued_schedules, gpu_schedules, shared_gpu_schedules, micro_batches),
     *(real_models, quarter_models, all_tiny_plans),
     *(
         all_collectives,

@@ -92,6 +92,22 @@ def gpu_schedules(rank: int, ranks: int) -> dict[str, Any]:
     return parameters
 
 
+def shared_gpu_schedules(rank: int, ranks: int) -> dict[str, Any]:
+    """Parameters after training with every schedule, and on two lanes, on a GPU that ranks share; or what went wrong."""
+    device = pick("cuda")
+    device.backend = "gloo"
+    groups = Groups(device)
+    plans = {name: small_model.plan(name, ranks) for name in schedules.names()}
+    parameters: dict[str, Any] = {}
+    for name, plan in {**plans, "two lanes": small_model.two_lanes(plans["wfbp"])}.items():
+        try:
+            parameters[name] = train(plan, rank, groups)
+        except Exception:  # one that fails must not hide the others
+            parameters[name] = traceback.format_exc()
+    groups.close()
+    return parameters
+
+
 MICRO_BATCHES: list[dict[str, Any]] = [
     {"accumulate": accumulate, "clip_norm": clip} for accumulate in (1, 3) for clip in (None, 0.3)
 ]

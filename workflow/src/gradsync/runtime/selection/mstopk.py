@@ -1,8 +1,8 @@
 """MSTopK, corrected, in two ways with one result: the exact top k, and of equal magnitudes a run from a random start.
 
-On a GPU the search of `gradsync.compressors.mstopk` runs as it is, without a wait of the host: it counts 31 times (63
-for 64-bit numbers). On a processor each pass over memory costs, and a wait nothing. So the threshold comes from a
-random sample, low enough that k elements pass it but for one vector in millions; one pass takes the largest and the
+On a GPU, where the host must not wait, the threshold comes from kernels in Triton (`_mstopk_on_gpu.py`) or, where they
+don't serve, from `torch.topk`. On a processor each pass over memory costs, and a wait nothing. So the threshold comes
+from a random sample, low enough that k elements pass it but for one vector in millions; one pass takes the largest and the
 smallest value of each block of 64 elements, and the few blocks that hold candidates are looked through. All elements
 that are not less than the exact threshold are among the candidates, whatever the sample is. If fewer than k pass, the
 search decides.
@@ -10,7 +10,9 @@ search decides.
 
 from __future__ import annotations
 
+import functools
 from math import ceil, sqrt
+from typing import Any
 
 import torch
 
@@ -32,8 +34,21 @@ def select(values: torch.Tensor, k: int, *, turn: int) -> torch.Tensor:
     start = run_start(turn, len(values))
     if values.device.type == "cpu":
         return _on_a_processor(values, k, turn, start)
+    kernels = _kernels()
+    if kernels is not None and kernels.serves(values, k):
+        return kernels.select(values, k, start)
     magnitude = keys(values)
-    return taken(magnitude, threshold(magnitude, k), k, start)
+    return taken(magnitude, torch.topk(magnitude, k, sorted=False).values.amin(), k, start)
+
+
+@functools.cache
+def _kernels() -> Any:
+    """The kernels for GPUs; None without Triton, which comes with torch for CUDA on Linux."""
+    try:
+        from gradsync.runtime.selection import _mstopk_on_gpu
+    except ImportError:
+        return None
+    return _mstopk_on_gpu
 
 
 def _on_a_processor(values: torch.Tensor, k: int, turn: int, start: float) -> torch.Tensor:
