@@ -93,7 +93,7 @@ def gpu_schedules(rank: int, ranks: int) -> dict[str, Any]:
 
 
 def shared_gpu_schedules(rank: int, ranks: int) -> dict[str, Any]:
-    """Parameters after training with every schedule, and on two lanes, on a GPU that ranks share; or what went wrong."""
+    """Parameters after training with every schedule, and on two lanes, on a shared GPU; or what went wrong."""
     device = pick("cuda")
     device.backend = "gloo"
     groups = Groups(device)

@@ -131,6 +131,25 @@ def test_a_queue_is_reached_when_what_was_launched_before_is_done():
     assert queue.begun(7.0, 8.0) == 9.5
 
 
+def test_a_queue_is_busy_while_any_kernel_runs():
+    queue = Queue([Kernel(0.0, 1.0, 3.0), Kernel(0.0, 2.0, 2.5), Kernel(2.0, 3.0, 4.0), Kernel(6.0, 9.0, 9.5)])
+    assert queue.runs == [(1.0, 4.0), (9.0, 9.5)]
+    assert queue.busy(0.0, 10.0) == 3.5
+    assert queue.busy(2.0, 9.25) == 2.25
+    assert queue.busy(5.0, 8.0) == 0.0
+
+
+def test_a_host_that_launches_late_is_told(tmp_path):
+    """Kernels that run for half as long begin as late as before."""
+    content = made_up.profile(SHAPES, device=True)
+    assert not any("kernels ran in" in note for note in load(tmp_path, content)[1]["notes"])
+    for event in content["traceEvents"]:
+        if event.get("cat") == "kernel":
+            event["dur"] /= 2
+    _, told = load(tmp_path, content)
+    assert any("kernels ran in 5" in note and "launched them late" in note for note in told["notes"])
+
+
 def test_the_clock_of_a_host_stands_still_in_calls():
     host = Host([(1.0, 2.0), (4.0, 7.0)])
     assert [host.reached(moment) for moment in (0.5, 1.5, 3.0, 5.0, 8.0)] == [0.5, 1.0, 2.0, 3.0, 4.0]

@@ -19,6 +19,7 @@ from waiting import HANGS_SECONDS
 ROOT = Path(__file__).parents[3]
 PARTS = ("setup.py", "pyproject.toml", "README.md", "LICENSE", "workflow/src", "config", "reports", "envs")
 OF_THE_WORKFLOW = {"snakemake", "grimp"}  # which is in a checkout alone
+OF_GPUS = {"triton", "nvidia-ml-py"}  # which come with the environment for GPUs
 ATTACHED = """
 import gradsync, sys
 assert "torch" not in sys.modules
@@ -73,7 +74,7 @@ def needed(distribution: str) -> set[str]:
 def test_what_is_imported_comes_with_the_package():
     own = needed("gradsync")
     assert own >= {"numpy", "torch", "torchvision", "pandas", "pydantic"}
-    there = own.union(OF_THE_WORKFLOW, *(needed(name) for name in own))
+    there = own.union(OF_THE_WORKFLOW, OF_GPUS, *(needed(name) for name in own))
     assert not [names for names in imported() if not names & there]
 
 

@@ -112,6 +112,12 @@ def _recorded(options: Options, recordings: Sequence[Recording]) -> dict[str, An
         answer["points"] = [point._asdict() for point in measured.points]
     told_apart = are_told(first.recording, options.step_annotation)
     notes = [*_notes(workload, len(arranged), first.recording.ranks, told_apart), *measured.notes]
+    busy = summary.busy_share(arranged)
+    if busy is not None and busy < BUSY:
+        notes.append(
+            f"kernels ran in {busy:.0%} of the time of forward, backward and update: the host launched them late, as "
+            "it may under a profiler alone: compare with gradsync measure layers --device cuda"
+        )
     return answer | {"notes": notes}
 
 
@@ -176,4 +182,5 @@ def _notes(workload: Workload, traces: int, world: int | None, told_apart: bool)
     return notes
 
 
+BUSY = 0.8  # of computation that a GPU spends in kernels: less is told
 BATCH = 2  # samples of the pass that tells the order of gradients

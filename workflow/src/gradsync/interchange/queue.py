@@ -8,7 +8,7 @@ while it hands a message over (a call of c10d), which is no computation.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -28,6 +28,9 @@ class Queue:
         self.kernels = sorted(kernels)
         self.launches = [kernel.launched for kernel in self.kernels]
         self.ends = list(accumulate((kernel.end for kernel in self.kernels), max))
+        self.runs = list(_joined((kernel.start, kernel.end) for kernel in self.kernels))
+        self.run_starts = [start for start, _ in self.runs]
+        self.run_before = list(accumulate((end - start for start, end in self.runs), initial=0.0))
 
     def reached(self, moment: float) -> float:
         """When all kernels that were launched before that moment have ended; no earlier than that moment."""
@@ -40,6 +43,26 @@ class Queue:
         if first < len(self.kernels) and self.launches[first] <= end:
             return max(self.reached(start), self.kernels[first].start)
         return self.reached(start)
+
+    def busy(self, start: float, end: float) -> float:
+        """Seconds between two moments in which a kernel ran."""
+        return self._run_until(end) - self._run_until(start)
+
+    def _run_until(self, moment: float) -> float:
+        place = bisect_right(self.run_starts, moment)
+        return self.run_before[place] - (max(0.0, self.runs[place - 1][1] - moment) if place else 0.0)
+
+
+def _joined(spans: Iterable[tuple[float, float]]) -> Iterator[tuple[float, float]]:
+    """Spans that overlap made one, in order."""
+    ordered = sorted(spans)
+    begun, ended = ordered[0]
+    for start, end in ordered:
+        if start > ended:
+            yield begun, ended
+            begun, ended = start, end
+        ended = max(ended, end)
+    yield begun, ended
 
 
 class Host:

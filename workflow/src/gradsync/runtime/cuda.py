@@ -1,7 +1,7 @@
 """NVIDIA GPUs: all that only CUDA has.
 
-**Not run yet**: it was written against torch 2.13 (CUDA semantics, `torch.cuda.Event`, ProcessGroupNCCL) where there is
-no GPU. `pytest tests/cuda` on a machine with two of them holds what stands on it to the oracle.
+**Not run between GPUs yet**: one GPU was tried (an H200, torch 2.11). `pytest tests/cuda` on a machine with two of them
+holds what stands on it to the oracle.
 
 Float32 means float32: TensorFloat-32, which cuDNN takes by default, is switched off, else the oracle's tolerance of
 1e-4 of the largest change would not hold. A run on CUDA repeats bit for bit only with

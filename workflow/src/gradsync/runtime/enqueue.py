@@ -58,7 +58,7 @@ class Enqueuer(Executor):
     def __init__(self, plan: Plan, rank: int, groups: Groups, **options: Any):
         refuse(plan)
         super().__init__(plan, rank, groups, **options)
-        self.now = self.device.mark
+        self.now = self._start
         self.queues = {lane: groups.queue(lane) for lane in self.lanes if lane != COMPUTE}
         self.position = 0  # in the body: what lies before has been launched, or is being computed
         self.passed: set[str] = set()  # computation of this turn that has been launched whole
@@ -111,6 +111,10 @@ class Enqueuer(Executor):
     def in_rounds(self, op: Collective) -> Collective | None:
         """None: the backend executes all of them."""
         return None
+
+    def _start(self) -> Any:
+        """A mark, if the turn is recorded: each costs the host about as much as the launch of a kernel."""
+        return self.device.mark() if self.record else None
 
     def _launch(self, turn: int, record: bool) -> None:
         """Put all operations of lanes before the next one of computation on their queues."""

@@ -24,6 +24,7 @@ NARROWED = 2048  # candidates that the last search has room for
 SEARCHED, READ, WRITTEN = 2048, 8192, 128  # elements at a time
 MOST_ELEMENTS = (1 << 31) - TILE
 LEAST_ELEMENTS = 1 << 16  # of fewer, torch.topk is as fast
+MOST_SELECTED = 1 << 17  # of more, one program reads too many candidates
 ROOM = 2  # the candidates have room for this part of the elements: 1 / ROOM
 
 # Places of the workspace, 32-bit integers; what changes with the elements lies behind
@@ -37,7 +38,8 @@ MASK = tl.constexpr(0x7FFFFFFF)
 def serves(values: torch.Tensor, k: int) -> bool:
     """Whether these kernels select k of `values`, and fast."""
     elements = len(values)
-    return values.dtype == torch.float32 and LEAST_ELEMENTS <= elements <= MOST_ELEMENTS and 16 * k <= elements
+    served = LEAST_ELEMENTS <= elements <= MOST_ELEMENTS and k <= min(MOST_SELECTED, elements // 16)
+    return values.dtype == torch.float32 and served
 
 
 def select(values: torch.Tensor, k: int, start: float) -> torch.Tensor:
@@ -55,9 +57,7 @@ def select(values: torch.Tensor, k: int, start: float) -> torch.Tensor:
     _count[(tiles,)](bits, space, elements, tiles, room, TILE, WRITTEN, num_warps=1)
     totals = in_tiles.cumsum(1, dtype=torch.int32)
     start_bits = round(start * (1 << 53))  # a kernel gets a float in single precision
-    _write[(tiles,)](
-        bits, space, totals, chosen, elements, tiles, room, k, start_bits, TILE, WRITTEN, num_warps=1
-    )
+    _write[(tiles,)](bits, space, totals, chosen, elements, tiles, room, k, start_bits, TILE, WRITTEN, num_warps=1)
     return chosen
 
 
@@ -205,9 +205,7 @@ def _count(bits, space, elements, tiles, room, TILE: tl.constexpr, WRITTEN: tl.c
 
 
 @triton.jit(do_not_specialize=["elements", "tiles", "room", "k", "start"])
-def _write(
-    bits, space, totals, chosen, elements, tiles, room, k, start, TILE: tl.constexpr, WRITTEN: tl.constexpr
-):
+def _write(bits, space, totals, chosen, elements, tiles, room, k, start, TILE: tl.constexpr, WRITTEN: tl.constexpr):
     """Write the places of a tile behind those of the tiles before it; `start` in units of 2**-53."""
     tile = tl.program_id(0)
     exact = tl.load(space + EXACT)

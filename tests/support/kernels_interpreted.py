@@ -1,0 +1,42 @@
+"""Runs MSTopK's kernels in Triton's interpreter beside the NumPy reading, and prints what differs, one line each.
+
+Triton decides when a kernel is defined whether it is interpreted, so that this is a program of its own.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ["TRITON_INTERPRET"] = "1"
+
+import numpy as np
+import torch
+
+from compressor_vectors import named
+from gradsync.compressors import mstopk
+from gradsync.runtime.selection import _mstopk_on_gpu as kernels
+
+ELEMENTS, TURN = 9001, 3  # two tiles and a rest
+PLACES = {
+    "as sampled": kernels._place,
+    "a bound that is too high": lambda elements, k: 1,
+    "a bound that all pass": lambda elements, k: kernels.SAMPLED,
+}
+
+
+def main() -> None:
+    vectors = named(ELEMENTS)
+    vectors["in one place"] = np.where(np.arange(ELEMENTS) // 300 == 7, vectors["gaussian"], 0).astype(np.float32)
+    for place, chosen in PLACES.items():
+        kernels._place = chosen
+        for name, values in vectors.items():
+            for k in (1, ELEMENTS // 16):
+                start = mstopk.run_start(TURN, ELEMENTS)
+                found = kernels.select(torch.from_numpy(values), k, start).numpy()
+                if not np.array_equal(found, mstopk.select(values, k, turn=TURN)):
+                    print(f"{name}, k = {k}, {place}")
+    print("compared", 2 * len(PLACES) * len(vectors))
+
+
+if __name__ == "__main__":
+    main()
