@@ -139,17 +139,21 @@ def test_runs_go_on_where_the_last_one_ended():
     assert torch.equal(whole.buffers["parameter"], parts.buffers["parameter"])
 
 
-def test_what_is_not_recorded_waits_all_the_same():
+def test_what_is_not_recorded_waits_once_for_each_lane_and_makes_no_other_marks():
     executor = Enqueuer(PLANS["two lanes"], 0, Groups(QueuedProcessor()))
     compute = computing(executor)
-    waits = []
-    wait = executor.device.wait
+    waits, marks = [], []
+    wait, mark = executor.device.wait, executor.device.mark
     executor.device.wait = lambda mark: (waits.append(mark), wait(mark))
+    executor.device.mark = lambda: (marks.append(mark()), marks[-1])[1]
     executor.run(1, compute, record=False)
     (role,) = executor.plan.roles
     lane = {op.name: op.lane for op in role.flat}
-    needed = sum(lane[name] != op.lane for op in role.flat for name in op.after)
+    needed = sum(len({lane[name] for name in op.after} - {op.lane}) for op in role.flat)
+    begin, end = 1, 1  # of the run
     assert len(waits) == needed + len(executor.queues)  # each queue first waits for the beginning
+    assert len(marks) == begin + end + len(executor.watched)
+    assert len(executor.watched) < len(role.flat) - 1
     assert executor.spans == []
 
 

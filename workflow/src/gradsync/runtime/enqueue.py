@@ -59,6 +59,9 @@ class Enqueuer(Executor):
         refuse(plan)
         super().__init__(plan, rank, groups, **options)
         self.now = self._start
+        place = {op.name: number for number, op in enumerate(self.body)}
+        self.awaited = {op.name: self._last_of_lanes(op, place) for op in self.body}
+        self.watched = {name for both in self.awaited.values() for names in both for name in names}
         self.queues = {lane: groups.queue(lane) for lane in self.lanes if lane != COMPUTE}
         self.position = 0  # in the body: what lies before has been launched, or is being computed
         self.passed: set[str] = set()  # computation of this turn that has been launched whole
@@ -112,6 +115,23 @@ class Enqueuer(Executor):
         """None: the backend executes all of them."""
         return None
 
+    def _last_of_lanes(self, op: Any, place: dict[str, int]) -> tuple[list[str], list[str]]:
+        """Of what `op` waits for in this turn and in the last one: the last of each other lane, behind which all are.
+
+        What is awaited of a lane in this turn lies behind all of its last turn.
+        """
+        now: dict[str, str] = {}
+        for name in sorted(op.after, key=place.__getitem__):
+            now[self.lane_of[name]] = name
+        previous: dict[str, str] = {}
+        for name in sorted(op.after_previous, key=place.__getitem__):
+            previous[self.lane_of[name]] = name
+        own = {op.lane}
+        return (
+            [name for lane, name in now.items() if lane not in own],
+            [name for lane, name in previous.items() if lane not in own | now.keys()],
+        )
+
     def _start(self) -> Any:
         """A mark, if the turn is recorded: each costs the host about as much as the launch of a kernel."""
         return self.device.mark() if self.record else None
@@ -131,10 +151,10 @@ class Enqueuer(Executor):
 
     def wait_for(self, op: Any, turn: int) -> bool:
         """The current queue, which is that of `op`, waits; the host does not."""
-        for names, wanted in ((op.after, turn), (op.after_previous, turn - 1)):
+        for names, wanted in zip(self.awaited[op.name], (turn, turn - 1), strict=True):
             for name in names:
-                if self.lane_of[name] == op.lane or wanted < self.first:
-                    continue  # a queue is in order; what an earlier run launched is done
+                if wanted < self.first:
+                    continue  # what an earlier run launched is done
                 mark = self.marks[wanted].get(name)
                 if mark is None:
                     raise RunError(
