@@ -53,6 +53,7 @@ def beside(device: Device, case: str, plan: Any, *, scaled: bool = False, dtype:
         handle = None if each is None else gradsync.attach(model, chosen, each, **given)
         ends.append(trained(model, chosen, device, scaler))
         if handle is not None:
+            assert handle.executor.turn == STEPS
             handle.close()
     return max(float(np.abs(ends[0][name] - ends[1][name]).max()) for name in ends[0])
 
@@ -72,5 +73,5 @@ def test_mixed_precision_and_torchs_scaler(device, scheme):
     assert beside(device, "plain", scheme, scaled=True, dtype=torch.float32) < 1e-4
 
 
-def test_a_loop_that_chooses_for_itself(device):
+def test_a_loop_that_is_to_choose_has_nothing_to_choose_on_one_rank(device):
     assert beside(device, "float64", Auto()) < 1e-9

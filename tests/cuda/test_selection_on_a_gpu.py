@@ -14,7 +14,7 @@ from gradsync.runtime.selection import keys, mstopk
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no GPU here")
 
-LENGTHS = (4097, 100_003, 1 << 20)  # of kernels' tiles, and of fewer elements than kernels serve
+LENGTHS = (4097, 100_003, 1 << 20)  # kernels serve the longer two
 
 
 @pytest.mark.parametrize("elements", LENGTHS)
@@ -44,6 +44,18 @@ def test_mstopk_of_a_long_vector_is_the_exact_top_k(elements, spread):
     wanted = torch.topk(keys(values), k).values
     assert bool((positions.diff() > 0).all())
     assert torch.equal(keys(values[positions]).sort(descending=True).values, wanted)
+
+
+@pytest.mark.parametrize("part", [slice(1, None), slice(None, None, 2)], ids=["misaligned", "in steps"])
+def test_mstopk_of_a_part_of_a_buffer_on_another_stream(part):
+    values = torch.from_numpy(named(1 << 20)["gaussian"])[part]
+    k = len(values) // 1000
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        found = mstopk.select(torch.from_numpy(named(1 << 20)["gaussian"]).cuda()[part], k, turn=7)
+    stream.synchronize()
+    expected = compressors.get("mstopk").select(values.numpy(), k, turn=7)
+    assert torch.equal(found.cpu(), torch.from_numpy(expected))
 
 
 @pytest.mark.parametrize("density", [0.001, 0.3])  # by kernels, and by torch.topk

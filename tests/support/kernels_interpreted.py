@@ -16,7 +16,7 @@ from compressor_vectors import named
 from gradsync.compressors import mstopk
 from gradsync.runtime.selection import _mstopk_on_gpu as kernels
 
-ELEMENTS, TURN = 9001, 3  # two tiles and a rest
+ELEMENTS, TURN = 17_001, 3  # four tiles and a rest; two elements in a stratum of the sample
 PLACES = {
     "as sampled": kernels._place,
     "a bound that is too high": lambda elements, k: 1,
@@ -26,7 +26,9 @@ PLACES = {
 
 def main() -> None:
     vectors = named(ELEMENTS)
+    vectors["close"] = (1 + 1e-3 * np.abs(vectors["gaussian"])).astype(np.float32)
     vectors["in one place"] = np.where(np.arange(ELEMENTS) // 300 == 7, vectors["gaussian"], 0).astype(np.float32)
+    kernels.NARROWED = 64  # of a bin that holds more, all candidates are searched
     for place, chosen in PLACES.items():
         kernels._place = chosen
         for name, values in vectors.items():

@@ -19,6 +19,14 @@ def test_its_rows_are_of_a_right_selection(monkeypatch: pytest.MonkeyPatch) -> N
         selection_speed.measured(400_000, 400)
 
 
+def test_its_rows_of_a_gpu_tell_the_rate(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "a processor")
+    first, second = selection_speed.measured_on_gpu(400_000, 400, "cpu")
+    assert first["target_ratio"] == 0.2
+    assert second["met"]
+    assert first["bytes_per_second"] == pytest.approx(1.6e6 / first["seconds"])
+
+
 def test_a_ratio_above_its_target_is_a_miss() -> None:
     assert selection_speed.compared([1.0] * 7, [4.0] * 7, "torch.topk", 0.25)["met"]
     assert not selection_speed.compared([1.1] * 7, [4.0] * 7, "torch.topk", 0.25)["met"]

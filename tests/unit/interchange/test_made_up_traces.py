@@ -137,17 +137,26 @@ def test_a_queue_is_busy_while_any_kernel_runs():
     assert queue.busy(0.0, 10.0) == 3.5
     assert queue.busy(2.0, 9.25) == 2.25
     assert queue.busy(5.0, 8.0) == 0.0
+    assert Queue([]).busy(0.0, 1.0) == 0.0
 
 
 def test_a_host_that_launches_late_is_told(tmp_path):
     """Kernels that run for half as long begin as late as before."""
     content = made_up.profile(SHAPES, device=True)
-    assert not any("kernels ran in" in note for note in load(tmp_path, content)[1]["notes"])
+    assert not any("the GPU ran" in note for note in load(tmp_path, content)[1]["notes"])
     for event in content["traceEvents"]:
         if event.get("cat") == "kernel":
             event["dur"] /= 2
     _, told = load(tmp_path, content)
-    assert any("kernels ran in 5" in note and "launched them late" in note for note in told["notes"])
+    assert any("the GPU ran kernels or messages in 5" in note for note in told["notes"])
+
+
+def test_a_gpu_that_waits_for_a_message_is_not_idle(tmp_path):
+    content = made_up.profile(SHAPES, device=True, rank=0)
+    for event in content["traceEvents"]:
+        if event["name"].startswith("nccl"):
+            event["dur"] *= 20
+    assert not any("the GPU ran" in note for note in load(tmp_path, content)[1]["notes"])
 
 
 def test_the_clock_of_a_host_stands_still_in_calls():

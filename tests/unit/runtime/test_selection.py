@@ -71,7 +71,7 @@ def test_mstopk_uses_its_sample_where_it_can(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @given(data=st.data(), k=st.integers(1, 59))
-def test_the_search_that_runs_on_a_gpu_finds_the_threshold(data: st.DataObject, k: int) -> None:
+def test_the_search_bit_by_bit_finds_the_threshold(data: st.DataObject, k: int) -> None:
     values = torch.from_numpy(data.draw(drawn().filter(lambda values: len(values) > k)))
     magnitude = selection.keys(values)
     assert int(mstopk.threshold(magnitude, k)) == int(magnitude.sort(descending=True).values[k - 1])

@@ -50,9 +50,9 @@ def measured(elements: int, k: int) -> list[Row]:
     return [*of_ratios, {**memory, "target_ratio": TARGET_COPIES, "met": copies <= TARGET_COPIES}]
 
 
-def measured_on_gpu(elements: int, k: int) -> list[Row]:
+def measured_on_gpu(elements: int, k: int, device: str = "cuda") -> list[Row]:
     """The rows for a vector on the current GPU; times are the host's, from before a call until the GPU is through."""
-    values = torch.randn(elements, generator=torch.Generator().manual_seed(0)).cuda()
+    values = torch.randn(elements, generator=torch.Generator().manual_seed(0)).to(device)
     seconds = _seconds(values, k)
     told = {"device": torch.cuda.get_device_name(), "bytes_per_second": values.nbytes / np.median(seconds["mstopk"])}
     return [

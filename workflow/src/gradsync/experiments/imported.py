@@ -115,8 +115,8 @@ def _recorded(options: Options, recordings: Sequence[Recording]) -> dict[str, An
     busy = summary.busy_share(arranged)
     if busy is not None and busy < BUSY:
         notes.append(
-            f"kernels ran in {busy:.0%} of the time of forward, backward and update: the host launched them late, as "
-            "it may under a profiler alone: compare with gradsync measure layers --device cuda"
+            f"the GPU ran kernels or messages in {busy:.0%} of the steps: the host may have launched them late, as it "
+            "does if the profiler slows it: compare with gradsync measure layers --device cuda"
         )
     return answer | {"notes": notes}
 
@@ -182,5 +182,5 @@ def _notes(workload: Workload, traces: int, world: int | None, told_apart: bool)
     return notes
 
 
-BUSY = 0.8  # of computation that a GPU spends in kernels: less is told
+BUSY = 0.8  # of the steps that a GPU spends in kernels: less is told
 BATCH = 2  # samples of the pass that tells the order of gradients

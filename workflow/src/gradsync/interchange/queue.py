@@ -55,14 +55,15 @@ class Queue:
 
 def _joined(spans: Iterable[tuple[float, float]]) -> Iterator[tuple[float, float]]:
     """Spans that overlap made one, in order."""
-    ordered = sorted(spans)
-    begun, ended = ordered[0]
-    for start, end in ordered:
-        if start > ended:
-            yield begun, ended
+    begun, ended = None, 0.0
+    for start, end in sorted(spans):
+        if begun is None or start > ended:
+            if begun is not None:
+                yield begun, ended
             begun, ended = start, end
         ended = max(ended, end)
-    yield begun, ended
+    if begun is not None:
+        yield begun, ended
 
 
 class Host:

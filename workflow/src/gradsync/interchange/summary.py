@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from gradsync.errors import InputError
 from gradsync.files.problems import first_problem
-from gradsync.interchange.queue import Queue
+from gradsync.interchange.queue import Kernel, Queue
 from gradsync.interchange.ranks import Clocks, Rank
 from gradsync.interchange.sizes import Size
 from gradsync.plan import DTYPE_BYTES
@@ -72,15 +72,18 @@ def answer(ranks: Sequence[Rank], clocks: Clocks) -> dict[str, Any]:
 
 
 def busy_share(ranks: Sequence[Rank]) -> float | None:
-    """The part of computation in which a kernel ran, over all steps; None if the hosts themselves compute."""
-    ran, computed = 0.0, 0.0
+    """The part of the steps in which a kernel ran, a message's too; None if the hosts themselves compute."""
+    ran, whole = 0.0, 0.0
     for rank in ranks:
         clock = rank.recording.clock
         if isinstance(clock, Queue):
-            ends = [(clock.reached(step.start), clock.reached(step.start + step.whole)) for step in rank.steps]
-            ran += sum(clock.busy(*each) for each in ends)
-            computed += sum(step.computation for step in rank.steps)
-    return ran / computed if computed else None
+            messages = [Kernel(each.start, each.start, each.end) for each in rank.recording.messages]
+            busy = Queue([*clock.kernels, *messages])
+            for step in rank.steps:
+                start, end = clock.reached(step.start), clock.reached(step.start + step.whole)
+                ran += busy.busy(start, end)
+                whole += end - start
+    return ran / whole if whole else None
 
 
 def _mean(ranks: Sequence[Rank], part: str) -> float:

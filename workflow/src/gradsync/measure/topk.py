@@ -22,7 +22,7 @@ from gradsync.runtime import selection
 from gradsync.runtime.devices import PROCESSOR, Device
 from gradsync.runtime.hosts import machines
 from gradsync.runtime.other_work import OtherWork
-from gradsync.runtime.selection import keys
+from gradsync.runtime.selection import keys, mstopk
 from gradsync.statistics.intervals import median_interval, shown
 
 # Bytes of the vector (4), of its magnitudes (4), of the pairs that torch.topk sorts (16), of masks and places (4)
@@ -73,6 +73,7 @@ def measure(
             "measured": f"{rounds} rounds, in each the mean of {iterations} selection(s); compressors in turn",
             "threads": torch.get_num_threads(),
             "torch": torch.__version__,
+            **_kernels(device),
             **machines(),
             **others.share(),
             **device.provenance(),
@@ -148,3 +149,11 @@ def columns(times: SelectionTimes) -> str:
 def all_names() -> tuple[str, ...]:
     """Every compressor that selects, in the order in which they take turns."""
     return tuple(compressors.selecting())
+
+
+def _kernels(device: Device) -> dict[str, str]:
+    """What `mstopk` runs on a GPU."""
+    if not device.queued:
+        return {}
+    served = mstopk.kernels_on(device.torch_device) is not None
+    return {"mstopk": "kernels in Triton" if served else "torch.topk"}

@@ -58,7 +58,7 @@ class Enqueuer(Executor):
     def __init__(self, plan: Plan, rank: int, groups: Groups, **options: Any):
         refuse(plan)
         super().__init__(plan, rank, groups, **options)
-        self.now = self._start
+        self.now = self._mark_if_recorded
         place = {op.name: number for number, op in enumerate(self.body)}
         self.awaited = {op.name: self._last_of_lanes(op, place) for op in self.body}
         self.watched = {name for both in self.awaited.values() for names in both for name in names}
@@ -132,7 +132,7 @@ class Enqueuer(Executor):
             [name for lane, name in previous.items() if lane not in own | now.keys()],
         )
 
-    def _start(self) -> Any:
+    def _mark_if_recorded(self) -> Any:
         """A mark, if the turn is recorded: each costs the host about as much as the launch of a kernel."""
         return self.device.mark() if self.record else None
 

@@ -66,7 +66,7 @@ class Executor(Turns):
     """
 
     now: Callable[[], Any] = staticmethod(time.perf_counter)
-    """The current time stamp of the calling lane."""
+    """The current time stamp of the calling lane; None if nothing is recorded and a stamp costs."""
 
     def __init__(
         self,

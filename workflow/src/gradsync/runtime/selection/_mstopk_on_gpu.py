@@ -1,12 +1,13 @@
 """The exact top k on an NVIDIA GPU in one pass over memory: kernels of MSTopK in Triton, for 32-bit numbers.
 
-A random sample gives a bound that k elements pass but for one vector in millions. One pass takes the keys and places of
-what passes (the candidates), in order within each tile, and counts the keys in bins above the bound. The bin of the
-k-th largest holds few candidates; among these the exact threshold is searched for bit by bit. The chosen candidates
-are then written in the order of their places, as many of the equal ones as lack, from the given start.
+A sample at scattered places gives a bound that k elements pass but for one vector in millions. One pass takes the keys
+and places of what passes (the candidates), in order within each tile, and counts the keys in bins above the bound. The
+bin of the k-th largest mostly holds few candidates; among these the exact threshold is searched for bit by bit. The
+chosen candidates are then written in the order of their places, as many of those equal to the threshold as lack, from
+the given start.
 
-No kernel and no caller waits for the host. Where the sample has missed (fewer than k pass, or so many that the
-candidates have no room), the same kernels search all elements: the result never depends on the sample.
+The host never waits for the GPU. Where the sample has missed (fewer than k pass, or so many that the candidates have no
+room), the same kernels search all elements: the result never depends on the sample.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ import triton.language as tl
 
 SAMPLED = 8192  # elements
 DEVIATIONS = 5  # by which more of the sample are taken than is to be expected
-SAMPLE_BITS = tl.constexpr(20)  # of 31, the highest ones, that the bound has
 TILE = 4096  # elements of a program
 BINS, SHIFT = 4096, 14  # a bin has 2**SHIFT keys: 512 bins are a factor of 2 in magnitude
 NARROWED = 2048  # candidates that the last search has room for
@@ -25,13 +25,14 @@ SEARCHED, READ, WRITTEN = 2048, 8192, 128  # elements at a time
 MOST_ELEMENTS = (1 << 31) - TILE
 LEAST_ELEMENTS = 1 << 16  # of fewer, torch.topk is as fast
 MOST_SELECTED = 1 << 17  # of more, one program reads too many candidates
-ROOM = 2  # the candidates have room for this part of the elements: 1 / ROOM
+ELEMENTS_A_PLACE = 2  # the candidates have room for half of the elements
 
 # Places of the workspace, 32-bit integers; what changes with the elements lies behind
 BOUND, PASSING, ABOVE_BOUND, NARROW, EXACT, STORED = (tl.constexpr(place) for place in range(6))
 HISTOGRAM = tl.constexpr(64)
 NARROWED_AT = tl.constexpr(64 + BINS)
 TILES_AT = tl.constexpr(64 + BINS + NARROWED)
+KEY_BITS = tl.constexpr(31)
 MASK = tl.constexpr(0x7FFFFFFF)
 
 
@@ -47,17 +48,19 @@ def select(values: torch.Tensor, k: int, start: float) -> torch.Tensor:
     bits = values.contiguous().view(torch.int32)
     elements = len(bits)
     tiles = triton.cdiv(elements, TILE)
-    room = elements // ROOM
+    room = elements // ELEMENTS_A_PLACE
     space = torch.empty(TILES_AT.value + 4 * tiles + 2 * room, dtype=torch.int32, device=bits.device)
     in_tiles = space[TILES_AT.value : TILES_AT.value + 2 * tiles].view(2, tiles)  # chosen for sure; equal to the k-th
     chosen = torch.empty(k, dtype=torch.int64, device=bits.device)
-    _bound[(1,)](bits, space, elements, _place(elements, k), SAMPLED, BINS, num_warps=16)
-    _candidates[(tiles,)](bits, space, elements, tiles, room, TILE, BINS, SHIFT, num_warps=8)
-    _threshold[(1,)](bits, space, elements, tiles, room, k, BINS, SHIFT, NARROWED, READ, SEARCHED, num_warps=16)
-    _count[(tiles,)](bits, space, elements, tiles, room, TILE, WRITTEN, num_warps=1)
-    totals = in_tiles.cumsum(1, dtype=torch.int32)
+    place = _place(elements, k)
     start_bits = round(start * (1 << 53))  # a kernel gets a float in single precision
-    _write[(tiles,)](bits, space, totals, chosen, elements, tiles, room, k, start_bits, TILE, WRITTEN, num_warps=1)
+    with torch.cuda.device_of(bits):  # kernels go to the current device
+        _bound[(1,)](bits, space, elements, place, SAMPLED, BINS, num_warps=16)
+        _candidates[(tiles,)](bits, space, elements, tiles, room, TILE, BINS, SHIFT, num_warps=8)
+        _threshold[(1,)](bits, space, elements, tiles, room, k, BINS, SHIFT, NARROWED, READ, SEARCHED, num_warps=16)
+        _count[(tiles,)](bits, space, elements, tiles, room, TILE, WRITTEN, num_warps=1)
+        totals = in_tiles.cumsum(1, dtype=torch.int32)
+        _write[(tiles,)](bits, space, totals, chosen, elements, tiles, room, k, start_bits, TILE, WRITTEN, num_warps=1)
     return chosen
 
 
@@ -69,13 +72,13 @@ def _place(elements: int, k: int) -> int:
 
 @triton.jit(do_not_specialize=["elements", "place"])
 def _bound(bits, space, elements, place, SAMPLED: tl.constexpr, BINS: tl.constexpr):
-    """One element of each stratum, at a place that no pattern in the values follows."""
+    """One element of each stratum, at places that no pattern in the values follows: by a step of PCG's generator."""
     number = tl.arange(0, SAMPLED)
     stratum = elements // SAMPLED
     jitter = ((number * 747796405 + 289559509) >> 8) & 0x7FFFFF
     sample = tl.load(bits + number * stratum + jitter % stratum) & MASK
     bound = 0
-    for bit in range(SAMPLE_BITS):
+    for bit in range(KEY_BITS):
         trial = bound | (1 << (30 - bit))
         bound = tl.where(tl.sum((sample >= trial).to(tl.int32)) >= place, trial, bound)
     tl.store(space + tl.arange(0, HISTOGRAM), 0)
@@ -206,7 +209,7 @@ def _count(bits, space, elements, tiles, room, TILE: tl.constexpr, WRITTEN: tl.c
 
 @triton.jit(do_not_specialize=["elements", "tiles", "room", "k", "start"])
 def _write(bits, space, totals, chosen, elements, tiles, room, k, start, TILE: tl.constexpr, WRITTEN: tl.constexpr):
-    """Write the places of a tile behind those of the tiles before it; `start` in units of 2**-53."""
+    """Write the places of what is chosen in a tile behind those of the tiles before it; `start` in units of 2**-53."""
     tile = tl.program_id(0)
     exact = tl.load(space + EXACT)
     lacking = k - tl.load(totals + tiles - 1)

@@ -11,6 +11,8 @@ pass, the search of `gradsync.compressors.mstopk` decides, which counts 31 times
 from __future__ import annotations
 
 import functools
+import importlib.util
+import sys
 from math import ceil, sqrt
 from typing import Any
 
@@ -34,7 +36,7 @@ def select(values: torch.Tensor, k: int, *, turn: int) -> torch.Tensor:
     start = run_start(turn, len(values))
     if values.device.type == "cpu":
         return _on_a_processor(values, k, turn, start)
-    kernels = _kernels()
+    kernels = kernels_on(values.device)
     if kernels is not None and kernels.serves(values, k):
         return kernels.select(values, k, start)
     magnitude = keys(values)
@@ -42,11 +44,20 @@ def select(values: torch.Tensor, k: int, *, turn: int) -> torch.Tensor:
 
 
 @functools.cache
-def _kernels() -> Any:
-    """The kernels for GPUs; None without Triton, which comes with torch for CUDA on Linux."""
+def kernels_on(device: torch.device) -> Any:
+    """The kernels for a GPU, tried once; None without Triton, and without the C compiler that it needs."""
+    if importlib.util.find_spec("triton") is None:
+        return None
+    from gradsync.runtime.selection import _mstopk_on_gpu
+
     try:
-        from gradsync.runtime.selection import _mstopk_on_gpu
-    except ImportError:
+        _mstopk_on_gpu.select(torch.zeros(_mstopk_on_gpu.LEAST_ELEMENTS, device=device), 1, 0.0)
+    except Exception as error:  # of the compiler's, whatever it is
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        print(
+            f"gradsync: mstopk selects by torch.topk: Triton can't build its kernels here: {reason}",
+            file=sys.stderr,
+        )
         return None
     return _mstopk_on_gpu
 
