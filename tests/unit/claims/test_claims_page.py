@@ -21,7 +21,7 @@ from gradsync.papers.emulated import NO_LAUNCH
 from gradsync.papers.mgwfbp import speedups
 
 ROOT = Path(__file__).parents[3]
-CONFIGURATIONS = ("quick", "emulated", "simultaneous", "full")
+CONFIGURATIONS = ("quick", "emulated", "simultaneous", "full", "one_gpu")
 WHY = "made impossible"
 
 
@@ -148,6 +148,12 @@ def remedy_of(
         # two repeats of ResNet-152 have no interval; DenseNet-201 runs longer, and on the paper's eight nodes
         ("ascwfbp", "table4-densenet201-over-wfbp", "emulated", "--configfile config/simultaneous.yaml"),
         ("ascwfbp", "table4-resnet152-over-wfbp", "emulated", "--configfile config/mine.yaml"),
+        (
+            "cloud_topk",
+            "fig6-negligible",
+            "measured",
+            "on one GPU: `snakemake --cores 2 --configfile config/one_gpu.yaml`",
+        ),
         ("ascwfbp", "table4-fastest", "measured", "snakemake --profile slurm --configfile config/full.yaml"),
         ("ascwfbp", "fig4a-affine", "measured", "snakemake --profile slurm --configfile config/full.yaml"),
         ("mgwfbp", "fig6-order", "measured", "snakemake --profile slurm --configfile config/full.yaml"),

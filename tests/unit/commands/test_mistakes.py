@@ -62,6 +62,10 @@ MISTAKES = {
     ),
     "misspelt data": (["train", "--data", "digit", "--peer", "ddp", "--output", "{out}"], "did you mean digits?"),
     "a misspelt peer": (["train", "--peer", "dpd", "--output", "{out}"], "did you mean ddp?"),
+    "one rank": (
+        ["train", "--schedule", "mgwfbp", "--ranks", "1", "--output", "{out}"],
+        "--schedule: one rank sends nothing",
+    ),
     "nothing to train": (["train", "--output", "{out}"], "nothing to train: give --plan"),
     "schemes of no schedule": (
         ["train", "--schemes", "config/schemes.yaml", "--peer", "ddp", "--output", "{out}"],

@@ -22,7 +22,7 @@ from gradsync.site import sections, titles
 
 HUMAN_MINUTES = 1  # to type one command, and to look at what it makes
 FEWEST_CORES = 2
-NEEDS_GPUS, NEEDS_ROOT = "GPUs", "Linux, root"
+NEEDS_GPU, NEEDS_GPUS, NEEDS_ROOT = "a GPU", "GPUs", "Linux, root"
 
 
 class Item(NamedTuple):
@@ -143,6 +143,6 @@ def _ranks(settings: Settings) -> dict[tuple[str, str], int]:
 
 
 def _in_words(name: str, settings: Settings) -> str:
-    needs = [NEEDS_GPUS] if settings.device == "cuda" else []
+    needs = {0: [], 1: [NEEDS_GPU]}.get(settings.gpus, [NEEDS_GPUS])
     needs += [NEEDS_ROOT] if settings.emulated or any(launch.testbed for launch in settings.elastic) else []
     return f"`{name}`" + (f" ({', '.join(needs)})" if needs else "")

@@ -95,7 +95,7 @@ class Remedies:
             return Remedy(f"{rung}: {verdict.reason}", self._again())
         reason = "too few repeats, or an interval that holds both answers" if imprecise else "not in this configuration"
         reason = f"{rung}: {reason}"
-        for config in self.known:
+        for config in sorted(self.known, key=lambda name: self.known[name].gpus):
             if config != self.config and not self._lacking(config, verdict, needed_rows):
                 cores = self._coverage(config, verdict).cores(needed_rows)
                 return Remedy(reason, self._command(config, cores, rung))
@@ -141,9 +141,11 @@ class Remedies:
 
     def _command(self, config: str, cores: int = 0, rung: str = "", file: str = "") -> str:
         """The command that runs a configuration, or a copy of it in another `file`."""
-        if self.known[config].device == "cuda":
+        if self.known[config].gpus > 1:
             return f"`{CLUSTER.format(config=file or config)}`"
         command = f"`{LOCAL.format(cores=max(2, cores), config=file or config)}`"
+        if self.known[config].gpus:
+            return f"on one GPU: {command}"
         return (f"on {cores} cores: " if cores > 2 else "") + command + NEEDS.get(rung, "")
 
     def _again(self) -> str:

@@ -153,6 +153,12 @@ class Settings(Closed):
     loading: LoadingProfile = LoadingProfile()
     mlflow: MLflow = MLflow()
 
+    @property
+    def gpus(self) -> int:
+        """The most GPUs that it takes at a time; 0 on processors. Profiles of selections and of loading take one."""
+        ranks = [*(launch.ranks for launch in self.training), *(launch.workers for launch in self.elastic)]
+        return max([1, *ranks]) if self.device == "cuda" else 0
+
     def of_paper(self, name: str) -> PaperSettings:
         """The settings of a paper; raises InputError if the configuration does not show it."""
         if name not in self.papers:

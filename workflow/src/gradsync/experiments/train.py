@@ -156,6 +156,11 @@ def _refuse(options: Options) -> Stages:
         raise InputError(f"--target-accuracy: data {options.data!r} has no test samples: leave it out")
     if described(options, [options.ranks], options.device) and options.schedules:
         raise InputError("--testbed: give --plan (files): what was measured on this machine is no cost of a testbed")
+    if options.schedules and options.ranks == 1:
+        raise InputError(
+            "--schedule: one rank sends nothing, so no message can be timed to plan from: take --ranks 2 or more, or a "
+            "plan for 1 rank by --plan"
+        )
     if options.plans and options.schedules:
         raise InputError("give either --plan (files) or --schedule (names; measured and planned first), not both")
     if not (options.plans or options.schedules or options.peers):
