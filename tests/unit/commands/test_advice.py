@@ -58,6 +58,38 @@ def test_the_ranking_is_what_plan_predicts_of_each_scheme(workload, capsys):
     assert ranking["optimal"]["iteration_seconds"] < ranking["mgwfbp"]["iteration_seconds"]  # it is the erratum's net
 
 
+def test_sums_by_level_are_ranked_if_links_inside_and_between_nodes_are_known(workload, capsys):
+    """As `plan` predicts them; it is what GPUs execute of the fastest."""
+    links = ("--allreduce", "alpha=0.001,inside=1000,between=2", "--ranks", "2x2")
+    told = advice(capsys, "--workload", workload, *links)
+    ranking = {row["scheme"]: row for row in told["ranking"]}
+    arguments = ["plan", "--json", "--workload", workload, *links, "--schedule", "native_by_level"]
+    assert main(arguments) == 0
+    predicted = json.loads(capsys.readouterr().out)["iteration_seconds"]
+    by_level = ranking["native_by_level"]
+    assert by_level["iteration_seconds"] == predicted < ranking["optimal"]["iteration_seconds"]
+    assert {name for name, row in ranking.items() if not row["on_gpus"]} >= {"hierarchical", "torus2d", "ring"}
+    assert by_level["on_gpus"]
+    assert main(["advise", "--workload", workload, *links]) == 0
+    first = told["ranking"][0]["scheme"]
+    assert ("the fastest there is native_by_level" in capsys.readouterr().out) == (first != "native_by_level")
+
+
+def test_sums_by_level_are_left_out_if_their_cost_would_be_a_guess(workload, tmp_path, capsys):
+    points = tmp_path / "points.csv"
+    points.write_text(points_csv([1, 2, 4, 8, 16, 32]))
+    for costs, reason in (
+        (("--allreduce", str(points), "--topology", "dense_gpu:2,2"), "what its sums over node and local cost is not"),
+        (("--allreduce", "alpha=0.1,bandwidth=1"), "needs 2 levels"),
+        (
+            ("--allreduce", "alpha=0.1,inside=4,between=1", "--topology", "dense_gpu:2,2", "--capacity", "2"),
+            "at a time",
+        ),
+    ):
+        told = advice(capsys, "--workload", workload, *costs, "--ranks", "4")
+        assert reason in told["left_out"]["native_by_level"]
+
+
 def test_collectives_are_compared_on_links_and_left_out_if_a_line_says_nothing_of_them(workload, capsys):
     told = advice(capsys, "--workload", workload, "--allreduce", LINE, "--ranks", "4")
     assert "a line is the cost of one collective" in told["left_out"]["ring"]
@@ -67,7 +99,15 @@ def test_collectives_are_compared_on_links_and_left_out_if_a_line_says_nothing_o
     ranking = [row["scheme"] for row in told["ranking"]]
     others = [name for name in updates.methods() if not updates.steps(name)]
     peers = ("fsdp2", "fsdp2_kept")  # nothing tells the blocks of the model
-    assert set(told["left_out"]) == {"bml", "shared_tree", *sparse.names(), *compressors.names(), *others, *peers}
+    assert set(told["left_out"]) == {
+        "bml",
+        "shared_tree",
+        "native_by_level",
+        *sparse.names(),
+        *compressors.names(),
+        *others,
+        *peers,
+    }
     assert "sums in memory that all ranks share" in told["left_out"]["shared_tree"]
     parts = {"hitopk": "a part", "exact_topk": "a part", "sign": "a code", "qsgd": "a code"}
     for scheme, sent in parts.items():

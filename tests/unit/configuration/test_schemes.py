@@ -54,7 +54,8 @@ def test_entries_and_discovered_schedules_are_merged(tmp_path):
     known = schemes.load(
         scheme_file(tmp_path, "wfbp: {label: Wait-free}\nmine: {schedule: fixed_buckets, options: {bucket_bytes: 8}}\n")
     )
-    parts = (*schedules.names(), *collectives.names(), *sparse.names(), *compressors.names(), *updates.methods())
+    summed = (*schedules.names(), *collectives.names(), "native_by_level")
+    parts = (*summed, *sparse.names(), *compressors.names(), *updates.methods())
     assert set(known) == {*parts, "mine"}
     assert list(known)[:2] == ["wfbp", "mine"]  # the file's order first
     assert known["wfbp"].label == "Wait-free"
@@ -64,8 +65,9 @@ def test_entries_and_discovered_schedules_are_merged(tmp_path):
 
 def test_without_entries_every_schedule_collective_and_method_is_a_scheme(tmp_path):
     known = schemes.load(scheme_file(tmp_path, "# nothing\n"))
-    every = [*schedules.names(), *collectives.names(), *sparse.names(), *compressors.names(), *updates.methods()]
-    assert list(known) == every
+    summed = [*schedules.names(), *collectives.names(), "native_by_level"]
+    assert list(known) == [*summed, *sparse.names(), *compressors.names(), *updates.methods()]
+    assert (known["native_by_level"].schedule, known["native_by_level"].collective) == ("optimal", "native_by_level")
     assert known["bml"] == schemes.Scheme(name="bml", schedule="wfbp", collective="bml", label="bml")
 
 

@@ -58,6 +58,11 @@ def _lines(advice: dict[str, Any]) -> list[str]:
         lines += [f"  the plans of {', '.join(names)} are one and the same" for names in tie["of_one_plan"]]
     if fastest["over_baseline"] is not None:
         lines.append(f"{first} takes {fastest['over_baseline']:.3f} of the iteration of stock DDP (fixed_buckets)")
+    on_gpus = [row for row in _predicted_order(rows) if row["on_gpus"]]
+    if on_gpus and not fastest["on_gpus"]:
+        other = on_gpus[0]
+        compared = "" if other["over_baseline"] is None else f", {other['over_baseline']:.3f} of stock DDP"
+        lines.append(f"GPUs execute no transfers between two ranks: the fastest there is {other['scheme']}{compared}")
     if "measured" in advice:
         lines += ["", *_measured(advice["measured"])]
     if advice["other_training"]:

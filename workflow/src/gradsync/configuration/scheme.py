@@ -24,6 +24,7 @@ from gradsync.transforms.low_rank import LowRank, of_workload
 LAYER_BY_LAYER = "wfbp"  # the schedule of a collective's own scheme: each layer is split by itself, as with BML
 PACKED = "single"  # the schedule of a method that exchanges whole parameters
 BY_LEVEL = "native_by_level"  # the collective that is several of the backend's own
+MERGED = "optimal"  # the schedule of its own scheme: each of its messages has three start-ups
 ITS_LEVELS = "hitopk"  # whose axes it has: it is the same without selection
 NAIVE_SPARSE = "allgather_sparse"  # the collective of a compressor without one
 DEFAULT_COMPRESSOR, DEFAULT_DENSITY = "exact_topk", 0.01  # of a sparse collective
@@ -61,7 +62,8 @@ class Scheme(BaseModel):
             object.__setattr__(self, "label", self.label or self.name)
             return
         methods = updates.methods()
-        described = self.name in (*collectives.names(), *sparse.names())
+        described = self.name in (*collectives.names(), *sparse.names(), BY_LEVEL)
+        of_collective = MERGED if self.name == BY_LEVEL else LAYER_BY_LAYER
         selects = self.name in compressors.names() and not self.collective
         compressor = self.compressor or (self.name if selects else "")
         factors = compressor in compressors.names() and compressors.factors(compressor)
@@ -77,7 +79,7 @@ class Scheme(BaseModel):
             if self.error_feedback is None:
                 object.__setattr__(self, "error_feedback", not codes or compressors.get(compressor).FEEDBACK)
         defaults = {
-            "schedule": LAYER_BY_LAYER if described or selects else self.name,
+            "schedule": of_collective if described or selects else self.name,
             "collective": collective,
             "compressor": compressor,
             "label": self.name,
@@ -194,9 +196,14 @@ class Scheme(BaseModel):
             )
         compositions.refuse_optimizer(self, name)
 
+    @property
+    def on_gpus(self) -> bool:
+        """Whether GPUs execute its collective: one of the backend's own, or several of them."""
+        return self.algorithm == NATIVE
+
     def refuse_device(self, device: str) -> None:
         """Raises InputError for a device that does not execute the scheme's collective."""
-        if device != "cpu" and self.algorithm != NATIVE:
+        if device != "cpu" and not self.on_gpus:
             raise InputError(
                 f"scheme {self.name!r}: collective {self.collective!r} is made of transfers between two ranks, which "
                 f"only device cpu executes, not {device}: choose collective {NATIVE} or {BY_LEVEL}"

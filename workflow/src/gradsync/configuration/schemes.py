@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from gradsync import collectives, compressors, optimizers, schedules, sparse, updates
 from gradsync import names as names_of
 from gradsync.collectives import NATIVE
-from gradsync.configuration.scheme import Scheme
+from gradsync.configuration.scheme import BY_LEVEL, Scheme
 from gradsync.costs import MessageCost, Network
 from gradsync.engine.by_level_cost import ByLevelCost
 from gradsync.engine.low_rank_cost import LowRankCost
@@ -41,7 +41,7 @@ def discovered() -> dict[str, Scheme]:
 
 def _parts() -> tuple[str, ...]:
     """The names of all parts that are schemes."""
-    summed = *schedules.names(), *collectives.names(), NATIVE
+    summed = *schedules.names(), *collectives.names(), NATIVE, BY_LEVEL
     return *summed, *sparse.names(), *compressors.names(), *updates.methods()
 
 

@@ -16,7 +16,7 @@ from gradsync.configuration.training import Steps
 from gradsync.errors import InputError
 from gradsync.experiments import fsdp2, other_networks, predict
 from gradsync.experiments.at_hand import AtHand, known, measures
-from gradsync.experiments.costs import Costs, costs
+from gradsync.experiments.costs import Costs, axes_lacking, costs, on_axes
 from gradsync.experiments.hosts import described, enter
 from gradsync.limits import MOST_SHORTLISTED
 
@@ -194,13 +194,14 @@ def _candidate(scheme: Scheme, options: Options, interference: Interference | No
         sent = "a code of each gradient" if compressors.codes(scheme.compressor) else "a part of each gradient"
         sent = "factors of matrices of gradients" if compressors.factors(scheme.compressor) else sent
         raise InputError(f"it sends {sent}, and so trains another thing than the others")
-    if scheme.by_level:
-        raise InputError("what its sums inside and between nodes cost is not ranked here: gradsync plan predicts it")
+    if scheme.by_level and (options.contention or options.capacity is not None):
+        raise InputError("what several of its messages take at a time, inside and between nodes, is not known")
     if not scheme.averaged and not updates.steps(scheme.update):
         raise InputError(
             "it trains by a method of its own, whose iterations do not compare with those of a mean gradient"
         )
     scheme.refuse_ranks(options.ranks)
+    scheme.refuse_device(options.device)
     scheme.refuse_scaled(options.scaled)
     scheme.refuse_optimizer(options.optimizer)
     if scheme.collective != NATIVE and options.allreduce and _a_line(options.allreduce):
@@ -216,9 +217,26 @@ def _candidate(scheme: Scheme, options: Options, interference: Interference | No
         raise InputError(
             f"these collectives were not measured: gradsync measure allreduce --collective NAME does; or give {LINKS}"
         ) from None
+    known = _inside_and_between(known, scheme, options)
     plan = predict.planned(scheme, workload, known, options.ranks, options, interference)
     trace = simulate(plan, workload, known.network, interference=interference)
     return Candidate(scheme, workload, known, plan, trace, interference)
+
+
+def _inside_and_between(known: Costs, scheme: Scheme, options: Options) -> Costs:
+    """With what messages cost that a scheme sums by level; raises InputError if that would be a guess."""
+    from gradsync.configuration import sent_kinds
+    from gradsync.experiments.costs import LINKS_BY_KIND
+
+    if not scheme.by_level:
+        return known
+    sent = sent_kinds.of_scheme(scheme, options.ranks)
+    if lacking := axes_lacking(options.allreduce, sent.axes, options.ranks, sent.kinds):
+        raise InputError(
+            f"what its sums over {' and '.join(lacking)} cost is not known: give {LINKS_BY_KIND}, or points of "
+            "gradsync measure allreduce --axes"
+        )
+    return on_axes(known, options.allreduce, sent.axes, options.ranks, sent.kinds)
 
 
 def _peers(candidates: list[Candidate], options: Options, network: str) -> tuple[list[dict[str, Any]], dict[str, str]]:
@@ -295,6 +313,7 @@ def _row(candidate: Candidate, candidates: list[Candidate]) -> dict[str, Any]:
         "buffer_bytes": plan.most_bytes(),
         "state_bytes": plan.most_bytes("momentum"),
         "changes_training": scheme.changes_training,
+        "on_gpus": scheme.on_gpus,
         "planned": True,
     }
 

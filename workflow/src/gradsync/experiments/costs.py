@@ -13,7 +13,7 @@ from gradsync.configuration.options import option
 from gradsync.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from gradsync.plan import Axis, Plan
     from gradsync.plan.workload import Workload
@@ -23,6 +23,7 @@ ANY_COLLECTIVE = (
     "a line is the cost of one collective, whichever it is: of equal messages, {} and any other collective tie by it; "
     "to tell them apart, give --allreduce alpha=SECONDS,bandwidth=BYTES_PER_SECOND, or points measured of each"
 )
+LINKS_BY_KIND = "--allreduce alpha=SECONDS,inside=BYTES_PER_SECOND,between=BYTES_PER_SECOND"
 LINKS = "alpha=SECONDS,bandwidth=BYTES_PER_SECOND (or by kind of links: alpha=..,inside=..,between=..)"
 LATENCY = "latency_"  # and a kind of links: what adds to the start-up there
 FORMS = "a=S,b=S_PER_BYTE|POINTS.csv|alpha=S,bandwidth=BYTES_PER_S"
@@ -291,19 +292,17 @@ def on_axes(known: Costs, allreduce: str | None, axes: Sequence[Axis], ranks: in
     links of both are known, as rings on these: the ranks of a node share its links. Else as rings on the links of all
     ranks.
     """
-    from gradsync.costs import Network, kinds
+    from gradsync.costs import Network
     from gradsync.costs.alpha_beta import network, with_axes
 
     if not axes:
         return known
     places = {axis.name: axis.size for axis in axes}
-    speeds = speeds_of(allreduce) if allreduce and "inside" in (_pairs(allreduce) or {}) else None
-    if speeds is None or set(places) != {"node", "local"}:
-        measured = kinds.measured(allreduce, ranks, places) if allreduce and Path(allreduce).is_file() else {}
-        of_axes = {kind: cost for kind, cost in measured.items() if "@" in kind}
-        needed = {kind for kind in sent if kind.partition("@")[2] in places} - of_axes.keys()
-        lacking = [axis for axis in places if any(kind.endswith(f"@{axis}") for kind in needed)]
+    speeds = _speeds_of_axes(allreduce, places)
+    if speeds is None:
+        lacking = axes_lacking(allreduce, axes, ranks, sent)
         notes = [f"messages over {', '.join(lacking)} are timed as rings on the same links"] if lacking else []
+        of_axes = _measured_over(allreduce, places, ranks)
         network_of_axes = with_axes(Network({**known.network.costs, **of_axes}), ranks, places)
         return known._replace(network=network_of_axes, warnings=[*known.warnings, *notes])
     late = speeds.latency if isinstance(speeds.latency, dict) else dict.fromkeys(("inside", "between"), speeds.latency)
@@ -317,6 +316,30 @@ def on_axes(known: Costs, allreduce: str | None, axes: Sequence[Axis], ranks: in
         for kind, cost in network(places[axis], speeds.alpha + latency, beta).costs.items()
     }
     return known._replace(network=Network({**known.network.costs, **of_links}))
+
+
+def axes_lacking(allreduce: str | None, axes: Sequence[Axis], ranks: int, sent: Iterable[str]) -> list[str]:
+    """The axes over which messages are sent whose cost is neither measured nor follows from given links."""
+    places = {axis.name: axis.size for axis in axes}
+    if _speeds_of_axes(allreduce, places) is not None:
+        return []
+    of_axes = _measured_over(allreduce, places, ranks)
+    needed = {kind for kind in sent if kind.partition("@")[2] in places} - of_axes.keys()
+    return [axis for axis in places if any(kind.endswith(f"@{axis}") for kind in needed)]
+
+
+def _speeds_of_axes(allreduce: str | None, places: Mapping[str, int]) -> Any:
+    """The links inside and between nodes, if they are given and the axes are those of nodes."""
+    given = allreduce is not None and "inside" in (_pairs(allreduce) or {})
+    return speeds_of(allreduce) if given and set(places) == {"node", "local"} else None
+
+
+def _measured_over(allreduce: str | None, places: Mapping[str, int], ranks: int) -> dict[str, Any]:
+    """The costs over axes of so many places that a file of all-reduces has: kind (`all_gather@node`) -> cost."""
+    from gradsync.costs import kinds
+
+    measured = kinds.measured(allreduce, ranks, places) if allreduce and Path(allreduce).is_file() else {}
+    return {kind: cost for kind, cost in measured.items() if "@" in kind}
 
 
 def _others(cost: Any, native: Any, ranks: int) -> Any:

@@ -83,6 +83,7 @@ def row(peer: Peer, whole: Candidate, options: Options, baseline: float | None) 
         "buffer_bytes": state + _held(workload, ranks, kept=not peer.reshard_after_forward),
         "state_bytes": state,
         "changes_training": "",
+        "on_gpus": True,
         "planned": False,
     }
 
