@@ -15,7 +15,7 @@ from torch import nn
 
 import attached_models as attached
 import gradsync
-from gradsync.attachment import Attached, RefusedError
+from gradsync.attachment import Attached, RefusedError, planning
 from gradsync.configuration import schemes
 from gradsync.configuration.scheme import Scheme
 from gradsync.errors import InputError, RunError
@@ -376,3 +376,14 @@ def test_importing_gradsync_imports_no_torch_and_no_rank_means_status_2():
     assert ended.returncode == 2
     assert ended.stderr.startswith("gradsync: error: attach: this is no rank of a launch")
     assert "Traceback" not in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("local", "topology"), [("4", "dense_gpu:2,4"), (None, "dense_gpu:4,2"), ("1", "dense_gpu:8,1")]
+)
+def test_a_scheme_made_for_nodes_has_those_of_the_launch(monkeypatch, local, topology):
+    """As torchrun tells them; without a word nodes are as even as can be."""
+    monkeypatch.setattr(planning.dist, "get_world_size", lambda: 8)
+    if local is not None:
+        monkeypatch.setenv("LOCAL_WORLD_SIZE", local)
+    assert planning.scheme_of("native_by_level").topology == topology

@@ -289,3 +289,19 @@ def test_what_a_method_leaves_open_is_told_to_its_plan():
         *("--lr=0.02", "--momentum=0.9"),
         *(f"--update-option={key}={value}" for key, value in (("rho", 2.0), ("momentum", 0.9))),
     ]
+
+
+@pytest.mark.parametrize(
+    ("content", "gpus"),
+    [
+        ({"papers": {"cloud_topk": {}}}, 1),
+        ({"papers": {"cloud_topk": {}}, "device": "cpu"}, 0),
+        ({"papers": {"mgwfbp": {}}, "network": {"ranks": [2, 16]}}, 16),
+        ({"papers": {"ascwfbp": {}}, "contention": {"ranks": 4}}, 4),
+        ({"papers": {"cloud_topk": {}}, "cluster_profile": {"name": "here", "ranks": 32}}, 32),
+        ({"papers": {"cloud_topk": {}}, "training": [{"model": "resnet50", "paper": "cloud_topk", "ranks": 8}]}, 8),
+    ],
+)
+def test_the_most_gpus_that_a_configuration_takes(monkeypatch, content, gpus):
+    monkeypatch.chdir(ROOT)
+    assert settings.parse({"version": 1, "name": "mine", "device": "cuda", **content}, "here").gpus == gpus

@@ -153,8 +153,9 @@ def test_a_message_costs_what_the_simulator_has_for_it(shape, elements):
     assert cost.least_transfer_seconds(4 * elements) <= seconds
 
 
-def test_on_links_they_take_what_the_rings_of_2dtar_take():
-    links, times = "alpha=2e-5,inside=1.2e10,between=3.1e9", []
+@pytest.mark.parametrize("more", ["", ",latency_inside=1e-6,latency_between=1.3e-5"])
+def test_on_links_they_take_what_the_rings_of_2dtar_take(more):
+    links, times = "alpha=2e-5,inside=1.2e10,between=3.1e9" + more, []
     load = workload([4_000_000] * 5, [1e-4] * 5, forward=1e-3)
     for collective in ("torus2d", "native_by_level"):
         scheme = Scheme(name="one", schedule="wfbp", collective=collective, topology="dense_gpu:4,8")

@@ -8,6 +8,7 @@ is given.
 from __future__ import annotations
 
 import copy
+import os
 import statistics
 import time
 from collections.abc import Callable
@@ -22,11 +23,11 @@ from torch import nn
 from gradsync import optimizers, updates
 from gradsync.attachment.fit import planned_optimizer, trained
 from gradsync.check import check
-from gradsync.configuration import schemes
+from gradsync.configuration import schemes, sent_kinds
 from gradsync.configuration.scheme import Scheme
 from gradsync.costs import fitted
 from gradsync.errors import InputError
-from gradsync.experiments.costs import of_text
+from gradsync.experiments.costs import of_text, on_axes
 from gradsync.files import packaged, reading
 from gradsync.measure import allreduce as measured
 from gradsync.measure import operations
@@ -35,6 +36,7 @@ from gradsync.plan import Plan
 from gradsync.plan.workload import Workload
 from gradsync.runtime.devices import Device
 from gradsync.runtime.models import own
+from gradsync.slurm.launch import ranks_a_node
 
 SMALLEST = 4096  # bytes of the smallest all-reduce that is measured
 PASSES = 3  # timed, of forward
@@ -93,7 +95,13 @@ def scheme_of(name: str) -> Scheme:
     known = schemes.load(packaged.file("config/schemes.yaml"))
     refuse_unknown("scheme", name, known, "attach")
     scheme = known[name]
-    return scheme.model_copy(update={"topology": scheme.network(dist.get_world_size()).name})
+    return scheme.model_copy(update={"topology": scheme.network(dist.get_world_size(), _ranks_a_node()).name})
+
+
+def _ranks_a_node() -> int | None:
+    """The ranks that share this node, as torchrun or Slurm tells; None if nobody does."""
+    local = os.environ.get("LOCAL_WORLD_SIZE", "")
+    return int(local) if local.isdecimal() and int(local) > 0 else ranks_a_node()
 
 
 def _is_file(given: str) -> bool:
@@ -127,7 +135,8 @@ def _planned(
     """The plan, whose update is that of the optimizer if it has to be the plan's own."""
     ranks, network = dist.get_world_size(), None
     if sources.all_reduce is not None:
-        costs = of_text(sources.all_reduce, scheme, ranks)
+        sent = sent_kinds.of_scheme(scheme, ranks)
+        costs = on_axes(of_text(sources.all_reduce, scheme, ranks), sources.all_reduce, sent.axes, ranks, sent.kinds)
         cost, network = costs.all_reduce, costs.network
     name, settings = "sgd", dict[str, Any](lr=1.0)
     if not updates.at_once(scheme.update):

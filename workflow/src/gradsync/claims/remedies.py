@@ -140,8 +140,8 @@ class Remedies:
         return known.emulated_of(verdict.paper) if verdict.rung == "emulated" else known.of(verdict.paper)
 
     def _command(self, config: str, cores: int = 0, rung: str = "", file: str = "") -> str:
-        """The command that runs a configuration, or a copy of it in another `file`."""
-        if self.known[config].gpus > 1:
+        """The command that runs a configuration, or a copy of it with more in another `file`."""
+        if self.known[config].gpus > 1 or (file and self.known[config].gpus):
             return f"`{CLUSTER.format(config=file or config)}`"
         command = f"`{LOCAL.format(cores=max(2, cores), config=file or config)}`"
         if self.known[config].gpus:

@@ -59,10 +59,13 @@ def _lines(advice: dict[str, Any]) -> list[str]:
     if fastest["over_baseline"] is not None:
         lines.append(f"{first} takes {fastest['over_baseline']:.3f} of the iteration of stock DDP (fixed_buckets)")
     on_gpus = [row for row in _predicted_order(rows) if row["on_gpus"]]
-    if on_gpus and not fastest["on_gpus"]:
+    if on_gpus and not fastest["on_gpus"] and on_gpus[0]["scheme"] not in alike:
         other = on_gpus[0]
         compared = "" if other["over_baseline"] is None else f", {other['over_baseline']:.3f} of stock DDP"
-        lines.append(f"GPUs execute no transfers between two ranks: the fastest there is {other['scheme']}{compared}")
+        lines.append(
+            f"{first} is made of transfers, which only CPUs execute: of what GPUs execute the fastest is "
+            f"{other['scheme']}{compared}"
+        )
     if "measured" in advice:
         lines += ["", *_measured(advice["measured"])]
     if advice["other_training"]:

@@ -87,7 +87,7 @@ def described(name: str, in_nodes: bool) -> Described:
     names.refuse_unknown("network inside nodes", inside, known.inside, "--network")
     link, local = known.between[between], known.inside[inside]
     if in_nodes:
-        behind = max(link.alpha_seconds - local.alpha_seconds, 0.0)
+        behind = max(link.alpha_seconds - local.alpha_seconds, 0.0) / 2  # a message crosses the links of two nodes
         rates = f"inside={local.bytes_per_second:g},between={link.bytes_per_second:g},latency_between={behind:g}"
         return Described(
             allreduce=f"alpha={local.alpha_seconds:g},{rates}",

@@ -1,7 +1,8 @@
 """The schemes that there are: those of a file and those discovered, which of them a launch means, and their plans.
 
 Each file in `schedules/` and in `collectives/` is a scheme of its own name, with the other parts at their defaults. So
-is each update that is a method of its own (`updates.methods`), as elastic averaging is.
+are sums by level (`native_by_level`), and each update that is a method of its own (`updates.methods`), as elastic
+averaging is.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from gradsync import names as names_of
 from gradsync.collectives import NATIVE
 from gradsync.configuration.scheme import BY_LEVEL, Scheme
 from gradsync.costs import MessageCost, Network
+from gradsync.costs.beside import Beside
 from gradsync.engine.by_level_cost import ByLevelCost
 from gradsync.engine.low_rank_cost import LowRankCost
 from gradsync.engine.sparse_cost import SparseCost
@@ -165,6 +167,8 @@ def plan(
     planned_with = cost if compression is None else SparseCost.around(cost, compression, workload, network)
     planned_with = planned_with if low_rank is None else LowRankCost(cost, low_rank, workload)
     planned_with = planned_with if levels is None else ByLevelCost.around(cost, levels, on_the_wire, network)
+    if isinstance(cost, Beside) and planned_with is not cost:
+        planned_with = Beside(planned_with, cost.interference)
     messages = schedules.messages(scheme.schedule, on_the_wire, planned_with, scheme.options)
     planned = updates.plan(
         scheme.update,

@@ -156,8 +156,11 @@ class Settings(Closed):
     @property
     def gpus(self) -> int:
         """The most GPUs that it takes at a time; 0 on processors. Profiles of selections and of loading take one."""
-        ranks = [*(launch.ranks for launch in self.training), *(launch.workers for launch in self.elastic)]
-        return max([1, *ranks]) if self.device == "cuda" else 0
+        launches = [*(launch.ranks for launch in self.training), *(launch.workers + 1 for launch in self.elastic)]
+        profiles = [*self.network.ranks] if "mgwfbp" in self.papers else []
+        profiles += [self.contention.ranks] if "ascwfbp" in self.papers else []
+        profiles += [self.cluster_profile.ranks] if self.cluster_profile else []
+        return max([1, *launches, *profiles]) if self.device == "cuda" else 0
 
     def of_paper(self, name: str) -> PaperSettings:
         """The settings of a paper; raises InputError if the configuration does not show it."""

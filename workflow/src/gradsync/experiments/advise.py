@@ -194,6 +194,8 @@ def _candidate(scheme: Scheme, options: Options, interference: Interference | No
         sent = "a code of each gradient" if compressors.codes(scheme.compressor) else "a part of each gradient"
         sent = "factors of matrices of gradients" if compressors.factors(scheme.compressor) else sent
         raise InputError(f"it sends {sent}, and so trains another thing than the others")
+    if scheme.by_level and options.cluster:
+        raise InputError("what its sums inside and between nodes cost was not measured on a cluster")
     if scheme.by_level and (options.contention or options.capacity is not None):
         raise InputError("what several of its messages take at a time, inside and between nodes, is not known")
     if not scheme.averaged and not updates.steps(scheme.update):
@@ -231,10 +233,13 @@ def _inside_and_between(known: Costs, scheme: Scheme, options: Options) -> Costs
     if not scheme.by_level:
         return known
     sent = sent_kinds.of_scheme(scheme, options.ranks)
+    if any(axis.size == 1 for axis in sent.axes):
+        raise InputError("sums by level need ranks of one node and several nodes, else they are all-reduces")
     if lacking := axes_lacking(options.allreduce, sent.axes, options.ranks, sent.kinds):
+        measure = f"gradsync measure allreduce --ranks {options.ranks} {' '.join(sent.words())}"
         raise InputError(
-            f"what its sums over {' and '.join(lacking)} cost is not known: give {LINKS_BY_KIND}, or points of "
-            "gradsync measure allreduce --axes"
+            f"what its sums over {' and '.join(lacking)} cost is not known: give {LINKS_BY_KIND}, or the points of "
+            f"{measure} (on CPUs)"
         )
     return on_axes(known, options.allreduce, sent.axes, options.ranks, sent.kinds)
 

@@ -279,7 +279,7 @@ def _on_links(text: str, scheme: Any, ranks: int) -> Costs:
     kinds = (collectives.REDUCE_SCATTER, collectives.ALL_GATHER) if in_halves else ()
     halves = {kind: flow_level.cost(collective, topology, speeds, ranks, kind=kind).line for kind in kinds}
     slowest = min(speeds.bandwidth.values()) if isinstance(speeds.bandwidth, dict) else speeds.bandwidth
-    longest = max(speeds.latency.values()) if isinstance(speeds.latency, dict) else speeds.latency
+    longest = 2 * (sum(speeds.latency.values()) if isinstance(speeds.latency, dict) else speeds.latency)  # both ends
     others = alpha_beta.network(ranks, speeds.alpha + longest, 1 / slowest)
     network = Network({**others.costs, **halves, "all_reduce": cost})
     return Costs(cost, network, [], bounds.cuts(topology, speeds, ranks))
@@ -306,9 +306,10 @@ def on_axes(known: Costs, allreduce: str | None, axes: Sequence[Axis], ranks: in
         network_of_axes = with_axes(Network({**known.network.costs, **of_axes}), ranks, places)
         return known._replace(network=network_of_axes, warnings=[*known.warnings, *notes])
     late = speeds.latency if isinstance(speeds.latency, dict) else dict.fromkeys(("inside", "between"), speeds.latency)
-    links = {
-        "local": (late["inside"], 1 / speeds.bandwidth["inside"]),
-        "node": (late["between"], places["local"] / speeds.bandwidth["between"]),
+    inside, between = speeds.bandwidth["inside"], speeds.bandwidth["between"]
+    links = {  # a message crosses the links of both ends, between nodes also those of both nodes
+        "local": (2 * late["inside"], 1 / inside),
+        "node": (2 * (late["inside"] + late["between"]), max(places["local"] / between, 1 / inside)),
     }
     of_links = {
         f"{kind}@{axis}": cost

@@ -27,9 +27,11 @@ BISECTIONS = 12
 
 
 def residual(candidate: Candidate) -> float:
-    """The mean relative residual of the fit that the cost of messages comes from; 0 if it is no fit."""
-    cost = candidate.known.all_reduce
-    return max(float(getattr(getattr(cost, "alone", cost), "residual", 0.0)), 0.0)
+    """The mean relative residual of the fit that the cost of messages comes from, the largest of several; else 0."""
+    costs = [candidate.known.all_reduce]
+    if candidate.scheme.by_level:
+        costs = [cost for kind, cost in candidate.known.network.costs.items() if "@" in kind]
+    return max(0.0, *(float(getattr(getattr(cost, "alone", cost), "residual", 0.0)) for cost in costs))
 
 
 def on(candidate: Candidate, startup: float, transfer: float, computation: float) -> float:
