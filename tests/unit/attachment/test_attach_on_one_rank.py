@@ -379,7 +379,7 @@ def test_importing_gradsync_imports_no_torch_and_no_rank_means_status_2():
 
 
 @pytest.mark.parametrize(
-    ("local", "topology"), [("4", "dense_gpu:2,4"), (None, "dense_gpu:4,2"), ("1", "dense_gpu:8,1")]
+    ("local", "topology"), [("2", "dense_gpu:4,2"), (None, "dense_gpu:2,4"), ("1", "dense_gpu:8,1")]
 )
 def test_a_scheme_made_for_nodes_has_those_of_the_launch(monkeypatch, local, topology):
     """As torchrun tells them; without a word nodes are as even as can be."""
