@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
+
+from gradsync.cli import main
 
 ROOT = Path(__file__).parents[2]
 # the smallest net on which Algorithm 1 is not optimal: (name, bytes, backward seconds) in backward order
 ERRATUM = [("l3", 12, 5.0), ("l2", 2, 4.0), ("l1", 10, 7.0)]
 LINE = "a=8,b=1"
 EARLIER = "an earlier file"
+
+
+def advice(capsys: Any, *arguments: object) -> dict[str, Any]:
+    """What `gradsync advise --json` prints."""
+    assert main(["advise", "--json", *map(str, arguments)]) == 0
+    told: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return told
 
 
 def workload_json(layers: list[tuple[str, int, float]] = ERRATUM, **changes: object) -> str:

@@ -7,13 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from command_lines import LINE, workload_json
-from gradsync.cli import main
-
-
-def advice(capsys, *arguments: str) -> dict:
-    assert main(["advise", "--json", *arguments]) == 0
-    return json.loads(capsys.readouterr().out)
+from command_lines import LINE, advice, workload_json
 
 
 @pytest.fixture
