@@ -25,7 +25,7 @@ SEARCHED, READ, WRITTEN = 2048, 8192, 128  # elements at a time
 MOST_ELEMENTS = (1 << 31) - TILE
 LEAST_ELEMENTS = 1 << 16  # of fewer, torch.topk is as fast
 MOST_SELECTED = 1 << 17  # of more, one program reads too many candidates
-ELEMENTS_A_PLACE = 2  # the candidates have room for half of the elements
+ELEMENTS_PER_PLACE = 2  # the candidates have room for half of the elements
 
 # Places of the workspace, 32-bit integers; what changes with the elements lies behind
 BOUND, PASSING, ABOVE_BOUND, NARROW, EXACT, STORED = (tl.constexpr(place) for place in range(6))
@@ -48,7 +48,7 @@ def select(values: torch.Tensor, k: int, start: float) -> torch.Tensor:
     bits = values.contiguous().view(torch.int32)
     elements = len(bits)
     tiles = triton.cdiv(elements, TILE)
-    room = elements // ELEMENTS_A_PLACE
+    room = elements // ELEMENTS_PER_PLACE
     space = torch.empty(TILES_AT.value + 4 * tiles + 2 * room, dtype=torch.int32, device=bits.device)
     in_tiles = space[TILES_AT.value : TILES_AT.value + 2 * tiles].view(2, tiles)  # chosen for sure; equal to the k-th
     chosen = torch.empty(k, dtype=torch.int64, device=bits.device)
