@@ -132,6 +132,14 @@ def test_a_killed_rank_ends_the_launch_with_its_name(ranks_of_the_tests, program
     assert not alive
 
 
+def test_a_rank_that_crashes_says_where(ranks_of_the_tests, capfd):
+    with ending(), pytest.raises(RunError, match=r"rank 1 crashed with SIGABRT: its stacks are above"):
+        launch(["crashed_in_a_ring"], 3)
+    message = capfd.readouterr().err
+    assert "Fatal Python error: Aborted" in message
+    assert "of_failures.py" in message
+
+
 def test_who_loses_a_peer_in_a_collective_says_in_which_message(ranks_of_the_tests, capfd, monkeypatch):
     monkeypatch.setattr("gradsync.runtime.launch.SAY_SECONDS", HANGS_SECONDS)  # they end by themselves
     with ending(), pytest.raises(RunError, match=r"rank 1 was killed by SIGKILL"):

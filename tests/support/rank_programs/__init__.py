@@ -16,7 +16,15 @@ from rank_programs.of_collectives import (
     ring_benchmark,
 )
 from rank_programs.of_conformance import held_against_the_oracle
-from rank_programs.of_failures import LATE, killed_in_a_collective, killed_in_a_ring, killed_worker, limits, straggling
+from rank_programs.of_failures import (
+    LATE,
+    crashed_in_a_ring,
+    killed_in_a_collective,
+    killed_in_a_ring,
+    killed_worker,
+    limits,
+    straggling,
+)
 from rank_programs.of_levels import level_cases, summed_by_level
 from rank_programs.of_loss_scales import SCALED, loss_scales, scaled_plan
 from rank_programs.of_low_rank import low_rank_schemes
@@ -58,6 +66,7 @@ PROGRAMS = (
         killed_worker,
         killed_in_a_ring,
         killed_in_a_collective,
+        crashed_in_a_ring,
         limits,
         optimized,
         all_methods,

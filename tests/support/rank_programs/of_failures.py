@@ -1,4 +1,4 @@
-"""Ranks that come late or are killed."""
+"""Ranks that come late, are killed or crash."""
 
 from __future__ import annotations
 
@@ -59,13 +59,18 @@ def killed_in_a_collective(rank: int, ranks: int) -> None:
     _die(tiny.synchronous(ranks, algorithm="ring"), rank)
 
 
-def _die(plan: Plan, rank: int) -> None:
+def crashed_in_a_ring(rank: int, ranks: int) -> None:
+    """Native code of rank 1 ends it, as the memory allocator does with a damaged heap."""
+    _die(lowered(tiny.synchronous(ranks, algorithm="ring")), rank, signal.SIGABRT)
+
+
+def _die(plan: Plan, rank: int, how: signal.Signals = signal.SIGKILL) -> None:
     executor = Executor(plan, rank, Groups())
     pull = compute_with(executor, tiny.pull)
 
     def compute(turn: int, step: Step) -> None:
         if rank == 1 and turn == 3:
-            os.kill(os.getpid(), signal.SIGKILL)
+            os.kill(os.getpid(), how)
         pull(turn, step)
 
     executor.run(10_000, compute)

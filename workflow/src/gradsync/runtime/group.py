@@ -9,6 +9,7 @@ gone is noticed at once. On GPUs, gradients travel in further groups, of NCCL.
 
 from __future__ import annotations
 
+import faulthandler
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -37,6 +38,7 @@ from gradsync.runtime.links import watched
 RENDEZVOUS_SECONDS = 120.0  # all ranks must have come by then
 MESSAGE_SECONDS = 600.0  # for a message of a lane, channel or stock DDP: NCCL's own default
 CONTROL_SECONDS = 6 * 3600.0  # for what one rank does for all: oracle, test samples, one rank alone, checkpoint
+STDERR = 2  # the descriptor: `sys.stderr` may be a stream of a test, without one
 
 
 @contextmanager
@@ -47,8 +49,10 @@ def process_group(timeout_seconds: float = RENDEZVOUS_SECONDS, device: str = dev
     `CONTROL_SECONDS` at most; it carries no gradients, which go over groups of `own_group`.
 
     Raises InputError for a bad environment or, if `device` is cuda, a rank without a GPU, and RunError if the others
-    can't be reached in time. On a testbed, a link that is cut meanwhile ends the process.
+    can't be reached in time. On a testbed, a link that is cut meanwhile ends the process. A crash of native code prints
+    the Python stack of each thread on stderr.
     """
+    faulthandler.enable(STDERR)
     with watched(), _joined(timeout_seconds, device) as place:
         yield place
 

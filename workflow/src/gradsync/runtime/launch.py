@@ -37,6 +37,7 @@ STEP_GRACE_SECONDS = 40.0  # srun gives its tasks Slurm's KillWait, 30 s by defa
 BAD_INPUT = 2  # exit status
 SAY_SECONDS = 0.2  # in which ranks that have lost a peer say in which message
 TESTBED_PORT = 29500  # of the rendezvous, on a network that is ours alone
+CRASHES = frozenset((signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGSEGV))
 OUT_OF_MEMORY = " (if nobody killed it, memory ran out: take fewer ranks or contenders, or a smaller batch)"
 
 
@@ -243,7 +244,8 @@ def _await(child: subprocess.Popen[Any], seconds: float) -> None:
 
 def _how(status: int, interfaces: Sequence[str]) -> str:
     if status < 0:
-        return f"was killed by {signal.Signals(-status).name}"
+        name = signal.Signals(-status).name
+        return f"crashed with {name}: its stacks are above" if -status in CRASHES else f"was killed by {name}"
     if lost := links.lost(status, interfaces):
         return f"ended: link down, interface {lost} of its host"
     return f"ended with status {status}"
