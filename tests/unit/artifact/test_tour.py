@@ -74,6 +74,13 @@ def test_a_launch_is_listed_where_its_methods_and_workers_are_shown():
     assert not any("`chip_parts`" in names for name, names in longer.items() if name != "fig12")
 
 
+def test_selections_are_timed_further_where_vectors_are_longer_or_the_device_is_another():
+    longer = {
+        item.id: item.longer for item in tour.items(parse(), RESULTS, Path("config")) if item.paper == "cloud_topk"
+    }
+    assert longer["fig6"] == ("`full` (GPUs)", "`measured`", "`one_gpu` (a GPU)", "`public_cloud` (GPUs)")
+
+
 def test_what_no_configuration_gives_has_a_reason():
     gaps = {(gap.paper, gap.what, gap.rung): gap.why for gap in tour.gaps(parse())}
     assert "shares one network" in gaps["bml_bcube", "Fig. 6", "measured"]

@@ -22,6 +22,7 @@ from gradsync.site import sections, titles
 
 HUMAN_MINUTES = 1  # to type one command, and to look at what it makes
 FEWEST_CORES = 2
+SELECTION = ("selection", "times.json")
 NEEDS_GPU, NEEDS_GPUS, NEEDS_ROOT = "a GPU", "GPUs", "Linux, root"
 
 
@@ -113,27 +114,40 @@ def lists(settings: Settings, results: Path, folder: Path) -> str:
 
 
 def _launches(paper: str, name: str, place: Place) -> set[tuple[str, str]]:
-    """(kind, job) of the launches that a table or a figure comes from."""
+    """(kind, job) of the launches that a table or a figure comes from, and of the times of selections."""
     declared = papers.declared(paper)
     figure = declared.figures.get(name)
     tables = [*(figure.tables if figure else ()), *([name] if name in declared.tables else ())]
     leaves = {Path(path) for table in tables for path in declared.leaves(table, place)}
     leaves |= {path for source in (figure.sources if figure else ()) for path in source(place)}
-    runs = place.results / "runs"
+    runs, selections = place.results / "runs", place.results.joinpath("profile", *SELECTION)
     parts = [path.relative_to(runs).parts for path in leaves if path.is_relative_to(runs)]
-    return {(each[0], each[1]) for each in parts}
+    return {(each[0], each[1]) for each in parts} | ({SELECTION} if selections in leaves else set())
 
 
 def _adds(launches: Iterable[tuple[str, str]], more: Settings, to: Collection[tuple[str, str]], of: Settings) -> bool:
-    """Whether one of the launches of a configuration is not there in another, or is told something else there."""
+    """Whether one of the launches of a configuration is not there in another, or is told something else there.
+
+    Of selections, whether another one times none from as many elements, or on the same device.
+    """
     told, told_there = _told(more), _told(of)
-    return any(launch not in to or told.get(launch) != told_there.get(launch) for launch in launches)
+    return any(
+        (launch not in to or told.get(launch) != told_there.get(launch))
+        if launch != SELECTION
+        else not _selections(more) <= _selections(of)
+        for launch in launches
+    )
 
 
 def _told(settings: Settings) -> dict[tuple[str, str], Training | ElasticTraining | Emulation]:
     """What a configuration tells each launch."""
     kinds = (("train", settings.training), ("elastic", settings.elastic), ("emulated", settings.emulated))
     return {(kind, launch.job): launch for kind, launches in kinds for launch in launches}
+
+
+def _selections(settings: Settings) -> set[tuple[str, int]]:
+    """The devices and the numbers of elements from which selections are timed."""
+    return {(settings.device, elements) for elements in settings.selection.elements}
 
 
 def _ranks(settings: Settings) -> dict[tuple[str, str], int]:
