@@ -176,7 +176,8 @@ def test_plans_are_launched_in_turn_and_a_command_goes_on_after_those_that_are_d
     plans = [f"--plan={plan_file(tmp_path, name)}" for name in names]
     out, launched = tmp_path / "out", []
 
-    def launch(arguments: list[str], ranks: int, network: object) -> None:
+    def launch(arguments: list[str], ranks: int, network: object, *, gpus: bool) -> None:
+        assert not gpus
         (plan,) = (Path(word.removeprefix("--plan=")).stem for word in arguments if word.startswith("--plan="))
         launched.append((plan, ranks))
         if len(launched) == 2:

@@ -36,14 +36,15 @@ def of(mark: str) -> list[Process]:
                 if f"{MARK}={mark}".encode() in entries and lifeline.started(int(entry.name)) is not None:
                     environment = dict(each.decode(errors="replace").partition("=")[::2] for each in entries)
                     command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-                    processes.append(
-                        Process(int(entry.name), _rank(environment), environment.get("SLURM_JOB_ID", ""), command)
-                    )
+                    rank = _rank(environment, (entry / "comm").read_text())
+                    processes.append(Process(int(entry.name), rank, environment.get("SLURM_JOB_ID", ""), command))
     return sorted(processes)
 
 
-def _rank(environment: dict[str, str]) -> str:
-    """The rank's own number, or that of a task of a step of Slurm."""
+def _rank(environment: dict[str, str], name: str) -> str:
+    """The rank's own number, which is in its name if it was forked, or that of a task of a step of Slurm."""
+    if forked := re.fullmatch(r"rank (\d+)\n", name):
+        return forked[1]
     return environment.get("RANK") or (environment.get("SLURM_PROCID", "") if "SLURM_STEP_ID" in environment else "")
 
 
@@ -57,7 +58,7 @@ def strike(victim: str, launcher: int, mark: str) -> bool:
         trains = [each for each in of(mark) if "-m gradsync train" in each.command and not each.rank]
         chosen = [each.pid for each in trains if ("bash -c" in each.command) is (victim == "shell")]
     else:
-        chosen = [each.pid for each in of(mark) if f"rank {each.rank}" == victim and "ip netns" not in each.command]
+        chosen = [each.pid for each in of(mark) if f"rank {each.rank}" == victim]
     for pid in chosen[:1]:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)

@@ -4,7 +4,7 @@ Importing torch and the programs takes seconds of a core. One process does it fo
 launch is a fork of it, whose forks are the ranks.
 
 As a script it is that process: the argument is the socket on which it is asked. With a program's name and the folder
-for its result, it is one rank.
+for its result, it is one rank, or becomes the ranks of a launch.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from gradsync.runtime.forking import become_ranks
 from waiting import HANGS_SECONDS
 
 TESTS = Path(__file__).resolve().parents[1]
@@ -135,4 +136,5 @@ if __name__ == "__main__":
     if len(sys.argv) == 2:
         serve(int(sys.argv[1]))
     else:
+        become_ranks()
         main(*sys.argv[1:])

@@ -176,7 +176,7 @@ def carries(sent: int) -> Callable[[str], bool]:
 def has_rank(name: str) -> bool:
     """Whether a rank runs in the namespace; `ip` and `tc`, which set its links up, run there too."""
     processes = subprocess.run(["ip", "netns", "pids", name], capture_output=True, text=True).stdout.split()
-    return any(program(process).startswith("python") for process in processes)
+    return any(program(process).startswith("rank") for process in processes)
 
 
 def program(process: str) -> str:

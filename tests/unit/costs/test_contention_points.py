@@ -222,6 +222,6 @@ def test_a_capacity_is_planned_and_simulated_with(tmp_path, capsys):
     ],
 )
 def test_what_can_t_be_measured_is_refused(arguments, wanted, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("gradsync.runtime.launch.launch", lambda *_: pytest.fail("started something"))
+    monkeypatch.setattr("gradsync.runtime.launch.launch", lambda *_, **__: pytest.fail("started something"))
     assert main(["measure", "contention", *arguments, "--output", str(tmp_path / "out")]) == 2
     assert wanted in capsys.readouterr().err

@@ -251,7 +251,7 @@ def test_interference_of_six_rounds_has_intervals(alone, crossed, monkeypatch):
     ids=str,
 )
 def test_what_can_t_be_measured_is_refused_first(arguments, wanted, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("gradsync.runtime.launch.launch", lambda *_: pytest.fail("started something"))
+    monkeypatch.setattr("gradsync.runtime.launch.launch", lambda *_, **__: pytest.fail("started something"))
     assert main(["measure", *arguments, "--output", str(tmp_path / "out")]) == 2
     captured = capsys.readouterr()
     assert captured.out == ""

@@ -92,7 +92,7 @@ def refused(capsys: pytest.CaptureFixture[str]) -> str:
     ids=" ".join,
 )
 def test_a_gpu_that_is_not_there_is_refused_before_anything_starts(arguments, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("gradsync.runtime.launch.launch", lambda *_: pytest.fail("started something"))
+    monkeypatch.setattr("gradsync.runtime.launch.launch", lambda *_, **__: pytest.fail("started something"))
     assert main([*arguments, "--device", "cuda", "--output", str(tmp_path / "out")]) == 2
     message = refused(capsys)
     assert "use --device cpu" in message or "or --device cpu" in message

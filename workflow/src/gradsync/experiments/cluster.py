@@ -235,4 +235,4 @@ def _launch(options: Profiled, only: tuple[str, ...], ranks: list[int], folder: 
     from gradsync.runtime.launch import launch
 
     of_ranks = replace(options, only=cast(tuple[Part, ...], only), ranks=tuple(ranks), parts=folder, launched=True)
-    launch(["cluster", "measure", *words(of_ranks)], ranks[-1])
+    launch(["cluster", "measure", *words(of_ranks)], ranks[-1], gpus=options.device != "cpu")

@@ -91,7 +91,8 @@ def _train_in_turn(plans: list[Plan], options: Options) -> None:
         testbed = described(options, [plan.ranks], options.device)
         with hosts(testbed, plan.ranks) as network:
             try:
-                launch(["elastic", *words(replace(options, plans=(path,)))], plan.ranks, network)
+                of_plan = ["elastic", *words(replace(options, plans=(path,)))]
+                launch(of_plan, plan.ranks, network, gpus=options.device != "cpu")
             finally:
                 leftovers.sweep(leftovers.MEMORY)  # a rank that was killed has removed nothing
         done.append(key)

@@ -92,7 +92,7 @@ def train(options: Options) -> dict[str, dict[str, float]] | None:
         testbed = described(options, [options.ranks], options.device)
         with hosts(testbed, options.ranks) as network:
             try:
-                launch(["train", *words(options)], options.ranks, network)
+                launch(["train", *words(options)], options.ranks, network, gpus=options.device != "cpu")
             finally:
                 leftovers.sweep(leftovers.MEMORY)  # a rank that was killed has removed nothing
     contenders = json.loads((options.output / "schemes.json").read_text())

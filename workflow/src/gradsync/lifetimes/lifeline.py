@@ -18,8 +18,8 @@ import select
 import signal
 import threading
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -29,6 +29,7 @@ GRACE_SECONDS = 60.0  # in which a launcher ends its ranks and removes its testb
 STEP_MANAGER = "slurmstepd"  # Slurm's own process above each batch script and each task
 POLL_SECONDS = 0.5  # if the kernel doesn't report a process's end (before Linux 5.3)
 PR_SET_PDEATHSIG = 1  # prctl(2)
+PR_SET_CHILD_SUBREAPER = 36
 
 
 class Leader(NamedTuple):
@@ -148,6 +149,25 @@ def killed_with_parent(number: int) -> Callable[[], None]:
         library.prctl(PR_SET_PDEATHSIG, number, 0, 0, 0)
 
     return ask
+
+
+@contextmanager
+def adopting() -> Iterator[None]:
+    """Meanwhile processes below this one become its children when their own parents end (prctl(2)).
+
+    Raises OSError if the kernel refuses.
+    """
+    _adopt(1)
+    try:
+        yield
+    finally:
+        _adopt(0)
+
+
+def _adopt(wanted: int) -> None:
+    if _library().prctl(PR_SET_CHILD_SUBREAPER, wanted, 0, 0, 0):
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), "PR_SET_CHILD_SUBREAPER")
 
 
 def _end_with(leader: Leader, at_once: bool) -> None:

@@ -1,8 +1,9 @@
 """Start the ranks of one launch, watch them, and end them all when one fails; they end with the launcher, too.
 
 Each rank is this program again. On this machine it gets torchrun's variables in its environment, and the launcher holds
-the rendezvous port open from the beginning and hands it to rank 0, so that no other program can take it in between. On
-a cluster GRADSYNC_LAUNCH names the command that starts ranks on its nodes (`slurm/launch.py`).
+the rendezvous port open from the beginning and hands it to rank 0, so that no other program can take it in between;
+ranks on CPUs are forks of one process (`forking.py`). On a cluster GRADSYNC_LAUNCH names the command that starts ranks
+on its nodes (`slurm/launch.py`).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -23,7 +24,7 @@ import psutil
 
 from gradsync.errors import InputError, RunError
 from gradsync.lifetimes import lifeline
-from gradsync.runtime import fabric, links
+from gradsync.runtime import endings, fabric, forking, links
 from gradsync.slurm.launch import LAUNCH, RANKS_A_NODE, filled
 from gradsync.slurm.rendezvous import INTERFACES
 from gradsync.testbed.namespaces import Testbed
@@ -37,8 +38,7 @@ STEP_GRACE_SECONDS = 40.0  # srun gives its tasks Slurm's KillWait, 30 s by defa
 BAD_INPUT = 2  # exit status
 SAY_SECONDS = 0.2  # in which ranks that have lost a peer say in which message
 TESTBED_PORT = 29500  # of the rendezvous, on a network that is ours alone
-CRASHES = frozenset((signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGSEGV))
-OUT_OF_MEMORY = " (if nobody killed it, memory ran out: take fewer ranks or contenders, or a smaller batch)"
+Child = subprocess.Popen[Any] | forking.Rank
 
 
 def is_rank() -> bool:
@@ -71,23 +71,26 @@ def room_for(ranks: int, where: str) -> None:
         )
 
 
-def launch(arguments: list[str], ranks: int, testbed: Testbed | None = None) -> None:
+def launch(arguments: list[str], ranks: int, testbed: Testbed | None = None, *, gpus: bool = False) -> None:
     """Run `python -m gradsync ARGUMENTS` as `ranks` ranks, here or on a cluster's nodes, and wait for all of them.
 
-    With a testbed, each rank runs on its host there.
+    With a testbed, each rank runs on its host there. `gpus`: ranks compute on GPUs.
 
     Raises RunError that names the first rank that failed; the others have ended by then.
     """
-    before = signal.signal(signal.SIGTERM, _leave)
+    # whoever started this process may have had it ignore how its children end
+    meanwhile: dict[signal.Signals, Any] = {signal.SIGTERM: _leave, signal.SIGCHLD: signal.SIG_DFL}
+    before = {number: signal.signal(number, handler) for number, handler in meanwhile.items()}
     try:
         if testbed is not None:
             _on_hosts(arguments, ranks, testbed)
         elif elsewhere():
             _by_command(arguments, ranks)
         else:
-            _here(arguments, ranks)
+            _here(arguments, ranks, gpus)
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _leave(*_: object) -> None:
@@ -132,7 +135,7 @@ def _by_command(arguments: list[str], ranks: int) -> None:
     if status == BAD_INPUT or (status and blamed.endswith(f"Exited with exit code {BAD_INPUT}")):
         raise InputError(f"the ranks refused their input: {refusal or 'see above'}")
     if status:
-        hint = OUT_OF_MEMORY if "Kill" in blamed or "memory" in blamed.lower() else ""
+        hint = endings.OUT_OF_MEMORY if "Kill" in blamed or "memory" in blamed.lower() else ""
         raise RunError(
             f"{blamed or f'{starter[0]} ended with status {status}: see above'}; the other ranks were ended{hint}"
         )
@@ -146,8 +149,19 @@ def _blamed(line: str) -> str:
     return f"rank {ended[2]} on {ended[1]}: {ended[3]}"
 
 
-def _here(arguments: list[str], ranks: int) -> None:
-    listener = socket.create_server(("127.0.0.1", 0), backlog=max(ranks, 64))
+def _here(arguments: list[str], ranks: int, gpus: bool) -> None:
+    children: list[Child] = []
+    try:
+        with socket.create_server(("127.0.0.1", 0), backlog=max(ranks, 64)) as listener:
+            for child in _started_here(arguments, ranks, gpus, listener):
+                children.append(child)
+        _watch(children)
+    finally:
+        _end(children)
+
+
+def _started_here(arguments: list[str], ranks: int, gpus: bool, listener: socket.socket) -> Iterator[Child]:
+    """The ranks, one after another; the first has the listener."""
     environment = {
         **lifeline.led(os.environ),
         "WORLD_SIZE": str(ranks),
@@ -159,19 +173,15 @@ def _here(arguments: list[str], ranks: int) -> None:
     # By default Gloo listens where the host's own name leads, on many machines nowhere, and NCCL where others reach it.
     environment |= dict.fromkeys(INTERFACES, "lo")
     command = [sys.executable, "-m", "gradsync", *arguments]
-    children: list[subprocess.Popen[bytes]] = []
-    try:
-        for rank in range(ranks):
-            variables = {**environment, "RANK": str(rank), "LOCAL_RANK": str(rank)}
-            handed: tuple[int, ...] = ()
-            if rank == 0:
-                variables["GRADSYNC_LISTEN_FD"] = str(listener.fileno())
-                handed = (listener.fileno(),)
-            children.append(subprocess.Popen(command, env=variables, pass_fds=handed))
-        listener.close()
-        _watch(children)
-    finally:
-        _end(children)
+    if not gpus and ranks > 1:
+        yield from forking.start(command, environment, [*map(forking.Place, range(ranks))], listener.fileno())
+        return
+    for rank in range(ranks):
+        variables, passed = {**environment, "RANK": str(rank), "LOCAL_RANK": str(rank)}, list[int]()
+        if rank == 0:
+            variables["GRADSYNC_LISTEN_FD"] = str(listener.fileno())
+            passed.append(listener.fileno())
+        yield subprocess.Popen(command, env=variables, pass_fds=passed)
 
 
 def _on_hosts(arguments: list[str], ranks: int, testbed: Testbed) -> None:
@@ -191,17 +201,15 @@ def _on_hosts(arguments: list[str], ranks: int, testbed: Testbed) -> None:
         "TORCH_CPP_LOG_LEVEL": "ERROR",  # that hosts have no names
     }
     command = [sys.executable, "-m", "gradsync", *arguments]
-    children: list[subprocess.Popen[bytes]] = []
+    on_hosts = [forking.Place(place, testbed.namespace(host)) for host, place in places[:ranks]]
+    children = forking.start(command, environment, on_hosts)
     try:
-        for rank, (host, place) in enumerate(places[:ranks]):
-            variables = {**environment, "RANK": str(rank), "LOCAL_RANK": str(place)}
-            children.append(subprocess.Popen(testbed.on(host, command), env=variables))
         _watch(children, [CONTROL, *rails])
     finally:
         _end(children)
 
 
-def _watch(children: list[subprocess.Popen[bytes]], interfaces: Sequence[str] = ()) -> None:
+def _watch(children: Sequence[Child], interfaces: Sequence[str] = ()) -> None:
     """`interfaces`: those of a host, which its ranks watch."""
     running = dict(enumerate(children))
     while running:
@@ -215,19 +223,17 @@ def _watch(children: list[subprocess.Popen[bytes]], interfaces: Sequence[str] = 
                 raise InputError("the ranks refused their input: see above")
             if status:
                 rank, status = _by_itself(rank, status, running, interfaces)
-                hint = OUT_OF_MEMORY if status == -signal.SIGKILL else ""
-                raise RunError(f"rank {rank} {_how(status, interfaces)}; the other ranks were ended{hint}")
+                how = f"{_how(status, interfaces)}; the other ranks were ended{endings.hint(status)}"
+                raise RunError(f"rank {rank} {how}")
         time.sleep(0.02)
 
 
-def _by_itself(
-    rank: int, status: int, running: Mapping[int, subprocess.Popen[bytes]], interfaces: Sequence[str]
-) -> tuple[int, int]:
+def _by_itself(rank: int, status: int, running: Mapping[int, Child], interfaces: Sequence[str]) -> tuple[int, int]:
     """The rank that died by itself, and its status: one that lost a peer fails too, and may be the first to do so."""
     now = time.monotonic()
     say_until, notice_until = now + SAY_SECONDS, now + (links.NOTICED_SECONDS if interfaces else SAY_SECONDS)
     while True:
-        statuses = {other: child.returncode for other, child in running.items() if child.poll() is not None}
+        statuses = {other: how for other, child in running.items() if (how := child.poll()) is not None}
         statuses[rank] = status
         first = next((other for other, how in statuses.items() if how < 0 or links.lost(how, interfaces)), None)
         now = time.monotonic()
@@ -237,21 +243,18 @@ def _by_itself(
         time.sleep(0.02)
 
 
-def _await(child: subprocess.Popen[Any], seconds: float) -> None:
+def _await(child: Child, seconds: float) -> None:
     with suppress(subprocess.TimeoutExpired):
         child.wait(seconds)
 
 
 def _how(status: int, interfaces: Sequence[str]) -> str:
-    if status < 0:
-        name = signal.Signals(-status).name
-        return f"crashed with {name}: its stacks are above" if -status in CRASHES else f"was killed by {name}"
     if lost := links.lost(status, interfaces):
         return f"ended: link down, interface {lost} of its host"
-    return f"ended with status {status}"
+    return endings.how(status)
 
 
-def _end(children: Sequence[subprocess.Popen[Any]], grace_seconds: float = GRACE_SECONDS) -> None:
+def _end(children: Sequence[Child], grace_seconds: float = GRACE_SECONDS) -> None:
     for child in children:
         if child.poll() is None:
             child.terminate()

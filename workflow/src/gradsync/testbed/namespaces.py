@@ -16,6 +16,7 @@ from those of other lanes and each has its own limit.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
 import shutil
@@ -53,6 +54,8 @@ LEAST_BITS, MOST_BITS = 1e5, 1e11  # per second
 LEAST_LATENCY, MOST_LATENCY = 1e-6, 1.0  # seconds
 DELAYED = 500_000  # packets that a queue with a delay holds: of the smallest, as many bytes as one without
 ALLOWED = Path("/proc/sys/user/max_net_namespaces")
+MADE = Path("/run/netns")  # where `ip netns` keeps them, by name
+CLONE_NEWNET = 0x40000000  # setns(2)
 GONE_SECONDS = 10.0
 _numbers = count()
 
@@ -106,6 +109,15 @@ class Testbed:
         return next(
             cable.address for cable in on_host if (rail in cable.rails if rail is not None else not cable.rails)
         )
+
+
+def enter(namespace: str) -> None:
+    """Have this thread, and those that it starts, run in a network namespace; raises OSError if they can't."""
+    library = ctypes.CDLL(None, use_errno=True)
+    with (MADE / namespace).open() as file:
+        if library.setns(file.fileno(), CLONE_NEWNET):
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number), namespace)
 
 
 @contextmanager

@@ -47,7 +47,7 @@ def start(what: str, options: Any, ranks: int, testbed: Description | None = Non
     from gradsync.runtime.launch import launch
 
     with hosts(testbed, ranks) as network:
-        launch(["measure", what, *words(options)], ranks, network)
+        launch(["measure", what, *words(options)], ranks, network, gpus=getattr(options, "device", "cpu") != "cpu")
 
 
 def shared_cores(device: str, ranks: int, cores: int) -> list[str]:
