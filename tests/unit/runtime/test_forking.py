@@ -157,3 +157,5 @@ def test_a_rank_that_cannot_run_on_its_host_says_so(capfd):
     ranks = forking.start([sys.executable, "-c", program], os.environ, places)
     assert [rank.wait(HANGS_SECONDS) for rank in ranks] == [1, 0]
     assert "gradsync: rank 0 can't run on its host: [Errno 2]" in capfd.readouterr().err
+    ranks = forking.start([sys.executable, "-c", program], os.environ, places[:1] * 2)
+    assert [rank.wait(HANGS_SECONDS) for rank in ranks] == [1, 1]

@@ -117,7 +117,8 @@ def start(
             if status or len(ranks) != len(places):
                 how = f"{endings.how(status)}{endings.hint(status)}"
                 raise RunError(f"the process that becomes {len(places)} ranks {how}")
-            go_on.write(b"." * len(ranks))
+            with suppress(BrokenPipeError):  # all have ended already: whoever watches them sees that
+                go_on.write(b"." * len(ranks))
         except BaseException:
             stem.kill()
             stem.wait()
