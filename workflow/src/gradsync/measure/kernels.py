@@ -114,7 +114,8 @@ def seconds_per_byte(elements: int, device: Device = PROCESSOR) -> dict[str, flo
 def told_apart(name: str, few: tuple[Form, float], many: tuple[Form, float]) -> dict[str, float]:
     """The seconds for each byte that a kernel moves and for each that it selects, of two trials with their seconds.
 
-    They give the first trial its own time. Neither is below 0: noise may have the larger selection take less.
+    They give the first trial its own time. Neither is below 0: noise may have the larger selection take less, or so
+    much more that the first trial's own selection takes all of its time, and rounding would leave less than nothing.
     """
     kernel = KERNELS[name]
     assert kernel.selected is not None
@@ -124,7 +125,7 @@ def told_apart(name: str, few: tuple[Form, float], many: tuple[Form, float]) -> 
     if larger_share <= share:  # too short to tell
         return {name: each, f"{name}{SELECTED}": 0.0}
     per_selected = min(max(0.0, (more - each) / (larger_share - share)), few[1] / selected)
-    return {name: each - per_selected * share, f"{name}{SELECTED}": per_selected}
+    return {name: max(0.0, each - per_selected * share), f"{name}{SELECTED}": per_selected}
 
 
 def _timed(plan: Plan, op: Local, device: Device) -> tuple[Form, float] | None:
