@@ -29,14 +29,17 @@ def configured(*launches: dict[str, Any], **changes: Any) -> settings.Settings:
     return settings.parse(content, "test")
 
 
-def write_counted(results: Path, model: str) -> None:
-    path = results / "counted" / model / "workload.json"
+def write_counted(results: Path, model: str, folder: str = "counted") -> None:
+    path = results / folder / model / "workload.json"
     path.parent.mkdir(parents=True)
     path.write_text(workload().to_json())
 
 
 def workload(forward: float = 0.5) -> Workload:
-    layers = [Layer(name="b", bytes=4000, backward_seconds=1.0), Layer(name="a", bytes=40, backward_seconds=0.5)]
+    layers = [
+        Layer(name="b", bytes=4000, elements=1000, shape=(20, 50), backward_seconds=1.0),
+        Layer(name="a", bytes=40, elements=10, shape=(10,), backward_seconds=0.5),
+    ]
     return Workload(name="any", forward_seconds=forward, layers=tuple(layers), statistics=7)
 
 

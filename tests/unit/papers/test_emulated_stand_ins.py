@@ -14,12 +14,14 @@ from gradsync.configuration.options import words
 from gradsync.errors import InputError
 from gradsync.experiments import emulate
 from gradsync.papers.emulation import StandIn
+from gradsync.plan.workload import Workload
 from gradsync.testbed import description, privileges
 from gradsync.testbed.description import Description
 from gradsync.testbed.wiring import MOST_LANES
 from made_up_launches import ASC, BML, GOOGLENET, PAPERS, PS, RESNET, SLOWER, configured, workload, write_counted
 
 ROOT = Path(__file__).parents[3]
+EMULATING = [file for file in sorted((ROOT / "config").glob("*.yaml")) if "\nemulated:\n" in file.read_text()]
 
 
 def test_everything_is_slower_by_the_dilation_but_nothing_is_smaller():
@@ -103,6 +105,18 @@ def test_with_a_share_of_the_link_links_are_as_fast_as_the_connections_of_the_pa
     testbeds = [stands.testbed(configured({**GOOGLENET, "flow_share": share}).emulated[0]) for share in (None, 0.6, 1)]
     assert [each.bits_per_second * SLOWER for each in testbeds] == [1e10, 4e9, 4e9]
     assert [each.flow_bits_per_second for each in testbeds] == [4e9 / SLOWER, pytest.approx(2.4e9 / SLOWER), None]
+
+
+@pytest.mark.parametrize("file", EMULATING, ids=lambda file: file.stem)
+def test_what_the_launches_of_a_configuration_replay_can_be_read(tmp_path, file):
+    config = settings.load(file)
+    for model in {launch.model for launch in config.emulated}:
+        write_counted(tmp_path, model)
+        write_counted(tmp_path, model, "profile")
+    assert config.emulated
+    for launch in config.emulated:
+        replayed = papers.stand_in(launch, config, tmp_path).replayed(launch)
+        assert Workload.from_json(replayed.to_json()) == replayed
 
 
 def test_a_paper_without_a_testbed_has_nothing_to_emulate(monkeypatch, tmp_path):

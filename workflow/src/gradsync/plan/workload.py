@@ -61,6 +61,12 @@ class Layer(BaseModel):
         """Elements of the tensor (a fraction if hand-written bytes are no whole number of them)."""
         return self.bytes / DTYPE_BYTES[self.dtype]
 
+    def resized(self, elements: int) -> Layer:
+        """The same times for a tensor of so many elements, whose shape nobody knows."""
+        return self.model_copy(
+            update={"bytes": elements * DTYPE_BYTES[self.dtype], "elements": elements, "shape": None}
+        )
+
 
 class Workload(BaseModel):
     """One iteration of one rank: forward, then backward layer by layer, then update (seconds)."""

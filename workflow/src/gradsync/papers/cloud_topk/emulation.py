@@ -59,7 +59,7 @@ def _computed(testbed: Bench, job: Emulation, width: int, results: Path) -> Work
     nodes = _nodes(job)
     busy = _busy(nodes) / _busy(testbed.nodes) / PART.get(job.model, 1)
     one = case(testbed, CASES[job.model], testbed.points[0], "table3")
-    layers = _part(testbed.workload(one.counted, width, results), PART.get(job.model, 1), width)
+    layers = _part(testbed.workload(one.counted, width, results), PART.get(job.model, 1))
     return alone(layers, busy * one.computation, 0.0, testbed.file.number("forward_share", "value"))
 
 
@@ -73,9 +73,6 @@ def _busy(nodes: int) -> float:
     return 2 * (nodes - 1) / nodes
 
 
-def _part(workload: Workload, part: int, width: int) -> Workload:
-    layers = tuple(
-        layer.model_copy(update={"bytes": width * max(1, round(layer.bytes / width / part))})
-        for layer in workload.layers
-    )
+def _part(workload: Workload, part: int) -> Workload:
+    layers = tuple(layer.resized(max(1, round(layer.parameters / part))) for layer in workload.layers)
     return workload.model_copy(update={"layers": layers})

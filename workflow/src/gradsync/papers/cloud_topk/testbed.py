@@ -271,10 +271,7 @@ class Bench:
         if model not in published:
             return counted
         factor = self.file.positive("parameters", "value", model) * DTYPE_BYTES["float32"] / counted.bytes
-        layers = tuple(
-            layer.model_copy(update={"bytes": max(1, round(layer.parameters * factor)) * 4, "elements": None})
-            for layer in counted.layers
-        )
+        layers = tuple(layer.resized(max(1, round(layer.parameters * factor))) for layer in counted.layers)
         return counted.model_copy(update={"layers": layers})
 
 
