@@ -37,6 +37,7 @@ from gradsync.runtime.turns import LaneFailedError, Turns
 
 Pool = dict[tuple[str, int, torch.dtype], torch.Tensor]
 RING = "ring"
+UNNOTICED_SECONDS = 1e-4  # a shorter wait for a send is none
 MOST_PENDING = 1024  # sends of one operation that nobody has waited for: each keeps a little memory
 
 
@@ -249,12 +250,24 @@ class Executor(Turns):
         posted = self.pending[name].get(turn)
         if posted is None:
             return
+        start = time.perf_counter()
         try:
             posted.wait()
         except RuntimeError as error:
             reason = str(error).splitlines()[0]
             raise RunError(f"rank {self.rank}, turn {turn}, {name!r}, lane {self.lane_of[name]!r}: {reason}") from error
+        if (end := time.perf_counter()) > start + UNNOTICED_SECONDS:
+            self._lengthen(name, turn, end)
         self.pending[name].pop(turn, None)
+
+    def _lengthen(self, name: str, turn: int, end: float) -> None:
+        """A send that was still on its way when somebody came to wait for it lasts until it has left."""
+        for place in range(len(self.spans) - 1, -1, -1):
+            span = self.spans[place]
+            if (span.operation, span.turn) == (name, turn):
+                self.spans[place] = span._replace(end=end)
+            if span.turn < turn - 1 or (span.operation, span.turn) == (name, turn):
+                return
 
     def _finish_posted(self, name: str, turn: int) -> None:
         """Block until all sends of an operation that were posted before `turn` have left."""
