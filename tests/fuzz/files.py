@@ -53,6 +53,7 @@ CONFIGURATIONS = (
     "measured",
     "full",
     "emulated",
+    "bcube",
     "modern",
     "overlap",
     "simultaneous",

@@ -26,7 +26,7 @@ from hostile import FOLDER, HOSTILE, MARK, at, changed, positions
 from made_up_cluster import four
 from project_copy import ROOT, Project
 
-CONFIGURATIONS = ["quick", "measured", "full", "emulated", "modern", "overlap", "simultaneous"]
+CONFIGURATIONS = ["quick", "measured", "full", "emulated", "bcube", "modern", "overlap", "simultaneous"]
 # words that reach no command and are shown as they are, or files, of which every name may be given
 FREE = {"label", "place", "paper", "experiment", "tracking_uri"}
 FILES = {"data_folder", "external_data", "schemes", "peers", "published", "testbed", "container"}

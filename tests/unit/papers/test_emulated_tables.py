@@ -206,7 +206,7 @@ def test_a_launch_that_has_not_ended_is_named(tmp_path):
 
 def test_without_launches_the_table_says_so(tmp_path):
     table = papers.compute("mgwfbp", "emulated", configured(), tmp_path)
-    assert "no emulated launch in this configuration" in table.caption
+    assert "no emulated launch of this paper in this configuration" in table.caption
     tables.write(table, tmp_path / "tables" / "mgwfbp", "emulated")
     assert read(file(tmp_path, "mgwfbp", "emulated")).empty
     figures.of("mgwfbp")["emulated"](configured(), tmp_path)

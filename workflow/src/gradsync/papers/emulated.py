@@ -97,7 +97,7 @@ def emulated(paper: str, settings: Settings, results: Path) -> Table:
     """A row per contender: iteration, prediction, bounds, ratios to stock DDP, conformance."""
     rows = [row for launch in settings.emulated_of(paper) for row in _rows(launch, results)]
     if not rows:
-        nothing = "no emulated launch in this configuration (config/emulated.yaml has them)"
+        nothing = "no emulated launch of this paper in this configuration (docs/emulation.md tells which have some)"
         return Table(pd.DataFrame(columns=BY_SCHEME), pd.DataFrame({"model": [nothing]}), f"Emulated: {nothing}.")
     frame = pd.DataFrame(rows)
     known = frame[frame.iteration_seconds.notna()] if "iteration_seconds" in frame else frame.iloc[:0]
