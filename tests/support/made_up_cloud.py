@@ -56,7 +56,7 @@ def narrow(folder: Path) -> str:
     return str(path)
 
 
-OPERATORS = {"exact_topk": 64.0, "dgc_topk": 16.0, "mstopk": 1.0}  # nanoseconds an element
+OPERATORS = {"exact_topk": 64.0, "dgc_topk": 16.0, "mstopk": 1.0, "mstopk_as_printed": 4.0}  # nanoseconds an element
 
 
 def write_selection(results: Path, device: str = "cpu", other_work: float = 0.0) -> None:
@@ -82,13 +82,19 @@ def write_selection(results: Path, device: str = "cpu", other_work: float = 0.0)
 READING = {"naive": 0.3, "local_files": 0.2, "datacache": 0.02, "datacache_reduced": 0.01}  # seconds
 
 
-def write_loading(results: Path, device: str = "cpu", model: str = "resnet18", notes: tuple[str, ...] = ()) -> None:
+def write_loading(
+    results: Path,
+    device: str = "cpu",
+    model: str = "resnet18",
+    notes: tuple[str, ...] = (),
+    folder: str | None = "/photographs",
+) -> None:
     """An iteration computes for 0.15 s, while the next one's samples are read."""
     for loader, seconds in READING.items():
         iteration = max(0.15, seconds)
         numbers = {"io_seconds": seconds, "iteration_seconds": iteration, "throughput": 4 / iteration}
         numbers["exposed_io_seconds"] = max(1e-5, seconds - 0.15)
-        of_run = {"device": device, "model": model, "size": 96, "batch": 4}
+        of_run = {"device": device, "model": model, "size": 96, "batch": 4, "data_folder": folder}
         run = Result(rung="measured", scheme=loader, model=f"{model}_96", ranks=1, settings=of_run, notes=[*notes])
         run = run.model_copy(update=repeated(**numbers))
         run.save(results / "runs" / "loading" / f"{model}_96" / loader)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gradsync.configuration import settings
+from gradsync.errors import InputError
 from gradsync.measure import gpu_hours
 
 
@@ -29,6 +30,20 @@ def test_hours_follow_from_the_assumptions():
     assert two.seconds == pytest.approx(120 + two.iterations * (3 * 8 * operations / 1e12 + 4 * parameters / 1e9))
     assert four.seconds == pytest.approx(120 + two.iterations * (3 * 8 * operations / 1e12 + 6 * parameters / 1e9))
     assert four.gpu_hours == pytest.approx(4 * four.seconds / 3600)
+
+
+def test_epochs_of_a_set_are_counted_or_refused():
+    chosen = {"ranks": 8, "batch": 8, "epochs": 10, "schemes": ["wfbp"], "references": False, "profile_iterations": 0}
+    training = {"model": "transformer_small", "data": "translation"} | chosen
+    content = {"version": 1, "name": "a", "training": [training], "estimate": {"teraflops": 1, "gigabits": 8}}
+    (launch,) = gpu_hours.estimate(settings.parse(content, "here"))
+    assert launch.iterations == 10 * (6000 // 64)
+    training |= {"data": "wmt17", "data_folder": "/data"}
+    with pytest.raises(InputError, match=r"transformer_small-8: how many samples an epoch of 'wmt17' has"):
+        gpu_hours.estimate(settings.parse(content, "here"))
+    training["iterations"] = 50
+    (launch,) = gpu_hours.estimate(settings.parse(content, "here"))
+    assert launch.iterations == 50
 
 
 def test_micro_batches_compute_more_and_send_as_much():

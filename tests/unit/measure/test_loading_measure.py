@@ -42,6 +42,16 @@ def test_every_loader_has_a_run_and_its_own_level_of_the_cache(tmp_path: Path, m
     assert not caches["datacache"].reduced
 
 
+def test_a_cache_without_room_for_all_photographs_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(loading, "ENOUGH", 1)
+    assert main(["measure", "loading", *SMALL, "--output", str(tmp_path)]) == 2
+    refused = capsys.readouterr().err
+    assert "has no room for all 4 photographs on the disk level of the cache" in refused
+    assert "Traceback" not in refused
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

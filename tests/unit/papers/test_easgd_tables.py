@@ -170,7 +170,8 @@ def test_images_are_not_known_without_the_data(easgd_tables):
     assert frame.train_megabytes["cifar10"] == pytest.approx(614.4)
 
 
-def test_images_are_counted_on_the_data_that_a_launch_is_given(tmp_path):
+@pytest.mark.parametrize("kind", ["training", "elastic"])
+def test_images_are_counted_on_the_data_that_a_launch_is_given(tmp_path, kind):
     raw = tmp_path / "data" / "MNIST" / "raw"
     raw.mkdir(parents=True)
     for part, count in (("train", 30), ("t10k", 20)):
@@ -178,8 +179,9 @@ def test_images_are_counted_on_the_data_that_a_launch_is_given(tmp_path):
         head = [count.to_bytes(4, "big"), (28).to_bytes(4, "big"), (28).to_bytes(4, "big")]
         (raw / f"{part}-images-idx3-ubyte").write_bytes(b"\0\0\x08\x03" + b"".join(head) + bytes(count * 784))
         (raw / f"{part}-labels-idx1-ubyte").write_bytes(b"\0\0\x08\x01" + head[0] + labels.tobytes())
-    launch = {"model": "lenet5", "ranks": 2, "paper": "easgd_knl", "data": "mnist"}
-    config = configured(training=[{**launch, "data_folder": str(tmp_path / "data")}])
+    launch = {"model": "lenet5", "paper": "easgd_knl", "data": "mnist", "data_folder": str(tmp_path / "data")}
+    own = {"training": {"ranks": 2}, "elastic": {"workers": 2, "methods": ["sync_easgd3"]}}[kind]
+    config = configured(**{kind: [launch | own]})
     row = papers.compute("easgd_knl", "table1", config, tmp_path / "results").frame.set_index("dataset").loc["mnist"]
     assert (row.images_train, row.images_test, row.classes) == (30, 20, 7)
     assert row.train_megabytes == pytest.approx(30 * 28 * 28 * 4 / 1e6)

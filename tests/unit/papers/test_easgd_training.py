@@ -226,6 +226,48 @@ def test_a_configuration_says_which_rows_it_makes():
     assert not Coverage("easgd_knl", "table3", "measured", few).rows
 
 
+@pytest.mark.parametrize(("target", "levels"), [(0.1, {1}), (0.05, {1, 2}), (0.03, {1, 2, 3})])
+def test_a_training_that_stops_at_an_error_has_no_rows_of_smaller_ones(target, levels):
+    stops = {"stop_at_target": True, "target_errors": [0.1, target]}
+    config = configured(elastic=[{**made_up_elastic.launches()[4], **stops}])
+    rows = Coverage("easgd_knl", "time_to_error", "measured", config).rows
+    assert {row.keys["level"] for row in rows} == levels
+    assert bool(Coverage("easgd_knl", "table3", "measured", config).rows) is (levels == {1, 2, 3})
+
+
+def test_a_method_at_another_rate_is_drawn_and_says_so(tmp_path):
+    base = {**made_up_elastic.launches()[4], "methods": ["original_easgd", "sync_easgd3", "async_sgd"]}
+    own = {**base, "name": "momentum", "methods": ["async_msgd"], "lr": 0.002, "rho": 50}
+    config = configured(elastic=[base, own])
+    made_up_elastic.write_runs(config, tmp_path)
+    for name in ("curves", "fig6"):
+        tables.write(papers.compute("easgd_knl", name, config, tmp_path), tmp_path / "tables" / "easgd_knl", name)
+    figure, data = FIGURES["fig8"](config, tmp_path)
+    assert set(data.scheme) == {"original_easgd", "sync_easgd3", "async_sgd", "async_msgd"}
+    labels = {line.get_label() for axes in figure.axes for line in axes.lines}
+    assert {"Async MSGD, learning rate 0.002", "Async SGD"} <= labels
+
+
+def test_figure_11_has_the_methods_of_all_launches_at_one_point(tmp_path):
+    base = {**made_up_elastic.launches()[4], "methods": ["original_easgd", "sync_easgd3"]}
+    more = {**base, "name": "table3", "methods": ["original_easgd_no_overlap", "sync_easgd1", "sync_easgd2"]}
+    config = configured(elastic=[base, more, {**more, "name": "other", "lr": 0.1}])
+    made_up_elastic.write_runs(config, tmp_path)
+    made = papers.compute("easgd_knl", "table3", config, tmp_path)
+    tables.write(made, tmp_path / "tables" / "easgd_knl", "table3")
+    _, data = FIGURES["fig11"](config, tmp_path)
+    measured = data[data.rung == "measured"]
+    assert sorted(measured.scheme) == sorted([*base["methods"], *more["methods"]])
+    assert measured.assumption.nunique() == 1
+
+
+def test_rates_that_are_kept_are_no_pairs_with_the_best_ones(easgd_launches):
+    rows = frame_of(easgd_launches, "batch").set_index("batch")
+    best = rows.loc[1024]
+    assert pd.notna(best.seconds_kept)
+    assert bool(pd.notna(best.seconds_kept_samples)) == bool(best.lr == rows.lr[32])
+
+
 def test_parts_of_this_machine_are_compared_at_one_rate_of_a_part(easgd_launches):
     here = frame_of(easgd_launches, "fig12", rung="measured").set_index("parts")
     assert set(here.assumption) == {"learning_rate_of_a_part 0.02, batch_of_a_part 32"}

@@ -86,12 +86,13 @@ class Remedies:
 
     def _timed(self, verdict: Verdict, needed_rows: list[Keys]) -> Remedy:
         rung = verdict.rung
-        if sharing := SHARED.search(verdict.reason):
+        lacking = self._lacking(self.config, verdict, needed_rows)
+        if (sharing := SHARED.search(verdict.reason)) and not lacking:
             cores = max(self._coverage(self.config, verdict).cores(needed_rows), int(sharing[1]))
             again = LOCAL.format(cores=cores, config=self.config)
             return Remedy(f"{rung}: more ranks than this machine's {sharing[2]} cores", f"on {cores} cores: `{again}`")
         imprecise = verdict.margin is not None or "no interval" in verdict.reason
-        if not imprecise and not self._lacking(self.config, verdict, needed_rows):
+        if not imprecise and not lacking:
             return Remedy(f"{rung}: {verdict.reason}", self._again())
         reason = "too few repeats, or an interval that holds both answers" if imprecise else "not in this configuration"
         reason = f"{rung}: {reason}"
@@ -100,7 +101,8 @@ class Remedies:
                 cores = self._coverage(config, verdict).cores(needed_rows)
                 return Remedy(reason, self._command(config, cores, rung))
         if imprecise:
-            more = f"more `iterations` of its launch: at least {repeats_needed()} blocks"
+            keys, unit = ("seeds", "") if self._coverage(self.config, verdict).of_seeds else ("iterations", " blocks")
+            more = f"more `{keys}` of its launch: at least {repeats_needed()}{unit}"
             return Remedy(reason, self._copied(self.config, 0, rung), (more,))
         config = self._nearest(verdict, needed_rows)
         cores = self._coverage(config, verdict).most_cores(needed_rows)

@@ -12,11 +12,20 @@ from typing import NamedTuple
 from gradsync.configuration import peers, schemes
 from gradsync.configuration.launches import Training
 from gradsync.configuration.settings import Settings
+from gradsync.errors import InputError
 from gradsync.measure import operations
 
 # Samples of a full set, for launches that are counted in epochs: the sets' own documentation.
 # Of text: Python's documentation in sequences of 128 tokens.
-SAMPLES = {"digits": 1437, "text": 870, "mnist": 60_000, "cifar10": 50_000, "imagenet": 1_281_167, "synthetic": 50_000}
+SAMPLES = {
+    "digits": 1437,
+    "text": 870,
+    "mnist": 60_000,
+    "cifar10": 50_000,
+    "imagenet": 1_281_167,
+    "synthetic": 50_000,
+    "translation": 6000,
+}
 FORWARD_AND_BACKWARD = 1 + operations.BACKWARD
 REFERENCES = 2  # without communication, and one rank alone
 
@@ -33,7 +42,7 @@ class Launch(NamedTuple):
 
 
 def estimate(settings: Settings) -> list[Launch]:
-    """Every launch of a configuration."""
+    """Every launch of a configuration; raises InputError for epochs of a set whose samples nobody has counted."""
     known_schemes, known_peers = schemes.load(settings.schemes), peers.load(settings.peers)
     launches = []
     for training in settings.training:
@@ -64,6 +73,11 @@ def _stages(training: Training) -> Iterator[tuple[int, int | None, int]]:
     left = training.iterations
     for stage in training.options("cpu").stages:
         batch = stage.batch or training.batch
+        if training.data not in SAMPLES and not training.iterations:
+            raise InputError(
+                f"launch {training.job}: how many samples an epoch of {training.data!r} has is up to its files: "
+                "say `iterations` instead of `epochs` for an estimate"
+            )
         an_epoch = max(1, SAMPLES.get(training.data, 0) // (batch * training.accumulate * training.ranks))
         if training.iterations and not training.recipe:
             count = training.iterations

@@ -24,6 +24,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from gradsync.errors import InputError
 from gradsync.files.results import Result
 from gradsync.lifetimes import leftovers
 from gradsync.runtime import data, models
@@ -58,6 +59,8 @@ def measure(
     `folder` has `train` and `val` as ImageNet has; None: so many photographs are made up. A block has so many
     iterations that are timed. io_seconds is what the samples of an iteration take to read, whatever overlaps;
     exposed_io_seconds is what the iteration waits for them.
+
+    Raises InputError if a cache has no room for all photographs.
     """
     others = OtherWork()
     with (
@@ -67,7 +70,8 @@ def measure(
     ):
         step = _Step(model, device)
         wanted = partial(data.load, "imagenet", model=model, size=size, batch=batch, ranks=1, seed=0, folder=place)
-        loaders = {name: _Loader(wanted(cache=_cache(name, copies, memory)), step) for name in LOADERS}
+        caches = {name: _cache(name, copies, memory) for name in LOADERS}
+        loaders = {name: _Loader(wanted(cache=cache), step, cache) for name, cache in caches.items()}
         first = loaders["naive"].data.training
         for loader in loaders.values():
             loader.first_epoch()
@@ -137,8 +141,8 @@ class _Step:
 class _Loader:
     """What one way to get samples has taken, block by block."""
 
-    def __init__(self, loaded: data.Data, step: _Step):
-        self.data, self.step = loaded, step
+    def __init__(self, loaded: data.Data, step: _Step, cache: DataCache | None):
+        self.data, self.step, self.cache = loaded, step, cache
         self.turn = 0  # the next one
         self.io: list[tuple[float, float]] = []  # medians of (reading, waiting) seconds
         self.iterations: list[float] = []  # medians of seconds
@@ -148,7 +152,16 @@ class _Loader:
         for start in range(0, len(self.data.training), self.data.batches.batch):
             indices = torch.arange(start, min(start + self.data.batches.batch, len(self.data.training)))
             self.data.training.batch(indices, 0)
+            self._refuse_what_did_not_fit(start)
         self.turn = self.data.batches.turns_an_epoch
+
+    def _refuse_what_did_not_fit(self, before: int) -> None:
+        for level, store in (("memory", self.cache and self.cache.memory), ("disk", self.cache and self.cache.disk)):
+            if store and store.counts["refusals"]:
+                raise InputError(
+                    f"loading: {store.folder.parent.parent} has no room for all {len(self.data.training)} photographs "
+                    f"on the {level} level of the cache, only for some {before}: make room there, or measure with fewer"
+                )
 
     def block(self, iterations: int) -> None:
         """Train for so many iterations, and one before that is not timed."""

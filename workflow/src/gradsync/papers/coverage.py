@@ -2,8 +2,8 @@
 
 `coverage.py` of a paper's package has `rows(table, rung, settings)` and `NEVER`: by table and rung, why no
 configuration makes rows that decide a claim. A paper whose tables are of one model each also has
-`common_keys(table, settings)`: the keys that all rows of the table share. All of this is known without running
-anything.
+`common_keys(table, settings)`: the keys that all rows of the table share; one that trains from several seeds has
+`OF_SEEDS`: the tables whose repeats are seeds. All of this is known without running anything.
 """
 
 from __future__ import annotations
@@ -57,6 +57,11 @@ class Coverage:
         """The keys that all rows share and that claims need not name."""
         module = _module(self.paper)
         return module.common_keys(self.table, self.settings) if hasattr(module, "common_keys") else {}  # type: ignore[union-attr]
+
+    @property
+    def of_seeds(self) -> bool:
+        """Whether repeats are seeds of a launch, and not its blocks."""
+        return self.table in getattr(_module(self.paper), "OF_SEEDS", ())
 
     def lacking(self, needed_rows: Iterable[Keys]) -> list[Keys]:
         """The needed rows that the configuration does not make."""

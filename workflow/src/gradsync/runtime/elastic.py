@@ -130,6 +130,7 @@ class Launch:
         )
         read = time.perf_counter()
         first = models.build(self.options.model, seed)
+        built = time.perf_counter()
         self._refuse_memory(first, loaded)
         if self.options.conformance and not self.course.conformance:
             self._hold_against_oracle(first, loaded, seed)
@@ -141,7 +142,7 @@ class Launch:
                 side.restore(own)
             dist.barrier()
             if own is None and not self._again:
-                self.course.begin_seed(read - begun, time.perf_counter() - building)
+                self.course.begin_seed(read - begun, built - read + time.perf_counter() - building)
             self._train_segments(side, loaded, first, seed)
 
     def _refuse_memory(self, first: torch.nn.Module, loaded: data.Data) -> None:

@@ -1,8 +1,10 @@
 """EASGD on a cluster of KNL nodes: the centre is the first node's (SC17 paper, Algorithm 4).
 
-Each node holds its share of the data, so that nothing but parameters travels. The paper lists the exchange after
-forward and backward, and calls the algorithm Communication Efficient EASGD, as it calls Sync EASGD3: here it goes on
-beside them, as there.
+Each node has its samples, so that nothing but parameters travels. The paper lists the exchange after forward and
+backward, and calls the algorithm Communication Efficient EASGD, as it calls Sync EASGD3: here it goes on beside them,
+as there.
+
+Differs from the paper: samples are dealt to nodes from one set, and the paper's nodes have a copy of the set each.
 """
 
 from __future__ import annotations

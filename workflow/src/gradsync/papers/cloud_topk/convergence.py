@@ -192,9 +192,26 @@ def _trains(scheme: Scheme) -> tuple[Any, ...]:
 
 
 def undecidable(launch: Training, settings: Settings) -> str:
-    """Why no claim is decided on a launch, if so."""
-    stated = topologies.parse(Testbed(settings.of_paper(PAPER).testbed).text("small_training", "topology"))
-    if launch.data not in SMALL or (launch.ranks, launch.ranks_a_node) == (prod(stated.shape), stated.ranks_a_node):
+    """Why no claim is decided on a launch, if so: small data have a topology, and the paper's own its training."""
+    file = Testbed(settings.of_paper(PAPER).testbed)
+    if launch.data not in SMALL:
+        return _unlike(launch, file)
+    stated = topologies.parse(file.text("small_training", "topology"))
+    if (launch.ranks, launch.ranks_a_node) == (prod(stated.shape), stated.ranks_a_node):
         return ""
     nodes = f"{launch.ranks} ranks" + (f", {launch.ranks_a_node} of a node" if launch.ranks_a_node else "")
     return f"{launch.job}: {nodes}; what is judged trains on {stated.name}"
+
+
+def _unlike(launch: Training, file: Testbed) -> str:
+    """What a launch on the paper's own data has otherwise than the paper; of steps of the Transformer its workers."""
+    workers, epochs, batch = (
+        int(file.positive("training", "value", key)) for key in ("workers", "epochs", "global_batch")
+    )
+    own, judged = f"{launch.ranks} ranks", f"{workers} ranks"
+    alike = launch.ranks == workers
+    if launch.data == "imagenet":
+        together = launch.ranks * launch.batch * launch.accumulate
+        own, judged = f"{launch.epochs} epochs, {together} samples a step", f"{epochs} epochs, {batch} samples a step"
+        alike = (launch.epochs, together) == (epochs, batch)
+    return "" if alike else f"{launch.job}: {own}; what is judged has {judged}"

@@ -11,6 +11,7 @@ from gradsync.papers.cloud_topk.algorithm1 import algorithm1
 from gradsync.papers.cloud_topk.complexity import complexity
 from gradsync.papers.cloud_topk.convergence import fig10, fig10_epochs, shown_launches
 from gradsync.papers.cloud_topk.data_cache import fig9
+from gradsync.papers.cloud_topk.emulated_runs import trainings_left, vectors_left
 from gradsync.papers.cloud_topk.iterations import fig1, table3, table4
 from gradsync.papers.cloud_topk.measured_runs import measured_launches
 from gradsync.papers.cloud_topk.models import COUNTED, models, pto_split
@@ -59,13 +60,13 @@ PAPER = Paper(
         "algorithm1": table(algorithm1),
         "fig1": table(fig1, counted(*COUNTED)),
         "fig6": table(fig6, selection),
-        "fig7": table(fig7, emulated_runs),
-        "fig8": table(fig8, emulated_runs),
+        "fig7": table(fig7, vectors_left),
+        "fig8": table(fig8, vectors_left),
         "fig9": table(fig9, loading),
         "fig10": table(fig10, shown_launches),
         "fig10_epochs": table(fig10_epochs, shown_launches),
         "table2": table(table2, tables=("fig10",)),
-        "table3": table(table3, counted(*COUNTED), emulated_runs, measured_launches),
+        "table3": table(table3, counted(*COUNTED), trainings_left, measured_launches),
         "table4": table(table4, counted(*COUNTED), measured_launches),
         "table5": table(table5, stopped_at_accuracy, tables=("table4",)),
         "emulated": table(partial(emulated, "cloud_topk"), emulated_runs),

@@ -6,7 +6,7 @@ density: its row is there for each density of the launch's sparse ones.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from gradsync.papers.cloud_topk.emulation import CASES, PART, elements_of
 from gradsync.papers.cloud_topk.numbers import PAPER
 from gradsync.papers.cloud_topk.steps import METHODS, by_step
 from gradsync.papers.cloud_topk.testbed import bench
+from gradsync.papers.declaration import Place
 from gradsync.papers.emulated import NO_LAUNCH, Run, runs
 from gradsync.papers.repeats import LAUNCH, REPEATS, cells
 
@@ -37,6 +38,20 @@ def shape(launch: Emulation) -> tuple[int, int]:
     """(nodes, GPUs of a node); each rank is a node if the topology has none."""
     together = topologies.parse(launch.topology, launch.ranks).ranks_a_node or 1
     return -(-launch.ranks // together), together
+
+
+def vectors_left(place: Place) -> list[Path]:
+    """What the launches of one gradient leave behind."""
+    return _left(place, _vectors(place.settings))
+
+
+def trainings_left(place: Place) -> list[Path]:
+    """What the launches of models leave behind."""
+    return _left(place, trainings(place.settings))
+
+
+def _left(place: Place, launches: Iterable[Emulation]) -> list[Path]:
+    return [place.results / "runs" / "emulated" / launch.job / "status.json" for launch in launches]
 
 
 def methods(settings: Settings, results: Path) -> Rows:

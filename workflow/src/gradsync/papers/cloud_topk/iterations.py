@@ -80,6 +80,7 @@ def table3(settings: Settings, results: Path) -> Table:
     ]
     frame = pd.DataFrame(rows, columns=TABLE3)
     caption = _caption("Table 3", testbed, len(points))
+    caption += " Emulated: four nodes of two GPUs, and a quarter of the Transformer."
     return Table(frame, _display(frame, str(points[0])), caption + emulated_runs.missing(frame) + _noted(frame))
 
 

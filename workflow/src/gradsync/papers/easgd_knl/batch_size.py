@@ -81,6 +81,8 @@ def _rows(alone: list[Run]) -> Iterator[dict[str, Any]]:
         kept = tried.get(best.get(SMALL, rates)) if SMALL in by_batch else None
         if kept is not None:
             row |= cells("seconds_kept", _least(kept, error))
+        if kept is not run:
+            row.pop(f"seconds_kept{SAMPLES}", None)  # of another launch, whose seeds are no pairs with these
         yield row
 
 

@@ -12,9 +12,9 @@ from gradsync.configuration.launches import ElasticTraining
 from gradsync.configuration.settings import Settings
 from gradsync.papers.coverage import Keys, Row, has_interval
 from gradsync.papers.coverage import cores as cores_of
-from gradsync.papers.easgd_knl.names import CHIP_PARTS, FIGURES, LEVELS
+from gradsync.papers.easgd_knl.names import CHIP_PARTS, FIGURES, LEVELS, TARGETS
 from gradsync.papers.easgd_knl.testbed import EASGD, PAPER
-from gradsync.papers.easgd_knl.training_runs import TRAINED
+from gradsync.papers.easgd_knl.training_runs import ROUNDING, TRAINED
 from gradsync.statistics.intervals import repeats_needed
 
 WHY = "no code puts such runs into this table yet"
@@ -23,6 +23,7 @@ NEVER = {
     **{("table4", rung): WHY for rung in ("emulated", "measured")},
     ("fig12", "emulated"): "parts of a chip share memory, and emulated hosts have memory of their own",
 }
+OF_SEEDS = ("table3", "fig6", "time_to_error", "stability", "fig12", "fig13", "batch", "exchanges")
 SHARES = (0.5, 1.0)  # of the time on one machine, Fig. 13
 
 
@@ -55,14 +56,14 @@ def _keys(table: str, launch: ElasticTraining, name: str, settings: Settings) ->
         yield base
     elif again or not known:
         return
-    elif table == "table3" and name in EASGD:
+    elif table == "table3" and name in EASGD and _gets_to(launch, 1 - TARGETS[launch.data]):
         yield base
     elif table in ("fig6", "stability") and launch.stop_at_target:
         return  # has no length
     elif table == "stability" and name in FIGURES:
         yield base
     elif table == "time_to_error" and name in FIGURES:
-        yield from ({**base, "level": level} for level in range(1, 1 + len(LEVELS["digits"])))
+        yield from ({**base, "level": n} for n, e in enumerate(LEVELS[launch.data], 1) if _gets_to(launch, e))
     elif table == "fig6" and name in FIGURES:
         yield from ({**base, "point": point} for point in range(1, 1 + _lengths(launch, name, settings)))
     elif table == "fig12" and name == CHIP_PARTS:
@@ -72,6 +73,11 @@ def _keys(table: str, launch: ElasticTraining, name: str, settings: Settings) ->
             yield {"nodes": launch.workers, "share": share}
     elif table == "batch" and name == "single" and launch.workers == 1:
         yield {"batch": launch.batch}
+
+
+def _gets_to(launch: ElasticTraining, error: float) -> bool:
+    """Whether a launch may train on until so small an error."""
+    return not launch.stop_at_target or min(launch.target_errors, default=0.0) <= error + ROUNDING
 
 
 def _lengths(launch: ElasticTraining, name: str, settings: Settings) -> int:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pandas as pd
 
+from gradsync.configuration.launches import ElasticTraining, Training
 from gradsync.configuration.settings import Settings
 from gradsync.papers.declaration import Place
 from gradsync.papers.easgd_knl.testbed import FLOAT32, MEGA, PAPER
@@ -28,8 +29,9 @@ LAYOUT = {
 
 def folders(settings: Settings) -> dict[str, Path]:
     """By data set, where its files are: those of the launches that the paper shows."""
-    launches = [launch for launch in settings.of(PAPER) if launch.data in DATA and launch.data_folder]
-    return {launch.data: Path(str(launch.data_folder)).expanduser() for launch in launches}
+    launches: list[Training | ElasticTraining] = [*settings.of(PAPER), *settings.elastic_of(PAPER)]
+    given = [launch for launch in launches if launch.data in DATA and launch.data_folder]
+    return {launch.data: Path(str(launch.data_folder)).expanduser() for launch in given}
 
 
 def files(place: Place) -> Iterable[Path]:

@@ -2,6 +2,9 @@
 
 The time is a share of that of the whole training on one machine. Simulated, trainings are the measured ones, whose
 iterations are as far apart as on the paper's GPU node (`gpu_node.py`).
+
+Differs from the paper: its machines have a copy of the data each, so that data grow with machines; here they share one
+set, of which each takes other samples.
 """
 
 from __future__ import annotations
@@ -46,8 +49,8 @@ def fig13(settings: Settings, results: Path) -> Table:
     caption = (
         "Fig. 13: training loss after half of and the whole time of a run on one machine, and the time to the loss "
         "that one machine has then. Here: on this machine or between emulated hosts, in brackets if ranks were slowed "
-        "down by one another. GPU node: simulated "
-        "at the first point of the band."
+        "down by one another. GPU node: simulated at the first point of the band. Machines share one data set; those "
+        "of the paper have a copy each."
     )
     return Table(frame, _display(frame), caption)
 

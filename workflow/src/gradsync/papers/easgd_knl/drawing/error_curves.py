@@ -46,7 +46,7 @@ def fig6(settings: Settings, results: Path) -> Drawn:
             panels.say(row[0], "none of these methods is trained in this configuration")
         for axes, (place, *pair) in zip(row, shown, strict=bool(shown)):
             for scheme in [name for name in pair if name in trained]:
-                _curve(axes, frame[(frame.rung == rung) & (frame.scheme == scheme)], scheme, settings)
+                _curve(axes, frame[frame.rung == rung], scheme, settings)
             axes.set_yscale("log")
             axes.set_xlabel(axis, fontsize=8)
             axes.set_title(f"Fig. {place}, {rung}", loc="left")
@@ -66,7 +66,7 @@ def fig8(settings: Settings, results: Path) -> Drawn:
     figure, grid = plt.subplots(1, len(rungs), figsize=(5.2 * len(rungs), 4.2), sharey=True, squeeze=False)
     for axes, (rung, axis) in zip(grid[0], rungs.items(), strict=True):
         for scheme in [name for name in FIGURES if name in set(frame.scheme)]:
-            _curve(axes, frame[(frame.rung == rung) & (frame.scheme == scheme)], scheme, settings, shade=False)
+            _curve(axes, frame[frame.rung == rung], scheme, settings, shade=False)
             own = points[(points.rung == rung) & (points.scheme == scheme)]
             if own.point.nunique() > 1:
                 style = {"marker": "o", "linestyle": "", "markersize": 4, "color": _color(scheme)}
@@ -87,18 +87,28 @@ def _rungs(frame: pd.DataFrame) -> dict[str, str]:
 
 
 def _middle(frame: pd.DataFrame) -> pd.DataFrame:
-    """Of several points of a band, the first that each rung has."""
-    firsts = frame.groupby("rung").assumption.transform("first") if len(frame) else frame.assumption
+    """Of several points of a band, the first that each rung has of a method."""
+    firsts = frame.groupby(["rung", "scheme"]).assumption.transform("first") if len(frame) else frame.assumption
     return frame[frame.assumption == firsts].copy()
 
 
-def _curve(axes: Axes, part: pd.DataFrame, scheme: str, settings: Settings, shade: bool = True) -> None:
+def _apart(of_rung: pd.DataFrame, part: pd.DataFrame) -> str:
+    """What the point of a method has that is another than the first of its rung."""
+    if part.empty:
+        return ""
+    first, own = (str(each.assumption.iloc[0]).split(", ") for each in (of_rung, part))
+    return "".join(f", {each.replace('_', ' ')}" for each in own if each not in first)
+
+
+def _curve(axes: Axes, of_rung: pd.DataFrame, scheme: str, settings: Settings, shade: bool = True) -> None:
     """A curve as long as the shortest of its seeds."""
+    part = of_rung[of_rung.scheme == scheme]
     by_test = part[part.groupby("iterations").seed.transform("nunique") == part.seed.nunique()].groupby("iterations")
     seconds = by_test.seconds.median()
     error = by_test.error.agg(["median", "min", "max"]).clip(lower=LEAST)
     line = "-" if scheme in OURS else "--"
-    axes.plot(seconds, error["median"], line, color=_color(scheme), label=labels(settings)(scheme), linewidth=1.3)
+    label = f"{labels(settings)(scheme)}{_apart(of_rung, part)}"
+    axes.plot(seconds, error["median"], line, color=_color(scheme), label=label, linewidth=1.3)
     if shade and part.seed.nunique() > 1:
         axes.fill_between(seconds, error["min"], error["max"], color=_color(scheme), alpha=0.15, linewidth=0)
 

@@ -13,7 +13,6 @@ from gradsync.drawing.style import Drawn
 from gradsync.papers.easgd_knl.testbed import EASGD
 from gradsync.papers.easgd_knl.training_runs import OBSERVED, PARTS, TRAINED
 from gradsync.papers.labels import labels
-from gradsync.papers.repeats import LAUNCH
 from gradsync.papers.table import file, read
 
 NAMES = {
@@ -28,13 +27,13 @@ COLORS = ("#E69F00", "#F0E442", "#D55E00", "#0072B2", "#56B4E9", "#009E73")
 
 
 def fig11(settings: Settings, results: Path) -> Drawn:
-    """Stacked bars; simulated at the first point of the band, measured of the first launch that has the method."""
+    """Stacked bars; simulated at the first point of the band, trained at that with the most methods."""
     frame = read(file(results, "easgd_knl", "table3"), ["rung", "scheme", "seconds", "comm_share"])
     shown = {str(rung): part.groupby("scheme", sort=False).head(1) for rung, part in frame.groupby("rung", sort=False)}
     for rung in TRAINED:
         if rung in shown:
             trained = frame[frame.rung == rung]
-            shown[rung] = _observed(trained[trained[LAUNCH].isin(_one_launch(trained))])
+            shown[rung] = _observed(_at_one_point(trained))
     figure, grid = plt.subplots(1, len(shown), figsize=(4.3 * len(shown), 3.9), squeeze=False)
     for axes, (rung, part) in zip(grid[0], shown.items(), strict=True):
         rows = part.set_index("scheme")
@@ -57,10 +56,10 @@ def fig11(settings: Settings, results: Path) -> Drawn:
     return figure, pd.concat(shown.values())
 
 
-def _one_launch(trained: pd.DataFrame) -> list[str]:
-    """The methods of the launch that has the most of them."""
-    jobs = trained[LAUNCH].str.partition("/")[0]
-    return list(trained[LAUNCH][jobs == jobs.mode().iloc[0]])
+def _at_one_point(trained: pd.DataFrame) -> pd.DataFrame:
+    """Of each method the first row at the point of the band that has the most methods."""
+    point = trained.groupby("assumption", sort=False).scheme.nunique().idxmax()
+    return trained[trained.assumption == point].groupby("scheme", sort=False).head(1)
 
 
 def _observed(trained: pd.DataFrame) -> pd.DataFrame:
