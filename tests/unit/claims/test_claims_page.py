@@ -210,6 +210,26 @@ def test_one_seed_decides_nothing_on_more_cores_either(checkout, papers):
     assert remedy.reason == "measured: not in this configuration, nor in any other here"
 
 
+def test_photographs_are_for_the_user_to_give(checkout, papers):
+    command = "on one GPU: `snakemake --cores 2 --configfile config/one_gpu.yaml` with"
+    for config, reason in (("quick", "nothing here"), ("one_gpu", "no interval of io_seconds")):
+        remedy = remedy_of(checkout, papers, "fig9-io", "measured", reason, config, paper="cloud_topk")
+        assert (remedy.remedy, remedy.add) == (command, ("`loading.data_folder` on the storage in question",))
+
+
+def test_what_no_training_here_tells_has_no_command(checkout, papers):
+    remedy = remedy_of(checkout, papers, "table2-imagenet-order", "measured", "nothing", "quick", paper="cloud_topk")
+    assert remedy == Remedy(
+        "measured: accuracy on ImageNet is published as top-5, and here it is top-1", "no configuration does"
+    )
+
+
+def test_seeds_that_do_not_get_there_need_longer_trainings_and_no_more_cores(checkout, papers):
+    reason = "3 of 6 seeds get to an accuracy of 0.97; 5 ranks share 2 cores: not decidable on this machine"
+    remedy = remedy_of(checkout, papers, "table3-speedup", "measured", reason, paper="easgd_knl")
+    assert remedy.add == ("more `iterations` of its launch, or other rates",)
+
+
 def test_repeats_of_a_training_are_seeds(checkout, papers):
     reason = "no interval of it: 5 repeats, 6 are needed"
     remedy = remedy_of(checkout, papers, "table2-digits-slight", "measured", reason, "quick", paper="cloud_topk")

@@ -206,6 +206,8 @@ PAPERS_OWN |= {"ranks": 128, "ranks_a_node": 8, "batch": 256, "epochs": 90, "sch
         ({"epochs": 1}, False),
         ({"ranks": 2, "ranks_a_node": 2}, False),
         ({"batch": 128, "accumulate": 2}, True),
+        ({"ranks": 64, "batch": 512}, False),
+        ({"target_accuracy": 0.3}, False),
         ({"model": "transformer", "data": "wmt17"}, True),
         ({"model": "transformer", "data": "wmt17", "ranks": 8}, False),
     ],
@@ -343,5 +345,8 @@ def test_configurations_that_would_decide_are_known():
     assert not Coverage("cloud_topk", "fig9", "measured", cuda).lacking([row])
     assert Coverage("cloud_topk", "fig9", "measured", configured()).lacking([row])
     made_up = configured(device="cuda", loading={"model": "resnet50"})
-    assert Coverage("cloud_topk", "fig9", "measured", made_up).lacking([row])
+    assert Coverage("cloud_topk", "fig9", "measured", made_up).needs([row])
+    assert not Coverage("cloud_topk", "fig9", "measured", cuda).needs([row])
+    assert coverage.never("cloud_topk", "table2", "measured", [{"data": "imagenet"}])
+    assert not coverage.never("cloud_topk", "table2", "measured", [{"data": "digits"}])
     assert coverage.never("cloud_topk", "fig9", "measured") == ""

@@ -12,7 +12,7 @@ from gradsync import claims, papers
 from gradsync.engine import breakdown
 from gradsync.papers import tables
 from gradsync.papers.coverage import Coverage
-from gradsync.papers.easgd_knl import error_curves, exchanges, gpu_node, time_parts
+from gradsync.papers.easgd_knl import batch_size, error_curves, exchanges, gpu_node, time_parts
 from gradsync.papers.easgd_knl.drawing import FIGURES
 from gradsync.papers.easgd_knl.testbed import bench
 from gradsync.papers.table import file, read
@@ -261,11 +261,45 @@ def test_figure_11_has_the_methods_of_all_launches_at_one_point(tmp_path):
     assert measured.assumption.nunique() == 1
 
 
-def test_rates_that_are_kept_are_no_pairs_with_the_best_ones(easgd_launches):
-    rows = frame_of(easgd_launches, "batch").set_index("batch")
-    best = rows.loc[1024]
-    assert pd.notna(best.seconds_kept)
-    assert bool(pd.notna(best.seconds_kept_samples)) == bool(best.lr == rows.lr[32])
+def test_rates_that_are_kept_are_no_pairs_with_the_best_ones(tmp_path, monkeypatch):
+    config = configured(elastic=[made_up_elastic.launches()[7]])
+    made_up_elastic.write_runs(config, tmp_path)
+
+    def best(tried):  # the smallest rate of a batch of 32, the largest of one of 1024
+        sizes = {run.launch.batch for run in tried.values()}
+        return min(tried) if sizes == {32} else max(tried)
+
+    monkeypatch.setattr(batch_size, "_best", best)
+    rows = batch_size.batch(config, tmp_path).frame.set_index("batch")
+    assert rows.lr.to_dict() == {32: 0.02, 1024: 0.1}
+    assert rows.seconds_kept_samples.notna().to_dict() == {32: True, 1024: False}
+    assert rows.seconds_kept_low.notna().all()
+
+
+@pytest.mark.parametrize("scheme", ["async_sgd", "async_msgd"])
+def test_the_middle_of_momentum_is_a_tenth_of_the_rate(tmp_path, scheme):
+    point = {"lr": 0.002, "rho": 50} if scheme == "async_msgd" else {}
+    config = configured(elastic=[{**made_up_elastic.launches()[4], "methods": [scheme], **point}])
+    made_up_elastic.write_runs(config, tmp_path)
+    frame = error_curves.time_to_error(config, tmp_path).frame
+    assert len(frame[(frame.rung == "simulated") & (frame.level == 1)]) == 8  # all of the band
+
+
+def test_data_without_levels_make_no_rows():
+    launch = {**made_up_elastic.launches()[4], "data": "cifar10", "data_folder": "/data"}
+    config = configured(elastic=[launch])
+    for table in ("table3", "time_to_error", "fig6", "stability"):
+        assert not Coverage("easgd_knl", table, "measured", config).rows
+
+
+def test_rows_of_two_rates_decide_no_claim_together():
+    base = made_up_elastic.launches()[4]
+    own = {**base, "name": "momentum", "methods": ["async_msgd"], "lr": 0.002, "rho": 50}
+    wanted = [{"scheme": scheme, "nodes": 4, "level": 1} for scheme in ("async_msgd", "async_sgd")]
+    for launches, lacks in (([base], 0), ([{**base, "methods": ["async_sgd"]}, own], 1)):
+        made = Coverage("easgd_knl", "time_to_error", "measured", configured(elastic=launches))
+        assert len(made.lacking(wanted)) == lacks
+        assert all(not made.lacking([each]) for each in wanted)
 
 
 def test_parts_of_this_machine_are_compared_at_one_rate_of_a_part(easgd_launches):

@@ -43,7 +43,7 @@ def test_a_wait_lengthens_the_send_that_it_is_for():
 
 @pytest.mark.parametrize("recorded", [True, False])
 def test_a_send_that_has_left_is_as_it_was(recorded, monkeypatch):
-    monkeypatch.setattr(execute, "UNNOTICED_SECONDS", SECONDS if recorded else 0.0)
+    monkeypatch.setattr(execute, "UNNOTICED_SECONDS", 60.0 if recorded else 0.0)
     executor = sends(["push"], 0.0)
     if not recorded:
         executor.spans.clear()

@@ -28,6 +28,7 @@ NEEDS = {"emulated": " (Linux, root or a user namespace)"}
 BAND = "the band of what the paper doesn't publish holds points of both kinds"
 NOTHING = "no command: a published number would"
 SHARED = re.compile(r"\b(\d+) ranks share (\d+) cores")
+NOT_THERE = re.compile(r"\b\d+ of \d+ seeds get to")
 
 
 class Remedy(NamedTuple):
@@ -73,9 +74,10 @@ class Remedies:
             return Remedy(f"its table {NOT_MADE}", self._command(self.config))
         if verdict.rung in COMPUTED:
             return self._computed(verdict, claim)
-        if why := never(verdict.paper, verdict.table, verdict.rung):
+        needed_rows = _needed_rows(paper, claim)
+        if why := never(verdict.paper, verdict.table, verdict.rung, needed_rows):
             return Remedy(f"{verdict.rung}: {why}", "no configuration does")
-        return self._timed(verdict, _needed_rows(paper, claim))
+        return self._timed(verdict, needed_rows)
 
     def _computed(self, verdict: Verdict, claim: Claim) -> Remedy:
         if verdict.margin is None:
@@ -87,6 +89,11 @@ class Remedies:
     def _timed(self, verdict: Verdict, needed_rows: list[Keys]) -> Remedy:
         rung = verdict.rung
         lacking = self._lacking(self.config, verdict, needed_rows)
+        if NOT_THERE.search(verdict.reason):
+            longer = "more `iterations` of its launch, or other rates"
+            return Remedy(f"{rung}: a seed that does not get there", self._copied(self.config, 0, rung), (longer,))
+        if not lacking and (needs := self._coverage(self.config, verdict).needs(needed_rows)):
+            return Remedy(f"{rung}: not given in this configuration", f"{self._command(self.config)} with", needs)
         if (sharing := SHARED.search(verdict.reason)) and not lacking:
             cores = max(self._coverage(self.config, verdict).cores(needed_rows), int(sharing[1]))
             again = LOCAL.format(cores=cores, config=self.config)
@@ -99,6 +106,8 @@ class Remedies:
         for config in sorted(self.known, key=lambda name: self.known[name].gpus):
             if config != self.config and not self._lacking(config, verdict, needed_rows):
                 cores = self._coverage(config, verdict).cores(needed_rows)
+                if needs := self._coverage(config, verdict).needs(needed_rows):
+                    return Remedy(reason, f"{self._command(config, cores, rung)} with", needs)
                 return Remedy(reason, self._command(config, cores, rung))
         if imprecise:
             keys, unit = ("seeds", "") if self._coverage(self.config, verdict).of_seeds else ("iterations", " blocks")
@@ -108,7 +117,9 @@ class Remedies:
         cores = self._coverage(config, verdict).most_cores(needed_rows)
         add = _launches(self._lacking(config, verdict, needed_rows), verdict.table, self._coverage(config, verdict))
         # the new launches would be copied from those that are there
-        if not all(has_interval(launch) for launch in self._launches_of(config, verdict)):
+        if self._coverage(config, verdict).of_seeds:
+            add += (f"at least {repeats_needed()} `seeds`",)
+        elif not all(has_interval(launch) for launch in self._launches_of(config, verdict)):
             add += (f"`iterations` of at least {repeats_needed()} blocks",)
         return Remedy(f"{reason}, nor in any other here", self._copied(config, cores, rung), add)
 

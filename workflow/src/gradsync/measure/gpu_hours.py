@@ -26,6 +26,7 @@ SAMPLES = {
     "synthetic": 50_000,
     "translation": 6000,
 }
+OF_FOLDERS = ("text", "translation")  # which may be of files of one's own
 FORWARD_AND_BACKWARD = 1 + operations.BACKWARD
 REFERENCES = 2  # without communication, and one rank alone
 
@@ -73,10 +74,11 @@ def _stages(training: Training) -> Iterator[tuple[int, int | None, int]]:
     left = training.iterations
     for stage in training.options("cpu").stages:
         batch = stage.batch or training.batch
-        if training.data not in SAMPLES and not training.iterations:
+        known = training.data in SAMPLES and not (training.data in OF_FOLDERS and training.data_folder)
+        if not known and (training.recipe or not training.iterations):
             raise InputError(
                 f"launch {training.job}: how many samples an epoch of {training.data!r} has is up to its files: "
-                "say `iterations` instead of `epochs` for an estimate"
+                "an estimate needs `iterations`, and no `recipe`"
             )
         an_epoch = max(1, SAMPLES.get(training.data, 0) // (batch * training.accumulate * training.ranks))
         if training.iterations and not training.recipe:

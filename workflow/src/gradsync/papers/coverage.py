@@ -3,13 +3,15 @@
 `coverage.py` of a paper's package has `rows(table, rung, settings)` and `NEVER`: by table and rung, why no
 configuration makes rows that decide a claim. A paper whose tables are of one model each also has
 `common_keys(table, settings)`: the keys that all rows of the table share; one that trains from several seeds has
-`OF_SEEDS`: the tables whose repeats are seeds. All of this is known without running anything.
+`OF_SEEDS`: the tables whose repeats are seeds. `never_of_row(table, rung, keys)` is `NEVER` for single rows. All of
+this is known without running anything.
 """
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -26,10 +28,16 @@ Keys = dict[str, float | str]
 
 
 class Row(NamedTuple):
-    """A row by its keys; `cores`: how many its ranks need on one machine (0: they have GPUs, or only wait)."""
+    """A row by its keys; `cores`: how many its ranks need on one machine (0: they have GPUs, or only wait).
+
+    A claim is decided point by point of the band: rows of another `point` don't serve it. `needs`: the key of the
+    configuration without which the row decides nothing.
+    """
 
     keys: Keys
     cores: int = 0
+    point: str = ""
+    needs: str = ""
 
 
 def modules(papers: Iterable[str]) -> list[str]:
@@ -64,8 +72,17 @@ class Coverage:
         return self.table in getattr(_module(self.paper), "OF_SEEDS", ())
 
     def lacking(self, needed_rows: Iterable[Keys]) -> list[Keys]:
-        """The needed rows that the configuration does not make."""
-        return [keys for keys in needed_rows if not any(_matches(row, keys) for row in self.rows)]
+        """The needed rows that the configuration does not make at one point of the band: that of which it has most."""
+        needed, by_point = list(needed_rows), defaultdict[str, list[Row]](list)
+        for row in self.rows:
+            by_point[row.point].append(row)
+        lacks = [[keys for keys in needed if not any(_matches(row, keys) for row in at)] for at in by_point.values()]
+        return min(lacks, key=len, default=needed)
+
+    def needs(self, needed_rows: Iterable[Keys]) -> tuple[str, ...]:
+        """What the configuration must be given for the needed rows, each once."""
+        needs = (row.needs for keys in needed_rows for row in self.rows if _matches(row, keys))
+        return tuple(dict.fromkeys(each for each in needs if each))
 
     def cores(self, needed_rows: Iterable[Keys]) -> int:
         """How many cores of one machine the needed rows take."""
@@ -89,10 +106,14 @@ class Coverage:
         return True
 
 
-def never(paper: str, table: str, rung: str) -> str:
-    """Why no configuration decides a claim on this table on this rung; empty if one may."""
+def never(paper: str, table: str, rung: str, needed_rows: Iterable[Keys] = ()) -> str:
+    """Why no configuration decides a claim on this table on this rung, or on such rows; empty if one may."""
     module = _module(paper)
-    return str(module.NEVER.get((table, rung), "")) if module else ""
+    if module is None:
+        return ""
+    of_rows = getattr(module, "never_of_row", lambda table, rung, keys: "")
+    reasons = (str(module.NEVER.get((table, rung), "")), *(of_rows(table, rung, keys) for keys in needed_rows))
+    return next(filter(None, reasons), "")
 
 
 def has_interval(launch: Training | Emulation) -> bool:

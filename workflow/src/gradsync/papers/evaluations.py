@@ -14,7 +14,9 @@ BLEU = "bleu"  # a column that those of translations have
 
 
 def evaluated(path: Path) -> pd.DataFrame:
-    """A row per seed and epoch: columns seed, epoch (how many are complete), accuracy, bleu (NaN but of translations).
+    """A row per seed and epoch: columns seed, epoch (how many are complete), steps (taken until then), accuracy, bleu.
+
+    Without BLEU, which only translations have, it is NaN.
 
     The metrics file has a row per turn. Raises InputError if it is missing or another file.
     """
@@ -25,5 +27,5 @@ def evaluated(path: Path) -> pd.DataFrame:
         raise InputError(f"{path}: not metrics of a training: a cell is no number: delete it and run again")
     turns_an_epoch = (metrics.epoch == 0).groupby(metrics.seed).transform("sum")
     # accuracy is taken after the block in which an epoch ends, so maybe some turns into the next one
-    numbered = metrics.assign(epoch=(metrics.step + 1) // turns_an_epoch)
-    return numbered.dropna(subset=["accuracy"])[["seed", "epoch", "accuracy", BLEU]]
+    numbered = metrics.assign(epoch=(metrics.step + 1) // turns_an_epoch, steps=metrics.step + 1)
+    return numbered.dropna(subset=["accuracy"])[["seed", "epoch", "steps", "accuracy", BLEU]]

@@ -37,7 +37,7 @@ from gradsync.runtime.turns import LaneFailedError, Turns
 
 Pool = dict[tuple[str, int, torch.dtype], torch.Tensor]
 RING = "ring"
-UNNOTICED_SECONDS = 1e-4  # a shorter wait for a send is none
+UNNOTICED_SECONDS = 5e-3  # a shorter wait for a send may have been one for the interpreter
 MOST_PENDING = 1024  # sends of one operation that nobody has waited for: each keeps a little memory
 
 

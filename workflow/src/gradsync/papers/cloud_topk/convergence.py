@@ -40,6 +40,7 @@ from gradsync.papers.training import contenders
 SMALL = ("digits", "cifar10", "translation")  # data of the stand-ins, whose topology the testbed states
 DATA = {"translation": "text"}  # of a launch: its name in the claims
 TRANSFORMERS = ("transformer_quarter", "transformer_small")  # that stand for the paper's
+WMT17 = "wmt17"
 DENSE = "dense_sgd"  # our name
 SPARSE = ("topk_sgd", "mstopk_sgd", "recipe")  # the paper's names; the last is sparse first, then dense
 KEYS = ["rung", "data", "model", "scheme", "assumption", "contender", "nodes", LAUNCH]
@@ -104,7 +105,7 @@ def _summaries(settings: Settings, results: Path) -> Iterator[dict[str, Any]]:
             "accuracy_most": last.accuracy.max(),
             "epochs": by_seed.epoch.max(),
             REPEATS: by_seed.seed.nunique(),
-            "note": undecidable(launch, settings),
+            "note": undecidable(launch, settings) or _too_short(launch, by_seed, settings),
         }
         yield shown_only(row) if row["note"] else row
 
@@ -204,14 +205,23 @@ def undecidable(launch: Training, settings: Settings) -> str:
 
 
 def _unlike(launch: Training, file: Testbed) -> str:
-    """What a launch on the paper's own data has otherwise than the paper; of steps of the Transformer its workers."""
-    workers, epochs, batch = (
-        int(file.positive("training", "value", key)) for key in ("workers", "epochs", "global_batch")
-    )
-    own, judged = f"{launch.ranks} ranks", f"{workers} ranks"
-    alike = launch.ranks == workers
+    """What a launch on the paper's own data has otherwise than the paper: ranks, and on ImageNet epochs and batch."""
+    own, judged = [f"{launch.ranks} ranks"], [f"{_of_paper(file, 'workers')} ranks"]
     if launch.data == "imagenet":
         together = launch.ranks * launch.batch * launch.accumulate
-        own, judged = f"{launch.epochs} epochs, {together} samples a step", f"{epochs} epochs, {batch} samples a step"
-        alike = (launch.epochs, together) == (epochs, batch)
-    return "" if alike else f"{launch.job}: {own}; what is judged has {judged}"
+        own += [f"{launch.epochs} epochs", f"{together} samples per step"]
+        judged += [f"{_of_paper(file, 'epochs')} epochs", f"{_of_paper(file, 'global_batch')} samples per step"]
+    if launch.target_accuracy is not None:
+        own.append("an accuracy at which it ends")
+    return "" if own == judged else f"{launch.job}: {', '.join(own)}; what is judged has {', '.join(judged)}"
+
+
+def _too_short(launch: Training, by_seed: pd.DataFrame, settings: Settings) -> str:
+    """Whether a training of the Transformer on WMT17 has fewer steps than the paper's, which no configuration tells."""
+    judged, own = _of_paper(Testbed(settings.of_paper(PAPER).testbed), "steps_transformer"), by_seed.steps.max()
+    return f"{launch.job}: {own} steps; what is judged has {judged}" if launch.data == WMT17 and own < judged else ""
+
+
+def _of_paper(file: Testbed, key: str) -> int:
+    """A number of the paper's own training."""
+    return int(file.positive("training", "value", key))

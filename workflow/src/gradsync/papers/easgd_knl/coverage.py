@@ -24,6 +24,8 @@ NEVER = {
     ("fig12", "emulated"): "parts of a chip share memory, and emulated hosts have memory of their own",
 }
 OF_SEEDS = ("table3", "fig6", "time_to_error", "stability", "fig12", "fig13", "batch", "exchanges")
+OTHER_DATA = ("fig12", "fig13", "batch")  # whose levels are not those of Fig. 6 and 8
+OF_ITS_RATES = ("batch", "fig12")  # whose rows are no points of the band of training
 SHARES = (0.5, 1.0)  # of the time on one machine, Fig. 13
 
 
@@ -43,7 +45,7 @@ def rows(table: str, rung: str, settings: Settings) -> Iterator[Row]:
         waits = launch.testbed is not None and launch.compute_seconds is not None
         cores = 0 if waits else cores_of(known[name].ranks(launch.workers), settings)
         for keys in _keys(table, launch, name, settings):
-            yield Row(keys, cores)
+            yield Row(keys, cores, "" if table in OF_ITS_RATES else _point(launch))
 
 
 def _keys(table: str, launch: ElasticTraining, name: str, settings: Settings) -> Iterator[Keys]:
@@ -54,7 +56,7 @@ def _keys(table: str, launch: ElasticTraining, name: str, settings: Settings) ->
             yield base
     elif table == "exchanges" and not again:
         yield base
-    elif again or not known:
+    elif again or not known or (launch.data not in LEVELS and table not in OTHER_DATA):
         return
     elif table == "table3" and name in EASGD and _gets_to(launch, 1 - TARGETS[launch.data]):
         yield base
@@ -73,6 +75,12 @@ def _keys(table: str, launch: ElasticTraining, name: str, settings: Settings) ->
             yield {"nodes": launch.workers, "share": share}
     elif table == "batch" and name == "single" and launch.workers == 1:
         yield {"batch": launch.batch}
+
+
+def _point(launch: ElasticTraining) -> str:
+    """What tells the points of the band apart, and emulated hosts."""
+    hosts = launch.testbed, launch.rate, launch.flow_rate, launch.compute_seconds
+    return f"{launch.lr:g} {launch.lr * launch.rho:g} {launch.batch} {hosts if launch.testbed else ''}"
 
 
 def _gets_to(launch: ElasticTraining, error: float) -> bool:

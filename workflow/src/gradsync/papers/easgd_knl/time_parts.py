@@ -98,7 +98,7 @@ def _measured(run: Run) -> dict[str, Any]:
             row |= run.timed(column, (part / whole for part, whole in before))
     else:
         few = f"{len(there)} of {len(reached)} seeds get to an accuracy of {target:g}"
-        row["note"] = "; ".join(filter(None, (row["note"], few)))
+        row["note"] = "; ".join(filter(None, (few, row["note"])))
     row |= {f"{OBSERVED}run_seconds": float(pd.Series([seconds for _, seconds, _ in run.ends()]).median())}
     row |= run.timed("iteration_seconds", (each / run.per_turn for each in samples["iteration_seconds"]))
     for part, ours in (*PARTS.items(), ("comm", "comm")):

@@ -28,6 +28,7 @@ from gradsync.files.results import Result
 from gradsync.papers.declaration import Place, Source
 from gradsync.papers.easgd_knl import gpu_node
 from gradsync.papers.easgd_knl.gpu_node import SWEEPS, Iteration
+from gradsync.papers.easgd_knl.names import MOMENTUM, SMALLER
 from gradsync.papers.easgd_knl.testbed import MEGA, PAPER, bench, label
 from gradsync.papers.repeats import LAUNCH, REPEATS, cells
 from gradsync.papers.table import read
@@ -153,6 +154,8 @@ class Run:
         file = bench(settings)
         points = gpu_node.band(settings)
         middle = {key: file.band(key, "value")[0] for key in self.point}
+        if self.scheme in MOMENTUM:
+            middle["learning_rate"] = f"{float(middle['learning_rate']) / SMALLER:g}"
         for point in points if self.point == middle else points[:1]:
             keys = {**self.keys, "rung": "simulated", "assumption": label(**point, **self.point), REPEATS: None}
             note = "" if self.scheme in (*gpu_node.SYNCHRONOUS, *SWEEPS) else "updates arrived as they did here"
