@@ -148,7 +148,7 @@ def tried(case: Case) -> Ending:
     how, message = "", ""
     with contextlib.redirect_stdout(answer), contextlib.redirect_stderr(errors), mock.patch.dict(os.environ):
         try:
-            with guarded(*(event for key, event in BEGINS.items() if case.words[0] == key)):
+            with guarded(*(event for key, event in BEGINS.items() if case.words[: len(key.split())] == key.split())):
                 status = cli.main(case.words)
         except StartedError:
             how = "accepted"
