@@ -89,7 +89,7 @@ class Remedies:
     def _timed(self, verdict: Verdict, needed_rows: list[Keys]) -> Remedy:
         rung = verdict.rung
         lacking = self._lacking(self.config, verdict, needed_rows)
-        if NOT_THERE.search(verdict.reason):
+        if NOT_THERE.search(verdict.reason) and not lacking:
             longer = "more `iterations` of its launch, or other rates"
             return Remedy(f"{rung}: a seed that does not get there", self._copied(self.config, 0, rung), (longer,))
         if not lacking and (needs := self._coverage(self.config, verdict).needs(needed_rows)):
