@@ -28,7 +28,8 @@ def main() -> None:
     vectors = named(ELEMENTS)
     vectors["close"] = (1 + 1e-3 * np.abs(vectors["gaussian"])).astype(np.float32)
     vectors["in one place"] = np.where(np.arange(ELEMENTS) // 300 == 7, vectors["gaussian"], 0).astype(np.float32)
-    kernels.NARROWED = 64  # of a bin that holds more, all candidates are searched
+    few = np.arange(ELEMENTS) % 34 == 0
+    vectors["close, but a few"] = np.where(few, np.float32(1e30), vectors["close"])  # of one bin most are too many
     for place, chosen in PLACES.items():
         kernels._place = chosen
         for name, values in vectors.items():

@@ -51,7 +51,8 @@ def kernels_on(device: torch.device) -> Any:
     from gradsync.runtime.selection import _mstopk_on_gpu
 
     try:
-        _mstopk_on_gpu.select(torch.zeros(_mstopk_on_gpu.LEAST_ELEMENTS, device=device), 1, 0.0)
+        for _ in ("compiled", "launched as compiled"):
+            _mstopk_on_gpu.select(torch.zeros(_mstopk_on_gpu.LEAST_ELEMENTS, device=device), 1, 0.0)
     except Exception as error:  # of the compiler's, whatever it is
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         print(
