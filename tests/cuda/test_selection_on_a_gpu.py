@@ -14,7 +14,7 @@ from gradsync.runtime.selection import keys, mstopk
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no GPU here")
 
-LENGTHS = (4097, 100_003, 1 << 20)  # kernels serve the longer two
+LENGTHS = (4097, 100_003, 1 << 20)  # kernels serve the longer two, of 32 bits
 
 
 @pytest.mark.parametrize("elements", LENGTHS)
@@ -30,6 +30,14 @@ def test_positions_are_those_of_the_numpy_reading(name, vector, elements):
                 continue
         found = selection.get(name)(torch.from_numpy(values).cuda(), k, turn=7)
         assert torch.equal(found.cpu(), torch.from_numpy(expected))
+
+
+@pytest.mark.parametrize("vector", ["layers", "ties"])
+def test_mstopk_of_a_long_vector_is_the_numpy_reading(vector):
+    values = named(25_000_003)[vector]
+    k = len(values) // 1000
+    found = mstopk.select(torch.from_numpy(values).cuda(), k, turn=7)
+    assert torch.equal(found.cpu(), torch.from_numpy(compressors.get("mstopk").select(values, k, turn=7)))
 
 
 @pytest.mark.parametrize("spread", ["everywhere", "in one place"])

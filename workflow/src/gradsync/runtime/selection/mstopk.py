@@ -1,11 +1,11 @@
 """MSTopK, corrected, in three ways with one result: the exact top k, and of equal magnitudes a run from a random start.
 
-On a GPU, where the host must not wait, the threshold comes from kernels in Triton (`_mstopk_on_gpu.py`) or, where they
-don't serve, from `torch.topk`. On a processor each pass over memory costs, and a wait nothing. So the threshold comes
-from a random sample, low enough that k elements pass it but for one vector in millions; one pass takes the largest and
-the smallest value of each block of 64 elements, and the few blocks that hold candidates are looked through. All
-elements that are not less than the exact threshold are among the candidates, whatever the sample is. If fewer than k
-pass, the search of `gradsync.compressors.mstopk` decides, which counts 31 times (63 for 64-bit numbers).
+On a GPU, where the host must not wait, kernels in Triton select (`_mstopk_on_gpu.py`). Where they don't serve, the
+threshold comes from `torch.topk`. On a processor each pass over memory costs, and a wait nothing. So the threshold
+comes from a random sample, low enough that k elements pass it but for one vector in millions; one pass takes the
+largest and the smallest value of each block of 64 elements, and the few blocks that hold candidates are looked through.
+All elements that are not less than the exact threshold are among the candidates, whatever the sample is. If fewer than
+k pass, the search of `gradsync.compressors.mstopk` decides, which counts 31 times (63 for 64-bit numbers).
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ def kernels_on(device: torch.device) -> Any:
     """The kernels for a GPU, tried once; None without Triton, and without the C compiler that it needs."""
     if importlib.util.find_spec("triton") is None:
         return None
-    from gradsync.runtime.selection import _mstopk_on_gpu
-
     try:
+        from gradsync.runtime.selection import _mstopk_on_gpu
+
         for _ in ("compiled", "launched as compiled"):
             _mstopk_on_gpu.select(torch.zeros(_mstopk_on_gpu.LEAST_ELEMENTS, device=device), 1, 0.0)
-    except Exception as error:  # of the compiler's, whatever it is
+    except Exception as error:  # of Triton's import or of its compiler, whatever it is
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         print(
             f"gradsync: mstopk selects by torch.topk: Triton can't build its kernels here: {reason}",
@@ -106,7 +106,7 @@ def candidates(values: torch.Tensor, k: int, turn: int) -> torch.Tensor:
     stratum = elements // sampled  # the sample has one element of each stratum
     inside = generator(turn, elements).integers(stratum, size=sampled)
     sample = keys(values[torch.arange(sampled) * stratum + torch.from_numpy(inside)])
-    expected = sampled * k / elements
+    expected = k / stratum  # even if all that is chosen lies in strata: a rest belongs to none
     place = ceil(expected + DEVIATIONS * sqrt(expected) + DEVIATIONS)
     if place > sampled:
         return torch.arange(0)
