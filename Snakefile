@@ -63,6 +63,8 @@ rule all:
         rules.track.output,
         rules.site.output,
         CLUSTER_FILE,
+        # of a launch whose folder was deleted nothing else here is older
+        all_runs(),
         [table_file(*table) for table in all_tables()],
         [figure_file(*figure) for figure in all_figures()],
     localrule: True

@@ -55,6 +55,10 @@ def test_the_quick_configuration_makes_everything_once(project):
         "track": 1,
     }
     assert "results/quick/claims.json" in ended.stdout
+    wanted = re.search(r"^(?:local)?rule all:\n +input: (.*)$", ended.stdout, re.MULTILINE)
+    assert wanted is not None
+    runs = re.findall(r"results/quick/runs/\w+/[^/]+/schemes\.json", wanted[1])  # one that was deleted runs again
+    assert len(set(runs)) == len(quick["training"]) + len(quick["elastic"])
     assert not (project.folder / "results").exists()
 
 

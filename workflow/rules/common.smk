@@ -151,6 +151,19 @@ def all_tables():
     return [(key, id) for key, paper in PAPERS.items() for id in paper.tables]
 
 
+def all_runs():
+    """What each launch ends with."""
+    return [
+        *expand(
+            f"{RESULTS}/runs/elastic/{{elastic}}/schemes.json", elastic=list(ELASTIC)
+        ),
+        *expand(f"{RESULTS}/runs/train/{{job}}/schemes.json", job=list(JOBS)),
+        *expand(
+            f"{RESULTS}/runs/emulated/{{launch}}/status.json", launch=list(EMULATED)
+        ),
+    ]
+
+
 def all_figures():
     """Every figure for which this configuration has anything to show, as (paper, id)."""
     return [

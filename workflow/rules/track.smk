@@ -2,11 +2,7 @@ rule track:
     # One process imports all results after all jobs: nothing races for the database, and no timed loop ever logs.
     input:
         IMAGE_INPUT,
-        expand(
-            f"{RESULTS}/runs/elastic/{{elastic}}/schemes.json", elastic=list(ELASTIC)
-        ),
-        expand(f"{RESULTS}/runs/train/{{job}}/schemes.json", job=list(JOBS)),
-        expand(f"{RESULTS}/runs/emulated/{{launch}}/status.json", launch=list(EMULATED)),
+        all_runs(),
         [figure_file(*figure) for figure in all_figures()],
     output:
         f"{RESULTS}/tracked.json",
