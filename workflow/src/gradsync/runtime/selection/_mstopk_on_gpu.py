@@ -178,12 +178,12 @@ def _find_bin(bits, space, elements, k, bound, width):
         left = tl.where(found > 0, width, KEY_BITS)  # the bin of the largest has no upper end
         tl.store(space + RANK, k - tl.sum(tl.where(order < found, counts, 0)))
         if tl.sum(tl.where(order == found, counts, 0)) > elements // ROOM:
-            base, left = _searched(bits, elements, k, KEY_BITS), 0
+            base, left = _searched(bits, elements, k, 31), 0
     if passing < k:
         every = 1
         base = 0
         if bound > 1:
-            base = _searched(bits, elements, k, KEY_BITS)
+            base = _searched(bits, elements, k, 31)
     tl.store(space + BASE, base)
     tl.store(space + BITS, left)
     tl.store(space + EVERY, every)
