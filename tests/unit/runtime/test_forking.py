@@ -144,6 +144,24 @@ def test_ranks_do_not_go_on_where_the_launcher_is_asked_to_end_meanwhile(tmp_pat
     assert (children(), [*tmp_path.iterdir()]) == (before, [])
 
 
+def test_a_rank_of_which_the_launcher_has_just_heard_when_it_is_asked_to_end_does_not_go_on(tmp_path, monkeypatch):
+    heard: list[int] = []
+
+    class AskedMeanwhile(forking.Rank):
+        def __init__(self, pid: int) -> None:
+            heard.append(pid)
+            if len(heard) == 2:
+                raise SystemExit(128 + signal.SIGTERM)
+            super().__init__(pid)
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(forking, "Rank", AskedMeanwhile)
+    before, program = children(), THIRD_FORK.format(happens="pass")
+    with pytest.raises(SystemExit):
+        forking.start([sys.executable, "-c", program], os.environ, THREE)
+    assert (children(), [*tmp_path.iterdir()]) == (before, [])
+
+
 @pytest.mark.parametrize("words", forking.OF_COMMANDS)
 def test_what_is_loaded_is_for_commands_that_there_are(words, capsys):
     with pytest.raises(SystemExit) as ended:

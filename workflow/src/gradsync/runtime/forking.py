@@ -20,6 +20,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from io import BufferedReader
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -42,6 +43,7 @@ OF_COMMANDS = {
 }
 """What a stem loads further, by the first words of the command of its ranks."""
 POLL_SECONDS = 0.01
+OF_A_PIPE = 1 << 16  # bytes: what is read at once has whole lines
 FAILED = 1  # exit status
 
 
@@ -98,7 +100,11 @@ def start(
     reading, says = os.pipe()
     waits, writing = os.pipe()
     passed = [says, waits, *([] if listener is None else [listener])]
-    with lifeline.adopting(), open(reading) as said, open(writing, "wb", buffering=0) as go_on:
+    with (
+        lifeline.adopting(),
+        open(reading, "rb", buffering=OF_A_PIPE) as said,
+        open(writing, "wb", buffering=0) as go_on,
+    ):
         try:
             stem = subprocess.Popen(
                 command,
@@ -109,10 +115,10 @@ def start(
         finally:
             os.close(says)
             os.close(waits)
-        ranks: list[Rank] = []
+        by_pid: dict[int, Rank] = {}
         try:
-            for pid in said:  # until the stem has ended
-                ranks.append(Rank(int(pid)))
+            _hear(said, by_pid)
+            ranks = list(by_pid.values())
             status = stem.wait()
             if status or len(ranks) != len(places):
                 how = f"{endings.how(status)}{endings.hint(status)}"
@@ -122,12 +128,24 @@ def start(
         except BaseException:
             stem.kill()
             stem.wait()
-            ranks += [Rank(int(pid)) for pid in said]
-            for rank in ranks:
+            _hear(said, by_pid)
+            for rank in by_pid.values():
                 rank.kill()
                 rank.wait()
             raise
     return ranks
+
+
+def _hear(said: BufferedReader, by_pid: dict[int, Rank]) -> None:
+    """Add the ranks that a stem names, until it has ended.
+
+    What a signal's handler raises may end this anywhere. A second call then hears of the ranks that were not added.
+    """
+    while named := said.peek():
+        for pid in map(int, named.split()):
+            if pid not in by_pid:
+                by_pid[pid] = Rank(pid)
+        said.read(len(named))
 
 
 def become_ranks() -> None:
