@@ -20,7 +20,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from io import BufferedReader
+from io import BufferedReader, FileIO
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -102,7 +102,7 @@ def start(
     passed = [says, waits, *([] if listener is None else [listener])]
     with (
         lifeline.adopting(),
-        open(reading, "rb", buffering=OF_A_PIPE) as said,
+        BufferedReader(FileIO(reading), OF_A_PIPE) as said,
         open(writing, "wb", buffering=0) as go_on,
     ):
         try:
