@@ -136,7 +136,7 @@ def start(
     return ranks
 
 
-def _hear(said: BufferedReader, by_pid: dict[int, Rank]) -> None:
+def _hear(said: BufferedReader[FileIO], by_pid: dict[int, Rank]) -> None:
     """Add the ranks that a stem names, until it has ended.
 
     What a signal's handler raises may end this anywhere. A second call then hears of the ranks that were not added.
