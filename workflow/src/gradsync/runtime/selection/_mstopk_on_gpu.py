@@ -178,7 +178,7 @@ def _find_bin(bits, space, elements, k, bound, width):
         left = tl.where(found > 0, width, KEY_BITS)  # the bin of the largest has no upper end
         tl.store(space + RANK, k - tl.sum(tl.where(order < found, counts, 0)))
         if tl.sum(tl.where(order == found, counts, 0)) > elements // ROOM:
-            base, left = _searched(bits, elements, k, 31), 0
+            base, left = _searched(bits, elements, k, 31), 0  # KEY_BITS, but Triton's interpreter shifts by no constant
     if passing < k:
         every = 1
         base = 0
