@@ -34,3 +34,10 @@ def test_every_schedule_equals_the_oracle(on_a_shared_gpu, name):
     for end, result in zip(ends, on_a_shared_gpu, strict=True):
         assert not isinstance(result[name], str), result[name]
         np.testing.assert_allclose(result[name], end["parameter"], rtol=0, atol=1e-9)
+
+
+def test_halves_of_messages_are_timed(on_a_shared_gpu):
+    first, second = (result["kinds"] for result in on_a_shared_gpu)
+    assert first == second  # the mean of the ranks, on each
+    assert {*first} == {f"{kind}@{over}" for kind in ("reduce_scatter", "all_gather") for over in ("world", "local")}
+    assert all(seconds > 0 for times in first.values() for repeats in times.values() for seconds in repeats)

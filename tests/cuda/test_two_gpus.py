@@ -55,6 +55,9 @@ def test_messages_are_timed(on_gpus):
     for result in on_gpus:
         small, large = (np.median(result["times"][size]) for size in (4, 4_000_000))
         assert 0 < small < large < 0.1
+        for kind, times in result["kinds"].items():
+            small, large = (np.median(times[size]) for size in (4, 4_000_000))
+            assert 0 < small < large < 0.1, kind
 
 
 def test_two_ranks_train_alike_under_every_schedule_and_stock_ddp(tmp_path):

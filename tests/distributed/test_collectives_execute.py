@@ -33,10 +33,17 @@ def test_a_reduce_scatter_and_an_all_gather_give_every_rank_its_piece_and_then_a
 @pytest.mark.parametrize("ranks", [3, *(pytest.param(n, marks=pytest.mark.deep) for n in (2, 5))])
 def test_reduce_broadcast_and_all_to_all_bring_every_rank_its_values(on_ranks, ranks):
     kinds = ("reduce", "broadcast", "all_to_all")
-    for rank, (errors, measured) in enumerate(on_ranks("other_kinds", ranks)):
+    for rank, (errors, _) in enumerate(on_ranks("other_kinds", ranks)):
         assert {*errors} == {(kind, name) for kind in kinds for name in ("native", *collectives.names(kind))}
         for (kind, name), error in errors.items():
             assert error < ACCURACY["float64"], (kind, name, rank)
+
+
+@pytest.mark.parametrize("device", ["processor", "queues"])
+@pytest.mark.parametrize("ranks", [3, *(pytest.param(n, marks=pytest.mark.deep) for n in (2, 5))])
+def test_other_kinds_are_timed_over_all_ranks_and_over_axes(on_ranks, ranks, device):
+    for _, on_devices in on_ranks("other_kinds", ranks):
+        measured = on_devices[device == "queues"]
         names = {*collectives.KINDS[1:], *(f"{kind}@local:{ranks}" for kind in collectives.KINDS)}
         assert {*measured} == names  # a node alone exchanges nothing
         for kind, times in measured.items():

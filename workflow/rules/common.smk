@@ -291,7 +291,7 @@ def collectives_of(launch):
 
 def kinds_of(launch):
     """The other kinds of messages that its schemes send, as options of `gradsync measure launch`."""
-    chosen = map(SCHEMES.get, schemes_of(launch) if SETTINGS.device == "cpu" else ())
+    chosen = map(SCHEMES.get, schemes_of(launch))
     return sent_kinds.of_schemes(chosen, launch.ranks, ranks_a_node(launch)).words()
 
 

@@ -14,8 +14,10 @@ from gradsync.errors import RunError
 from gradsync.measure import allreduce
 from gradsync.plan import Axis, Buffer, Collective, Plan, Ref, Role, piece
 from gradsync.runtime import transfers
+from gradsync.runtime.devices import PROCESSOR
 from gradsync.runtime.execute import Executor
 from gradsync.runtime.group import Groups
+from queued_device import QueuedProcessor
 
 CHUNK = 4000  # bytes: so that messages of a few thousand elements are cut
 MESSAGES = (1, 7, 1000, 4099)  # elements; all but the last fit into a chunk
@@ -105,8 +107,8 @@ def both_halves(rank: int, ranks: int) -> dict[tuple[str, str], tuple[float, flo
     return errors
 
 
-def other_kinds(rank: int, ranks: int) -> tuple[dict[tuple[str, str], float], dict[str, Any]]:
-    """(kind, collective) -> largest error of what this rank ends with; and a measurement of all kinds."""
+def other_kinds(rank: int, ranks: int) -> tuple[dict[tuple[str, str], float], list[dict[str, Any]]]:
+    """(kind, collective) -> largest error of what this rank ends with; times of all kinds, also in queues."""
     transfers.CHUNK_BYTES = CHUNK
     errors: dict[tuple[str, str], float] = {}
     groups = Groups()
@@ -137,7 +139,8 @@ def other_kinds(rank: int, ranks: int) -> tuple[dict[tuple[str, str], float], di
     groups.close()
     allreduce.REPEATS, allreduce.SECONDS_PER_SIZE = 4, 0.001
     axes = (Axis("node", 1), Axis("local", ranks))
-    return errors, allreduce.measure(400, 4000, of_kinds=collectives.KINDS, axes=axes)["kinds"]
+    devices = (PROCESSOR, QueuedProcessor())
+    return errors, [allreduce.measure(400, 4000, each, (), None, collectives.KINDS, axes)["kinds"] for each in devices]
 
 
 def ring_benchmark(rank: int, ranks: int) -> tuple[list[dict[str, Any]], str]:
@@ -156,7 +159,6 @@ def ring_benchmark(rank: int, ranks: int) -> tuple[list[dict[str, Any]], str]:
 def cluster_teams(rank: int, ranks: int) -> Any:
     """All-reduces of the layouts of two nodes of two ranks; what each layout's own ranks summed is not looked at."""
     from gradsync.measure import cluster_links, cluster_nodes
-    from gradsync.runtime.devices import PROCESSOR
 
     nodes = cluster_nodes.Placement([[0, 1], [2, 3]], ["a", "b"], [])
     layouts = cluster_links.layouts(nodes)

@@ -15,15 +15,15 @@ from gradsync import schedules
 from gradsync.collectives import NATIVE
 from gradsync.configuration.peers import Peer
 from gradsync.errors import RunError
-from gradsync.plan import Plan
+from gradsync.plan import WORLD, Axis, Plan
 from gradsync.runtime.compute import ModelCompute, bind
-from gradsync.runtime.devices import pick
+from gradsync.runtime.devices import Device, pick
 from gradsync.runtime.enqueue import prepare
 from gradsync.runtime.execute import Executor
 from gradsync.runtime.group import Groups
 from gradsync.runtime.peers import KINDS, make
 from gradsync.runtime.peers.ddp import StockDDP
-from gradsync.runtime.timing import all_reduce_seconds
+from gradsync.runtime.timing import all_reduce_seconds, collective_seconds
 from queued_device import QueuedProcessor
 from rank_programs.of_models import train_real
 
@@ -89,7 +89,20 @@ def gpu_schedules(rank: int, ranks: int) -> dict[str, Any]:
     parameters: dict[str, Any] = {name: train(plan, rank, groups) for name, plan in plans.items()}
     groups.close()
     parameters["times"] = all_reduce_seconds([4, 4_000_000], 30, 0.01, device=device)
+    parameters["kinds"] = _halves_seconds(device, ranks)
     return parameters
+
+
+def _halves_seconds(device: Device, ranks: int) -> dict[str, dict[int, list[float]]]:
+    """Seconds of the halves of an all-reduce, over all ranks and over those of one node, on GPUs."""
+    axes = (Axis("node", 1), Axis("local", ranks))
+    return {
+        f"{kind}@{over}": collective_seconds(
+            NATIVE, (), [4, 4_000_000], 30, 0.01, kind=kind, over=over, axes=axes, device=device
+        )
+        for kind in ("reduce_scatter", "all_gather")
+        for over in (WORLD, "local")
+    }
 
 
 def shared_gpu_schedules(rank: int, ranks: int) -> dict[str, Any]:
@@ -105,6 +118,7 @@ def shared_gpu_schedules(rank: int, ranks: int) -> dict[str, Any]:
         except Exception:  # one that fails must not hide the others
             parameters[name] = traceback.format_exc()
     groups.close()
+    parameters["kinds"] = _halves_seconds(device, ranks)
     return parameters
 
 

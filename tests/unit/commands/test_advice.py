@@ -352,22 +352,33 @@ def test_a_measured_cluster_takes_its_nodes_from_the_ranks(workload, tmp_path):
         assert (told.nodes, told.ranks, told.topology, network, passing) == (4, 8, "switch:8", None, None)
 
 
-@pytest.mark.parametrize(("device", "kinds"), [("cpu", at_hand.HALVES), ("cuda", ("all_reduce",))])
-def test_what_is_measured_can_be_measured_on_the_device(monkeypatch, tmp_path, device, kinds):
+IN_HALVES = "reduce_scatter@world", "all_gather@world"
+BY_LEVEL = *IN_HALVES, "reduce_scatter@local", "all_reduce@node", "all_gather@local"
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+@pytest.mark.parametrize(
+    ("ranks", "kinds", "axes"),
+    [("4", IN_HALVES, ()), ("2x3", BY_LEVEL, ("node:2", "local:3")), ("3x1", IN_HALVES, ())],
+)
+def test_what_schemes_send_between_ranks_is_measured(monkeypatch, tmp_path, device, ranks, kinds, axes):
     seen = []
 
     def measure(options):
-        options.refuse_kinds([int(options.ranks)], options.collective, options.device)
+        options.refuse_kinds([int(options.ranks)], options.collective)
         seen.append(options)
 
     monkeypatch.setattr(launch, "measure", measure)
-    options = advise.Options(model="net.py:make", batch=3, device=device, ranks=networks.Ranks(4), keep=tmp_path)
+    monkeypatch.setattr(at_hand, "_alone", lambda options: False)
+    given = {"model": "net.py:make", "batch": 3, "device": device, "ranks": networks.Ranks(ranks)}
+    options = advise.Options(**given, keep=tmp_path)
     with at_hand.known(options) as told:
         names = ("workload.json", "allreduce.csv", "interference.json")
         files = (told.options.workload, told.options.allreduce, told.options.interference)
         assert files == tuple(str(tmp_path / name) for name in names)
     (asked,) = seen
-    assert (asked.model, asked.batch, asked.ranks, asked.kind, asked.device) == ("net.py:make", 3, 4, kinds, device)
+    assert (asked.model, asked.batch, asked.ranks, asked.device) == ("net.py:make", 3, int(given["ranks"]), device)
+    assert (asked.kind, asked.axes) == (kinds, axes)
 
 
 def test_a_rank_of_another_launcher_measures_nothing(monkeypatch, capsys):

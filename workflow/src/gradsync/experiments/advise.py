@@ -239,7 +239,7 @@ def _inside_and_between(known: Costs, scheme: Scheme, options: Options) -> Costs
         measure = f"gradsync measure allreduce --ranks {options.ranks} {' '.join(sent.words())}"
         raise InputError(
             f"what its sums over {' and '.join(lacking)} cost is not known: give {LINKS_BY_KIND}, or the points of "
-            f"{measure} (on CPUs)"
+            f"{measure}"
         )
     return on_axes(known, options.allreduce, sent.axes, options.ranks, sent.kinds)
 

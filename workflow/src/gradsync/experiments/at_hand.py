@@ -19,10 +19,10 @@ from gradsync.limits import MOST_COUNT, MOST_LENGTH
 
 if TYPE_CHECKING:
     from gradsync.configuration.networks import Described
+    from gradsync.configuration.sent_kinds import Sent
 
-HALVES = ("all_reduce", "reduce_scatter", "all_gather")  # what schemes send by the backend's own collectives
 ITERATIONS = 10  # in which layers are timed
-SWITCH, CPU = "switch", "cpu"
+SWITCH, OF_NODES = "switch", "dense_gpu"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,7 +152,7 @@ def resolved(options: Kind, of_scheme: str = "") -> tuple[Kind, Described | None
             topology = f"dense_gpu:{many},{local}"
     if topology := topology or options.assumed or None:
         topology = topologies.parse(topology, options.ranks, getattr(options, "ranks_a_node", None)).name
-    in_nodes = (topology or of_scheme).startswith("dense_gpu")
+    in_nodes = (topology or of_scheme).startswith(OF_NODES)
     if in_nodes and not _priced(options) and _alone(options):
         raise InputError(f"{topology}: what links nodes is not measured on one machine: give --network")
     for key, value in (("nodes", options.nodes), ("scale", options.scale)):
@@ -180,6 +180,27 @@ def _refuse_unread(options: Modelled) -> None:
             load(path, options.ranks)
 
 
+def _sent(options: Modelled) -> Sent:
+    """What schemes send by the backend's own collectives besides all-reduces of all ranks.
+
+    These are the halves of all-reduces and, between nodes of several ranks, the parts of sums by level.
+    """
+    from gradsync.configuration import sent_kinds
+    from gradsync.configuration.scheme import BY_LEVEL, Scheme
+    from gradsync.costs.half import HALVES
+    from gradsync.plan import WORLD
+
+    halves = sent_kinds.Sent(tuple(f"{kind}@{WORLD}" for kind in HALVES))
+    topology = options.topology or SWITCH
+    if not topology.startswith(OF_NODES):
+        return halves
+    levels = Scheme(name=BY_LEVEL, schedule="wfbp", collective=BY_LEVEL, topology=topology)
+    parts = sent_kinds.of_scheme(levels, options.ranks)
+    if any(axis.size == 1 for axis in parts.axes):
+        return halves  # sums by level would be sums of all ranks
+    return sent_kinds.Sent((*halves.kinds, *parts.kinds), parts.axes)
+
+
 def _measured(options: Kind, folder: Path) -> Kind:
     """With layers, all-reduces and interference that were measured into the folder, if they were not given."""
     from gradsync.experiments.profile import allreduce, launch, layers
@@ -193,7 +214,8 @@ def _measured(options: Kind, folder: Path) -> Kind:
         )
     workload, points = folder / launch.WRITTEN[0], folder / launch.WRITTEN[1]
     make_folder(folder)
-    own: dict[str, Any] = {"kind": HALVES if options.device == CPU else HALVES[:1]}
+    sent = _sent(options)
+    own: dict[str, Any] = {"kind": sent.kinds, "axes": sent.places}
     if options.model is None:
         own["ranks"] = (int(options.ranks),)
         allreduce.measure(taken(allreduce.Options, options, **own, output=points))

@@ -353,7 +353,6 @@ def _planned(options: Options, folder: Path) -> tuple[Path, ...]:
     """Measure this machine and plan the schemes, each with the times of its own collective."""
     from gradsync.collectives import NATIVE
     from gradsync.configuration import sent_kinds
-    from gradsync.runtime.devices import CPU
 
     schemes, together = _schemes(options), ranks_a_node()
     workload, points = folder / "workload.json", folder / "allreduce.csv"
@@ -364,7 +363,7 @@ def _planned(options: Options, folder: Path) -> tuple[Path, ...]:
         f"{scheme.collective}@{scheme.network(options.ranks, together).name}" for key, scheme in measured.items() if key
     ]
     chosen = [schemes[name] for name in options.schedules]
-    sent = sent_kinds.of_schemes(chosen if options.device == CPU else (), options.ranks, together)
+    sent = sent_kinds.of_schemes(chosen, options.ranks, together)
     allreduce.measure(
         allreduce.Options(
             ranks=(options.ranks,),

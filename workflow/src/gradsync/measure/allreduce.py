@@ -124,7 +124,7 @@ def measure(
             seconds[key] = all_reduce_seconds(sizes(smallest, largest), REPEATS, SECONDS_PER_SIZE, device=device)
     return {
         "seconds": seconds,
-        "kinds": _of_kinds(sizes(smallest, largest, effort.sizes_per_decade), of_kinds, axes, effort),
+        "kinds": _of_kinds(sizes(smallest, largest, effort.sizes_per_decade), of_kinds, axes, effort, device),
         "provenance": {
             "repeats": f"{REPEATS // 15} to {REPEATS}, about {SECONDS_PER_SIZE:g} s a size",
             "threads": torch.get_num_threads(),
@@ -163,7 +163,7 @@ def _spread(smallest: int, largest: int) -> list[int]:
 
 
 def _of_kinds(
-    message_sizes: list[int], chosen: Sequence[str], axes: tuple[Axis, ...], effort: Effort
+    message_sizes: list[int], chosen: Sequence[str], axes: tuple[Axis, ...], effort: Effort, device: Device
 ) -> dict[str, dict[int, list[float]]]:
     """Seconds of each repeat by kind and message size, of all but all-reduces of all ranks."""
     ways: dict[str, tuple[Kind, str]] = {}
@@ -185,6 +185,7 @@ def _of_kinds(
             kind=kind,
             over=over,
             axes=() if over == WORLD else axes,
+            device=device,
         )
         for name, (kind, over) in ways.items()
     }

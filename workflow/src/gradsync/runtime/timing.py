@@ -18,7 +18,7 @@ import torch.distributed as dist
 from gradsync.collectives import ALL_REDUCE, ALL_TO_ALL, POSTCONDITION
 from gradsync.plan import WORLD, Axis, Buffer, Collective, Kind, Mesh, Plan, Ref, Role
 from gradsync.runtime.devices import PROCESSOR, Device
-from gradsync.runtime.execute import Executor
+from gradsync.runtime.enqueue import prepare
 from gradsync.runtime.group import Groups, control_group, own_group, settle
 from gradsync.schedules import DEFAULT_LANE
 
@@ -118,19 +118,20 @@ def collective_seconds(
     kind: Kind = ALL_REDUCE,
     over: str = WORLD,
     axes: tuple[Axis, ...] = (),
+    device: Device = PROCESSOR,
 ) -> dict[int, list[float]]:
     """The same for a collective as it is executed in training: in a lane of a plan of one message.
 
     Of that kind, between the groups of an axis `over` all at the same time (`world`: all ranks), if the ranks lie on
     `axes`; an all-to-all has messages of equal pieces. A time is from the end of a message to the end of the next.
-    Collective over all ranks; on processors.
+    Collective over all ranks. On a GPU only the backend's own can be timed, else InputError.
     """
-    groups, rank = Groups(), dist.get_rank()
+    groups, rank = Groups(device), dist.get_rank()
     ranks = dist.get_world_size()
     places = Mesh(ranks, axes).size(over)
     cut = places if kind == ALL_TO_ALL else 1
     elements = [-(-max(1, size // 4) // cut) * cut for size in sizes]
-    lanes = [Executor(_alone(algorithm, shape, count, ranks, kind, over, axes), rank, groups) for count in elements]
+    lanes = [prepare(_alone(algorithm, shape, count, ranks, kind, over, axes), rank, groups) for count in elements]
 
     def in_turn(counts: list[int]) -> list[list[float]]:
         """Seconds of each message, by size."""

@@ -71,7 +71,7 @@ def measure(options: Options) -> Measured | None:
     described(options, options.ranks, options.device)
     launches.refuse_output(options.output)
     options.refuse_by_layer()
-    options.refuse_kinds(options.ranks, options.collective, options.device)
+    options.refuse_kinds(options.ranks, options.collective)
     smallest, largest = options.sizes()
     enter(options)
     sized = replace(

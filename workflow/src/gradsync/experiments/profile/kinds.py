@@ -43,11 +43,10 @@ class Kinds:
             raise InputError(f"--axes {' '.join(self.axes)}: {error}") from None
         return tuple(axes)
 
-    def refuse_kinds(self, numbers_of_ranks: Sequence[int], collectives: Sequence[str], device: str) -> None:
-        """Raises InputError for kinds or axes that don't exist, or that can't be measured there."""
+    def refuse_kinds(self, numbers_of_ranks: Sequence[int], collectives: Sequence[str]) -> None:
+        """Raises InputError for kinds or axes that don't exist."""
         from gradsync.collectives import ALL_REDUCE, KINDS, NATIVE
         from gradsync.plan import WORLD
-        from gradsync.runtime.devices import CPU
 
         for ranks in numbers_of_ranks:
             known = [WORLD, *(axis.name for axis in self.mesh(ranks))]
@@ -57,7 +56,5 @@ class Kinds:
                     raise InputError(f"--kind {text}: does not exist; there are: {', '.join(KINDS)}")
                 if at and axis not in known:
                     raise InputError(f"--kind {text}: no axis {axis!r}; there are: {', '.join(known)}: give --axes")
-        if (others := [*self.axes, *(kind for kind in self.kind if kind != ALL_REDUCE)]) and device != CPU:
-            raise InputError(f"--device {device}: {others[0]} can be measured on {CPU} only")
-        if others and NATIVE not in collectives:
+        if (others := [*self.axes, *(kind for kind in self.kind if kind != ALL_REDUCE)]) and NATIVE not in collectives:
             raise InputError(f"--collective: {others[0]} is measured of {NATIVE}: name it too")

@@ -55,7 +55,7 @@ def measure(options: Options) -> dict[str, Any] | None:
     launches.refuse_ranks("launch", [options.ranks], options.device)
     launches.refuse_counts(batch=options.batch, iterations=options.iterations)
     refuse_collectives(options.collective, [options.ranks], options.device)
-    options.refuse_kinds([options.ranks], options.collective, options.device)
+    options.refuse_kinds([options.ranks], options.collective)
     models.refuse(options.model, options.size, options.batch)
     testbed = described(options, [options.ranks], options.device)
     launches.refuse_output(options.output)
