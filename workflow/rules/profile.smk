@@ -161,3 +161,33 @@ rule profile_loading:
     shell:
         "python -m gradsync measure loading {params.loading:q} --device {params.device:q} --output {params.folder:q}"
         " >{log:q} 2>&1 || {{ cat {log:q} >&2; exit 1; }}"
+
+
+rule profile_ratios:
+    # What the ratios of LARS and LAMB take on every rank, and dealt to ranks and gathered.
+    input:
+        image=IMAGE_INPUT,
+        workload=f"{RESULTS}/counted/{{dealt}}/workload.json",
+    output:
+        f"{RESULTS}/profile/ratios/{{dealt}}-{{ranks}}.json",
+    log:
+        f"{RESULTS}/logs/profile/ratios-{{dealt}}-{{ranks}}.log",
+    wildcard_constraints:
+        dealt="[a-z0-9_]+",
+        ranks="[0-9]+",
+    container:
+        RANKS_IMAGE
+    threads: cores_a_rank()
+    resources:
+        mpi=lambda wildcards: mpi(int(wildcards.ranks)),
+        tasks=lambda wildcards: int(wildcards.ranks),
+        nodes=lambda wildcards: nodes(int(wildcards.ranks)),
+        slurm_extra=lambda wildcards: sbatch(int(wildcards.ranks)),
+    params:
+        launch=lambda wildcards: LAUNCH,  # holds braces
+        device=SETTINGS.device,
+        rounds=lambda wildcards: flags(SETTINGS.ratios, "rounds", "iterations"),
+        code=code("experiments.profile.ratios"),
+    shell:
+        "{params.launch}python -m gradsync measure ratios --workload {input.workload:q} --device {params.device:q} --ranks {resources.tasks}"
+        " {params.rounds:q} --output {output:q} >{log:q} 2>&1 || {{ cat {log:q} >&2; exit 1; }}"

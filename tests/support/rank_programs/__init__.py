@@ -30,7 +30,7 @@ from rank_programs.of_loss_scales import SCALED, loss_scales, scaled_plan
 from rank_programs.of_low_rank import low_rank_schemes
 from rank_programs.of_methods import METHOD_TURNS, all_methods, averaged_by_torch, method_cases
 from rank_programs.of_models import quarter_models, real_models
-from rank_programs.of_optimizers import DEALT, OPTIMIZED, optimized, together
+from rank_programs.of_optimizers import DEALT, OPTIMIZED, optimized, ratios_alone, together
 from rank_programs.of_phases import BROKEN_OFF, PHASE_RANKS, PHASE_TURNS, QUEUED_PHASES, phased_plans, phases
 from rank_programs.of_schedules import (
     COMPOSED_RANKS,
@@ -69,6 +69,7 @@ PROGRAMS = (
         crashed_in_a_ring,
         limits,
         optimized,
+        ratios_alone,
         all_methods,
         sparse_schemes,
         summed_by_level,

@@ -15,13 +15,17 @@ import small_model
 from gradsync import optimizers, updates
 from gradsync.configuration.peers import Peer
 from gradsync.learning_rates import LearningRate
+from gradsync.measure import ratios
 from gradsync.optimizers import Optimizer
 from gradsync.runtime.compute import Forward
 from gradsync.runtime.contenders import Contender, Planned
+from gradsync.runtime.devices import PROCESSOR
+from gradsync.runtime.enqueue import prepare
 from gradsync.runtime.execute import Pool
 from gradsync.runtime.group import Groups
 from gradsync.runtime.peers import KINDS, make
 from queued_device import QueuedProcessor
+from tiny_workloads import workload
 
 BROKEN_OFF = 3  # turns
 
@@ -100,3 +104,20 @@ def _resumed(contender: Callable[[], Contender]) -> np.ndarray:
     again.close()
     tensors = small_model.plan("wfbp", 1).tensors
     return torch.cat([parameters[tensor.name].reshape(-1) for tensor in tensors]).numpy().copy()
+
+
+def ratios_alone(rank: int, ranks: int) -> dict[tuple[str, bool], list[np.ndarray]]:
+    """(optimizer, whether in queues) -> all ratios as each rank computes them, and as they are dealt and gathered."""
+    load = workload([4 * size for size in (1000, 10, 1, 333, 50_000)], [1.0] * 5)
+    found: dict[tuple[str, bool], list[np.ndarray]] = {}
+    for device in (PROCESSOR, QueuedProcessor()):
+        groups = Groups(device)
+        for name in ("lars", "lamb"):
+            for dealt in (False, True):
+                executor = prepare(ratios.alone(load, name, ranks, dealt=dealt), rank, groups)
+                for seed, values in enumerate(executor.buffers.values()):
+                    values.uniform_(0.1, 1.0, generator=torch.Generator().manual_seed(seed))
+                executor.run(2)
+                found.setdefault((name, device.queued), []).append(executor.buffers["ratios"].numpy().copy())
+        groups.close()
+    return found

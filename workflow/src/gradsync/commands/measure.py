@@ -15,6 +15,7 @@ from gradsync.experiments.profile import (
     loading,
     operations,
     parts,
+    ratios,
     replay,
     topk,
 )
@@ -31,6 +32,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     parsing.add(action("loading", _loading), loading.Options)
     parsing.add(action("operations", _operations), operations.Options)
     parsing.add(action("parts", _parts), parts.Options)
+    parsing.add(action("ratios", _ratios), ratios.Options)
     parsing.add(action("replay", _replay), replay.Options)
     parsing.add(action("topk", _topk), topk.Options)
 
@@ -40,7 +42,7 @@ def run(options: argparse.Namespace) -> dict[str, Any] | None:
 
     `launch` measures all that a launch is planned from in one start of its ranks. `operations` counts those of a model,
     which runs nothing; `replay` times what a replayed workload really computes, `topk` how fast compressors select,
-    `loading` what a training waits for photographs.
+    `loading` what a training waits for photographs, `ratios` what LARS and LAMB compute of norms.
     """
     result: dict[str, Any] | None = options.act(options)
     return result
@@ -109,6 +111,20 @@ def _operations(options: argparse.Namespace) -> dict[str, Any]:
 def _parts(options: argparse.Namespace) -> dict[str, Any] | None:
     """Measure this machine in parts, each bound to cores of its own: what `gradsync parts` chooses by."""
     return _written("parts", parts.measure(parsing.read(parts.Options, options)))
+
+
+def _ratios(options: argparse.Namespace) -> dict[str, Any] | None:
+    """Measure what the ratios of LARS and LAMB take on every rank, and dealt to ranks and gathered (PTO)."""
+    times = ratios.measure(parsing.read(ratios.Options, options))
+    if times is None:
+        return None
+    from gradsync.measure import ratios as table
+
+    answer = {"notes": list(times.notes), "output": str(options.output)}
+    if options.json:
+        return {"points": table.rows(times), **answer, "provenance": times.provenance}
+    print(table.columns(times))
+    return answer
 
 
 def _replay(options: argparse.Namespace) -> dict[str, Any] | None:

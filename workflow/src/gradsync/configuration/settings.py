@@ -92,6 +92,14 @@ class LoadingProfile(Closed):
         return f"{self.model}_{self.size}"
 
 
+class RatiosProfile(Closed):
+    """What LARS's and LAMB's ratios take, dealt to ranks (PTO) or not, for Section 5.4 of the public-cloud paper."""
+
+    ranks: list[Annotated[int, Field(ge=2, le=limits.MOST_RANKS)]] = Field(min_length=1)
+    rounds: Count = Field(default=8, ge=1, description="fewer than 6 have no interval")
+    iterations: Count = Field(default=3, ge=1, description="of a round that are timed; one more is not")
+
+
 class ClusterProfile(Closed):
     """The cluster at hand, measured and written to config/clusters/NAME.yaml."""
 
@@ -151,6 +159,7 @@ class Settings(Closed):
     contention: ContentionProfile = ContentionProfile()
     selection: SelectionProfile = SelectionProfile()
     loading: LoadingProfile = LoadingProfile()
+    ratios: RatiosProfile | None = None
     mlflow: MLflow = MLflow()
 
     @property
@@ -159,6 +168,7 @@ class Settings(Closed):
         launches = [*(launch.ranks for launch in self.training), *(launch.workers + 1 for launch in self.elastic)]
         profiles = [*self.network.ranks] if "mgwfbp" in self.papers else []
         profiles += [self.contention.ranks] if "ascwfbp" in self.papers else []
+        profiles += self.ratios.ranks if self.ratios and "cloud_topk" in self.papers else []
         profiles += [self.cluster_profile.ranks] if self.cluster_profile else []
         return max([1, *launches, *profiles]) if self.device == "cuda" else 0
 

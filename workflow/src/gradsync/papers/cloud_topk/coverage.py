@@ -1,8 +1,9 @@
-"""Which timed rows of this paper's tables a configuration makes: Fig. 6, 9 and 10, and those of emulated launches."""
+"""Which timed rows of this paper's tables a configuration makes: Fig. 6, 9, 10, PTO, and those of emulated launches."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 
 from gradsync.configuration import schemes
 from gradsync.configuration.settings import Settings
@@ -10,9 +11,10 @@ from gradsync.papers.cloud_topk import convergence
 from gradsync.papers.cloud_topk.emulated_runs import STEPS_OF, shape, trainings
 from gradsync.papers.cloud_topk.emulation import CASES, elements_of
 from gradsync.papers.cloud_topk.numbers import PAPER
+from gradsync.papers.cloud_topk.pto import OPTIMIZERS, TIMED
 from gradsync.papers.cloud_topk.steps import METHODS, by_step
 from gradsync.papers.cloud_topk.testbed import bench
-from gradsync.papers.coverage import Keys, Row, has_interval, scheme_names
+from gradsync.papers.coverage import Keys, Row, cores, has_interval, scheme_names
 from gradsync.statistics.intervals import repeats_needed
 
 NEVER = {
@@ -22,7 +24,6 @@ NEVER = {
         for table in ("table3", "table4")
     },
     ("table5", "measured"): "trainings here stop at a top-1 accuracy, and the paper's at a top-5 accuracy",
-    ("pto", "measured"): "no code times the ratios of LARS and LAMB by themselves, on ranks that deal them, yet",
 }
 OF_SEEDS = ("fig10", "table2")
 LOADERS = ("naive", "local_files", "datacache")
@@ -76,6 +77,9 @@ def _measured(table: str, settings: Settings) -> Iterator[Row]:
         for loader in LOADERS:
             keys: Keys = {"loader": loader, "model": settings.loading.job, "device": settings.device}
             yield Row(keys, needs=needs)
+    elif table == "pto" and settings.ratios and settings.ratios.rounds >= repeats_needed():
+        for model, name, ranks in product(TIMED, OPTIMIZERS, settings.ratios.ranks):
+            yield Row({"model": model, "optimizer": name, "workers": ranks}, cores(ranks, settings))
     elif table in ("fig10", "table2"):
         known = schemes.load(settings.schemes)
         sparse = convergence.sparse_schemes(settings, known)

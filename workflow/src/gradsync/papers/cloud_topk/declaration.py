@@ -16,7 +16,7 @@ from gradsync.papers.cloud_topk.iterations import fig1, table3, table4
 from gradsync.papers.cloud_topk.measured_runs import measured_launches
 from gradsync.papers.cloud_topk.models import COUNTED, models, pto_split
 from gradsync.papers.cloud_topk.numbers import published, table1
-from gradsync.papers.cloud_topk.pto import TIMED, pto
+from gradsync.papers.cloud_topk.pto import TIMED, measured_ratios, pto
 from gradsync.papers.cloud_topk.recipe import table5
 from gradsync.papers.cloud_topk.selection_times import fig6
 from gradsync.papers.declaration import (
@@ -56,7 +56,7 @@ PAPER = Paper(
         "complexity": table(complexity),
         "models": table(models, counted(*COUNTED)),
         "pto_split": table(pto_split, counted(*COUNTED)),
-        "pto": table(pto, counted(*TIMED)),
+        "pto": table(pto, counted(*TIMED), measured_ratios),
         "algorithm1": table(algorithm1),
         "fig1": table(fig1, counted(*COUNTED)),
         "fig6": table(fig6, selection),

@@ -7,6 +7,9 @@ not published: each takes as long (`time by layers`), as launches of kernels do,
 printed: layers are dealt two a GPU in turn (Section 4.2, CT-E21), and the GPU that has most decides. balanced: the plan
 that `transforms/pto.py` makes is simulated. The All-Gather of a number a layer takes start-ups alone: a ring those of
 P - 1 rounds, recursive doubling those of log2 P, between nodes once it leaves one.
+
+measured: the ratios alone between ranks of this machine or cluster (`measure/ratios.py`), dealt by the balanced plan.
+If ranks share cores, or other work took cores, rows have no intervals and decide nothing.
 """
 
 from __future__ import annotations
@@ -23,17 +26,21 @@ import pandas as pd
 from gradsync import optimizers, updates
 from gradsync.configuration.settings import Settings
 from gradsync.costs import Linear, Network
+from gradsync.costs.ratio_times import RatioTimes
 from gradsync.engine.simulate import simulate
 from gradsync.kernels import KERNELS, Form
 from gradsync.papers.cloud_topk.models import FLOAT32, in_order, sizes_of
 from gradsync.papers.cloud_topk.numbers import PAPER
+from gradsync.papers.declaration import Place
 from gradsync.papers.labels import MODELS
 from gradsync.papers.published import Published
+from gradsync.papers.repeats import LAUNCH, REPEATS, cells, columns, shown_only, text
 from gradsync.papers.table import Table
 from gradsync.papers.testbed import Testbed
 from gradsync.plan import Local, Plan
 from gradsync.plan.workload import Layer, Workload
 from gradsync.schedules import Message
+from gradsync.statistics.quiet import load_warnings
 from gradsync.transforms.step import Step
 
 TIMED = ("resnet50", "transformer")
@@ -68,14 +75,26 @@ def points(file: Testbed) -> list[BandPoint]:
     ]
 
 
+def measured_ratios(place: Place) -> list[Path]:
+    """Times of ratios between ranks, if the configuration has any measured: a file per model and number of ranks."""
+    numbers = place.settings.ratios.ranks if place.settings.ratios else []
+    return [_measured_file(place.results, model, ranks) for model, ranks in product(TIMED, numbers)]
+
+
+def _measured_file(results: Path, model: str, ranks: int) -> Path:
+    return results / "profile" / "ratios" / f"{model}-{ranks}.json"
+
+
 def pto(settings: Settings, results: Path) -> Table:
-    """The published times, and a row per model, optimizer, number of workers and point of the band."""
+    """The published times, a row per model, optimizer, number of workers and point of the band, and measured ones."""
     file, known = Testbed(settings.of_paper(PAPER).testbed), Published(PAPER, settings)
     rows = list(_published(file))
     for model in TIMED:
         sizes, serial = sizes_of(model, results), file.positive("lars_seconds", "serial", model)
         rows += _simulated(model, sizes, serial, int(known.value("layers-per-gpu")), file)
-    frame = pd.DataFrame(rows).fillna({"assumption": ""})
+    for model, ranks in product(TIMED, settings.ratios.ranks if settings.ratios else []):
+        rows += _measured(model, RatioTimes.load(_measured_file(results, model, ranks)))
+    frame = pd.DataFrame(rows).fillna({"assumption": "", "note": ""})
     frame["speedup"] = frame.serial_seconds / frame.pto_seconds
     workers = int(file.positive("workers", "value"))
     caption = (
@@ -84,6 +103,9 @@ def pto(settings: Settings, results: Path) -> Table:
         "serial. printed: two layers a GPU; balanced: as planned here. time by: each layer takes as long, or each "
         "element. LAMB takes as many times as long as LARS as its kernel moves bytes."
     )
+    if (frame.rung == "measured").any():
+        frame = frame.reindex(columns=[*dict.fromkeys([*frame.columns, *columns("serial_seconds", "pto_seconds")])])
+        caption += " measured: between ranks here, the mean of all ranks, in brackets 95 %."
     return Table(frame, _display(frame, workers), caption)
 
 
@@ -117,6 +139,21 @@ def _simulated(model: str, sizes: list[int], lars: float, a_gpu: int, file: Test
             "balanced_seconds": serial * share[by, workers] + gather,
             "gather_seconds": gather,
         }
+
+
+def _measured(model: str, times: RatioTimes) -> Iterator[dict[str, Any]]:
+    """A row per optimizer of a measurement between ranks."""
+    file = f"{model}-{times.ranks}"
+    notes = [*times.notes, *load_warnings(times.provenance, f"ratios of {file}")]
+    for point in times.points:
+        row: dict[str, Any] = {
+            **{"rung": "measured", "model": model, "optimizer": point.optimizer, "workers": times.ranks},
+            **{"device": times.device, "note": "; ".join(notes)},
+            **{REPEATS: len(point.serial_seconds), LAUNCH: f"ratios of {file}, {point.optimizer}"},
+            **cells("serial_seconds", point.serial_seconds),
+            **cells("pto_seconds", point.pto_seconds),
+        }
+        yield shown_only(row) if notes else row
 
 
 def gather_seconds(workers: int, point: BandPoint, file: Testbed) -> float:
@@ -172,7 +209,7 @@ def crossing(part: pd.DataFrame, column: str = "pto_seconds") -> int | None:
 
 def _display(frame: pd.DataFrame, workers: int) -> pd.DataFrame:
     rows = []
-    for _, part in frame.groupby(["model", "optimizer", "assumption"], sort=False):
+    for _, part in frame[frame.rung != "measured"].groupby(["model", "optimizer", "assumption"], sort=False):
         row = part[part.workers == workers].iloc[0]
         simulated = row.rung == "simulated"
         rows.append(
@@ -188,4 +225,19 @@ def _display(frame: pd.DataFrame, workers: int) -> pd.DataFrame:
                 "faster up to": (crossing(part) or "none") if simulated else "-",
             }
         )
-    return pd.DataFrame(rows)
+    return pd.DataFrame([*rows, *(_shown(row) for _, row in frame[frame.rung == "measured"].iterrows())])
+
+
+def _shown(row: pd.Series) -> dict[str, Any]:
+    """A measured row as people read it."""
+    return {
+        "model": MODELS[row["model"]],
+        "optimizer": row["optimizer"].upper(),
+        "assumption": "; ".join(filter(None, (f"measured, {row['workers']} ranks, {row['device']}", row["note"]))),
+        "serial [ms]": text(row, "serial_seconds", ".3g", 1e3),
+        "PTO, printed [ms]": "-",
+        "PTO, balanced [ms]": text(row, "pto_seconds", ".3g", 1e3),
+        "All-Gather [ms]": "-",
+        "speed-up": f"{row['speedup']:.2f}",
+        "faster up to": "-",
+    }
