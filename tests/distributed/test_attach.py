@@ -70,6 +70,13 @@ def test_training_goes_on_from_a_checkpoint(otherwise):
 
 
 @pytest.mark.deep
+def test_buffers_that_forward_replaces_are_rank_0s_on_all(otherwise):
+    for first, second in zip(*(told["replaced"] for told in otherwise), strict=True):
+        assert np.abs(first).max() > 0.01
+        np.testing.assert_array_equal(first, second)
+
+
+@pytest.mark.deep
 def test_a_scheme_is_planned_for_the_optimizer_at_hand(otherwise):
     """Adam, which the plan applies itself, trains what torch's does on the mean gradient."""
     assert otherwise[0]["planned"] == otherwise[1]["planned"]

@@ -69,7 +69,19 @@ def attached_otherwise(rank: int, ranks: int) -> dict[str, Any]:
     handle = gradsync.attach(measured, attached.optimizer(measured), "mgwfbp", inputs=inputs)
     told["measured"] = handle.plan.provenance["all_reduce"]
     handle.close()
+    told["replaced"] = [_replaced(rank, ranks, scheme) for scheme in ("mgwfbp", "dear")]
     return told
+
+
+def _replaced(rank: int, ranks: int, scheme: str) -> Any:
+    """A buffer that every forward replaces, after some steps on samples of this rank's own."""
+    torch.manual_seed(5)
+    model = attached.Centred()
+    optimizer = attached.optimizer(model)
+    handle = gradsync.attach(model, optimizer, attached.planned(scheme, model, ranks))
+    attached.train(model, optimizer, attached.CASES["plain"], rank, handle.no_sync, 3)
+    handle.close()
+    return attached.state(model)["mean"]
 
 
 AUTO_STEPS = 40

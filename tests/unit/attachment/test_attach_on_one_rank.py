@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import os
+import pickle
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -114,6 +116,45 @@ def test_a_model_that_does_not_fit_is_refused_by_the_tensors_name():
     wider.head = nn.Linear(16, 9)
     refused(wider, r"'head\.bias' has 5 elements, the model's has 9")
     refused(nn.Sequential(nn.ReLU()), "no parameter that requires a gradient")
+    mixed = attached.build(CASE)
+    mixed.head.double()
+    refused(mixed, r"'conv\.weight' is torch\.float32, 'head\.weight' torch\.float64: plans sum gradients of one type")
+    refused(nn.Linear(3, 0), "parameter 'weight' has no elements")
+
+
+@pytest.mark.usefixtures("alone")
+def test_a_model_is_attached_to_one_plan_at_a_time():
+    with attaching() as (model, optimizer, handle):
+        with pytest.raises(RefusedError, match=r"a plan carries this model's gradients already: close\(\) that one"):
+            gradsync.attach(model, optimizer, plan_of(model))
+        handle.close()
+        gradsync.attach(model, optimizer, plan_of(model)).close()
+
+
+@pytest.mark.usefixtures("alone")
+@pytest.mark.parametrize("scheme", ["mgwfbp", "priority"])
+def test_a_copy_of_the_model_is_a_model_alone(scheme):
+    """As one that averages weights, or that is saved whole."""
+    with attaching(scheme) as (model, optimizer, handle):
+        step(model, optimizer)
+        step(model, optimizer)
+        turn = handle.executor.turn
+        handle.wait()
+        for copied in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+            loss_of(copied).backward()
+            assert handle.step is None
+            assert handle.executor.turn == turn
+            assert all(parameter.grad is not None for parameter in copied.parameters())
+        step(model, optimizer)
+        assert handle.executor.turn == turn + 1
+
+
+@pytest.mark.usefixtures("alone")
+def test_transfers_are_refused_on_a_device_that_queues_before_anything_is_sent(monkeypatch):
+    monkeypatch.setattr("gradsync.attachment.start._device", lambda _: QueuedProcessor())
+    model = attached.build(CASE)
+    with pytest.raises(RefusedError, match=r"on --device cuda only native is executed"):
+        gradsync.attach(model, attached.optimizer(model), plan_of(model, "ring"))
 
 
 @pytest.mark.usefixtures("alone")

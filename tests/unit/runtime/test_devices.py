@@ -23,7 +23,7 @@ from gradsync.errors import InputError
 from gradsync.files.results import Result
 from gradsync.measure import interference, layers, queued_interference
 from gradsync.plan.workload import Layer, Workload
-from gradsync.runtime import devices, failures, train
+from gradsync.runtime import cuda, devices, failures, train
 from gradsync.runtime.launch import VARIABLES
 from queued_device import QueuedProcessor
 from tiny_workloads import workload
@@ -298,3 +298,25 @@ def test_a_loss_that_is_not_finite_is_named_with_its_turn_after_the_run(monkeypa
     with pytest.raises(RunError, match=r"'wfbp': the loss is nan at iteration 2"):
         compute.settle()
     assert len(compute.losses) == 3
+
+
+@pytest.mark.parametrize(
+    ("capability", "built_for", "runs"),
+    [
+        ((9, 0), ["sm_80", "sm_90"], True),
+        ((8, 6), ["sm_80", "sm_90"], True),  # machine code of 8.0 runs on 8.6
+        ((8, 0), ["sm_86"], False),
+        ((7, 0), ["sm_75", "sm_80", "sm_120"], False),
+        ((10, 0), ["sm_90a", "compute_90"], True),  # PTX is compiled there
+        ((10, 0), ["sm_90"], False),
+        ((7, 0), ["compute_75"], False),
+    ],
+)
+def test_a_gpu_that_torch_has_no_kernels_for_is_refused(capability, built_for, runs):
+    if runs:
+        cuda.refuse_unbuilt(capability, built_for)
+        return
+    with pytest.raises(
+        InputError, match=rf"compute capability {capability[0]}\.{capability[1]}, only sm_|only compute_"
+    ):
+        cuda.refuse_unbuilt(capability, built_for)

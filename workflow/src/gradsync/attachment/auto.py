@@ -100,19 +100,12 @@ def asked_for(plan: Any, all_reduce: str | None) -> tuple[Auto | None, str | Non
 
 
 def starting_plan(model: nn.Module, parameters: dict[str, nn.Parameter], sources: Sources) -> Plan:
-    """The buckets of stock DDP, in the order that it takes before it knows better. Raises InputError for mixed types.
+    """The buckets of stock DDP, in the order that it takes before it knows better.
 
-    `sources` may give what all-reduces take, and nothing else.
+    `sources` may give what all-reduces take, and nothing else, or InputError is raised.
     """
     if sources.workload is not None or sources.inputs is not None:
         raise InputError("attach: plan='auto' measures the loop itself: leave out workload= and inputs=")
-    first = next(iter(parameters))
-    for name, parameter in parameters.items():
-        if parameter.dtype != parameters[first].dtype:
-            raise InputError(
-                f"attach: {first!r} is {parameters[first].dtype}, {name!r} {parameter.dtype}: plans sum gradients of "
-                "one type"
-            )
     layers = tuple(layer_of(name, parameters[name], 0.0) for name in reversed(parameters))
     workload = Workload(
         name=type(model).__name__,

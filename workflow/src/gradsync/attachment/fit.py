@@ -18,7 +18,7 @@ from gradsync.runtime.compute import statistics
 from gradsync.runtime.distributed_tensors import is_distributed
 from gradsync.runtime.torch_optimizers import named
 
-LOOSE = ("params", "lr", "initial_lr", "foreach", "fused", "capturable", "differentiable", "decoupled_weight_decay")
+LOOSE = ("params", "lr", "initial_lr", "foreach", "fused", "capturable", "differentiable")
 
 
 def plain(model: nn.Module) -> nn.Module:
@@ -33,13 +33,22 @@ def plain(model: nn.Module) -> nn.Module:
 
 
 def trained(model: nn.Module) -> dict[str, nn.Parameter]:
-    """The parameters that have gradients; a tied one under its first name. Raises InputError if there is none."""
+    """The parameters that have gradients; a tied one under its first name. Raises InputError for what can't be sent."""
     found = {name: each for name, each in model.named_parameters() if each.requires_grad}
     if not found:
         raise InputError("attach: the model has no parameter that requires a gradient: nothing is to be sent")
     devices = {each.device for each in model.parameters()}
     if len(devices) > 1:
         raise InputError(f"attach: the model lies on {', '.join(sorted(map(str, devices)))}: one device per rank")
+    first = next(iter(found))
+    for name, parameter in found.items():
+        if parameter.dtype != found[first].dtype:
+            raise InputError(
+                f"attach: {first!r} is {found[first].dtype}, {name!r} {parameter.dtype}: plans sum gradients of one "
+                "type"
+            )
+        if not parameter.numel():
+            raise InputError(f"attach: parameter {name!r} has no elements, and nothing of it is to be sent: freeze it")
     return found
 
 

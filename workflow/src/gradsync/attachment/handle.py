@@ -9,6 +9,7 @@ itself, beside the next forward.
 from __future__ import annotations
 
 import atexit
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -21,9 +22,10 @@ from gradsync.attachment.owned import Update
 from gradsync.attachment.refusal import refuse
 from gradsync.errors import RunError
 from gradsync.plan import PASSING, Need, Plan
-from gradsync.runtime.compute import bind_statistics
+from gradsync.runtime.compute import bind_statistics, statistics
 from gradsync.runtime.forward_order import Traced, Watch
 from gradsync.runtime.group import Groups
+from gradsync.runtime.hooks import Uncopied
 from gradsync.runtime.step import Step
 from gradsync.runtime.turns import LaneFailedError
 
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 
 State = dict[str, Any]
 ROLES_OF_THE_MODEL = ("parameter", "statistics")
+ATTACHED: weakref.WeakSet[nn.Module] = weakref.WeakSet()  # until they are closed
 
 
 class Attached:
@@ -56,6 +59,7 @@ class Attached:
         self.history: list[dict[str, Any]] = []  # of plan="auto": what was measured, predicted and chosen, in order
         self.pilot: Pilot | None = None  # until it has chosen
         self._take(update)
+        self.statistics: list[int] = []  # where the model's buffers lie that the plan sends
         self.steps: Iterator[Step] | None = None
         self.step: Step | None = None  # of the turn that has begun
         self.asked = 0  # of its layers
@@ -63,17 +67,20 @@ class Attached:
         self.sending = True
         self.failed = False
         self.queued = False  # the end of this backward is waited for
+        self.passing = False  # in a forward of the model that backward will follow
         self.watch: Watch | None = None
         self.traced: Traced | None = None
         self.hooks: list[Any] = [
-            model.register_forward_pre_hook(self._forward),
-            model.register_forward_hook(self._forward_ends, always_call=True),
-            inner.register_state_dict_pre_hook(lambda *_: self.wait()),
-            inner.register_load_state_dict_pre_hook(lambda *_: self.wait()),
+            model.register_forward_pre_hook(Uncopied(self._forward)),
+            model.register_forward_hook(Uncopied(self._forward_ends), always_call=True),
+            inner.register_state_dict_pre_hook(Uncopied(lambda *_: self.wait())),
+            inner.register_load_state_dict_pre_hook(Uncopied(lambda *_: self.wait())),
             *(each.register_post_accumulate_grad_hook(self._hook(name)) for name, each in parameters.items()),
             update.optimizer.register_step_pre_hook(self._stepping),
         ]
+        self._bind_statistics()
         self.executor.begin_turns()
+        ATTACHED.add(inner)
         atexit.register(self.close)
 
     def _take(self, update: Update) -> None:
@@ -90,9 +97,19 @@ class Attached:
             return
         self.executor.end_turns()
         self._take(update)
+        self._bind_statistics()
+        self.executor.begin_turns()
+
+    def _bind_statistics(self) -> None:
+        """Have the model's buffers lie where the plan sends them from."""
         if (name := self.plan.holding("statistics")) is not None:
             bind_statistics(self.inner, self.executor.buffers[name])
-        self.executor.begin_turns()
+            self.statistics = [buffer.data_ptr() for buffer in statistics(self.inner)]
+
+    def _follow_statistics(self) -> None:
+        """A buffer that forward has replaced by another tensor is sent in its place, as stock DDP does it."""
+        if self.statistics and self.statistics != [buffer.data_ptr() for buffer in statistics(self.inner)]:
+            self._bind_statistics()
 
     # What a user calls
 
@@ -130,6 +147,13 @@ class Attached:
             return  # of another plan, maybe: those that are chosen from keep nothing
         if state.get("plan") != self.plan.digest:
             refuse(f"rank {self.rank}: the state is of another plan than {self.plan.name!r}: attach to that one")
+        if self.step is not None:
+            if not self._kept():
+                return  # the turn that a forward has begun goes on with any values
+            raise RunError(
+                f"rank {self.rank}: load_state_dict() after a forward without its backward: plan {self.plan.name!r} "
+                "has begun an iteration with what it keeps: load between two iterations, or attach anew"
+            )
         self.wait()
         self.executor.end_turns()
         for name, value in state["buffers"].items():
@@ -140,6 +164,7 @@ class Attached:
     def close(self) -> None:
         """Wait for what the plan has yet to do, and take it off the model, whose parameters stay what they are."""
         atexit.unregister(self.close)
+        ATTACHED.discard(self.inner)
         for hook in self.hooks:
             hook.remove()
         self.hooks.clear()
@@ -164,30 +189,41 @@ class Attached:
         if self.came:
             self._refuse_rest()
         self._open()
-        if self.watch is None:
-            self._ask(
-                len(self.layers)
-            )  # all of them: where each is needed is what this pass tells, if they are several
+        self.passing = True
+        if self.watch is not None:
+            self.watch.begin()
+        if self.watch is None or self.find_unused:
+            # all of them: where each is needed is what this pass tells, or it is another place in each pass
+            self._ask(len(self.layers))
         if self.watch is None and self.traced is None and self.layers != [None]:
             self.traced = Traced(self.inner)
             self.traced.__enter__()
             self.traced.called()
 
     def _forward_ends(self, _: nn.Module, inputs: Any, output: Any) -> None:
+        passing, self.passing = self.passing, False
+        if passing and output is not None:  # None: it has raised
+            self._follow_statistics()
         if self.traced is not None:
             traced, self.traced = self.traced, None
             traced.__exit__(None, None, None)
-            if output is not None:  # None: it has raised
+            if output is not None:
                 self.watch = traced.order().among(self.parameters).watch(self.inner, self._needed)
+                # a pass begins before the watch's own hook on the model is called
+                self.hooks[0].remove()
+                self.hooks[0] = self.model.register_forward_pre_hook(Uncopied(self._forward), prepend=True)
         if self.watch is not None:
             self.watch.begin()
         if self.pilot is not None:
             self.pilot.forward_ended()
 
     def _needed(self, names: tuple[str, ...]) -> None:
-        if torch.is_grad_enabled():
-            self._open()
+        if self.passing:  # whether or not the module computes gradients now: checkpoints do so in backward
             self._ask(max(1 + self.place[name] for name in names))
+        elif self.step is not None:  # computed again in backward, or by itself before it
+            self._ask(len(self.layers))
+        else:
+            self.wait()
 
     def _open(self) -> None:
         """Begin a turn unless it has begun."""
@@ -250,14 +286,16 @@ class Attached:
         for name, parameter in self.parameters.items():
             if name not in self.came and parameter.grad is not None:  # of passes in no_sync()
                 self._hand_over(name, parameter)
-        used = self._used()
         with self._explained():
             assert self.steps is not None
             self.step.finish()
             for _ in self.steps:  # there is no other pass
                 raise AssertionError(self.plan.name)
+        used = self._used()  # behind all messages on every rank: queues of a GPU are used in one order
         self.step, self.steps = None, None
         self.came.clear()
+        if self.watch is not None:
+            self.watch.begin()
         self.update.backward_ended(used)
         if self.pilot is not None:
             with self._explained():

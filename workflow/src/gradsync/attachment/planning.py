@@ -56,20 +56,21 @@ def plan(
     given: Plan | str | Path, sources: Sources, model: nn.Module, optimizer: torch.optim.Optimizer, device: Device
 ) -> Plan:
     """The checked plan, the same on all ranks. Collective; raises InputError for one that is none, on some rank."""
-    seconds: float | None = None
     cost: Any = None
-    if isinstance(given, str) and not _is_file(given):
+    workload: Workload | None = None
+    if from_rank_0(lambda: isinstance(given, str) and not _is_file(given)):  # files may be there alone
         if sources.workload is None and sources.inputs is None:
             raise InputError(
                 f"attach: to plan {given!r} for this model, give workload= (a file of gradsync measure layers) or "
                 "inputs= (one batch, as the model takes it); or give the file of a plan"
             )
-        seconds = _forward_seconds(model, sources.inputs) if sources.workload is None else None
+        if sources.workload is None:
+            workload = _counted(model, sources.inputs)
         if sources.all_reduce is None:
             cost = _measured(model, device)
 
     def text() -> str:
-        made = _made(given, sources, model, optimizer, cost, seconds)
+        made = _made(given, sources, model, optimizer, cost, workload)
         check(made)
         return made.to_json()
 
@@ -114,7 +115,7 @@ def _made(
     model: nn.Module,
     optimizer: torch.optim.Optimizer,
     cost: Any,
-    seconds: float | None,
+    workload: Workload | None,
 ) -> Plan:
     if isinstance(given, Plan):
         return given
@@ -123,7 +124,9 @@ def _made(
     scheme = scheme_of(given)
     if not scheme.averaged:
         raise InputError(f"attach: scheme {given!r} applies no mean gradient of all ranks: gradsync train runs it")
-    workload = _workload(sources, model, seconds)
+    if workload is None:
+        given_one = sources.workload
+        workload = given_one if isinstance(given_one, Workload) else Workload.load(given_one or "")
     if not sources.broadcast_buffers:
         workload = workload.model_copy(update={"statistics": 0})
     return _planned(scheme, workload, sources, model, optimizer, cost)
@@ -146,13 +149,20 @@ def _planned(
     return schemes.plan(scheme, workload, cost, ranks, optimizer=name, network=network, **settings)
 
 
-def _workload(sources: Sources, model: nn.Module, seconds: float | None) -> Workload:
-    if isinstance(sources.workload, Workload):
-        return sources.workload
-    if sources.workload is not None:
-        return Workload.load(sources.workload)
-    name = type(model).__name__
-    return operations.of_model(name, model, lambda copied: _outputs(copied, sources.inputs), seconds or 0.0)
+def _counted(model: nn.Module, inputs: Any) -> Workload:
+    """The operations of forward in the time that a few passes take; collective: forward may send messages itself."""
+    seconds = _forward_seconds(model, inputs)
+    made, problem = None, ""
+    try:
+        made = operations.of_model(type(model).__name__, model, lambda copied: _outputs(copied, inputs), seconds)
+    except InputError as error:
+        problem = str(error)
+    problems: list[str] = [""] * dist.get_world_size()
+    dist.all_gather_object(problems, problem)
+    if wrong := next(filter(None, problems), ""):
+        raise InputError(wrong)
+    assert made is not None
+    return made
 
 
 def _outputs(model: nn.Module, inputs: Any) -> Any:

@@ -12,15 +12,15 @@ from torch import nn
 
 from gradsync.attachment import auto, fit, planning, scale
 from gradsync.attachment.auto import Auto
-from gradsync.attachment.handle import Attached
+from gradsync.attachment.handle import ATTACHED, Attached
 from gradsync.attachment.owned import Planned, Update, summing
 from gradsync.attachment.pilot import Pilot
 from gradsync.attachment.refusal import refuse, together
 from gradsync.errors import InputError
 from gradsync.plan import Plan
 from gradsync.plan.workload import Workload
-from gradsync.runtime import devices
-from gradsync.runtime.compute import bind, bind_statistics
+from gradsync.runtime import devices, enqueue
+from gradsync.runtime.compute import bind
 from gradsync.runtime.devices import Device
 from gradsync.runtime.enqueue import prepare
 from gradsync.runtime.group import CONTROL_SECONDS, Groups
@@ -47,6 +47,8 @@ def attach(
         dist.init_process_group("gloo", timeout=timedelta(seconds=CONTROL_SECONDS))
     with together():
         inner = fit.plain(model)
+        if inner in ATTACHED:
+            raise InputError("attach: a plan carries this model's gradients already: close() that one first")
         parameters = fit.trained(inner)
         device = _device(next(iter(parameters.values())))
     with together():
@@ -69,7 +71,10 @@ def attach(
         else:
             group, rate = fit.refuse_other_optimizer(whole, optimizer, parameters)
             whole = scale.guarded(whole) if scaling else whole
-        if inner is not model and any(getattr(op, "layer", None) for op in whole.roles[0].body):
+        if device.queued:
+            enqueue.refuse(whole)
+        compiled = inner is not model or any(each._compiled_call_impl is not None for each in inner.modules())
+        if compiled and any(getattr(op, "layer", None) for op in whole.roles[0].body):
             raise InputError(
                 f"plan {whole.name!r} holds back the forward of single layers, which a compiled module hides: give the "
                 "one that was compiled, or take a scheme with update ssgd"
@@ -87,8 +92,6 @@ def attach(
         bind(inner, whole, executor.buffers[whole.holding("parameter") or ""])
         scaled = scale.Scale(executor, scaler) if scaling and scaler is not None else None
         update = Planned(executor, parameters, optimizer, group, rate, scaled)
-    if (name := whole.holding("statistics")) is not None:
-        bind_statistics(inner, update.executor.buffers[name])
     attached = Attached(model, inner, parameters, groups, update, whole, find_unused_parameters)
     if choosing is not None:
         Pilot(attached, choosing, all_reduce)
@@ -98,7 +101,7 @@ def attach(
 def _device(parameter: torch.Tensor) -> Device:
     if parameter.device.type == devices.CPU:
         return devices.PROCESSOR
-    device = devices.pick(parameter.device.type)
+    device = devices.pick(parameter.device.type, as_set=True)
     if device.index != parameter.device.index:
         raise InputError(
             f"attach: the model lies on {parameter.device}, and this rank's device is {device.torch_device}: move it "

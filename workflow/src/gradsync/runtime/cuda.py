@@ -3,10 +3,11 @@
 **Not run between GPUs yet**: one GPU was tried (an H200, torch 2.11). `pytest tests/cuda` on a machine with two of them
 holds what stands on it to the oracle.
 
-Float32 means float32: TensorFloat-32, which cuDNN takes by default, is switched off, else the oracle's tolerance of
-1e-4 of the largest change would not hold. A run on CUDA repeats bit for bit only with
-`torch.use_deterministic_algorithms(True)` and `CUBLAS_WORKSPACE_CONFIG=:4096:8`, which whoever needs them can set:
-they are slower, and some layers (adaptive pooling, say) have no deterministic gradient. A run on processors does.
+Float32 means float32 wherever gradsync trains or measures: TensorFloat-32, which cuDNN takes by default, is switched
+off, else the oracle's tolerance of 1e-4 of the largest change would not hold. A loop of one's own keeps its settings.
+A run on CUDA repeats bit for bit only with `torch.use_deterministic_algorithms(True)` and
+`CUBLAS_WORKSPACE_CONFIG=:4096:8`, which whoever needs them can set: they are slower, and some layers (adaptive pooling,
+say) have no deterministic gradient. A run on processors does.
 """
 
 from __future__ import annotations
@@ -29,6 +30,12 @@ from gradsync.runtime.devices import CUDA, Device
 FLOAT16_CAPABILITY = (5, 3)  # CUDA C++ programming guide, table of arithmetic throughput
 
 
+def compute_all_bits() -> None:
+    """Switch TensorFloat-32 off for this process."""
+    torch.backends.cuda.matmul.allow_tf32 = False
+    torch.backends.cudnn.allow_tf32 = False  # once conv and rnn are set one by one, reading this one raises
+
+
 class Gpu(Device):
     """An NVIDIA GPU, made the current one of this process; messages between GPUs are NCCL's.
 
@@ -39,11 +46,10 @@ class Gpu(Device):
     kind, backend, queued = CUDA, "nccl", True
 
     def __init__(self, index: int):
+        refuse_unbuilt(torch.cuda.get_device_capability(index), torch.cuda.get_arch_list())
         self.index = index
         self.torch_device = torch.device(CUDA, index)
         torch.cuda.set_device(index)
-        torch.backends.cuda.matmul.allow_tf32 = False
-        torch.backends.cudnn.allow_tf32 = False  # once conv and rnn are set one by one, reading this one raises
 
     def mark(self) -> torch.cuda.Event:
         """A CUDA event on the current stream."""
@@ -131,6 +137,22 @@ def refuse_absent() -> None:
         visible = os.environ.get("CUDA_VISIBLE_DEVICES")
         shown = "" if visible is None else f" (CUDA_VISIBLE_DEVICES is {visible!r})"
         raise InputError(f"--device cuda: {why}{shown}: use a machine with one (in a container: --nv), or --device cpu")
+
+
+def refuse_unbuilt(capability: tuple[int, int], built_for: Sequence[str]) -> None:
+    """Raises InputError for a GPU of that compute capability if torch has no kernels for it (`sm_80`, `compute_90`)."""
+    major, minor = capability
+    for name in built_for:
+        kind, _, digits = name.partition("_")
+        of_major, of_minor = divmod(int(re.sub(r"\D", "", digits) or 0), 10)
+        # machine code runs on later minor versions, PTX on all later ones
+        if (of_major, of_minor) <= capability and (of_major == major or kind == "compute"):
+            return
+    raise InputError(
+        f"--device cuda: this torch ({torch.__version__}) has no kernels for a GPU of compute capability "
+        f"{major}.{minor}, only {', '.join(built_for)}: take a build that has them (envs/constraints-cuda.txt), or "
+        "another GPU"
+    )
 
 
 def driver_version() -> str | None:

@@ -84,11 +84,22 @@ class Device:
 PROCESSOR = Device()
 
 
-def pick(kind: str) -> Device:
-    """This rank's device: the only visible GPU, else that of LOCAL_RANK. Raises InputError if there is none."""
+def pick(kind: str, *, as_set: bool = False) -> Device:
+    """This rank's device: the only visible GPU, else that of LOCAL_RANK. Raises InputError if there is none.
+
+    On a GPU, 32-bit numbers are computed with all of their bits from now on (no TensorFloat-32); with `as_set` as the
+    process has set it.
+    """
     if kind not in KINDS:
         raise InputError(f"device {kind!r} does not exist; there are: {', '.join(KINDS)}")
-    return PROCESSOR if kind == CPU else _gpu()
+    if kind == CPU:
+        return PROCESSOR
+    gpu = _gpu()
+    if not as_set:
+        from gradsync.runtime import cuda
+
+        cuda.compute_all_bits()
+    return gpu
 
 
 @functools.cache

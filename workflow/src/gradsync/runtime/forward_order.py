@@ -26,6 +26,8 @@ import torch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from gradsync.runtime.hooks import Uncopied
+
 Needed = Callable[[tuple[str, ...]], None]
 """Called with the names of the parameters that forward needs from now on."""
 
@@ -84,7 +86,7 @@ class Watch:
             if call in of_calls:
                 self.needed(of_calls[call])
 
-        return called
+        return Uncopied(called)
 
     def begin(self) -> None:
         """A pass begins: calls are counted anew."""
