@@ -39,7 +39,7 @@ from gradsync.runtime.elastic_results import Course, Results, recorded
 from gradsync.runtime.elastic_side import Report, Side
 from gradsync.runtime.group import Groups
 from gradsync.runtime.hosts import machines
-from gradsync.runtime.other_work import OtherWork
+from gradsync.runtime.sessions import Sessions
 
 TRACED_TURNS = 3
 
@@ -91,19 +91,20 @@ class Launch:
 
     def run(self) -> None:
         """Train every seed from where a checkpoint left off, and write the results."""
-        other_work = OtherWork()
         loaded, own = self.checkpoints.load(), None
         if loaded is not None:
             self.course, own = Course.restored(loaded[0]["course"]), loaded[1]
             seed = self.seeds[self.course.seed]
             self._say(f"going on from the checkpoint at iteration {self.course.turns} of seed {seed}")
+        self.sessions = Sessions(self.results.machines, self.course.sessions)
         for index in range(self.course.seed, len(self.seeds)):
             if own is None:
                 self.course.begin(index)
             self._train_seed(self.seeds[index], own)
             own = None
         self.groups.close()
-        self.results.machines |= other_work.share()
+        self.results.notes += self.sessions.notes()
+        self.results.machines |= self.sessions.provenance()
         if self.rank == 0:
             self.results.save(self.course, self.folder)
         self.checkpoints.clear()
@@ -209,6 +210,7 @@ class Launch:
             if self._reached(seed):
                 break
             if self.course.turns < total and self.checkpoints.due():
+                self.course.sessions = self.sessions.so_far()
                 self.course.updates = list(arrivals.updates.items())
                 self.course.read = [(*key, at) for key, at in arrivals.read.items()]
                 self.checkpoints.save({"course": asdict(self.course)}, side.state(self.plans.index(side.plan)))

@@ -20,6 +20,7 @@ from gradsync.plan import Plan
 from gradsync.plan.trace import Span, Trace
 from gradsync.runtime import models
 from gradsync.runtime.devices import Device
+from gradsync.runtime.sessions import Session
 from gradsync.statistics import quiet
 from gradsync.statistics.intervals import median_interval
 
@@ -50,6 +51,7 @@ class Course:
     finals: dict[str, str] = field(default_factory=dict)  # by seed, digest of the trained model
     again: list[str] = field(default_factory=list)  # such digests of the first seed, trained again
     conformance: dict[str, Any] = field(default_factory=dict)
+    sessions: list[Session] = field(default_factory=list)
     updates: list[tuple[int, int]] = field(default_factory=list)  # state of the arrivals of this seed
     read: list[tuple[int, int, int]] = field(default_factory=list)
 
@@ -123,6 +125,7 @@ class Results:
     before: Plan | None = None  # by which the training began
     spans: list[Span] = field(default_factory=list)  # the last ones
     turns_an_epoch: int = 0
+    notes: list[str] = field(default_factory=list)
 
     def save_curve(self, course: Course, folder: Path) -> None:
         """Write what is known so far, which stays if the launch is ended."""
@@ -185,6 +188,7 @@ class Results:
             samples=samples,
             conformance={**course.conformance, **{f"final_sha256_{seed}": sha for seed, sha in course.finals.items()}},
             notes=[
+                *self.notes,
                 *self._disturbances(summary["slowest_for_backward_seconds"]),
                 *quiet.load_warnings(self.machines, "launch"),
             ],

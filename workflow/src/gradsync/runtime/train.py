@@ -45,9 +45,9 @@ from gradsync.runtime.data.cache import DataCache, opening
 from gradsync.runtime.execute import Pool
 from gradsync.runtime.group import Groups
 from gradsync.runtime.hosts import machines, misplaced, nodes
-from gradsync.runtime.other_work import OtherWork
 from gradsync.runtime.peers.stock import Stock
 from gradsync.runtime.phased import Phased, executing
+from gradsync.runtime.sessions import Session, Sessions
 from gradsync.runtime.train_contenders import Contenders
 from gradsync.runtime.train_results import Results, recorded
 from gradsync.statistics import quiet
@@ -67,6 +67,7 @@ class _Progress:
     conformance: dict[str, dict[str, Any]] = field(default_factory=dict)
     bucket_mib: float | None = None
     bleu_signature: str = ""  # of the library that scores translations
+    sessions: list[Session] = field(default_factory=list)
 
 
 def train(
@@ -140,7 +141,6 @@ class _Launch:
             self._run()
 
     def _run(self) -> None:
-        other_work = OtherWork()
         loaded = self.checkpoints.load()
         if loaded is not None:
             self.progress = _restored(loaded[0]["progress"])
@@ -149,6 +149,7 @@ class _Launch:
                 f"going on from the checkpoint at iteration {self.progress.done} of seed "
                 f"{self.options.seeds[self.progress.seed]}"
             )
+        self.sessions = Sessions(self.results.machines, self.progress.sessions)
         states = None if loaded is None else (loaded[0]["contenders"], loaded[1]["contenders"])
         for index in range(self.progress.seed, len(self.options.seeds)):
             self.progress.seed = index
@@ -158,7 +159,8 @@ class _Launch:
         self.groups.close()
         self.results.cached = opening.counted(self.cache)
         host_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024.0
-        self.results.machines |= other_work.share()
+        self.results.notes += self.sessions.notes()
+        self.results.machines |= self.sessions.provenance()
         if self.progress.bleu_signature:
             self.results.machines["bleu"] = self.progress.bleu_signature
         self._say("; ".join(quiet.load_warnings(self.results.machines, "warning: launch")))
@@ -321,6 +323,7 @@ class _Launch:
 
     def _checkpoint(self, contenders: list[Contender]) -> None:
         states = {contender.name: contender.state() for contender in contenders}
+        self.progress.sessions = self.sessions.so_far()
         self.checkpoints.save(
             {
                 "progress": asdict(self.progress),
