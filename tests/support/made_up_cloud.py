@@ -6,10 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import yaml
 
 from gradsync import papers
 from gradsync.configuration import settings
+from gradsync.costs.ratio_times import RatioPoint, RatioTimes
 from gradsync.costs.selection_times import SelectionPoint, SelectionTimes
 from gradsync.files.results import Result
 from gradsync.papers import tables
@@ -59,7 +61,7 @@ def narrow(folder: Path) -> str:
 OPERATORS = {"exact_topk": 64.0, "dgc_topk": 16.0, "mstopk": 1.0, "mstopk_as_printed": 4.0}  # nanoseconds an element
 
 
-def write_selection(results: Path, device: str = "cpu", other_work: float = 0.0) -> None:
+def write_selection(results: Path, device: str = "cpu", other_work: float = 0.0, **provenance: str) -> None:
     """Times that are linear in the elements, at all lengths of Fig. 6."""
     points = [
         SelectionPoint(
@@ -75,8 +77,26 @@ def write_selection(results: Path, device: str = "cpu", other_work: float = 0.0)
     ]
     path = results / "profile" / "selection" / "times.json"
     path.parent.mkdir(parents=True, exist_ok=True)
-    provenance = {"measured": "6 rounds", "other_work": other_work}
-    path.write_text(SelectionTimes(device=device, density=0.001, points=tuple(points), provenance=provenance).to_json())
+    told = {"measured": "6 rounds", "other_work": other_work, **provenance}
+    path.write_text(SelectionTimes(device=device, density=0.001, points=tuple(points), provenance=told).to_json())
+
+
+def write_ratios(
+    results: Path, ranks: int, device: str = "cuda", notes: tuple[str, ...] = (), other_work: float = 0.0
+) -> None:
+    """What PTO makes half as long, of both models."""
+    path = results / "profile" / "ratios"
+    path.mkdir(parents=True, exist_ok=True)
+    moments = np.array(MOMENTS)
+    points = tuple(
+        RatioPoint(optimizer=name, serial_seconds=tuple(each * moments), pto_seconds=tuple(each / 2 * moments))
+        for name, each in (("lars", 0.01), ("lamb", 0.03))
+    )
+    for model, sizes in ELEMENTS.items():
+        what: dict[str, Any] = {"device": device, "workload": model, "ranks": ranks, "points": points, "notes": notes}
+        counts = {"tensors": len(sizes), "elements": sum(sizes)}
+        times = RatioTimes(**what, **counts, provenance={"other_work": other_work})
+        (path / f"{model}-{ranks}.json").write_text(times.to_json())
 
 
 READING = {"naive": 0.3, "local_files": 0.2, "datacache": 0.02, "datacache_reduced": 0.01}  # seconds

@@ -26,6 +26,7 @@ from made_up_cloud import (
     configured,
     write_inputs,
     write_loading,
+    write_ratios,
     write_selection,
     write_throughput,
     write_to_accuracy,
@@ -99,6 +100,40 @@ def test_times_beside_other_work_are_shown_and_decide_nothing(tmp_path):
     frame, verdicts = made(tmp_path, "fig9", loading={"model": "resnet50"})
     assert frame.io_seconds.notna().all()
     assert {each.verdict for each in verdicts.values()} == {claims.UNDECIDED}
+
+
+def test_torchs_selection_in_mstopks_place_decides_nothing_of_mstopk(tmp_path):
+    write_selection(tmp_path, "cuda", mstopk="torch.topk")
+    frame, verdicts = made(tmp_path, "fig6")
+    rows = frame.set_index("scheme")
+    assert rows.loc["mstopk"].seconds_low.isna().all()
+    assert rows.loc["mstopk"].note.str.contains("selected in place of mstopk").all()
+    assert rows.loc["dgc_topk"].seconds_low.notna().all()
+    assert verdicts["fig6-small-mstopk"].verdict == claims.UNDECIDED
+    assert verdicts["fig6-small-dgc"].verdict == claims.CONFIRMED
+
+
+# PTO
+
+
+def test_ratios_between_eight_gpus_decide_the_claim_on_them(tmp_path):
+    write_ratios(write_inputs(tmp_path), 8)
+    frame, verdicts = made(tmp_path, "pto", ratios={"ranks": [8]})
+    rows = frame[frame.rung == "measured"].set_index(["model", "optimizer"])
+    row = rows.loc["transformer", "lamb"]
+    assert (row.workers, row.serial_seconds, row.pto_seconds, row.speedup) == (8, 0.03, 0.015, 2)
+    assert verdicts["pto-faster"].verdict == claims.CONFIRMED
+    shown = papers.compute("cloud_topk", "pto", configured(ratios={"ranks": [8]}), tmp_path).display
+    assert shown.assumption.iloc[-1] == "measured, 8 ranks, cuda"
+    assert shown["speed-up"].iloc[-1] == "2.00"
+
+
+@pytest.mark.parametrize("why", [{"notes": ("8 ranks share 2 cores",)}, {"other_work": 0.4}])
+def test_ratios_of_ranks_without_cores_of_their_own_decide_nothing(tmp_path, why):
+    write_ratios(write_inputs(tmp_path), 8, "cpu", **why)
+    frame, verdicts = made(tmp_path, "pto", ratios={"ranks": [8]})
+    assert frame[frame.rung == "measured"].serial_seconds_low.isna().all()
+    assert verdicts["pto-faster"].verdict == claims.UNDECIDED
 
 
 # Fig. 9
@@ -347,6 +382,11 @@ def test_configurations_that_would_decide_are_known():
     made_up = configured(device="cuda", loading={"model": "resnet50"})
     assert Coverage("cloud_topk", "fig9", "measured", made_up).needs([row])
     assert not Coverage("cloud_topk", "fig9", "measured", cuda).needs([row])
+    row = {"model": "resnet50", "optimizer": "lars", "workers": 8}
+    of_ratios = Coverage("cloud_topk", "pto", "measured", configured(ratios={"ranks": [2, 8]}))
+    assert not of_ratios.lacking([row])
+    assert of_ratios.cores([row]) == 8
+    assert Coverage("cloud_topk", "pto", "measured", configured()).lacking([row])
     assert coverage.never("cloud_topk", "table2", "measured", [{"data": "imagenet"}])
     assert not coverage.never("cloud_topk", "table2", "measured", [{"data": "digits"}])
     assert coverage.never("cloud_topk", "fig9", "measured") == ""

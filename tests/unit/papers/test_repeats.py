@@ -9,6 +9,7 @@ import pytest
 from gradsync.errors import InputError
 from gradsync.papers import repeats
 from gradsync.papers.table import read
+from gradsync.statistics.quiet import UNDER_LOAD
 from made_up_repeats import MOMENTS
 
 
@@ -54,3 +55,10 @@ def test_pairs_are_of_one_launch():
 def test_what_is_no_list_of_repeats_is_named(cell):
     with pytest.raises(InputError, match="seconds_samples: no list of numbers"):
         repeats.samples({"seconds_samples": cell}, "seconds")
+
+
+def test_times_beside_other_work_are_shown_and_have_no_interval():
+    timed = {"launch": "a", **repeats.cells("seconds", [1.0, 2.0, 3.0, 2.0, 2.0, 2.0])}
+    note = f"launch: {UNDER_LOAD} 40% of the cores: measure again on a quiet machine"
+    assert repeats.of_a_quiet_machine(timed, ["2 ranks share 1 cores"]) == timed
+    assert repeats.of_a_quiet_machine(timed, ["other", note]) == {"launch": "a", "seconds": 2.0}

@@ -48,6 +48,23 @@ def test_a_rank_has_a_gpu_of_its_own():
 
 
 @pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        ("--exclusive --constraint=a100", "--constraint is refused there, .* sets the node constraints itself"),
+        ("-C a100", "-C is refused there"),
+        ("--qos high", "--qos is refused there"),
+        ("--time=30", "sets the runtime/time limit itself"),
+        ("--gres=gpu:4", "--gres is refused there"),
+    ],
+)
+def test_what_the_executor_sets_itself_is_refused_before_a_job_is_submitted(words, what):
+    with pytest.raises(InputError, match=rf"default-resources: sbatch_extra: .*{what.removeprefix('.*')}"):
+        Cluster.read(["ranks_per_node=2", f"sbatch_extra={words}"])
+    allowed = "--exclusive --exclude=node7 --reservation=mine"
+    assert Cluster.read(["ranks_per_node=2", f"sbatch_extra={allowed}"]).sbatch_extra == allowed
+
+
+@pytest.mark.parametrize(
     ("ranks", "nodes", "options"),
     [
         (1, 1, "--gpus-per-node=1 --exclusive"),

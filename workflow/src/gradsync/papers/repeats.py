@@ -8,13 +8,14 @@ contenders pair by pair. A row of a table is a mapping or a pandas Series.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from gradsync.errors import InputError
 from gradsync.statistics.intervals import jackknife, median_interval, shown
+from gradsync.statistics.quiet import UNDER_LOAD
 
 REPEATS, LAUNCH = "repeats", "launch"
 LOW, HIGH, SAMPLES = "_low", "_high", "_samples"
@@ -49,6 +50,11 @@ def jackknifed(whole: Mapping[str, float], without: Sequence[Mapping[str, float]
 def shown_only(row: Mapping[str, Any]) -> dict[str, Any]:
     """The row without intervals and repeats: its numbers are shown and decide nothing."""
     return {key: value for key, value in row.items() if not key.endswith((LOW, HIGH, SAMPLES))}
+
+
+def of_a_quiet_machine(row: Mapping[str, Any], notes: Iterable[str]) -> dict[str, Any]:
+    """The row, only shown if a note of its launch says that other work took cores meanwhile."""
+    return shown_only(row) if any(UNDER_LOAD in note for note in notes) else dict(row)
 
 
 def samples(row: Any, column: str) -> np.ndarray:

@@ -8,6 +8,7 @@ GRADSYNC_LAUNCH, and not on its own machine.
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -58,6 +59,7 @@ class Cluster:
                 least = 0 if field.name == "gpus_per_node" else 1
                 raise InputError(f"{PROFILE}: default-resources: {field.name}={text}: a number, at least {least}")
         cluster = cls(**values)  # type: ignore[arg-type]
+        _refuse_managed(cluster.sbatch_extra)
         if 0 < cluster.gpus_per_node < cluster.ranks_per_node:
             raise InputError(
                 f"{PROFILE}: default-resources: ranks_per_node={cluster.ranks_per_node} is more than gpus_per_node="
@@ -128,3 +130,18 @@ def filled(command: str, ranks: int, ranks_per_node: int) -> list[str]:
     for open_, number in numbers.items():
         words = [word.replace(open_, number) for word in words]
     return words
+
+
+def _refuse_managed(sbatch_extra: str) -> None:
+    """Raises InputError for what Snakemake's executor sets itself: it would refuse each job when it is submitted."""
+    if not sbatch_extra:
+        return
+    from snakemake_executor_plugin_slurm.validation import get_forbidden_slurm_options
+
+    for pattern, what in get_forbidden_slurm_options().items():
+        if found := re.search(pattern, f"{sbatch_extra} "):
+            raise InputError(
+                f"{PROFILE}: default-resources: sbatch_extra: {found[0].strip(' =')} is refused there, since "
+                f"Snakemake's executor sets the {what} itself: give its resource beside sbatch_extra (constraint, qos, "
+                "runtime, mem_mb, slurm_partition, slurm_account, ..)"
+            )

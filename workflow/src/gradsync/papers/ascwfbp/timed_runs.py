@@ -15,7 +15,7 @@ from gradsync.files.results import Result
 from gradsync.papers.ascwfbp.testbed import MODELS, SCHEMES, Bench
 from gradsync.papers.emulated import NO_LAUNCH, runs
 from gradsync.papers.labels import REFERENCES
-from gradsync.papers.repeats import cells
+from gradsync.papers.repeats import cells, of_a_quiet_machine
 from gradsync.papers.training import repeated
 
 PAPER = "ascwfbp"
@@ -42,7 +42,7 @@ def emulated(settings: Settings, results: Path, testbed: Bench) -> Iterator[dict
         for scheme in launch.schemes if reason else ():
             yield {**base, "launch": launch.job, "scheme": scheme, "note": reason}
         for run in contenders:
-            yield {
+            row = {
                 **base,
                 **run.repeated(),
                 "scheme": run.name,
@@ -55,6 +55,7 @@ def emulated(settings: Settings, results: Path, testbed: Bench) -> Iterator[dict
                 "largest_speedup": run.largest_speedup,
                 "note": "; ".join([*run.result.notes, f"time {run.launch.dilation:g} times slower"]),
             }
+            yield of_a_quiet_machine(row, run.result.notes)
 
 
 def measured(settings: Settings, results: Path, testbed: Bench) -> Iterator[dict[str, Any]]:
@@ -72,7 +73,7 @@ def measured(settings: Settings, results: Path, testbed: Bench) -> Iterator[dict
         folder = results / "runs" / "train" / job.job
         for name in _contenders(folder):
             result = Result.load(folder / name / "result.json")
-            yield {
+            row = {
                 "rung": "measured",
                 "model": job.model,
                 "nodes": testbed.nodes if job.ranks == testbed.workers else float("nan"),
@@ -84,6 +85,7 @@ def measured(settings: Settings, results: Path, testbed: Bench) -> Iterator[dict
                 **repeated(result),
                 "note": "; ".join(result.notes),
             }
+            yield of_a_quiet_machine(row, result.notes)
 
 
 def reasons(frame: pd.DataFrame) -> str:

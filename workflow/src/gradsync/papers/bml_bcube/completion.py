@@ -23,7 +23,19 @@ from gradsync.files.results import TIMED, Result
 from gradsync.papers.bml_bcube.testbed import BML, EVEN, TENSORS, BandPoint, Bench, bench
 from gradsync.papers.emulated import NO_LAUNCH, Run, runs
 from gradsync.papers.labels import MODELS
-from gradsync.papers.repeats import HIGH, LAUNCH, LOW, REPEATS, SAMPLES, cells, ends, interval, paired, text
+from gradsync.papers.repeats import (
+    HIGH,
+    LAUNCH,
+    LOW,
+    REPEATS,
+    SAMPLES,
+    cells,
+    ends,
+    interval,
+    of_a_quiet_machine,
+    paired,
+    text,
+)
 from gradsync.papers.simulated import BOUNDS, unsteady
 from gradsync.papers.table import Table
 from gradsync.plan.workload import Workload
@@ -113,10 +125,12 @@ def _emulated(testbed: Bench, model: str, settings: Settings, results: Path) -> 
         row |= cells("jct_seconds", testbed.iterations * run.samples())
         row |= {"oracle_difference": run.result.conformance.get("oracle_difference")}
         row["note"] = "; ".join([*run.result.notes, f"time {run.launch.dilation:g} times slower"])
+        notes = list(run.result.notes)
         if scheme == BML:
             ps_runs = {name: contenders[batch, name] for name in (EVEN, TENSORS) if (batch, name) in contenders}
-            row |= _reductions(row, {name: run.repeated() for name, run in ps_runs.items()})
-        yield row
+            row |= _reductions(row, {name: ps_run.repeated() for name, ps_run in ps_runs.items()})
+            notes += [note for ps_run in ps_runs.values() for note in ps_run.result.notes]
+        yield of_a_quiet_machine(row, notes)
 
 
 def _undecided(testbed: Bench, model: str, settings: Settings) -> Iterator[dict[str, Any]]:

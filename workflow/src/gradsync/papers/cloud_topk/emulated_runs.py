@@ -25,7 +25,7 @@ from gradsync.papers.cloud_topk.steps import METHODS, by_step
 from gradsync.papers.cloud_topk.testbed import bench
 from gradsync.papers.declaration import Place
 from gradsync.papers.emulated import NO_LAUNCH, Run, runs
-from gradsync.papers.repeats import LAUNCH, REPEATS, cells
+from gradsync.papers.repeats import LAUNCH, REPEATS, cells, of_a_quiet_machine
 
 ASKED = (4_000_000, 16_000_000)  # elements that claims on Fig. 7 ask for
 STEPS_OF = {25_000_000: "resnet50"}  # elements that stand for a model of Fig. 8
@@ -133,7 +133,7 @@ def iterations(settings: Settings, results: Path) -> Rows:
             alone = one.batch / (whole * run.computation_seconds)  # samples per second of the GPU that is replayed
             for column, samples in scaling(whole * run.samples(), one.batch, alone, nodes * together).items():
                 row |= cells(column, samples)
-            yield row | {"note": _note(run)}
+            yield of_a_quiet_machine(row | {"note": _note(run)}, run.result.notes)
 
 
 def trainings(settings: Settings) -> list[Emulation]:

@@ -23,7 +23,7 @@ from gradsync.papers.easgd_knl.networks import NETWORKS, SENT
 from gradsync.papers.easgd_knl.testbed import PAPER, bench, counted
 from gradsync.papers.emulated import NO_LAUNCH, Run, runs
 from gradsync.papers.labels import MODELS
-from gradsync.papers.repeats import LAUNCH, REPEATS, cells, columns, interval, samples, text
+from gradsync.papers.repeats import LAUNCH, REPEATS, cells, columns, interval, of_a_quiet_machine, samples, text
 from gradsync.papers.simulated import timed, unsteady
 from gradsync.papers.table import BY_SCHEME, Table
 from gradsync.statistics.intervals import median_interval
@@ -98,7 +98,7 @@ def _emulated(settings: Settings, results: Path) -> Iterator[dict[str, Any]]:
                 yield {**base, "scheme": name, "note": reason or f"{NO_LAUNCH} with {name}"}
                 continue
             run = by_name[name]
-            yield {
+            row = {
                 **base,
                 "scheme": name,
                 **run.repeated(),
@@ -111,6 +111,7 @@ def _emulated(settings: Settings, results: Path) -> Iterator[dict[str, Any]]:
                 "model_bound_seconds": run.model_bound_seconds,
                 "note": "; ".join(run.result.notes),
             }
+            yield of_a_quiet_machine(row, run.result.notes)
 
 
 def _difference(run: Run) -> float:

@@ -20,7 +20,7 @@ from gradsync.papers.mgwfbp import simulated_testbed, testbed
 from gradsync.papers.mgwfbp.emulation import on_paper_links
 from gradsync.papers.mgwfbp.settings import paper_settings
 from gradsync.papers.mgwfbp.simulated_testbed import PARAMETER_SERVER
-from gradsync.papers.repeats import HIGH, LAUNCH, LOW, REPEATS, SAMPLES, cells, text
+from gradsync.papers.repeats import HIGH, LAUNCH, LOW, REPEATS, SAMPLES, cells, of_a_quiet_machine, text
 from gradsync.papers.simulated import BOUNDS, unsteady
 from gradsync.papers.table import Table, file, read
 from gradsync.papers.training import contenders, repeated
@@ -146,7 +146,8 @@ def _measured(model: str, settings: Settings, results: Path) -> Iterator[dict[st
                 yield {**row, "note": f"{n} ranks share {cores} cores: a speed-up is not decidable on this machine"}
             else:
                 times = {column: result.summary.get(column) for column in (*TIMES, *COMPUTATION)}
-                yield row | times | {LAUNCH: jobs[n].job} | repeated(result)
+                timed = row | times | {LAUNCH: jobs[n].job} | repeated(result)
+                yield of_a_quiet_machine(timed, result.notes)
 
 
 def _emulated(model: str, settings: Settings, results: Path) -> Iterator[dict[str, Any]]:
@@ -160,7 +161,7 @@ def _emulated(model: str, settings: Settings, results: Path) -> Iterator[dict[st
             yield {**base, "scheme": name, "note": reason or f"{name} is not in the launches"}
         for run in emulated_runs:
             computation_seconds = run.computation_seconds
-            yield {
+            row = {
                 **base,
                 **run.repeated(),
                 "scheme": run.name,
@@ -172,6 +173,7 @@ def _emulated(model: str, settings: Settings, results: Path) -> Iterator[dict[st
                 **cells("efficiency", computation_seconds / run.samples()),
                 "note": "; ".join([*run.result.notes, f"time {run.launch.dilation:g} times slower"]),
             }
+            yield of_a_quiet_machine(row, run.result.notes)
 
 
 def _drawn_without_numbers(model: str) -> Iterator[dict[str, Any]]:
