@@ -77,12 +77,10 @@ def test_a_loop_that_is_to_choose_has_nothing_to_choose_on_one_rank(device):
     assert beside(device, "float64", Auto()) < 1e-9
 
 
-def test_a_loop_keeps_its_own_precision(device: Device) -> None:
-    was = torch.backends.cudnn.allow_tf32
-    torch.backends.cudnn.allow_tf32 = True
+def test_a_loop_keeps_its_own_precision(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", True)
     model = attached.build(attached.CASES["plain"])
     plan = attached.planned("mgwfbp", model, 1)
     model.to(device.torch_device)
     gradsync.attach(model, attached.optimizer(model), plan).close()
     assert torch.backends.cudnn.allow_tf32
-    torch.backends.cudnn.allow_tf32 = was

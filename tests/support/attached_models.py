@@ -51,19 +51,23 @@ class Net(nn.Module):
         return self.head(x)
 
 
-class Centred(nn.Module):
-    """Its buffer is another tensor after each forward."""
+class Scaled(nn.Module):
+    """Its buffers are other tensors after each forward: one takes the other's place, one is of what is trained."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.head = nn.Linear(PIXELS * PIXELS, CLASSES)
-        self.register_buffer("mean", torch.zeros(PIXELS * PIXELS))
+        self.body = nn.Linear(PIXELS * PIXELS, 16)
+        self.head = nn.Linear(16, CLASSES)
+        for name in ("now", "before", "of_features"):
+            self.register_buffer(name, torch.ones(16))
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
-        x = images.flatten(1)
+        x = torch.tanh(self.body(images.flatten(1)))
         if self.training:
-            self.mean = 0.5 * self.mean + 0.5 * x.mean(0)
-        return self.head(x - self.mean)
+            self.before = self.now
+            self.now = 0.5 * self.now + 0.5 * x.detach().abs().mean(0)
+            self.of_features = x.mean(0)
+        return self.head(x * self.now)
 
 
 @dataclass(frozen=True)

@@ -74,14 +74,15 @@ def attached_otherwise(rank: int, ranks: int) -> dict[str, Any]:
 
 
 def _replaced(rank: int, ranks: int, scheme: str) -> Any:
-    """A buffer that every forward replaces, after some steps on samples of this rank's own."""
+    """Buffers that every forward replaces, after some steps on samples of this rank's own."""
     torch.manual_seed(5)
-    model = attached.Centred()
+    model = attached.Scaled()
     optimizer = attached.optimizer(model)
     handle = gradsync.attach(model, optimizer, attached.planned(scheme, model, ranks))
     attached.train(model, optimizer, attached.CASES["plain"], rank, handle.no_sync, 3)
     handle.close()
-    return attached.state(model)["mean"]
+    assert not any(buffer.requires_grad for buffer in handle.executor.buffers.values())
+    return {name: value for name, value in attached.state(model).items() if "." not in name}
 
 
 AUTO_STEPS = 40

@@ -57,8 +57,11 @@ def test_a_job_that_is_put_back_goes_on():
     assert looks(preempted, queued, preempted, queued) == (4 * [["1", "2"]], [])
 
 
-def test_a_job_that_is_not_put_back_has_failed():
+def test_a_job_that_is_not_put_back_has_failed(monkeypatch):
+    cancelled: list[str] = []
+    monkeypatch.setattr(patience.subprocess, "run", lambda command, **_: cancelled.append(command[1]))
     preempted = {"1": "PREEMPTED", "2": "RUNNING"}
     left, failed = looks(preempted, preempted, preempted)
     assert left == [["1", "2"], ["2"], ["2"]]
+    assert cancelled == ["1"]
     assert failed == ["SLURM-job '1' was not put back, SLURM status is: 'PREEMPTED'."]

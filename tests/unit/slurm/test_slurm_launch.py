@@ -60,7 +60,7 @@ def test_a_rank_has_a_gpu_of_its_own():
 def test_what_the_executor_sets_itself_is_refused_before_a_job_is_submitted(words, what):
     with pytest.raises(InputError, match=rf"default-resources: sbatch_extra: .*{what.removeprefix('.*')}"):
         Cluster.read(["ranks_per_node=2", f"sbatch_extra={words}"])
-    allowed = "--exclusive --exclude=node7 --reservation=mine"
+    allowed = "--exclusive --exclude=node7 --reservation=rack-c"
     assert Cluster.read(["ranks_per_node=2", f"sbatch_extra={allowed}"]).sbatch_extra == allowed
 
 

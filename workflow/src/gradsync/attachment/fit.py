@@ -32,6 +32,11 @@ def plain(model: nn.Module) -> nn.Module:
     return model
 
 
+def compiled(module: nn.Module) -> bool:
+    """Whether it was compiled, by itself or into a module around it: calls inside may pass hooks by."""
+    return module._compiled_call_impl is not None or hasattr(module, "_orig_mod")
+
+
 def trained(model: nn.Module) -> dict[str, nn.Parameter]:
     """The parameters that have gradients; a tied one under its first name. Raises InputError for what can't be sent."""
     found = {name: each for name, each in model.named_parameters() if each.requires_grad}

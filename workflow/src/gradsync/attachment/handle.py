@@ -59,7 +59,7 @@ class Attached:
         self.history: list[dict[str, Any]] = []  # of plan="auto": what was measured, predicted and chosen, in order
         self.pilot: Pilot | None = None  # until it has chosen
         self._take(update)
-        self.statistics: list[int] = []  # where the model's buffers lie that the plan sends
+        self.bound: list[torch.Tensor] = []  # the model's buffers, as they lie where the plan sends them from
         self.steps: Iterator[Step] | None = None
         self.step: Step | None = None  # of the turn that has begun
         self.asked = 0  # of its layers
@@ -104,12 +104,29 @@ class Attached:
         """Have the model's buffers lie where the plan sends them from."""
         if (name := self.plan.holding("statistics")) is not None:
             bind_statistics(self.inner, self.executor.buffers[name])
-            self.statistics = [buffer.data_ptr() for buffer in statistics(self.inner)]
+            self.bound = statistics(self.inner)
 
+    @torch.no_grad()
     def _follow_statistics(self) -> None:
-        """A buffer that forward has replaced by another tensor is sent in its place, as stock DDP does it."""
-        if self.statistics and self.statistics != [buffer.data_ptr() for buffer in statistics(self.inner)]:
-            self._bind_statistics()
+        """Buffers that forward has replaced by other tensors are sent in their places, as stock DDP does it.
+
+        What this pass has computed with stays as it is. Buffers of other shapes or types, or fewer, stay the model's.
+        """
+        now = statistics(self.inner)
+        if all(new is old for new, old in zip(now, self.bound, strict=False)) and len(now) == len(self.bound):
+            return
+        if [(new.shape, new.dtype) for new in now] != [(old.shape, old.dtype) for old in self.bound]:
+            return
+        values = [new.clone() for new in now]  # of which one may lie where another one is to lie
+        places = [old.detach() for old in self.bound]  # other tensors, in the same memory
+        for place, value in zip(places, values, strict=True):
+            place.copy_(value)
+        moved = {id(new): place for new, place in zip(now, places, strict=True)}
+        for module in self.inner.modules():
+            for key, buffer in module._buffers.items():
+                if id(buffer) in moved:
+                    module._buffers[key] = moved[id(buffer)]
+        self.bound = places
 
     # What a user calls
 
@@ -164,7 +181,8 @@ class Attached:
     def close(self) -> None:
         """Wait for what the plan has yet to do, and take it off the model, whose parameters stay what they are."""
         atexit.unregister(self.close)
-        ATTACHED.discard(self.inner)
+        if self.hooks:
+            ATTACHED.discard(self.inner)
         for hook in self.hooks:
             hook.remove()
         self.hooks.clear()
@@ -202,16 +220,16 @@ class Attached:
 
     def _forward_ends(self, _: nn.Module, inputs: Any, output: Any) -> None:
         passing, self.passing = self.passing, False
-        if passing and output is not None:  # None: it has raised
-            self._follow_statistics()
         if self.traced is not None:
             traced, self.traced = self.traced, None
             traced.__exit__(None, None, None)
-            if output is not None:
+            if output is not None:  # None: it has raised
                 self.watch = traced.order().among(self.parameters).watch(self.inner, self._needed)
                 # a pass begins before the watch's own hook on the model is called
                 self.hooks[0].remove()
                 self.hooks[0] = self.model.register_forward_pre_hook(Uncopied(self._forward), prepend=True)
+        if passing and self.bound and output is not None:
+            self._follow_statistics()
         if self.watch is not None:
             self.watch.begin()
         if self.pilot is not None:

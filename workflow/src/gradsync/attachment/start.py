@@ -73,7 +73,7 @@ def attach(
             whole = scale.guarded(whole) if scaling else whole
         if device.queued:
             enqueue.refuse(whole)
-        compiled = inner is not model or any(each._compiled_call_impl is not None for each in inner.modules())
+        compiled = inner is not model or any(fit.compiled(each) for each in inner.modules())
         if compiled and any(getattr(op, "layer", None) for op in whole.roles[0].body):
             raise InputError(
                 f"plan {whole.name!r} holds back the forward of single layers, which a compiled module hides: give the "

@@ -95,7 +95,7 @@ class LoadingProfile(Closed):
 class RatiosProfile(Closed):
     """What LARS's and LAMB's ratios take, dealt to ranks (PTO) or not, for Section 5.4 of the public-cloud paper."""
 
-    ranks: list[Annotated[int, Field(ge=2, le=limits.MOST_RANKS)]] = Field(min_length=1)
+    ranks: list[Annotated[int, Field(ge=2, le=limits.MOST_RANKS)]] = Field(default=[8], min_length=1)
     rounds: Count = Field(default=8, ge=1, description="fewer than 6 have no interval")
     iterations: Count = Field(default=3, ge=1, description="of a round that are timed; one more is not")
 

@@ -96,7 +96,7 @@ class Launch:
             self.course, own = Course.restored(loaded[0]["course"]), loaded[1]
             seed = self.seeds[self.course.seed]
             self._say(f"going on from the checkpoint at iteration {self.course.turns} of seed {seed}")
-        self.sessions = Sessions(self.results.machines, self.course.sessions)
+        self.sessions = Sessions({**self.results.machines, **self.device.provenance()}, self.course.sessions)
         for index in range(self.course.seed, len(self.seeds)):
             if own is None:
                 self.course.begin(index)

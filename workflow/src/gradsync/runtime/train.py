@@ -149,7 +149,7 @@ class _Launch:
                 f"going on from the checkpoint at iteration {self.progress.done} of seed "
                 f"{self.options.seeds[self.progress.seed]}"
             )
-        self.sessions = Sessions(self.results.machines, self.progress.sessions)
+        self.sessions = Sessions({**self.results.machines, **self.device.provenance()}, self.progress.sessions)
         states = None if loaded is None else (loaded[0]["contenders"], loaded[1]["contenders"])
         for index in range(self.progress.seed, len(self.options.seeds)):
             self.progress.seed = index

@@ -139,7 +139,7 @@ def _refuse_managed(sbatch_extra: str) -> None:
     from snakemake_executor_plugin_slurm.validation import get_forbidden_slurm_options
 
     for pattern, what in get_forbidden_slurm_options().items():
-        if found := re.search(pattern, f"{sbatch_extra} "):
+        if found := re.search(pattern, sbatch_extra):
             raise InputError(
                 f"{PROFILE}: default-resources: sbatch_extra: {found[0].strip(' =')} is refused there, since "
                 f"Snakemake's executor sets the {what} itself: give its resource beside sbatch_extra (constraint, qos, "

@@ -13,6 +13,7 @@ cluster is idle meanwhile. With this module it waits that many seconds again: a 
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
@@ -71,8 +72,11 @@ def patient(check: Check, states: dict[str, str]) -> Check:
         try:
             async for job in check(executor, active_jobs):
                 if job.external_jobid in preempted and states.get(job.external_jobid) == PREEMPTED:
+                    # whatever Slurm does with it later, the next try is to be alone
+                    subprocess.run(["scancel", str(job.external_jobid)], capture_output=True, check=False)
                     told = f"SLURM-job '{job.external_jobid}' was not put back, SLURM status is: '{PREEMPTED}'."
-                    executor.report_job_error(job, msg=told, aux_logs=[str(job.aux.get("slurm_logfile"))])
+                    logs = [str(job.aux[key]) for key in ("slurm_logfile",) if job.aux.get(key)]
+                    executor.report_job_error(job, msg=told, aux_logs=logs)
                 else:
                     accounted.add(id(job))
                     yield job

@@ -21,7 +21,7 @@ from gradsync.costs import pairwise_contention
 from gradsync.files.results import TIMED
 from gradsync.papers.ascwfbp.contention_times import ContentionTimes, contention_times
 from gradsync.papers.ascwfbp.testbed import Bench, bench
-from gradsync.papers.repeats import REPEATS, columns, interval
+from gradsync.papers.repeats import REPEATS, columns, interval, of_a_quiet_machine
 from gradsync.papers.table import Table
 from gradsync.statistics.intervals import repeats_needed, shown
 
@@ -63,7 +63,8 @@ def fig4a(settings: Settings, results: Path) -> Table:
         in_range = times.within(testbed)
         row = {"rung": times.rung, "source": times.source, "nodes": times.nodes}
         row |= times.jackknifed(lambda part: _line(part, testbed)) | {"points": int(in_range.sum()), "note": times.note}
-        rows.append(row | {"smallest_bytes": times.sizes[in_range].min(), "largest_bytes": times.sizes[in_range].max()})
+        row |= {"smallest_bytes": times.sizes[in_range].min(), "largest_bytes": times.sizes[in_range].max()}
+        rows.append(of_a_quiet_machine(row, [times.note]))
     frame = pd.DataFrame(rows, columns=FIG4A)
     display = pd.DataFrame(
         {
@@ -107,9 +108,8 @@ def fig4b(settings: Settings, results: Path) -> Table:
         for name, estimate in (("gamma", largest), ("capacity", times.fit.capacity)):
             row |= {} if estimate is None else interval(name, *estimate)
         row["instances"] = int(times.within(testbed).sum())
-        rows.append(
-            row | times.jackknifed(lambda part: _gains(part.sizes, part.alone, part.contending, testbed, part.link))
-        )
+        row |= times.jackknifed(lambda part: _gains(part.sizes, part.alone, part.contending, testbed, part.link))
+        rows.append(of_a_quiet_machine(row, [times.note]))
     frame = pd.DataFrame(rows, columns=FIG4B)
     display = pd.DataFrame(
         {
@@ -154,7 +154,8 @@ def fig5(settings: Settings, results: Path) -> Table:
         capacity_errors = np.abs(times.by_capacity()[in_range] / times.contending[in_range] - 1)
         row = {"rung": times.rung, "source": times.source, "nodes": times.nodes}
         row |= times.jackknifed(lambda part: _errors(part, testbed))
-        rows.append(row | {"mean_error_of_capacity": float(capacity_errors.mean()), "note": times.note})
+        row |= {"mean_error_of_capacity": float(capacity_errors.mean()), "note": times.note}
+        rows.append(of_a_quiet_machine(row, [times.note]))
     frame = pd.DataFrame(rows, columns=FIG5)
     display = frame[["rung", "source", "nodes"]].assign(
         gamma=_interval(frame, "gamma"),

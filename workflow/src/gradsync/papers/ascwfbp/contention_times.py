@@ -16,6 +16,7 @@ from gradsync.papers.ascwfbp.testbed import Bench, bench
 from gradsync.papers.ascwfbp.timed_runs import PAPER
 from gradsync.papers.emulated import runs
 from gradsync.papers.repeats import REPEATS, jackknifed
+from gradsync.statistics.quiet import load_warnings
 
 THIS_MACHINE = "this machine"
 
@@ -97,7 +98,7 @@ def contention_times(settings: Settings, results: Path) -> Iterator[ContentionTi
 def _timed(measurement: Contention, rung: str, source: str, dilation: float, link: float, note: str) -> ContentionTimes:
     fit, sweeps = measurement.fit(source), measurement.times() / dilation
     means = sweeps.mean(axis=0)  # (lanes, sizes)
-    notes = "; ".join(filter(None, (note, *fit.notes)))
+    notes = "; ".join(filter(None, (note, *fit.notes, *load_warnings(measurement.provenance, "contention"))))
     sizes = np.array(measurement.sizes, float)
     return ContentionTimes(
         rung, source, measurement.ranks, sizes, means[0], means[1], sweeps, fit, dilation, link, notes

@@ -158,7 +158,7 @@ def _measured(model: str, settings: Settings, results: Path) -> Iterator[dict[st
             row["note"] = "; ".join([*result.notes, ONE_NETWORK])
             if name == BML:
                 row |= _reductions(times[name], times)
-            yield row
+            yield of_a_quiet_machine(row, result.notes)
 
 
 def _trained(job: Training, name: str) -> bool:

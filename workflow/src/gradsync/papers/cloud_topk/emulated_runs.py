@@ -73,7 +73,8 @@ def methods(settings: Settings, results: Path) -> Rows:
                 key = (scheme.collective, elements, nodes, together, density)
                 if key not in listed:
                     listed.add(key)
-                    yield row | {"density": density, REPEATS: len(samples), **cells("seconds", samples)}
+                    timed = row | {"density": density, REPEATS: len(samples), **cells("seconds", samples)}
+                    yield of_a_quiet_machine(timed, run.result.notes)
     nodes, together = topologies.parse(bench(settings).file.text("emulated", "topology")).shape[::-1]
     for elements in ASKED:
         for density in densities:
@@ -103,7 +104,8 @@ def steps(settings: Settings, results: Path) -> Rows:
                 any_row = True
                 row = {"rung": "emulated", "model": model, "step": step, "density": scheme.density, "nodes": nodes}
                 row |= {"gpus_per_node": together, "assumption": "", LAUNCH: launch.job, "note": _note(run)}
-                yield row | {REPEATS: len(samples), **cells("seconds", samples)}
+                timed = row | {REPEATS: len(samples), **cells("seconds", samples)}
+                yield of_a_quiet_machine(timed, run.result.notes)
     if not any_row:
         nodes, together = topologies.parse(bench(settings).file.text("emulated", "topology")).shape[::-1]
         for step in by_step({}):

@@ -15,7 +15,7 @@ import pandas as pd
 from gradsync.configuration.settings import Settings
 from gradsync.papers.easgd_knl.names import LEVELS, ONE_WORKER
 from gradsync.papers.easgd_knl.training_runs import Run, runs
-from gradsync.papers.repeats import HIGH, LAUNCH, LOW, REPEATS, SAMPLES, cells, text
+from gradsync.papers.repeats import HIGH, LAUNCH, LOW, REPEATS, SAMPLES, cells, of_a_quiet_machine, text
 from gradsync.papers.table import Table
 
 SMALL = 32  # the batch whose best rates are kept
@@ -83,7 +83,7 @@ def _rows(alone: list[Run]) -> Iterator[dict[str, Any]]:
             row |= cells("seconds_kept", _least(kept, error))
         if kept is not run:
             row.pop(f"seconds_kept{SAMPLES}", None)  # of another launch, whose seeds are no pairs with these
-        yield row
+        yield of_a_quiet_machine(row, [*run.result.notes, *(kept.result.notes if kept is not None else ())])
 
 
 def _best(tried: dict[_Rates, Run]) -> _Rates:

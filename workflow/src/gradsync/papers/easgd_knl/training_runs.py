@@ -33,6 +33,7 @@ from gradsync.papers.easgd_knl.testbed import MEGA, PAPER, bench, label
 from gradsync.papers.repeats import LAUNCH, REPEATS, cells
 from gradsync.papers.table import read
 from gradsync.statistics.intervals import repeats_needed
+from gradsync.statistics.quiet import UNDER_LOAD
 
 CURVE = ["seed", "step", "seconds", "loss", "error"]
 SLOWEST = "slowest_for_backward_seconds"
@@ -88,8 +89,10 @@ class Run:
 
     @property
     def crowded(self) -> bool:
-        """Whether its ranks took longer than on cores of their own, or than they were told to."""
+        """Whether its ranks took longer than on cores of their own, or than they were told to, or other work took cores."""
         result, told = self.result, self.launch.options("cpu")
+        if any(UNDER_LOAD in note for note in result.notes):
+            return True
         if told.compute_seconds is not None:
             return not told.paced(result.summary.get(SLOWEST, np.inf))
         return result.ranks > result.provenance.get("cores", 0) and result.settings["device"] == "cpu"
@@ -128,7 +131,7 @@ class Run:
         return [(float(last.step) * self.per_turn, float(last.seconds), float(last.error)) for last in lasts]
 
     def timed(self, column: str, samples: Iterable[float] | None) -> dict[str, Any]:
-        """Cells of a time: those that claims read are empty if ranks shared cores."""
+        """Cells of a time: those that claims read are empty if ranks had no cores of their own."""
         values = np.array([] if samples is None else list(samples))
         seen = {f"{OBSERVED}{column}": float(np.median(values)) if len(values) else None}
         return seen if self.crowded else seen | cells(column, values)

@@ -24,6 +24,7 @@ from gradsync.papers.mgwfbp.emulation import on_paper_links
 from gradsync.papers.repeats import REPEATS, columns, interval, jackknifed
 from gradsync.papers.table import Table
 from gradsync.statistics.intervals import repeats_needed, shown
+from gradsync.statistics.quiet import load_warnings_of_points
 
 THIS_MACHINE = "this machine"
 PAPER = "the paper's text"
@@ -194,7 +195,8 @@ def _measured(path: Path) -> Iterator[Series]:
     """The series of this machine by number of ranks; raises InputError if the file is missing or another one."""
     try:
         frame = pd.read_csv(path, comment="#")
-        cores = _cores(path.read_text())
+        text = path.read_text()
+        cores, loaded = _cores(text), "; ".join(load_warnings_of_points(text, "all-reduces"))
     except (OSError, ValueError) as error:
         raise InputError(f"{path}: can't be read: {str(error).strip()}: measure it again") from None
     missing = [column for column in MEASURED if column not in frame.columns]
@@ -203,7 +205,7 @@ def _measured(path: Path) -> Iterator[Series]:
         raise InputError(f"{path}: not all-reduce times: {what}: measure it again")
     for ranks, points in frame.groupby("ranks"):
         n = int(str(ranks))
-        shared = f"{n} ranks share {cores} cores: not decidable on this machine" if n > cores else ""
+        shared = f"{n} ranks share {cores} cores: not decidable on this machine" if n > cores else loaded
         yield Series("measured", THIS_MACHINE, n, points[MEASURED[1:]].reset_index(drop=True), shared)
 
 
