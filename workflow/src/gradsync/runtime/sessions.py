@@ -8,14 +8,7 @@ from typing import Any
 from gradsync.runtime.other_work import OtherWork
 from gradsync.statistics.quiet import KEY
 
-ALIKE = (
-    "processor",
-    "cores",
-    "nodes",
-    "system",
-    "device",
-    "driver",
-)  # of machines whose times are held to be of one kind
+ALIKE = ("processor", "cores", "nodes", "system", "device", "driver")  # of machines whose times are of one kind
 Session = Mapping[str, Any]
 """A machine (`hosts.machines`), with the share of its cores that other work took, if that is known."""
 

@@ -89,7 +89,7 @@ class Run:
 
     @property
     def crowded(self) -> bool:
-        """Whether its ranks took longer than on cores of their own, or than they were told to, or other work took cores."""
+        """Whether its ranks took longer than on cores of their own, or than they were told to; or other work did."""
         result, told = self.result, self.launch.options("cpu")
         if any(UNDER_LOAD in note for note in result.notes):
             return True
