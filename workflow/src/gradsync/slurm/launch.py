@@ -7,6 +7,8 @@ GRADSYNC_LAUNCH, and not on its own machine.
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import os
 import re
 import shlex
@@ -19,6 +21,7 @@ LAUNCH = "GRADSYNC_LAUNCH"  # a command; {ranks}, {nodes} and {together} (ranks 
 RANKS_A_NODE = "GRADSYNC_RANKS_PER_NODE"
 LAST_SECONDS = 20  # that a rank may go on once the first one has ended: they leave their group together
 PROFILE = "workflow/profiles/slurm/config.yaml"
+PLUGIN = "snakemake_executor_plugin_slurm"
 
 
 @dataclass(frozen=True)
@@ -134,11 +137,10 @@ def filled(command: str, ranks: int, ranks_per_node: int) -> list[str]:
 
 def _refuse_managed(sbatch_extra: str) -> None:
     """Raises InputError for what Snakemake's executor sets itself: it would refuse each job when it is submitted."""
-    if not sbatch_extra:
+    if not sbatch_extra or importlib.util.find_spec(PLUGIN) is None:  # the workflow alone brings the executor
         return
-    from snakemake_executor_plugin_slurm.validation import get_forbidden_slurm_options
-
-    for pattern, what in get_forbidden_slurm_options().items():
+    validation = importlib.import_module(f"{PLUGIN}.validation")
+    for pattern, what in validation.get_forbidden_slurm_options().items():
         if found := re.search(pattern, sbatch_extra):
             raise InputError(
                 f"{PROFILE}: default-resources: sbatch_extra: {found[0].strip(' =')} is refused there, since "

@@ -18,7 +18,8 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
-PLUGIN = "snakemake_executor_plugin_slurm"
+from gradsync.slurm.launch import PLUGIN
+
 PREEMPTED = "PREEMPTED"
 Query = Callable[[str, Any], Awaitable[tuple[dict[str, str] | None, float | None]]]
 Check = Callable[[Any, list[Any]], AsyncIterator[Any]]
