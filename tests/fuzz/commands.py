@@ -87,7 +87,7 @@ BASES: dict[str, list[tuple[str, ...]]] = {
     "measure launch": [("--ranks", "2", "--batch", "2", "--output", "measured")],
     "measure loading": [("--model", "resnet18", "--size", "32", "--batch", "2", "--output", "measured")],
     "measure parts": [("--parts", "1", "--batch", "2", "--iterations", "2", "--output", "measured.json")],
-    "measure ratios": [("--ranks", "2", "--workload", "workload.json", "--output", "measured.json")],
+    "measure ratios": [("--ranks", "2", "--workload", "layers.json", "--output", "measured.json")],
     "measure replay": [("--ranks", "2", "--workload", "layers.json", "--output", "measured.json")],
     "measure topk": [("--elements", "100", "7", "--rounds", "2", "--output", "measured.json")],
     "image": [("base", "--output", "made.sif", "--log", "made.log"), ("cpu", "--check")],
