@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import copy
 import os
-import pickle
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -39,12 +36,7 @@ IMAGES, LABELS = attached.sample(0, 0, torch.float32)
 
 @contextmanager
 def attaching(scheme: str = "mgwfbp", **options: Any) -> Iterator[tuple[attached.Net, torch.optim.Optimizer, Attached]]:
-    with attaching_to(attached.build(CASE), scheme, **options) as what:
-        yield what
-
-
-@contextmanager
-def attaching_to(model: nn.Module, scheme: str = "mgwfbp", **options: Any) -> Iterator[tuple[Any, Any, Attached]]:
+    model = attached.build(CASE)
     optimizer = attached.optimizer(model)
     handle = gradsync.attach(model, optimizer, attached.planned(scheme, model, 1), **options)
     yield model, optimizer, handle
@@ -126,64 +118,6 @@ def test_a_model_that_does_not_fit_is_refused_by_the_tensors_name():
     mixed.head.double()
     refused(mixed, r"'conv\.weight' is torch\.float32, 'head\.weight' torch\.float64: plans sum gradients of one type")
     refused(nn.Linear(3, 0), "parameter 'weight' has no elements")
-
-
-@pytest.mark.usefixtures("alone")
-def test_a_model_is_attached_to_one_plan_at_a_time():
-    with attaching() as (model, optimizer, handle):
-        with pytest.raises(RefusedError, match=r"a plan carries this model's gradients already: close\(\) that one"):
-            gradsync.attach(model, optimizer, plan_of(model))
-        handle.close()
-        gradsync.attach(model, optimizer, plan_of(model)).close()
-
-
-@pytest.mark.usefixtures("alone")
-@pytest.mark.parametrize("scheme", ["mgwfbp", "dear"])
-def test_buffers_that_forward_replaces_stay_what_forward_made_of_them(scheme):
-    ended = []
-    for plan in (None, scheme):
-        torch.manual_seed(5)
-        model = attached.Scaled()
-        optimizer = attached.optimizer(model)
-        handle = plan and gradsync.attach(model, optimizer, plan_of(model, plan))
-        for _ in range(4):
-            step(model, optimizer)
-        if handle:
-            handle.close()
-        ended.append(attached.state(model))
-    for name, value in ended[0].items():
-        np.testing.assert_allclose(ended[1][name], value, rtol=1e-4, atol=1e-6, err_msg=name)
-
-
-@pytest.mark.usefixtures("alone")
-def test_buffers_of_another_size_are_left_to_the_model():
-    with attaching_to(attached.Scaled()) as (model, optimizer, _):
-        step(model, optimizer)
-        model.now = torch.ones(1)
-        step(model, optimizer)
-        model.register_buffer("more", torch.zeros(3))
-        step(model, optimizer)
-        assert model.now.shape == (16,)
-
-
-@pytest.mark.usefixtures("alone")
-@pytest.mark.parametrize("scheme", ["mgwfbp", "priority"])
-def test_a_copy_of_the_model_is_a_model_alone(scheme):
-    """As one that averages weights, or that is saved whole."""
-    with attaching(scheme) as (model, optimizer, handle):
-        step(model, optimizer)
-        step(model, optimizer)
-        turn = handle.executor.turn
-        handle.wait()
-        saved = pickle.dumps(model)
-        assert b"gradsync" not in saved
-        for copied in (copy.deepcopy(model), pickle.loads(saved)):
-            loss_of(copied).backward()
-            assert handle.step is None
-            assert handle.executor.turn == turn
-            assert all(parameter.grad is not None for parameter in copied.parameters())
-        step(model, optimizer)
-        assert handle.executor.turn == turn + 1
 
 
 @pytest.mark.usefixtures("alone")

@@ -15,7 +15,7 @@ MACHINE = {"processor": "one", "cores": 4, "nodes": 1, "system": "Linux 6", "dat
 
 @pytest.fixture
 def share(monkeypatch):
-    """The share of other work in this session, to be set."""
+    """The share of other work since the launch went on, to be set."""
     now: dict[str, float] = {}
     monkeypatch.setattr(sessions.OtherWork, "share", lambda self: dict(now))
     return now
