@@ -125,8 +125,8 @@ def _made(
     if not scheme.averaged:
         raise InputError(f"attach: scheme {given!r} applies no mean gradient of all ranks: gradsync train runs it")
     if workload is None:
-        given_one = sources.workload
-        workload = given_one if isinstance(given_one, Workload) else Workload.load(given_one or "")
+        measured_one = sources.workload
+        workload = measured_one if isinstance(measured_one, Workload) else Workload.load(measured_one or "")
     if not sources.broadcast_buffers:
         workload = workload.model_copy(update={"statistics": 0})
     return _planned(scheme, workload, sources, model, optimizer, cost)

@@ -76,8 +76,8 @@ def patient(check: Check, states: dict[str, str]) -> Check:
                     # whatever Slurm does with it later, the next try is to be alone
                     subprocess.run(["scancel", str(job.external_jobid)], capture_output=True, check=False)
                     told = f"SLURM-job '{job.external_jobid}' was not put back, SLURM status is: '{PREEMPTED}'."
-                    logs = [str(job.aux[key]) for key in ("slurm_logfile",) if job.aux.get(key)]
-                    executor.report_job_error(job, msg=told, aux_logs=logs)
+                    log = job.aux.get("slurm_logfile")
+                    executor.report_job_error(job, msg=told, aux_logs=[str(log)] if log else [])
                 else:
                     accounted.add(id(job))
                     yield job
