@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 import fcntl
+import time
 from contextlib import suppress
 from pathlib import Path
 
 from gradsync.lifetimes import leftovers
 
+SWEPT_SECONDS = 20  # within these, launches of other tests remove what their own killed ranks have left
+
 
 def left_in_memory() -> set[Path]:
     """Shared files, and folders, that have a name and no living maker, who would hold their lock."""
     return {path for path in leftovers.MEMORY.glob(f"{leftovers.PREFIX}*") if not _held(path)}
+
+
+def stays_in_memory(before: set[Path]) -> set[Path]:
+    """What is left, was not `before`, and stays: other tests, which end their own ranks, remove theirs in a while."""
+    end = time.monotonic() + SWEPT_SECONDS
+    left = left_in_memory() - before
+    while left and time.monotonic() < end:
+        time.sleep(0.1)
+        left &= left_in_memory()
+    return left
 
 
 def _held(path: Path) -> bool:
