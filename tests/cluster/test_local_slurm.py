@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -90,38 +91,40 @@ def test_after_a_crash_stop_ends_the_rest_and_the_jobs_and_a_start_works(tmp_pat
     assert not left_behind(folder)
 
 
-def test_a_reused_process_id_is_never_hit(tmp_path):
+def test_a_reused_process_id_is_never_hit(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("r")
     other = subprocess.Popen(["sleep", "60"])
     try:
-        place = local_files.at(tmp_path)
+        place = local_files.at(folder)
         place.lock.touch()
         now = processes.identify("slurmctld", other.pid)
         processes.save([processes.Process("slurmctld", other.pid, now.started - 1)], place.processes)
-        assert local.status(tmp_path).processes == []
-        assert local.stop(tmp_path) == []
+        assert local.status(folder).processes == []
+        assert local.stop(folder) == []
         assert other.poll() is None
     finally:
         other.kill()
         other.wait()
 
 
-def test_what_cannot_be_started_says_so(tmp_path, monkeypatch):
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "state").mkdir()
+def test_what_cannot_be_started_says_so(tmp_path_factory, monkeypatch):
+    folder = tmp_path_factory.mktemp("w")
+    (folder / "mine").mkdir()
+    (folder / "mine" / "state").mkdir()
     with pytest.raises(InputError, match="holds other things"):
-        local.start(tmp_path / "mine")
+        local.start(folder / "mine")
     with pytest.raises(InputError, match=r"--folder"):
-        local.start(tmp_path / ("x" * 90))
-    (tmp_path / "file").touch()
+        local.start(folder / ("x" * 90))
+    (folder / "file").touch()
     with pytest.raises(InputError, match="not a folder"):
-        local.start(tmp_path / "file")
+        local.start(folder / "file")
     monkeypatch.setattr(machine, "PORTS_TO", machine.PORTS_FROM + 2)
     with pytest.raises(InputError, match="needs 5 free TCP ports"):
-        local.start(tmp_path / "p")
+        local.start(folder / "p")
     monkeypatch.setattr(installed, "SBIN", ())
-    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("PATH", str(folder))
     with pytest.raises(InputError, match=r"munged is not installed.*apt-get install slurm-wlm munge"):
-        local.start(tmp_path / "s")
+        local.start(folder / "s")
 
 
 def test_a_port_that_is_taken_meanwhile_ends_the_start_and_leaves_nothing(tmp_path_factory, monkeypatch):
@@ -140,9 +143,9 @@ def test_it_runs_as_an_ordinary_user(tmp_path_factory, slurm):
     """Root runs it as `nobody`, with the system's Python, which has nothing but the standard library."""
     if os.getuid() != 0:
         pytest.skip("not root: the other tests run as an ordinary user already")
-    folder = tmp_path_factory.mktemp("u")
+    folder, temporary = tmp_path_factory.mktemp("u"), Path(tempfile.gettempdir())
     for parent in (folder, *folder.parents):
-        if parent.owner() == "root" and parent.is_relative_to(tmp_path_factory.getbasetemp().parent):
+        if parent.owner() == "root" and parent != temporary and parent.is_relative_to(temporary):
             parent.chmod(0o755)
     os.chown(folder, 65534, 65534)
     (folder / "lock").touch()

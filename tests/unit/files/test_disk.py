@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import subprocess
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from gradsync.errors import InputError
 from gradsync.files import disk
 from gradsync.files.results import write_whole
 from gradsync.lifetimes import run_lock
+from gradsync.slurm import local_files
 from small_disk import fill, mounted
 
 ROOT = Path(__file__).parents[3]
@@ -83,3 +85,18 @@ def test_a_lock_that_does_not_fit_is_no_lock(tmp_path):
         with pytest.raises(disk.FullError, match="no space left"), run_lock.held(small, "train"):
             pass
         assert [path.name for path in small.iterdir()] == ["filling"]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may look into every folder")
+def test_a_folder_in_a_locked_one_is_refused_by_name(tmp_path, monkeypatch):
+    monkeypatch.setattr(local_files, "LONGEST_FOLDER", 1000)
+    locked = tmp_path / "locked"
+    (locked / "inner").mkdir(parents=True)
+    locked.chmod(0o600)
+    try:
+        with pytest.raises(InputError, match=f"you may not write into {locked}: take another folder"):
+            disk.refuse(locked / "inner", 1, "a result")
+        with pytest.raises(InputError, match=f"{locked}/inner: can't be written: you may not write into {locked}"):
+            local_files.at(locked / "inner")
+    finally:
+        locked.chmod(0o700)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from gradsync import claims
 from gradsync.claims.published import load
 from gradsync.drawing import style
@@ -50,6 +52,7 @@ def test_every_claim_can_be_read_and_is_undecided_without_tables():
     assert all(v.verdict == claims.UNDECIDED for v in claims.evaluate(PAPER, Path("nowhere")))
 
 
+@pytest.mark.usefixtures("as_svg_alone")
 def test_figures_are_written_and_say_what_differs(asc_tables):
     config, results = asc_tables
     for name in figures.of("ascwfbp"):

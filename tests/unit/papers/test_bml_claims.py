@@ -72,6 +72,7 @@ def test_the_ledger_of_several_papers_names_them(bml_tables):
 # Figures
 
 
+@pytest.mark.usefixtures("as_svg_alone")
 def test_figures_are_written_and_say_what_differs(bml_tables):
     config, results = bml_tables
     for name in figures.of("bml_bcube"):

@@ -152,6 +152,7 @@ def test_nothing_timed_is_decided_and_no_configuration_is_said_to_do_it(cloud_ta
                 assert "no such emulated launch in this configuration" in verdict.reason, verdict
 
 
+@pytest.mark.usefixtures("as_svg_alone")
 def test_figures_are_written_and_say_what_differs(cloud_tables):
     config, results = cloud_tables
     for name in figures.of("cloud_topk"):

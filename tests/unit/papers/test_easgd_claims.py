@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from gradsync import claims
 from gradsync.claims.published import load
 from gradsync.drawing import style
@@ -57,6 +59,7 @@ def test_points_that_are_left_out_are_of_the_band():
     assert left_out == {"fig12-monotone": 4, "fig12-speedup": 4, "table4-vgg-worse-small": 2, "table4-small": 2}
 
 
+@pytest.mark.usefixtures("as_svg_alone")
 def test_figures_are_written_and_say_what_differs(easgd_tables):
     config, results = easgd_tables
     for name in ("fig10", "fig11", "fig12", "table4"):

@@ -155,6 +155,7 @@ def test_a_testbed_without_throughputs_is_named(tmp_path):
 # Figures
 
 
+@pytest.mark.usefixtures("as_svg_alone")
 @pytest.mark.parametrize("runs", [True, False])
 def test_figures_show_what_is_there_and_say_what_is_not(tmp_path, runs):
     results = write_inputs(tmp_path / "tiny")

@@ -78,7 +78,8 @@ def room(folder: Path) -> float | None:
 def existing(path: Path) -> Path:
     """`path`, or the nearest folder above it, that exists."""
     absolute = Path(os.path.abspath(path))
-    return next((each for each in (absolute, *absolute.parents) if each.is_dir()), Path("/"))
+    # os.path calls what lies in a locked folder no folder, of which pathlib raises
+    return next((each for each in (absolute, *absolute.parents) if os.path.isdir(each)), Path("/"))
 
 
 def _free(folder: Path) -> str:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gradsync.errors import InputError
+from gradsync.files import disk
 from gradsync.slurm.installed import OWN_CLIENT
 from gradsync.slurm.machine import LOOPBACK
 
@@ -90,14 +91,16 @@ class Folder:
 
 
 def at(path: Path) -> Folder:
-    """The folder of a local Slurm. Raises InputError if sockets could not lie below it or it is a file."""
+    """The folder of a local Slurm. Raises InputError if sockets can't lie below it, or it is a file or out of reach."""
     path = path.resolve()
     if len(str(path)) > LONGEST_FOLDER or any(letter in str(path) for letter in " %#,$'\""):
         raise InputError(
             f"the folder of a local Slurm may have a path of {LONGEST_FOLDER} characters, no space or any of %#,$ and"
             f" quotes in it (its sockets lie there); {path} has {len(str(path))}: give another one with --folder"
         )
-    if path.exists() and not path.is_dir():
+    with disk.explain_errors(path):
+        is_something_else = path.exists() and not path.is_dir()
+    if is_something_else:
         raise InputError(f"{path} is not a folder: give another one with --folder")
     return Folder(path)
 

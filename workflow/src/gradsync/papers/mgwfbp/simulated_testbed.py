@@ -61,7 +61,7 @@ def compared(settings: Settings) -> list[schemes.Scheme]:
 
 def rows(model: str, settings: Settings, results: Path) -> Iterator[dict[str, Any]]:
     """Every scheme on every number of nodes at every point of the band."""
-    known = compared(settings)
+    known, links = compared(settings), testbed.links(settings)
     for point in _points(model, settings, results):
         for n in testbed.NODES:
             for scheme in known:
@@ -71,7 +71,7 @@ def rows(model: str, settings: Settings, results: Path) -> Iterator[dict[str, An
                     "nodes": n,
                     "scheme": scheme.name,
                     "assumption": point.label,
-                    **_timed(scheme, point.workload, point.costs[n], n, testbed.links(settings)),
+                    **_timed(scheme, point.workload, point.costs[n], n, links),
                 }
 
 
