@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import secrets
 import socket
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from stat import S_ISDIR
 
 from gradsync.errors import InputError
 from gradsync.files import disk
@@ -98,10 +100,9 @@ def at(path: Path) -> Folder:
             f"the folder of a local Slurm may have a path of {LONGEST_FOLDER} characters, no space or any of %#,$ and"
             f" quotes in it (its sockets lie there); {path} has {len(str(path))}: give another one with --folder"
         )
-    with disk.explain_errors(path):
-        is_something_else = path.exists() and not path.is_dir()
-    if is_something_else:
-        raise InputError(f"{path} is not a folder: give another one with --folder")
+    with disk.explain_errors(path), suppress(FileNotFoundError):
+        if not S_ISDIR(path.stat().st_mode):
+            raise InputError(f"{path} is not a folder: give another one with --folder")
     return Folder(path)
 
 
