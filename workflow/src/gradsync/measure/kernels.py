@@ -6,6 +6,8 @@ selected and with many: each byte that it selects takes seconds besides. A sum b
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
 from math import isqrt
 
 import numpy as np
@@ -22,7 +24,7 @@ from gradsync.runtime.group import settle
 from gradsync.runtime.kernels import EXECUTED
 from gradsync.sparse import CODE_DTYPE
 
-MOST_ELEMENTS = 1 << 21  # 8 MB of float32: beyond a core's own caches
+MOST_ELEMENTS = 1 << 20  # 4 MB of float32: beyond a core's own caches
 FEW, MANY = 100, 5  # of so many elements a sparse message has one
 WARM_UP, REPEATS = 1, 5
 
@@ -100,13 +102,14 @@ def seconds_per_byte(elements: int, device: Device = PROCESSOR) -> dict[str, flo
     median, on the slowest rank while all run it.
     """
     elements = min(elements, MOST_ELEMENTS)
+    values = cache(_drawn)  # to draw them takes longer than most kernels
     per_byte: dict[str, float] = {}
     for name in TRIALS:
-        few = _timed(*trial(name, elements), device)
+        few = _timed(*trial(name, elements), values, device)
         if few is None:
             continue
         form, seconds = few
-        many = None if KERNELS[name].selected is None else _timed(*trial(name, elements, MANY), device)
+        many = None if KERNELS[name].selected is None else _timed(*trial(name, elements, MANY), values, device)
         per_byte |= {name: seconds / KERNELS[name].moved(form)} if many is None else told_apart(name, few, many)
     return per_byte
 
@@ -128,12 +131,19 @@ def told_apart(name: str, few: tuple[Form, float], many: tuple[Form, float]) -> 
     return {name: max(0.0, each - per_selected * share), f"{name}{SELECTED}": per_selected}
 
 
-def _timed(plan: Plan, op: Local, device: Device) -> tuple[Form, float] | None:
+def _timed(
+    plan: Plan, op: Local, values: Callable[[int, str, int | None], torch.Tensor], device: Device
+) -> tuple[Form, float] | None:
     """A trial, and the seconds that it takes; None if its kernel can't do it, which all ranks find."""
     form, kernel = Form(plan, op), KERNELS[op.kernel]
     kernel.refuse(form)
     elements = plan.buffer["gradient"].elements
-    buffers = {ref.buffer: _drawn(plan.buffer[ref.buffer], elements, device) for ref in (*op.reads, *op.writes)}
+    buffers = {
+        buffer.name: values(buffer.elements, buffer.dtype, elements if buffer.name == "indices" else None).to(
+            device.torch_device, copy=True
+        )
+        for buffer in (plan.buffer[ref.buffer] for ref in (*op.reads, *op.writes))
+    }
     operands = [[buffers[ref.buffer] for ref in refs] for refs in (op.reads, op.writes)]
     marks = []
     try:
@@ -150,10 +160,9 @@ def _timed(plan: Plan, op: Local, device: Device) -> tuple[Form, float] | None:
     return form, float(np.median(mine.numpy()))
 
 
-def _drawn(buffer: Buffer, elements: int, device: Device) -> torch.Tensor:
-    generator = torch.Generator().manual_seed(buffer.elements)
-    if buffer.name == "indices":
-        values = torch.randint(elements, (buffer.elements,), generator=generator)
-    else:
-        values = torch.rand(buffer.elements, generator=generator).to(getattr(torch, buffer.dtype))
-    return values.to(device.torch_device)
+def _drawn(elements: int, dtype: str, below: int | None) -> torch.Tensor:
+    """Values between 0 and 1, or indices `below` a number."""
+    generator = torch.Generator().manual_seed(elements)
+    if below is not None:
+        return torch.randint(below, (elements,), generator=generator)
+    return torch.rand(elements, generator=generator).to(getattr(torch, dtype))

@@ -21,7 +21,6 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from io import BufferedReader, FileIO
-from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,16 +31,11 @@ from gradsync.testbed import namespaces
 
 VARIABLE = "GRADSYNC_BECOMES_RANKS"
 OF_ALL = "gradsync.runtime.group"  # what ranks load, and torch with it
-COMPILER = (
-    "torch._dynamo"  # what torch's optimizers and dispatch modes load at their first use: as much as torch itself
-)
-OF_COMMANDS = {
-    ("train",): ("gradsync.runtime.train", COMPILER),
-    ("measure", "layers"): (COMPILER,),
-    ("measure", "launch"): (COMPILER,),
-    ("cluster", "measure"): (COMPILER,),
-}
+OF_COMMANDS = {("train",): "gradsync.runtime.train"}
 """What a stem loads further, by the first words of the command of its ranks."""
+OF_OPTIONS = {"--peer=": "torch._dynamo"}
+"""And by options: stock DDP and torch's optimizers load torch's compiler at their first use, as much as torch itself."""
+OF_MODEL = "--model="  # a stem loads what the model is built with
 POLL_SECONDS = 0.01
 OF_A_PIPE = 1 << 16  # bytes: what is read at once has whole lines
 FAILED = 1  # exit status
@@ -155,9 +149,7 @@ def become_ranks() -> None:
         return
     interrupted = signal.signal(signal.SIGINT, signal.SIG_DFL)  # ends the stem without a word: the launcher has one
     places, says, waits, listener = json.loads(request)
-    of_command = (each for words, each in OF_COMMANDS.items() if tuple(sys.argv[1:])[: len(words)] == words)
-    for module in (OF_ALL, *chain.from_iterable(of_command)):
-        importlib.import_module(module)
+    _load(sys.argv[1:])
     gc.collect()
     gc.freeze()  # memory that no rank's collections touch stays one for all
     sys.stdout.flush()
@@ -174,6 +166,19 @@ def become_ranks() -> None:
         with suppress(BrokenPipeError):  # the launcher is gone: the ranks will know
             os.write(says, f"{child}\n".encode())
     os._exit(0)  # what torch does at an exit is the ranks' own
+
+
+def _load(arguments: Sequence[str]) -> None:
+    """Load what every rank of that command would."""
+    importlib.import_module(OF_ALL)
+    for words, module in OF_COMMANDS.items():
+        if tuple(arguments[: len(words)]) == words:
+            importlib.import_module(module)
+    for option, module in OF_OPTIONS.items():
+        if any(each.startswith(option) for each in arguments):
+            importlib.import_module(module)
+    for model in {each.removeprefix(OF_MODEL) for each in arguments if each.startswith(OF_MODEL)}:
+        importlib.import_module("gradsync.runtime.models").load(model)
 
 
 def _go_on(rank: int, place: Place, waits: int, listener: int | None, interrupted: Any) -> None:

@@ -66,8 +66,7 @@ def shown(measured: Iterable[float | None], form: str, scale: float = 1.0) -> st
 
 def _outside(n: int, confidence: float) -> int:
     """The largest k for which fewer than k of n values lie below the median with at most half of what may miss."""
-    from scipy.stats import binom
+    from scipy.special import bdtr  # of scipy.stats, which takes a second to load, this is binom.cdf
 
-    miss = (1 - confidence) / 2
-    k = int(binom.ppf(miss, n, 0.5))
-    return k + int(binom.cdf(k, n, 0.5) <= miss)
+    below = bdtr(np.arange(n + 1), n, 0.5)
+    return int(np.searchsorted(below, (1 - confidence) / 2, side="right"))

@@ -26,6 +26,7 @@ __all__ = [
     "blank",
     "build",
     "get",
+    "load",
     "refuse",
     "refuse_own",
     "shape",
@@ -94,6 +95,13 @@ def build(name: str, seed: int) -> nn.Module:
     model = get(name)
     own.seeded(seed)
     return model.build()
+
+
+def load(name: str) -> None:
+    """Import the libraries that a model of the registry is built with, by building it without memory."""
+    if name in MODELS:
+        with torch.device("meta"):
+            MODELS[name].build()
 
 
 def blank(name: str, size: int | None = None, batch: int = 2) -> torch.Tensor:
