@@ -21,16 +21,15 @@ ITERATIONS, BLOCK = 6, 3
     ("steps", "rate"),
     [
         ({}, {}),
-        ({"accumulate": 2, "clip_norm": 0.5}, {}),
-        ({"optimizer": "adam"}, {"lr_schedule": "cosine"}),
+        ({"optimizer": "adam", "accumulate": 2, "clip_norm": 0.5}, {"lr_schedule": "cosine"}),
         ({"clip_norm": 0.5}, {"lr_schedule": "linear"}),
     ],
-    ids=["steps", "micro_batches", "shards", "phases"],
+    ids=["steps", "shards_of_micro_batches", "phases"],
 )
 def test_a_killed_run_names_the_rank_ends_the_others_and_goes_on_to_the_same_parameters(tmp_path, steps, rate):
     schedules = ("wfbp", "pipelined" if "optimizer" in steps else "mgwfbp")
     plans = [part for name in schedules for part in ("--plan", plan_file(tmp_path, name, **steps))]
-    others = ("ddp", "ddp_powersgd", "zero", "fsdp2") if not steps else ("ddp", "fsdp2") if rate else ("ddp",)
+    others = ("ddp", "fsdp2") if steps else ("ddp", "ddp_powersgd", "zero", "fsdp2")
     peers = [part for name in others for part in ("--peer", name)]
     options = [part for key, value in (steps | rate).items() for part in (f"--{key.replace('_', '-')}", str(value))]
     if steps.keys() == {"clip_norm"}:  # sparse messages, then dense ones

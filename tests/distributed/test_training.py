@@ -228,17 +228,8 @@ def test_narrow_messages_and_mixed_precision(tmp_path):
     arguments = [part for path in plans for part in ("--plan", path)]
     arguments += [part for name in PEERS for part in ("--peer", name)]
     # on processors float16 takes long: few samples and iterations
-    arguments += [
-        "--precision",
-        "float16",
-        "--batch",
-        "4",
-        "--iterations",
-        "4",
-        "--no-references",
-        "--conformance",
-        "1",
-    ]
+    arguments += ["--precision", "float16", "--batch", "4", "--iterations", "2"]
+    arguments += ["--no-references", "--conformance", "1"]
     trained(tmp_path / "run", *arguments)
     results = {name: result(tmp_path / "run", name) for name in ("wide", "half", "brain", *BY_PARTS, *PEERS)}
     for name in ("wide", "half", "brain", *BY_PARTS):
@@ -254,27 +245,32 @@ def test_narrow_messages_and_mixed_precision(tmp_path):
     assert len({losses[name] for name in ("wide", "half", "brain")}) == 3
 
 
-# what rounding grows to in so many steps: 2e-7 and 6e-5 were seen, and 6e-4 for PowerSGD, which does something else
+# what rounding grows to in so many steps: 2e-7 and 6e-5 were seen; PowerSGD does something else
 @pytest.mark.deep
 @pytest.mark.parametrize(("precision", "enough"), [("float32", 1e-6), ("float16", 3e-4)])
 def test_micro_batches_and_clipping_are_those_of_peers(tmp_path, precision, enough):
     how = {"accumulate": 4, "clip_norm": 0.5, "loss_scaling": precision == "float16"}
-    arguments = [part for name in ("wfbp", "mgwfbp") for part in ("--plan", plan_file(tmp_path, name, **how))]
+    half = precision == "float16"  # on processors it takes long: fewer contenders and iterations
+    plans, peers, iterations = (("mgwfbp",), PEERS[:2], 2) if half else (("wfbp", "mgwfbp"), PEERS, 4)
+    other = () if half else ("ddp_powersgd",)
+    arguments = [part for name in plans for part in ("--plan", plan_file(tmp_path, name, **how))]
     arguments += ["--accumulate", "4", "--clip-norm", "0.5", "--batch", "2"]
-    arguments += [part for name in (*PEERS, "ddp_powersgd") for part in ("--peer", name)]
-    arguments += ["--no-references", "--precision", precision, "--iterations", "4", "--conformance", "1"]
+    arguments += [part for name in (*peers, *other) for part in ("--peer", name)]
+    arguments += ["--no-references", "--precision", precision, "--iterations", str(iterations), "--conformance", "1"]
     trained(tmp_path / "run", *arguments)
-    results = {name: result(tmp_path / "run", name) for name in ("wfbp", "mgwfbp", *PEERS, "ddp_powersgd")}
-    for name in ("wfbp", "mgwfbp"):
+    results = {name: result(tmp_path / "run", name) for name in (*plans, *peers, *other)}
+    for name in plans:
         assert results[name]["conformance"]["oracle_difference"] < 1e-9
         assert (results[name]["settings"]["accumulate"], results[name]["settings"]["clip_norm"]) == (4, 0.5)
-    for name in PEERS:
+    for name in peers:
         assert results[name]["conformance"]["difference_to_first"] < enough
-    assert results["ddp_powersgd"]["conformance"]["difference_to_first"] > 1.5 * enough
-    rows = (tmp_path / "run" / "wfbp" / "metrics.csv").read_text().splitlines()
-    assert len(rows) == 1 + 4
+    for name in other:
+        assert results[name]["conformance"]["difference_to_first"] > 1.5 * enough
+    rows = (tmp_path / "run" / "mgwfbp" / "metrics.csv").read_text().splitlines()
+    assert len(rows) == 1 + iterations
     assert all("nan" not in row for row in rows)
-    assert float(rows[-1].split(",")[4]) < float(rows[1].split(",")[4])  # it learns
+    if not half:
+        assert float(rows[-1].split(",")[4]) < float(rows[1].split(",")[4])  # it learns
 
 
 @pytest.mark.deep

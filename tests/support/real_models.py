@@ -23,14 +23,14 @@ from gradsync.runtime.torchvision_operators import torchvision
 from gradsync.transforms.step import Step
 
 NAMES = ("lenet5", "resnet8")
-TURNS = 5
+TURNS = 3  # momentum counts from the second turn on
 LR, MOMENTUM = 0.01, 0.9
 OPTIMIZER = optimizers.get("sgd", lr=LR, momentum=MOMENTUM)
 BATCH = {"lenet5": 1, "resnet8": 4}  # the large convolutions of LeNet-5 take most of the time
 SHAPES = {"lenet5": (1, 28, 28), "resnet8": (3, 16, 16)}
 QUARTERS = {"densenet201_quarter": ("synthetic", 32), "bert_base_quarter": ("text", 16)}  # data, pixels or tokens
 QUARTERS |= {"transformer_quarter": ("synthetic", 12)}
-QUARTER_RANKS, QUARTER_TURNS = 2, 2  # momentum counts from the second turn on
+QUARTER_RANKS, QUARTER_TURNS = 2, 2
 AT_ONCE = ("mgwfbp", "kway")  # one message at a time, and two
 COST = Linear(2e-3, 2e-9)  # seconds, seconds a byte: chosen so that the schedules group these layers differently
 SHARED = Contended(Linear(2e-3, 2e-7), 5 / 3)  # slow, and a message alone gets 0.6 of its link: two at once pay

@@ -10,6 +10,7 @@ if SETTINGS.cluster_profile:
             layers=directory(f"config/clusters/{SETTINGS.cluster_profile.name}"),
         log:
             f"{RESULTS}/logs/cluster.log",
+        priority: BEFORE_TABLES
         container:
             RANKS_IMAGE
         threads: cores_a_rank()

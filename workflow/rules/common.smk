@@ -85,6 +85,7 @@ EACH_RANK = (
 LAUNCH = CLUSTER.exported(*EACH_RANK) if CLUSTER else ""
 # Ranks that share a node of the cluster; None if they are started on the machine at hand.
 RANKS_A_NODE = CLUSTER.ranks_per_node if CLUSTER else None
+BEFORE_TABLES = 1  # the priority of what has the machine to itself: what remains then shares the cores
 JOBS = {training.job: training for training in SETTINGS.training}
 ELASTIC = {launch.job: launch for launch in SETTINGS.elastic}
 ELASTIC_EMULATED = {job: launch for job, launch in ELASTIC.items() if launch.testbed}

@@ -46,6 +46,7 @@ rule train_elastic:
         f"{RESULTS}/logs/elastic/{{elastic}}.log",
     wildcard_constraints:
         elastic=named(ELASTIC.keys() - ELASTIC_EMULATED.keys()),
+    priority: BEFORE_TABLES
     container:
         RANKS_IMAGE
     threads: cores_a_rank()  # a measurement has the machine to itself
@@ -80,6 +81,7 @@ rule emulate_elastic:
         f"{RESULTS}/logs/elastic/{{elastic}}.log",
     wildcard_constraints:
         elastic=named(ELASTIC_EMULATED),
+    priority: BEFORE_TABLES
     localrule: True  # hosts are namespaces of the machine at hand
     container:
         None

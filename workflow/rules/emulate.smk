@@ -8,6 +8,7 @@ rule emulate:
         f"{RESULTS}/runs/emulated/{{launch}}/status.json",
     log:
         f"{RESULTS}/logs/emulate/{{launch}}.log",
+    priority: BEFORE_TABLES
     localrule: True  # hosts are namespaces of the machine at hand
     container:
         None

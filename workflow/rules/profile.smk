@@ -8,6 +8,7 @@ rule profile_job:
         interference=f"{RESULTS}/profile/{{job}}/interference.json",
     log:
         f"{RESULTS}/logs/profile/{{job}}.log",
+    priority: BEFORE_TABLES
     container:
         RANKS_IMAGE
     threads: cores_a_rank()  # a measurement has the machine to itself
@@ -39,6 +40,7 @@ rule profile_model:
         f"{RESULTS}/profile/{{model}}/workload.json",
     log:
         f"{RESULTS}/logs/profile/{{model}}.log",
+    priority: BEFORE_TABLES
     threads: cores_a_rank()
     resources:
         tasks=1,
@@ -63,6 +65,7 @@ rule profile_network:
         NETWORK,
     log:
         f"{RESULTS}/logs/profile/network.log",
+    priority: BEFORE_TABLES
     container:
         RANKS_IMAGE
     threads: cores_a_rank()
@@ -90,6 +93,7 @@ rule profile_contention:
         CONTENTION,
     log:
         f"{RESULTS}/logs/profile/contention.log",
+    priority: BEFORE_TABLES
     container:
         RANKS_IMAGE
     threads: cores_a_rank()
@@ -116,6 +120,7 @@ rule profile_selection:
         SELECTION,
     log:
         f"{RESULTS}/logs/profile/selection.log",
+    priority: BEFORE_TABLES
     threads: cores_a_rank()
     resources:
         tasks=1,
@@ -139,6 +144,7 @@ rule profile_loading:
         LOADING,
     log:
         f"{RESULTS}/logs/loading/{SETTINGS.loading.job}.log",
+    priority: BEFORE_TABLES
     threads: cores_a_rank()
     resources:
         tasks=1,
@@ -175,6 +181,7 @@ rule profile_ratios:
     wildcard_constraints:
         dealt="[a-z0-9_]+",
         ranks="[0-9]+",
+    priority: BEFORE_TABLES
     container:
         RANKS_IMAGE
     threads: cores_a_rank()

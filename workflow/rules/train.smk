@@ -12,6 +12,7 @@ rule train:
         f"{RESULTS}/runs/train/{{job}}/schemes.json",
     log:
         f"{RESULTS}/logs/train/{{job}}.log",
+    priority: BEFORE_TABLES
     container:
         RANKS_IMAGE
     threads: cores_a_rank()  # a measurement has the machine to itself

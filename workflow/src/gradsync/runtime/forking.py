@@ -34,7 +34,7 @@ OF_ALL = "gradsync.runtime.group"  # what ranks load, and torch with it
 OF_COMMANDS = {("train",): "gradsync.runtime.train"}
 """What a stem loads further, by the first words of the command of its ranks."""
 OF_OPTIONS = {"--peer=": "torch._dynamo"}
-"""And by options: stock DDP and torch's optimizers load torch's compiler at their first use, as much as torch itself."""
+"""And by options: stock DDP and torch's optimizers load torch's compiler, which is as much as torch itself."""
 OF_MODEL = "--model="  # a stem loads what the model is built with
 POLL_SECONDS = 0.01
 OF_A_PIPE = 1 << 16  # bytes: what is read at once has whole lines
