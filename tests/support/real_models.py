@@ -23,6 +23,7 @@ from gradsync.runtime.torchvision_operators import torchvision
 from gradsync.transforms.step import Step
 
 NAMES = ("lenet5", "resnet8")
+RANKS = (("lenet5", 2), ("resnet8", 2), ("resnet8", 4))  # the gradients of LeNet-5 take most of the time
 TURNS = 3  # momentum counts from the second turn on
 LR, MOMENTUM = 0.01, 0.9
 OPTIMIZER = optimizers.get("sgd", lr=LR, momentum=MOMENTUM)
@@ -31,6 +32,7 @@ SHAPES = {"lenet5": (1, 28, 28), "resnet8": (3, 16, 16)}
 QUARTERS = {"densenet201_quarter": ("synthetic", 32), "bert_base_quarter": ("text", 16)}  # data, pixels or tokens
 QUARTERS |= {"transformer_quarter": ("synthetic", 12)}
 QUARTER_RANKS, QUARTER_TURNS = 2, 2
+STATISTICS = "statistics:"  # what their names begin with
 AT_ONCE = ("mgwfbp", "kway")  # one message at a time, and two
 COST = Linear(2e-3, 2e-9)  # seconds, seconds a byte: chosen so that the schedules group these layers differently
 SHARED = Contended(Linear(2e-3, 2e-7), 5 / 3)  # slow, and a message alone gets 0.6 of its link: two at once pay
@@ -130,4 +132,4 @@ def trained(model: nn.Module) -> dict[str, np.ndarray]:
 def statistics_of(model: nn.Module) -> dict[str, np.ndarray]:
     """Statistics by name."""
     buffers = ((key, value) for key, value in model.named_buffers() if value.is_floating_point())
-    return {f"statistics:{key}": value.numpy().copy() for key, value in buffers}
+    return {f"{STATISTICS}{key}": value.numpy().copy() for key, value in buffers}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -20,24 +20,42 @@ from gradsync.runtime.peers import KINDS, make
 OTHERS = [Peer(name=kind, kind=kind) for kind in KINDS if kind != "ddp"]
 
 
+class Apart(NamedTuple):
+    """How far a training on ranks has ended from plain torch: its parameters, and those with the statistics."""
+
+    parameters: float
+    everything: float
+
+
 def real_models(rank: int, ranks: int) -> dict[tuple[str, str, str], Any]:
-    """(model, schedule or DDP, type) -> parameters and statistics after training; `buckets` of the exported plan."""
+    """(model, schedule or peer, type) -> how far it is from plain torch; `buckets` of DDP with an exported plan."""
     groups = Groups()
     trained: dict[tuple[str, str, str], Any] = {}
-    for name in real.NAMES:
+    for name in (name for name, number in real.RANKS if number == ranks):
+        wanted = {
+            (kind, turns): real.reference(name, ranks, turns, getattr(torch, kind))
+            for kind, turns in (("float64", real.TURNS), ("float32", 1))
+        }
         for schedule in schedules.names():
             plan = real.plan(schedule, name, ranks)
-            for dtype, turns in ((torch.float64, real.TURNS), (torch.float32, 1)):
-                kind = str(dtype).removeprefix("torch.")
-                trained[name, schedule, kind] = train_real(plan, name, rank, groups, dtype, turns)
-        plan = real.plan("mgwfbp", name, ranks, "float64")
-        exported = Peer(name="exported", plan="mgwfbp")
-        trained[name, "ddp", "float64"], details = _train_peer(exported, name, rank, real.TURNS, {"mgwfbp": plan})
-        trained[name, "ddp", "buckets"] = details["bucket_bytes"]
-        for peer in (*OTHERS, Peer(name="fsdp2_kept", kind="fsdp2", reshard_after_forward=False)):
-            trained[name, peer.name, "float64"] = _train_peer(peer, name, rank, real.TURNS)[0]
+            for (kind, turns), values in wanted.items():
+                ended = train_real(plan, name, rank, groups, getattr(torch, kind), turns)
+                trained[name, schedule, kind] = _apart_from(values, ended)
+        of_peers, plans = wanted["float64", real.TURNS], {"mgwfbp": real.plan("mgwfbp", name, ranks, "float64")}
+        kept = Peer(name="fsdp2_kept", kind="fsdp2", reshard_after_forward=False)
+        for peer in (Peer(name="ddp", plan="mgwfbp"), *OTHERS, kept):
+            ended, details = _train_peer(peer, name, rank, real.TURNS, plans)
+            trained[name, peer.name, "float64"] = _apart_from(of_peers, ended)
+            if peer.plan:
+                trained[name, peer.name, "buckets"] = details["bucket_bytes"]
     groups.close()
     return trained
+
+
+def _apart_from(wanted: dict[str, np.ndarray], ended: dict[str, np.ndarray]) -> Apart:
+    assert ended.keys() == wanted.keys()
+    parameters = {key: value for key, value in ended.items() if not key.startswith(real.STATISTICS)}
+    return Apart(_apart(parameters, wanted), _apart(ended, wanted))
 
 
 def quarter_models(rank: int, ranks: int) -> dict[tuple[str, str], dict[str, Any]]:
@@ -70,7 +88,7 @@ def quarter_models(rank: int, ranks: int) -> dict[tuple[str, str], dict[str, Any
 
 
 def _apart(ours: dict[str, np.ndarray], others: dict[str, np.ndarray]) -> float:
-    return max(float(np.abs(value - others[key]).max()) for key, value in ours.items())
+    return float(np.max([np.abs(value - others[key]).max() for key, value in ours.items()]))
 
 
 def _evaluated(plan: Plan, name: str, start: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
