@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -38,10 +39,10 @@ def project(tmp_path: Path) -> Project:
 
 @pytest.fixture
 def started(project: Project) -> Iterator[Started]:
-    """Snakemake, once a rank of its job runs."""
+    """Snakemake, once a rank of its job runs; a rank that is `held` goes no further, and the job does not end."""
     runs = []
 
-    def start(target: str) -> subprocess.Popen[str]:
+    def start(target: str, *, held: bool = False) -> subprocess.Popen[str]:
         command = ["snakemake", "--configfile", "config/tiny.yaml", "--cores", "2", target]
         with (project.folder / "screen").open("w") as screen:
             run = subprocess.Popen(
@@ -53,7 +54,9 @@ def started(project: Project) -> Iterator[Started]:
                 text=True,
             )
         runs.append(run)
-        until(lambda: len(below(run.pid)) >= 4 or run.poll() is not None, lambda: project.read("screen"))
+        until(lambda: ranks(below(run.pid)) or run.poll() is not None, lambda: project.read("screen"))
+        for rank in ranks(below(run.pid)) if held else ():
+            os.kill(rank, signal.SIGSTOP)
         return run
 
     yield start
@@ -77,10 +80,21 @@ def below(pid: int) -> list[int]:
     return [*direct, *(each for child in direct for each in below(child))]
 
 
+def ranks(pids: list[int]) -> list[int]:
+    """Those of the processes that are ranks, by what they are called."""
+    named = []
+    for pid in pids:
+        with suppress(OSError):
+            if Path(f"/proc/{pid}/comm").read_text().startswith("rank "):
+                named.append(pid)
+    return named
+
+
 @pytest.mark.deep
 def test_after_a_kill_its_jobs_end_and_the_same_command_goes_on(project, started):
-    run = started(TARGET)
+    run = started(TARGET, held=True)
     jobs = below(run.pid)
+    assert ranks(jobs)
     refused = project.snakemake(TARGET)
     assert refused.returncode == 1
     assert f"another Snakemake makes the same results in {project.folder} (process {run.pid} on" in refused.stdout
