@@ -169,6 +169,29 @@ def test_what_is_loaded_is_for_commands_that_there_are(words, capsys):
     assert ended.value.code == 0
 
 
+@pytest.mark.parametrize(
+    ("options", "loaded"),
+    [
+        (["--model=lenet5"], {"gradsync.runtime.train"}),
+        (["--model=lenet5", "--peer=ddp"], {"gradsync.runtime.train", "torch._dynamo"}),
+        (["--model=resnet18"], {"gradsync.runtime.train", "torchvision", "torch._dynamo"}),
+        (["--model=own.py:make"], {"gradsync.runtime.train"}),
+    ],
+    ids=["plans", "peer", "torchvision", "own"],
+)
+def test_only_what_the_ranks_would_load_is_loaded(options, loaded):
+    """What takes a second or more; LeNet-5's forward pass is traced, which torch would load its compiler for."""
+    program = (
+        "import sys; from gradsync.runtime import forking; forking._load(['train', *sys.argv[1:]])\n"
+        "from gradsync.runtime import models; from gradsync.runtime.forward_order import forward_order\n"
+        "forward_order(models.build('lenet5', 0), lambda model: model(models.blank('lenet5')))\n"
+        "print(*{'gradsync.runtime.train', 'torchvision', 'torch._dynamo', 'scipy.stats'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", program, *options], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert set(done.stdout.split()) == loaded
+
+
 def test_a_rank_that_cannot_run_on_its_host_says_so(capfd):
     program = "from gradsync.runtime.forking import become_ranks; become_ranks()"
     places = [forking.Place(0, "no-such-namespace"), forking.Place(0)]
