@@ -134,7 +134,10 @@ def told_apart(name: str, few: tuple[Form, float], many: tuple[Form, float]) -> 
 def _timed(
     plan: Plan, op: Local, values: Callable[[int, str, int | None], torch.Tensor], device: Device
 ) -> tuple[Form, float] | None:
-    """A trial, and the seconds that it takes; None if its kernel can't do it, which all ranks find."""
+    """A trial, and the seconds that it takes; None if its kernel can't do it, which all ranks find.
+
+    `values`: those of `_drawn`, of which the trial takes copies, as kernels change what they are given.
+    """
     form, kernel = Form(plan, op), KERNELS[op.kernel]
     kernel.refuse(form)
     elements = plan.buffer["gradient"].elements

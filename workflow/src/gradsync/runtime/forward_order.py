@@ -152,11 +152,11 @@ def forward_order(model: nn.Module, run: Callable[[nn.Module], object]) -> Forwa
 class _Uses(TorchDispatchMode):
     """The calls of modules so far, and for each parameter the number of the last one when something first took it."""
 
+    supports_higher_order_operators = True  # what they take is seen, whatever they do with it
+
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
         return False  # else torch loads its compiler for it: as much as torch itself
-
-    supports_higher_order_operators = True  # what they take is seen, whatever they do with it
 
     def __init__(self, parameters: dict[str, nn.Parameter]) -> None:
         super().__init__()
