@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -65,6 +66,39 @@ def test_more_hosts_than_namespaces_are_allowed_are_refused_with_the_limit():
 
 
 @real
+def test_a_process_that_enters_while_its_testbed_is_removed_is_ended(monkeypatch):
+    started = []
+    call = namespaces._ip
+
+    def entered_meanwhile(*arguments: str, text: str = "") -> str:
+        if arguments[:2] == ("netns", "del") and not started:
+            started.append(subprocess.Popen(network.on(0, ["sleep", "1000"])))
+            until(lambda: Path(f"/proc/{started[0].pid}/comm").read_text() == "sleep\n")
+        return call(*arguments, text=text)
+
+    monkeypatch.setattr(namespaces, "_ip", entered_meanwhile)
+    with made_of(wired("switch:2"), RATE) as network:
+        pass
+    assert started[0].wait(HANGS_SECONDS) == -signal.SIGKILL
+
+
+@real
+def test_a_process_that_has_found_a_namespace_before_it_was_removed_does_not_run_there(monkeypatch):
+    with made_of(wired("switch:2"), RATE) as network:
+        name = network.namespace(0)
+        namespace = (namespaces.MADE / name).open()
+        command = network.on(0, ["sleep", "1000"])
+    assert command[:4] == ["ip", "netns", "exec", name]
+    with namespace:
+        inside = ["nsenter", f"--net=/proc/self/fd/{namespace.fileno()}", *command[4:]]
+        assert subprocess.run(inside, pass_fds=[namespace.fileno()], timeout=HANGS_SECONDS).returncode == 1
+        monkeypatch.setattr(namespaces, "MADE", Path("/nowhere"))
+        monkeypatch.setattr(Path, "open", lambda path: os.fdopen(os.dup(namespace.fileno())))
+        with ThreadPoolExecutor(1) as thread, pytest.raises(FileNotFoundError, match=name):
+            thread.submit(namespaces.enter, name).result()
+
+
+@real
 def test_nothing_is_left_where_a_testbed_fails():
     before = netns()
     with pytest.raises(RunError, match="testbed: ip"), made_of([*wired("switch:2"), *wired("switch:2")], RATE):
@@ -73,6 +107,7 @@ def test_nothing_is_left_where_a_testbed_fails():
 
     def fails(network):
         started.append(subprocess.Popen(network.on(0, ["sleep", "1000"])))
+        until(lambda: Path(f"/proc/{started[0].pid}/comm").read_text() == "sleep\n")
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError), made_of(wired("switch:2"), RATE) as network:

@@ -25,8 +25,8 @@ import subprocess
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Container, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from itertools import count
@@ -77,7 +77,10 @@ class Testbed:
 
     def on(self, host: int, command: Sequence[str]) -> list[str]:
         """The command that runs `command` on a host."""
-        return ["ip", "netns", "exec", self.namespace(host), *command]
+        namespace = self.namespace(host)
+        # The shell is in the namespace when it looks for the name: a command that came too late for `remove` ends here.
+        still_there = ["sh", "-c", 'test -e "$0" && exec "$@"', str(MADE / namespace)]
+        return ["ip", "netns", "exec", namespace, *still_there, *command]
 
     def places(self) -> list[tuple[int, int]]:
         """By rank, its host and its place among the ranks of that host."""
@@ -118,6 +121,7 @@ def enter(namespace: str) -> None:
         if library.setns(file.fileno(), CLONE_NEWNET):
             number = ctypes.get_errno()
             raise OSError(number, os.strerror(number), namespace)
+    (MADE / namespace).stat()  # raises if the namespace is being removed, whose processes are not looked for again
 
 
 @contextmanager
@@ -235,12 +239,22 @@ def end_makers(names: Sequence[str]) -> None:
 
 
 def remove(names: Sequence[str]) -> None:
-    """End every process in these namespaces, then remove them; it is no fault if one is gone already."""
-    for name in names:
-        _end_processes(name)
-    for name in names:
-        with suppress(RunError):
-            _ip("netns", "del", name)
+    """End every process in these namespaces, and remove them; it is no fault if one is gone already.
+
+    Processes are ended before a namespace loses its name, by which those that are left can be found if this process is
+    killed, and after it: a process that was starting can have entered in between, and none enters later.
+    """
+    with ExitStack() as stack:
+        held = set()  # the kernel gives the number of a namespace to another one only when nobody holds it
+        for name in names:
+            with suppress(FileNotFoundError):
+                file = stack.enter_context((MADE / name).open())
+                held.add(_identity(file.fileno()))
+        _end_processes(held)
+        for name in names:
+            with suppress(RunError):
+                _ip("netns", "del", name)
+        _end_processes(held)
 
 
 def _make(network: Testbed) -> None:
@@ -327,19 +341,26 @@ def _present() -> list[str]:
     return [line.split()[0] for line in _ip("netns", "list").splitlines() if NAME.fullmatch(line.split()[0])]
 
 
-def _end_processes(name: str) -> None:
+def _end_processes(namespaces: Container[tuple[int, int]]) -> None:
     deadline = time.monotonic() + GONE_SECONDS
-    while time.monotonic() < deadline:
-        try:
-            pids = [int(pid) for pid in _ip("netns", "pids", name).split()]
-        except RunError:  # the namespace is gone
-            return
-        if not pids:
-            return
+    while (pids := list(_inside(namespaces))) and time.monotonic() < deadline:
         for pid in pids:
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
         time.sleep(0.02)
+
+
+def _inside(namespaces: Container[tuple[int, int]]) -> Iterator[int]:
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has ended, or belongs to somebody else
+            if _identity(process / "ns" / "net") in namespaces:
+                yield int(process.name)
+
+
+def _identity(namespace: int | Path) -> tuple[int, int]:
+    """What tells a namespace from others, of an open file of it or a path."""
+    status = os.stat(namespace)
+    return status.st_dev, status.st_ino
 
 
 def _lives(pid: str, started: str) -> bool:
