@@ -241,7 +241,14 @@ def test_seeds_that_do_not_get_there_need_longer_trainings_and_no_more_cores(che
 def test_repeats_of_a_training_are_seeds(checkout, papers):
     reason = "no interval of it: 5 repeats, 6 are needed"
     remedy = remedy_of(checkout, papers, "table2-digits-slight", "measured", reason, "quick", paper="cloud_topk")
+    assert remedy.reason == "measured: too few repeats"
     assert remedy.add == ("more `seeds` of its launch: at least 6",)
+    reason = "within what was measured: a margin of -1.0 to +2.0 % over the 95 % intervals"
+    remedy = remedy_of(
+        checkout, papers, "table2-digits-slight", "measured", reason, "quick", margin=-0.01, paper="cloud_topk"
+    )
+    assert remedy.reason == "measured: an interval that holds both answers"
+    assert remedy.add == ("more `seeds` of its launch: the interval narrows with the square root of their number",)
 
 
 def test_other_reasons_have_remedies_of_their_own(checkout, papers, monkeypatch):

@@ -20,6 +20,7 @@ from gradsync.configuration.settings import Settings
 from gradsync.errors import InputError
 from gradsync.papers import declared
 from gradsync.papers.coverage import Coverage, has_interval, never
+from gradsync.statistics.intervals import NONE as NO_INTERVAL
 from gradsync.statistics.intervals import repeats_needed
 
 LOCAL, CLUSTER = "snakemake --cores {cores} --configfile {config}", "snakemake --profile slurm --configfile {config}"
@@ -28,6 +29,7 @@ NEEDS = {"emulated": " (Linux, root or a user namespace)"}
 BAND = "the band of what the paper doesn't publish holds points of both kinds"
 NOTHING = "no command: a published number would"
 SHARED = re.compile(r"\b(\d+) ranks share (\d+) cores")
+NARROWS = "the interval narrows with the square root of their number"
 NOT_THERE = re.compile(r"\b\d+ of \d+ seeds get to")
 
 
@@ -98,11 +100,12 @@ class Remedies:
             cores = max(self._coverage(self.config, verdict).cores(needed_rows), int(sharing[1]))
             again = LOCAL.format(cores=cores, config=self.config)
             return Remedy(f"{rung}: more ranks than this machine's {sharing[2]} cores", f"on {cores} cores: `{again}`")
-        imprecise = verdict.margin is not None or "no interval" in verdict.reason
+        too_few = NO_INTERVAL in verdict.reason
+        imprecise = too_few or verdict.margin is not None
         if not imprecise and not lacking:
             return Remedy(f"{rung}: {verdict.reason}", self._again())
-        reason = "too few repeats, or an interval that holds both answers" if imprecise else "not in this configuration"
-        reason = f"{rung}: {reason}"
+        why_imprecise = "too few repeats" if too_few else "an interval that holds both answers"
+        reason = f"{rung}: {why_imprecise if imprecise else 'not in this configuration'}"
         for config in sorted(self.known, key=lambda name: self.known[name].gpus):
             if config != self.config and not self._lacking(config, verdict, needed_rows):
                 cores = self._coverage(config, verdict).cores(needed_rows)
@@ -111,7 +114,8 @@ class Remedies:
                 return Remedy(reason, self._command(config, cores, rung))
         if imprecise:
             keys, unit = ("seeds", "") if self._coverage(self.config, verdict).of_seeds else ("iterations", " blocks")
-            more = f"more `{keys}` of its launch: at least {repeats_needed()}{unit}"
+            least = f"at least {repeats_needed()}{unit}" if too_few else NARROWS
+            more = f"more `{keys}` of its launch: {least}"
             return Remedy(reason, self._copied(self.config, 0, rung), (more,))
         config = self._nearest(verdict, needed_rows)
         cores = self._coverage(config, verdict).most_cores(needed_rows)
