@@ -16,6 +16,7 @@ from rank_programs.of_collectives import (
     ring_benchmark,
 )
 from rank_programs.of_conformance import held_against_the_oracle
+from rank_programs.of_evaluations import evaluated
 from rank_programs.of_failures import (
     LATE,
     crashed_in_a_ring,
@@ -59,6 +60,7 @@ PROGRAMS = (
         ring_benchmark,
         cluster_teams,
         resumed,
+        evaluated,
         held_against_the_oracle,
         straggling,
     ),

@@ -23,18 +23,29 @@ class Brightest(torch.nn.Module):
         return self.noise(self.scale * images[:, 0, 0])
 
 
+def ten(samples: int) -> data.Pixels:
+    """So many samples of ten, of which three have the wrong label."""
+    pixels = torch.zeros(samples, 1, 8, 8, dtype=torch.uint8)
+    labels = torch.arange(samples) % 10 % 8
+    pixels[torch.arange(samples), 0, 0, labels] = 200
+    labels[torch.isin(torch.arange(samples) % 10, torch.tensor([2, 5, 9]))] += 1
+    return data.Pixels(pixels, labels, 255, (1, 8, 8))
+
+
 @pytest.mark.parametrize("training", [True, False])
-@pytest.mark.parametrize(("batch", "shown"), [(4, [4, 4, 2]), (256, [10])])
-def test_accuracy_is_the_share_of_right_labels(training, batch, shown):
-    pixels = torch.zeros(10, 1, 8, 8, dtype=torch.uint8)
-    labels = torch.arange(10) % 8
-    pixels[torch.arange(10), 0, 0, labels] = 200
-    labels[[2, 5, 9]] += 1  # three of ten are wrong
-    test = data.Pixels(pixels, labels, 255, (1, 8, 8))
+@pytest.mark.parametrize(("samples", "shown"), [(10, [10]), (600, [256, 256, 88])])
+def test_accuracy_is_the_share_of_right_labels(training, samples, shown):
     model = Brightest().double().train(training)
-    assert data.accuracy(model, test, batch) == 0.7
+    assert data.accuracy(model, ten(samples)) == 0.7
     assert model.shown == shown
     assert model.training is model.noise.training is training
+
+
+def test_a_part_of_the_samples_is_evaluated_at_least_as_many_at_once_as_are_trained_on():
+    model = Brightest()
+    assert data.predicted(model, ten(1000), torch.arange(1, 1000, 2), batch=300) == (250 + 50, 500)
+    assert model.shown == [300, 200]
+    assert data.predicted(model, ten(10), torch.arange(0)) == (0, 0)  # more ranks than samples
 
 
 def test_large_images_are_tested_a_few_at_once():
@@ -50,4 +61,4 @@ def test_large_images_are_tested_a_few_at_once():
 
     model = Side()
     data.accuracy(model, load("digits", size=224).test)
-    assert 3 * 224 * 224 < model.most <= 2**21
+    assert 3 * 224 * 224 < model.most <= 2**20

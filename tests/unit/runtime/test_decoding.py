@@ -93,10 +93,13 @@ def test_translations_are_scored_against_the_text_of_the_test(share, least, most
     pytest.importorskip("sacrebleu")
     test = sentences().test
     model = Translator(test, share).train()
-    score, signature = bleu.bleu(model, test)
+    parts = [bleu.translations(model, test, part, 3) for part in range(3)]
+    texts = {number: text for part in parts for number, text in part.items()}
+    assert len(texts) == sum(map(len, parts)) == len(test)
+    score, signature = bleu.bleu(texts, test)
     assert least - 1e-9 <= score <= most + 1e-9
     assert "tok:13a" in signature
     assert "version:" in signature
     assert model.training  # as it was
     if share == 1:
-        assert bleu.translations(model, test) == list(test.references)
+        assert bleu.translations(model, test) == dict(enumerate(test.references))

@@ -2,7 +2,7 @@
 
 Operations are counted on the model itself, and nothing is computed. The speeds at which a rank computes and sends are
 assumed (`estimate` in the configuration), and nothing overlaps: an upper bound of training under these assumptions.
-Samples that are waited for and test samples, which rank 0 evaluates after each epoch, come on top.
+Samples that are waited for and test samples, which the ranks share after each epoch, come on top.
 """
 
 from __future__ import annotations
@@ -104,5 +104,5 @@ def table(launches: list[Launch]) -> str:
             f"{launch.seconds / 60:>9.1f}{launch.gpu_hours:>11.1f}"
         )
     total = sum(launch.gpu_hours for launch in launches)
-    left_out = "without waits for samples, and without test samples, which rank 0 evaluates after each epoch"
+    left_out = "without waits for samples, and without test samples, which the ranks share after each epoch"
     return "\n".join([*lines, f"{len(launches)} launches, {total:.0f} GPU hours, {left_out}"])

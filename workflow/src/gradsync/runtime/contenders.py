@@ -106,8 +106,8 @@ class Contender(ABC):
     def parameters(self) -> dict[str, torch.Tensor]:
         """Parameters by name, each flattened. Collective."""
 
-    def whole(self) -> torch.nn.Module:
-        """On rank 0 a model with these parameters that it can call alone. Collective."""
+    def whole(self) -> torch.nn.Module | None:
+        """A model with these parameters that the rank can call alone, which rank 0 has at least. Collective."""
         return self.model
 
     @abstractmethod

@@ -42,6 +42,7 @@ from gradsync.runtime.contenders import (
     gathered,
 )
 from gradsync.runtime.data.cache import DataCache, opening
+from gradsync.runtime.evaluate import evaluate
 from gradsync.runtime.execute import Pool
 from gradsync.runtime.group import Groups
 from gradsync.runtime.hosts import machines, misplaced, nodes
@@ -309,17 +310,17 @@ class _Launch:
             record.absorbed.append(contender.model.absorbed_seconds() / turns)
 
     def _evaluate(self, contender: Contender, test: data.Samples | None, seed: int, turn: int) -> None:
-        """Record the accuracy of what trains, and BLEU of translations, on rank 0; the other ranks wait for it."""
+        """Record the accuracy of what trains, and BLEU of translations, on rank 0. Collective."""
         if isinstance(contender, NoCommunication | OneRank) or test is None:
             return
-        model = contender.whole()
-        if self.rank == 0:
-            record = self.progress.records[contender.name]
-            record.accuracy.append((seed, turn, data.accuracy(model, test, spec=self.spec)))
-            if isinstance(test, data.Sentences):
-                score, self.progress.bleu_signature = data.bleu.bleu(model, test)
-                record.bleu.append((seed, turn, score))
-        dist.barrier()  # the others wait here, where they may, and not in their next message
+        evaluated = evaluate(contender.whole(), test, self.spec, self.options.batch)
+        if self.rank != 0:
+            return
+        record = self.progress.records[contender.name]
+        record.accuracy.append((seed, turn, evaluated.accuracy))
+        if evaluated.bleu is not None:
+            score, self.progress.bleu_signature = evaluated.bleu
+            record.bleu.append((seed, turn, score))
 
     def _checkpoint(self, contenders: list[Contender]) -> None:
         states = {contender.name: contender.state() for contender in contenders}

@@ -19,7 +19,7 @@ from gradsync.runtime import models
 from gradsync.runtime.data import bleu, cifar10, digits, imagenet, mnist, synthetic, text, translation
 from gradsync.runtime.data.batches import Batches
 from gradsync.runtime.data.cache import DataCache
-from gradsync.runtime.data.evaluation import accuracy
+from gradsync.runtime.data.evaluation import accuracy, predicted
 from gradsync.runtime.data.feed import Data, Feed, Shard, shard
 from gradsync.runtime.data.masked import MaskedPairs
 from gradsync.runtime.data.samples import Images, Pixels, Samples, Wanted
@@ -42,6 +42,7 @@ __all__ = [
     "bleu",
     "load",
     "load_stages",
+    "predicted",
     "shard",
     "text",
     "translation",

@@ -7,6 +7,7 @@ tokeniser (13a). Differs from what the papers' translations are usually decoded 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import cast
 
 import torch
@@ -30,27 +31,29 @@ def refuse() -> None:
         ) from None
 
 
-def bleu(model: nn.Module, test: Sentences) -> tuple[float, str]:
-    """(BLEU in percent, signature of how it was computed) of the model's translations of all test sentences.
-
-    The model comes back in the mode that it was in.
-    """
+def bleu(texts: Mapping[int, str], test: Sentences) -> tuple[float, str]:
+    """(BLEU in percent, signature of how it was computed) of the translations of all test sentences, by number."""
     from sacrebleu.metrics.bleu import BLEU
 
     metric = BLEU(force=True)
-    score = metric.corpus_score(translations(model, test), [list(test.references)])
+    score = metric.corpus_score([texts[number] for number in range(len(test))], [list(test.references)])
     return float(score.score), str(metric.get_signature())
 
 
-def translations(model: nn.Module, test: Sentences) -> list[str]:
-    """The model's translation of each test sentence; sentences of like lengths are translated at once."""
+def translations(model: nn.Module, test: Sentences, part: int = 0, parts: int = 1) -> dict[int, str]:
+    """The model's translations of the test sentences, or of one part of so many, by number.
+
+    Sentences of like lengths are translated at once, and all parts have some of every length. The model comes back in
+    the mode that it was in.
+    """
     device = next(model.parameters()).device
     training = model.training
     model.eval()
-    texts = [""] * len(test)
-    order = torch.from_numpy(test.sources.lengths[test.rows]).argsort(stable=True)
+    texts = {}
+    order = torch.from_numpy(test.sources.lengths[test.rows]).argsort(stable=True)[part::parts]
     try:
-        for indices in order.split(SENTENCES_AT_ONCE):
+        for first in range(0, len(order), SENTENCES_AT_ONCE):
+            indices = order[first : first + SENTENCES_AT_ONCE]
             inputs, _ = test.batch(indices, 0)
             sources = inputs[:, 0, : 1 + int(test.sources.lengths[test.rows[indices[-1]]])]
             most = min(test.shape[-1], sources.shape[1] + LONGER)

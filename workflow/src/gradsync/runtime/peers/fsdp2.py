@@ -35,7 +35,7 @@ class FullyShard(Stock):
     """`fully_shard` on the blocks of the model, and on the model."""
 
     def _wrapped(self, plans: dict[str, Plan]) -> nn.Module:
-        # rank 0 evaluates, which with the sharded model would be a collective
+        # rank 0 evaluates alone: with the sharded model all ranks would have to, in step
         self.copied = copy.deepcopy(self.model) if self.rank == 0 else None
         mesh = DeviceMesh.from_group(self.group, self.device.kind)
         self.units = [*blocks(self.model), self.model]
@@ -59,11 +59,11 @@ class FullyShard(Stock):
         named = self.model.named_parameters()
         return {name: _whole(parameter).reshape(-1) for name, parameter in named if parameter.requires_grad}
 
-    def whole(self) -> nn.Module:
+    def whole(self) -> nn.Module | None:
         """On rank 0 a model that is not sharded, with what this one has learnt. Collective."""
         parameters = self.parameters()
         if self.copied is None:
-            return self.model
+            return None
         with torch.no_grad():
             for name, parameter in self.copied.named_parameters():
                 if name in parameters:  # others have not learnt
