@@ -11,7 +11,7 @@ from typing import Any
 from slurm_here import needs_slurm
 
 from kills import subjects
-from kills.campaign import BAD, Campaign, kinds, lines
+from kills.campaign import BAD, Campaign, kinds, lines, patient
 from kills.jobs import STEP, SUBMITTER, Jobs
 
 pytestmark = needs_slurm
@@ -36,7 +36,8 @@ def test_killed_jobs_go_on_and_leave_nothing(slurm, tmp_path):
     """Without its slurmstepd a rank ends, or srun would wait for it for ever."""
     (subject,) = subjects.every(tmp_path, ["slurm"], Jobs(slurm.folder))
     messages: list[str] = []
-    table = Campaign(subject, tmp_path, AtTheFirstCheckpoint(IN_TURN), messages.append).run(len(IN_TURN), len(IN_TURN))
+    campaign = patient(Campaign(subject, tmp_path, AtTheFirstCheckpoint(IN_TURN), messages.append))
+    table = campaign.run(len(IN_TURN), len(IN_TURN))
     print("\n".join(lines(table)))
     assert not {kind for kind in BAD if kinds(table)[kind]}, messages
     assert table["slurm", STEP, "resumed"] == 1

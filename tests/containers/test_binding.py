@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -33,8 +34,7 @@ def test_folders_and_where_their_links_lead(tmp_path, monkeypatch):
 )
 def test_a_job_reads_through_a_link(tmp_path):
     # outside the folders that Apptainer brings in any case (the working folder, the home folder and /tmp)
-    away = Path("/var/tmp") / f"gradsync-{tmp_path.name}"
-    away.mkdir()
+    away = Path(tempfile.mkdtemp(dir="/var/tmp"))
     try:
         (away / "file").write_text("seen")
         (tmp_path / "data").symlink_to(away)

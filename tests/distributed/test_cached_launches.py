@@ -7,15 +7,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
-from gradsync.lifetimes import leftovers
 from image_files import write_photographs
 from left_in_memory import left_in_memory, stays_in_memory
-from waiting import HANGS_SECONDS
+from waiting import HANGS_SECONDS, until
 
 ROOT = Path(__file__).parents[2]
 MODEL = ["--data", "imagenet", "--model", "resnet18", "--size", "32", "--batch", "2", "--block", "3"]
@@ -27,10 +25,6 @@ def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [*command, *MODEL, *data, "--output", str(folder / "out"), *arguments], stderr=subprocess.PIPE, text=True
     )
-
-
-def caches() -> set[Path]:
-    return {path for path in leftovers.MEMORY.glob(f"{leftovers.PREFIX}*") if path.is_dir()}
 
 
 @pytest.fixture
@@ -59,12 +53,9 @@ def test_ranks_share_what_they_decode_and_the_result_tells(folder):
 
 
 def test_a_launch_whose_rank_is_killed_leaves_no_memory(folder):
-    before, others = left_in_memory(), caches()
+    before = left_in_memory()
     process = start(folder, "--epochs", "100000")
-    end = time.monotonic() + HANGS_SECONDS
-    while not any((cache / "total").exists() for cache in caches() - others):
-        assert time.monotonic() < end
-        time.sleep(0.05)
+    until((folder / "copies" / "total").exists)  # which rank 0 makes after the memory
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     os.kill(int(children[0]), signal.SIGKILL)  # the owner of the memory
     assert process.communicate(timeout=HANGS_SECONDS)

@@ -8,7 +8,7 @@ import signal
 import time
 
 import pytest
-from test_elastic import ITERATIONS, plan_file, start, trained
+from test_elastic import plan_file, start, trained
 from test_execute import ranks_of_the_tests as ranks_of_the_tests
 from test_training import children, gone
 
@@ -76,7 +76,8 @@ def test_a_killed_part_ends_a_training_which_goes_on_to_the_same_parameters(tmp_
     if len(binding.cores()) < 2:
         pytest.skip("needs two cores")
     plan, before = plan_file(tmp_path, "shared_tree"), left_in_memory()
-    arguments = ["--seed", "3", "--checkpoint-seconds", "0"]
+    # long enough that the checkpoint is seen while something is left to do
+    arguments = ["--seed", "3", "--checkpoint-seconds", "0", "--iterations", "24"]
     trained(tmp_path / "whole", plan, *arguments)
     killed = tmp_path / "killed"
     process = start(killed, plan, *arguments)
@@ -95,4 +96,4 @@ def test_a_killed_part_ends_a_training_which_goes_on_to_the_same_parameters(tmp_
     ended = [json.loads((each / "shared_tree/result.json").read_text()) for each in (tmp_path / "whole", killed)]
     assert ended[0]["conformance"] == ended[1]["conformance"]  # with the digests of the final parameters
     assert ended[0]["conformance"]["oracle_difference"] < 1e-9
-    assert ended[0]["summary"]["iterations"] == ITERATIONS
+    assert ended[0]["summary"]["iterations"] == 24

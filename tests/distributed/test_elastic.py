@@ -220,7 +220,8 @@ def test_unlocked_additions_are_accounted_for(tmp_path):
 def test_a_killed_run_names_the_rank_and_goes_on_to_the_same_parameters(tmp_path, method):
     plan, phase = (plan_file(tmp_path, method), []) if method != "post_local_sgd" else in_phases(tmp_path)
     seeds = ["3", "4"] if method == BIT_BY_BIT[0] else ["3"]
-    arguments = ["--seed", *seeds, "--checkpoint-seconds", "0", *phase]
+    # slow enough that the checkpoint is seen while something is left to do
+    arguments = ["--seed", *seeds, "--checkpoint-seconds", "0", "--compute-seconds", "0.3", *phase]
     trained(tmp_path / "whole", plan, *arguments)
     killed = tmp_path / "killed"
     process = start(killed, plan, *arguments)

@@ -12,6 +12,7 @@ from contextlib import suppress
 import pytest
 
 from gradsync.runtime.links import IFF_RUNNING, _flags
+from gradsync.slurm.machine import free_ports
 from sockets import while_it_runs
 from waiting import HANGS_SECONDS
 
@@ -19,7 +20,7 @@ SIOCGIFADDR = 0x8915  # of linux/sockios.h
 TRAINED = ("--peer", "ddp", "--iterations", "4", "--block", "2")
 ARGUMENTS = {
     "train": ("train", "--ranks", "2", "--batch", "4", *TRAINED),
-    "measure": ("measure", "allreduce", "--ranks", "2", "--largest", "4096"),
+    "measure": ("measure", "allreduce", "--ranks", "2", "--largest", "4194304"),
 }
 
 
@@ -50,8 +51,7 @@ def test_ranks_of_a_launch_listen_on_loopback_only(tmp_path, command):
 
 def test_ranks_that_others_start_listen_where_they_meet(tmp_path):
     """As torchrun or srun do: no socket is handed to rank 0, which listens at MASTER_ADDR and not at every address."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    (port,) = free_ports(1)
     variables = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "GLOO_SOCKET_IFNAME": "lo"}
     command = [sys.executable, "-m", "gradsync", *ARGUMENTS["measure"], "--output", str(tmp_path / "out")]
     other = subprocess.Popen(command, env={**os.environ, **variables, "RANK": "1"})

@@ -46,11 +46,11 @@ def guarded(*more: str) -> Iterator[None]:
         raise EndlessError
 
     before = signal.signal(signal.SIGALRM, ended)
-    signal.alarm(LIMIT_SECONDS)
+    limit = signal.setitimer(signal.ITIMER_REAL, LIMIT_SECONDS)
     _GUARD.armed, _GUARD.events = True, STARTS | {*more}
     try:
         yield
     finally:
         _GUARD.armed = False
-        signal.alarm(0)
         signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_REAL, *limit)  # the test's own

@@ -2,7 +2,7 @@
 
 A chain is one output: its command is killed several times, and at last left alone. A run counts as hung when it goes on
 for more than `HANGS_SECONDS` beyond the time of the undisturbed one, which the same campaign measures, whatever else
-the machine does.
+the machine does. Tests, on whose cores other tests run, give it more time (`patient`).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import waiting
 from kills import victims
 from kills.jobs import FORGOTTEN, REFUSED, STEP, SUBMITTER, Jobs
 from kills.subjects import DISK_BYTES, Subject, every
@@ -41,7 +42,8 @@ class Campaign:
         self.subject, self.place, self.chance, self.say = subject, place, chance, say
         self.temporary = place / "temporary"
         self.temporary.mkdir(exist_ok=True)
-        self.number, self.ends_seconds, self.late = 0, ENDS_SECONDS, 0.0
+        self.number, self.late = 0, 0.0
+        self.hangs_seconds, self.ends_seconds = HANGS_SECONDS, ENDS_SECONDS
         self.seconds, self.wanted = self._undisturbed()
         self.known = self._about()  # what others have left
 
@@ -99,10 +101,10 @@ class Campaign:
                 victim = self.chance.choice(self.subject.victims)
                 process, log = self._start()
                 problem = self._disturb(process, log, victim)
-                if waiting:
+                kind = problem or (self._beside() if victim == SUBMITTER and process.returncode else "")
+                if waiting:  # now its log is whole: a job whose submitter was killed has ended
                     yield waiting, self._went_on(log, killed=True)
                 waiting = victim
-                kind = problem or (self._beside() if victim == SUBMITTER and process.returncode else "")
                 if kind in BAD:
                     self.say(f"{kind}: {self.subject.name}, {victim}, run {self.number}: {log.read_text()[-2000:]}")
                     self.end()
@@ -148,7 +150,7 @@ class Campaign:
 
     def _left(self) -> float:
         """Seconds that the latest run has left until it counts as hung."""
-        return max(0.0, self.begun + self.seconds + HANGS_SECONDS - time.monotonic())
+        return max(0.0, self.begun + self.seconds + self.hangs_seconds - time.monotonic())
 
     def _waited(self, process: subprocess.Popen[bytes]) -> bool:
         """Wait until the latest run ends; if it hangs, end it and return False."""
@@ -286,11 +288,18 @@ def kinds(table: Table) -> Counter[str]:
     return counts
 
 
+def patient(campaign: Campaign) -> Campaign:
+    """The campaign, with as much time as any test has before something counts as hung, or as left behind."""
+    campaign.hangs_seconds = campaign.ends_seconds = waiting.HANGS_SECONDS
+    return campaign
+
+
 def killed(place: Path, names: list[str], kills: int, seed: int, jobs: Jobs | None = None) -> None:
     """Kill each of these subjects `kills` times, in one chain; raises AssertionError with all that must not be."""
     for subject in every(place, names, jobs):
         messages: list[str] = []
-        table = Campaign(subject, place, random.Random(f"{seed} {subject.name}"), messages.append).run(kills, kills)
+        campaign = patient(Campaign(subject, place, random.Random(f"{seed} {subject.name}"), messages.append))
+        table = campaign.run(kills, kills)
         counts = kinds(table)
         print("\n".join(lines(table)))  # shown if a test fails
         assert not {kind: counts[kind] for kind in BAD if counts[kind]}, messages

@@ -120,7 +120,8 @@ def on_small_disk(place: Path) -> Subject:
 
 def on_slurm(place: Path, jobs: Jobs) -> Subject:
     """A job of two nodes, whose launcher has srun start a rank on each."""
-    subject = _train(place, "slurm", [_plan(place, "wfbp")], [], VICTIMS)
+    longer = ["--iterations", "120"]  # parts of a job are looked for first, which takes a while
+    subject = _train(place, "slurm", [_plan(place, "wfbp")], longer, VICTIMS)
     path = f"export PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH"  # in which srun finds Python
     script = place / "slurm" / "job"
     script.write_text(f"#!/bin/bash\n{path}\n{Cluster().exported()}\n{shlex.join(subject.command)}\n")

@@ -9,6 +9,7 @@ import subprocess
 import sys
 
 from kills import victims
+from left_in_memory import left_in_memory, stays_in_memory
 from project_copy import Project
 from testbeds import real
 from waiting import HANGS_SECONDS, until
@@ -41,7 +42,7 @@ def test_a_killed_emulation_leaves_nothing_and_the_same_command_works(tmp_path):
         environment = project.environment | variables
         return subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=output, stderr=output, text=True)
 
-    in_memory, process = set(victims.in_memory()), start()
+    in_memory, process = left_in_memory(), start()
     until(lambda: any(each.rank == "1" for each in victims.of(str(tmp_path))) or process.poll() is not None)
     ours = [each.pid for each in victims.of(str(tmp_path)) if not each.rank]  # one of them has made the testbed
     assert any(victims.networks(pid) for pid in ours), project.read("said")
@@ -55,4 +56,4 @@ def test_a_killed_emulation_leaves_nothing_and_the_same_command_works(tmp_path):
     assert json.loads((results / "runs" / "emulated" / "lenet5-2" / "status.json").read_text())["possible"]
     until(lambda: not victims.of(str(tmp_path)))
     assert not [path for path in os.listdir(tmp_path / "temporary") if path.startswith("gradsync-")]
-    assert set(victims.in_memory()) <= in_memory
+    assert not stays_in_memory(in_memory)

@@ -92,7 +92,7 @@ def test_addresses_that_the_machine_has_are_in_nobodys_way():
     program = (
         "import subprocess, sys; sys.path += sys.argv[1:]\n"
         "from testbeds import RATE, made_of, reached, wired\n"
-        "def state(): return [subprocess.check_output(['ip', '-o', what]) for what in ('link', 'addr', 'route')]\n"
+        "def state(): return [subprocess.check_output(['ip', '-4', '-o', of]) for of in ('link', 'addr', 'route')]\n"
         "before = state()\n"
         "with made_of(wired('switch:2'), RATE) as made:\n"
         "    assert [made.address(host, 0) for host in (0, 1)] == ['10.1.0.1', '10.1.0.2']\n"

@@ -7,6 +7,7 @@ import json
 import pandas as pd
 import pytest
 
+from gradsync.configuration.elastic import LATE
 from project_copy import Project
 from testbeds import netns, real
 
@@ -38,8 +39,10 @@ def test_a_method_trains_between_hosts_at_the_rate_of_their_links(tmp_path):
     assert found["settings"]["compute_seconds"] == COMPUTING
     # in a sweep the master sends all weights to each of two workers and takes theirs; 3 %: what a bucket gives at once
     assert found["summary"]["iteration_seconds"] > 0.97 * 4 * transfer
-    assert found["summary"]["slowest_for_backward_seconds"] == pytest.approx(COMPUTING, rel=0.05)
-    assert not any("ranks share" in note for note in found["notes"])
+    slowest = found["summary"]["slowest_for_backward_seconds"]
+    assert slowest > 0.98 * COMPUTING
+    # three ranks on two cores are late at times, which is then said
+    assert any("ranks share" in note for note in found["notes"]) == (slowest > (1 + LATE) * COMPUTING)
     frame = pd.read_csv(project.folder / f"{TABLE}.csv")
     row = frame[frame.rung == "emulated"].iloc[0]
     assert row.iteration_seconds == pytest.approx(found["summary"]["iteration_seconds"] / 2)  # of one worker

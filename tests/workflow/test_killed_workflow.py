@@ -54,10 +54,15 @@ def started(project: Project) -> Iterator[Started]:
                 text=True,
             )
         runs.append(run)
-        until(lambda: ranks(below(run.pid)) or run.poll() is not None, lambda: project.read("screen"))
-        for rank in ranks(below(run.pid)) if held else ():
-            os.kill(rank, signal.SIGSTOP)
+        until(lambda: both(run, held) or run.poll() is not None, lambda: project.read("screen"))
         return run
+
+    def both(run: subprocess.Popen[str], held: bool) -> bool:
+        """Whether both ranks are seen at once; as they pass from their stem to the launcher they may not be."""
+        seen = ranks(below(run.pid))
+        for rank in seen if held else ():
+            os.kill(rank, signal.SIGSTOP)
+        return len(seen) == 2
 
     yield start
     for run in runs:
@@ -93,8 +98,8 @@ def ranks(pids: list[int]) -> list[int]:
 @pytest.mark.deep
 def test_after_a_kill_its_jobs_end_and_the_same_command_goes_on(project, started):
     run = started(TARGET, held=True)
+    until(lambda: len(ranks(below(run.pid))) == 2)
     jobs = below(run.pid)
-    assert ranks(jobs)
     refused = project.snakemake(TARGET)
     assert refused.returncode == 1
     assert f"another Snakemake makes the same results in {project.folder} (process {run.pid} on" in refused.stdout

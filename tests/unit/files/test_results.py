@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gradsync.errors import InputError
-from gradsync.files.results import CONTENDERS, Result, machine, write_contenders, write_whole
+from gradsync.files.results import CONTENDERS, Result, begin_results, machine, write_contenders, write_whole
 
 
 def result(**changes: object) -> Result:
@@ -158,6 +158,24 @@ def test_an_interrupted_write_leaves_nothing_behind(tmp_path, monkeypatch):
     monkeypatch.undo()
     assert path.read_text() == "earlier"
     assert [file.name for file in tmp_path.iterdir()] == ["b.txt"]
+
+
+def test_a_new_launch_begins_without_the_list_and_the_unfinished_files_of_an_earlier_one(tmp_path, monkeypatch):
+    result().save(tmp_path / "a")
+    write_contenders(tmp_path, ["a"])
+    kept = [".hidden", ".a.hidden", ".a.longer_than8.csv", "metrics.12345678.csv"]
+    for name in kept:
+        (tmp_path / "a" / name).write_text("somebody's own")
+    with monkeypatch.context() as killed:
+        killed.setattr(Path, "unlink", lambda *_, **__: None)  # it had no time to
+        killed.setattr(Path, "replace", lambda *_: None)
+        for name in ("metrics.csv", "result.json", "plain"):
+            write_whole(tmp_path / "a" / name, "half writ")
+    assert len(list((tmp_path / "a").iterdir())) == 1 + len(kept) + 3
+    begin_results(tmp_path)
+    assert sorted(path.name for path in (tmp_path / "a").iterdir()) == sorted([*kept, "result.json"])
+    assert not (tmp_path / CONTENDERS).exists()
+    begin_results(tmp_path / "not there")
 
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path):

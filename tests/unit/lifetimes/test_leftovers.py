@@ -11,7 +11,7 @@ import pytest
 
 from gradsync.lifetimes import leftovers
 from left_in_memory import left_in_memory, stays_in_memory
-from waiting import HANGS_SECONDS
+from waiting import HANGS_SECONDS, until
 
 KEEPER = """
 import signal, sys
@@ -33,15 +33,20 @@ def test_what_a_killed_run_has_left_goes_with_the_next_and_a_living_one_keeps_it
     (kept,) = tmp_path.iterdir()
     assert leftovers.sweep(tmp_path) == []
     assert str(shared) not in leftovers.sweep(leftovers.MEMORY)
+    assert shared.stat().st_size == 100
     keeper.kill()
     keeper.wait(HANGS_SECONDS)
     keeper.stdout.close()
     assert (kept / "deep" / "plan.json").exists()
-    assert shared.stat().st_size == 100
     assert leftovers.sweep(tmp_path) == [str(kept)]
-    assert str(shared) in leftovers.sweep(leftovers.MEMORY)
     assert not kept.exists()
-    assert not shared.exists()
+
+    def swept() -> bool:
+        """Launches of other tests sweep the memory too, and look whether somebody holds the file."""
+        leftovers.sweep(leftovers.MEMORY)
+        return not shared.exists()
+
+    until(swept)
 
 
 def test_a_folder_is_gone_afterwards(tmp_path):
@@ -78,6 +83,6 @@ def test_memory_is_left_once_its_maker_is_gone():
     try:
         assert Path(path) not in left_in_memory()
         os.close(handle)
-        assert Path(path) in left_in_memory()
+        assert Path(path) in left_in_memory() or not Path(path).exists()  # a launch of another test has swept
     finally:
         Path(path).unlink(missing_ok=True)

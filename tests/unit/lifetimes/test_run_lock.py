@@ -127,6 +127,19 @@ def test_removing_a_lock_never_gives_it_to_two(tmp_path, monkeypatch):
     assert len(taken) == 2
 
 
+def test_a_folder_that_its_holder_takes_away_is_made_again(tmp_path, monkeypatch):
+    folder, makes = tmp_path / "run", Path.mkdir
+
+    def taken_away(path: Path, **how: object) -> None:
+        monkeypatch.setattr(Path, "mkdir", makes)
+        makes(path, **how)
+        path.rmdir()
+
+    monkeypatch.setattr(Path, "mkdir", taken_away)
+    with run_lock.held(folder, "train"):
+        assert (folder / run_lock.NAME).exists()
+
+
 @pytest.mark.parametrize("number", [errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP])
 def test_a_file_system_without_locks_is_warned_of_and_written_to(tmp_path, monkeypatch, capsys, number):
     def refused(file, how):

@@ -214,6 +214,21 @@ def test_a_run_that_is_complete_leaves_nothing(tmp_path):
     one.clear()
 
 
+def test_one_whose_removal_is_interrupted_is_none(tmp_path, monkeypatch):
+    one = checkpoints(tmp_path)
+    one.save(*state())
+
+    def interrupted(folder: Path, **_: object) -> None:
+        (folder / "1" / "rank0.pt").unlink()
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as killed:
+        killed.setattr("shutil.rmtree", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            one.clear()
+    assert checkpoints(tmp_path).load() is None
+
+
 def test_a_checkpoint_of_other_ranks_is_refused_and_stays(tmp_path, monkeypatch):
     folder = tmp_path / "checkpoint"
     Checkpoints(folder, "on one rank", 0, 0.0, "this launch").save(*state())

@@ -25,6 +25,7 @@ from gradsync.measure import interference, layers, queued_interference
 from gradsync.plan.workload import Layer, Workload
 from gradsync.runtime import cuda, devices, failures, train
 from gradsync.runtime.launch import VARIABLES
+from gradsync.slurm.machine import free_ports
 from queued_device import QueuedProcessor
 from tiny_workloads import workload
 from waiting import HANGS_SECONDS
@@ -114,10 +115,7 @@ def test_the_gpus_of_other_machines_are_not_judged_here(arguments, tmp_path, mon
 def test_ranks_of_another_launcher_say_it_too(tmp_path):
     """Both ranks end, and the first one says for which rank."""
     kept = {key: value for key, value in os.environ.items() if key not in VARIABLES}
-    import socket
-
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = str(listener.getsockname()[1])
+    port = str(free_ports(1)[0])
     variables = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "GLOO_SOCKET_IFNAME": "lo"}
     command = [
         sys.executable,

@@ -51,7 +51,7 @@ def train(options: Options) -> dict[str, float] | None:
 
     Raises InputError for what can't be trained, before anything is started.
     """
-    from gradsync.files.results import CONTENDERS, Result, write_contenders
+    from gradsync.files.results import Result, begin_results, write_contenders
     from gradsync.runtime.launch import is_rank
 
     if is_rank():
@@ -67,7 +67,7 @@ def train(options: Options) -> dict[str, float] | None:
     enter(options)
     disk.refuse(options.output, RESULT_BYTES * len(plans), "what a training leaves behind, at the least,")
     with run_lock.held(options.output, "elastic"):
-        (options.output / CONTENDERS).unlink(missing_ok=True)
+        begin_results(options.output)
         _train_in_turn(plans, options)
         write_contenders(options.output, names_of_plans)
         (options.output / DONE).unlink(missing_ok=True)

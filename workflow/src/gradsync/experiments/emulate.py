@@ -35,6 +35,7 @@ def emulate(job: str, settings: Settings, results: Path, config: str) -> dict[st
     If this machine can't, or what is replayed is missing, the status that is written says why.
     """
     from gradsync.files.results import write_whole
+    from gradsync.files.writing import remove_unfinished
 
     launches = {launch.job: launch for launch in settings.emulated}
     if job not in launches:
@@ -44,7 +45,10 @@ def emulate(job: str, settings: Settings, results: Path, config: str) -> dict[st
         )
     launch = launches[job]
     runs = results / "runs" / "emulated" / launch.job
-    with run_lock.held(results / "emulated" / launch.job, f"emulate {launch.job}"):
+    folder = results / "emulated" / launch.job
+    with run_lock.held(folder, f"emulate {launch.job}"):
+        for each in (folder, results / "plans" / "emulated" / launch.job):
+            remove_unfinished(each)
         reason = _reason(launch, settings, results)
         if reason:
             print(f"gradsync: {launch.job} is not emulated: {reason}", file=sys.stderr)

@@ -69,7 +69,7 @@ def train(options: Options) -> dict[str, dict[str, float]] | None:
 
     Raises InputError for what can't be trained, before anything is measured or started.
     """
-    from gradsync.files.results import Result
+    from gradsync.files.results import CONTENDERS, Result, begin_results
     from gradsync.plan.phases import PhasedPlan
     from gradsync.runtime.launch import is_rank, launch
 
@@ -90,12 +90,13 @@ def train(options: Options) -> dict[str, dict[str, float]] | None:
         _refuse_switches({plan.name: [phase.share for phase in plan.phases] for plan in phased}, options, stages)
         options = replace(options, references=options.references and len(loaded) > len(phased))
         testbed = described(options, [options.ranks], options.device)
+        begin_results(options.output)
         with hosts(testbed, options.ranks) as network:
             try:
                 launch(["train", *words(options)], options.ranks, network, gpus=options.device != "cpu")
             finally:
                 leftovers.sweep(leftovers.MEMORY)  # a rank that was killed has removed nothing
-    contenders = json.loads((options.output / "schemes.json").read_text())
+    contenders = json.loads((options.output / CONTENDERS).read_text())
     return {name: Result.load(options.output / name / "result.json").summary for name in contenders}
 
 

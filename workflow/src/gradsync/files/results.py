@@ -20,7 +20,7 @@ from gradsync import __version__
 from gradsync.errors import InputError
 from gradsync.files import checkout, reading
 from gradsync.files.problems import first_problem
-from gradsync.files.writing import write_whole
+from gradsync.files.writing import remove_unfinished, write_whole
 
 __all__ = [
     "CONTENDERS",
@@ -29,6 +29,7 @@ __all__ = [
     "VERSION",
     "Result",
     "Rung",
+    "begin_results",
     "machine",
     "today",
     "write_contenders",
@@ -86,6 +87,15 @@ class Result(BaseModel):
     def key(self) -> str:
         """Hash of settings and results, by which a tracking server knows this run."""
         return hashlib.sha256(json.dumps(self.model_dump(mode="json"), sort_keys=True).encode()).hexdigest()
+
+
+def begin_results(folder: Path) -> None:
+    """Take away the list of an earlier launch's results, which would tell of those to come, and its unfinished files.
+
+    For a folder into which nobody else writes.
+    """
+    (folder / CONTENDERS).unlink(missing_ok=True)
+    remove_unfinished(folder)
 
 
 def write_contenders(folder: Path, names: Iterable[str]) -> None:

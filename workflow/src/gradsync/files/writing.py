@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 import tempfile
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from gradsync.files.reading import refuse_path
 
 MASK = os.umask(0o022)  # it can only be read by setting it
 os.umask(MASK)
+UNFINISHED = re.compile(r"\..+\.[a-z0-9_]{8}(\.[^.]*)?")  # a name as `replacing` gives it
 PLAIN = 0o666 & ~MASK  # of a new file
 
 
@@ -52,6 +54,13 @@ def replacing(path: Path) -> Iterator[Path]:
         if temporary is not None:
             with suppress(OSError):
                 temporary.unlink(missing_ok=True)
+
+
+def remove_unfinished(folder: Path) -> None:
+    """Remove what a killed run has left half written in a folder, or below it, where nobody else writes now."""
+    for path in folder.rglob(".*"):
+        if UNFINISHED.fullmatch(path.name) and stat.S_ISREG(path.lstat().st_mode):
+            path.unlink(missing_ok=True)
 
 
 def refuse_target(path: Path) -> None:

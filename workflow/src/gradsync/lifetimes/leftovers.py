@@ -39,6 +39,7 @@ def temporary_folder(parent: Path | None = None) -> Iterator[Path]:
         try:
             yield folder
         finally:
+            shutil.rmtree(folder, ignore_errors=True)  # while it is owned: nobody is to take it for abandoned
             os.close(owner)
     finally:
         shutil.rmtree(folder, ignore_errors=True)

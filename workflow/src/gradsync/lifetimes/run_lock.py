@@ -67,7 +67,11 @@ def holder(file: Path) -> dict[str, Any]:
 def _take(folder: Path) -> IO[str]:
     deadline = time.monotonic() + LEAVING_SECONDS
     while True:
-        lock = open(folder / NAME, "a+")  # noqa: SIM115  held as long as it is open
+        try:
+            lock = open(folder / NAME, "a+")  # noqa: SIM115  held as long as it is open
+        except FileNotFoundError:  # a holder has left, and removed the folder that it had made
+            folder.mkdir(parents=True, exist_ok=True)
+            continue
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

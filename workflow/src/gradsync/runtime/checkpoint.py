@@ -157,6 +157,7 @@ class Checkpoints:
         """Remove all checkpoints: the run is complete."""
         dist.barrier()
         if self.rank == 0:
+            (self.folder / "latest.json").unlink(missing_ok=True)  # first, since it names a folder that is to be whole
             shutil.rmtree(self.folder, ignore_errors=True)
 
 

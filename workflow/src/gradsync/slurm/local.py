@@ -108,13 +108,15 @@ def _start(place: Folder, shape: Shape, programs: dict[str, str]) -> Running:
     run("slurmctld", programs["slurmctld"], *configuration)
     for node in shape.names:
         run(node, programs["slurmd"], *configuration, "-N", node)
-    _until(
-        lambda: [state in UP for state in _nodes(place).values()].count(True) == shape.nodes,
-        started,
-        place,
-        "not all nodes are idle",
-    )
-    return Running(place.configuration, started, _nodes(place))
+    nodes: dict[str, str] = {}
+
+    def all_up() -> bool:
+        nonlocal nodes
+        nodes = _nodes(place)
+        return [state in UP for state in nodes.values()].count(True) == shape.nodes
+
+    _until(all_up, started, place, "not all nodes are idle")
+    return Running(place.configuration, started, nodes)
 
 
 def _daemon(place: Folder, name: str, command: Sequence[str]) -> Process:

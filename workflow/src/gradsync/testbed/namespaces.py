@@ -150,12 +150,17 @@ def testbed(
     network = Testbed(new_name(), tuple(cables), bits_per_second, flow_bits_per_second, latency_seconds, lanes)
     refuse_lanes(lanes, network.addresses // lanes)
     before = signal.signal(signal.SIGTERM, _leave)
+    late: list[int] = []
     try:
         _make(network)
         yield network
     finally:
+        # it must not end half way, whoever is in a hurry
+        signal.signal(signal.SIGTERM, lambda number, _: late.append(number))
         remove([name for name in _present() if name.startswith(f"{network.name}-")])
         signal.signal(signal.SIGTERM, before)
+        if late:
+            _leave()
 
 
 def new_name() -> str:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from gradsync.errors import InputError
+from gradsync.lifetimes import lifeline
 from gradsync.testbed.namespaces import new_name, refuse_commands, remove
 
 ENTER = (
@@ -90,7 +91,8 @@ def _inside(command: Sequence[str]) -> int:
         for number in (signal.SIGINT, signal.SIGTERM)
     }
     # it gets a group of its own: a terminal interrupts this process, which then interrupts the other once
-    child = subprocess.Popen([*INSIDE, *command], process_group=0)
+    killed_too = lifeline.killed_with_parent(signal.SIGKILL)  # until `setpriv` has seen to it
+    child = subprocess.Popen([*INSIDE, *command], process_group=0, preexec_fn=killed_too)
     deadline = 0.0
     try:
         while child.poll() is None:
