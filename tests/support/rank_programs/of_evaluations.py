@@ -8,7 +8,7 @@ from gradsync.runtime import data, models
 from gradsync.runtime.data import bleu
 from gradsync.runtime.evaluate import Evaluated, evaluate
 
-SAMPLES = 20
+SAMPLES, SENTENCES = 20, 5  # of which three ranks have unlike numbers
 
 
 def evaluated(rank: int, ranks: int) -> dict[str, tuple[Evaluated, Evaluated | None]]:
@@ -34,7 +34,7 @@ def _of_translations(rank: int) -> tuple[Evaluated, Evaluated | None]:
     spec = models.get(name)
     test = data.load("translation", model=name, size=None, batch=2, ranks=2, seed=0).test
     assert isinstance(test, data.Sentences)
-    test.rows, test.references = test.rows[:SAMPLES], test.references[:SAMPLES]
+    test.rows, test.references = test.rows[:SENTENCES], test.references[:SENTENCES]
     model = models.build(name, 3)
     torch.manual_seed(0)
     with torch.no_grad():  # so that it says something else of each sentence
