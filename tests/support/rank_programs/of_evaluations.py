@@ -12,7 +12,7 @@ SAMPLES, SENTENCES = 20, 5  # of which three ranks have unlike numbers
 
 
 def evaluated(rank: int, ranks: int) -> dict[str, tuple[Evaluated, Evaluated | None]]:
-    """By who has a model: what `evaluate` gives, and what rank 0's model does alone; ranks have other statistics."""
+    """By who has a model: what `evaluate` gives, and what the rank's does alone; ranks have other statistics."""
     spec = models.get("resnet18")
     torch.manual_seed(1)
     pixels = torch.randint(256, (SAMPLES, 3, 8, 8), dtype=torch.uint8)
@@ -22,7 +22,8 @@ def evaluated(rank: int, ranks: int) -> dict[str, tuple[Evaluated, Evaluated | N
     labels[::2] += 1
     test = data.Pixels(pixels, labels, 255, (3, 8, 8))
     before = [buffer.clone() for buffer in model.buffers()]
-    alone = Evaluated(data.accuracy(model, test, spec), None) if rank == 0 else None
+    alone = Evaluated(data.accuracy(model, test, spec), None)
+    assert (alone.accuracy == 0.5) == (rank == 0)
     dealt = evaluate(model, test, spec, batch=2)
     single = evaluate(model if rank == 0 else None, test, spec, batch=2)
     assert all(torch.equal(buffer, value) for buffer, value in zip(model.buffers(), before, strict=True))
@@ -47,9 +48,12 @@ def _of_translations(rank: int) -> tuple[Evaluated, Evaluated | None]:
 
 
 def _with_statistics(name: str, rank: int) -> torch.nn.Module:
+    """A model that says something else of the same images for the statistics of each rank."""
     model = models.build(name, 0)
     generator = torch.Generator().manual_seed(rank)
-    for buffer in model.buffers():
-        if buffer.is_floating_point():
-            buffer.copy_(torch.rand(buffer.shape, generator=generator) + 0.5)
+    for key, buffer in model.named_buffers():
+        if key.endswith("running_mean"):
+            buffer.copy_(torch.randn(buffer.shape, generator=generator))
+        elif key.endswith("running_var"):
+            buffer.copy_(0.1 + torch.rand(buffer.shape, generator=generator))
     return model
