@@ -83,6 +83,25 @@ def test_a_process_that_enters_while_its_testbed_is_removed_is_ended(monkeypatch
 
 
 @real
+def test_a_removal_is_not_broken_off_by_a_second_signal(monkeypatch):
+    """Ctrl-C ends ranks and testbed, and a launcher that has waited then terminates the process that does so."""
+    before, call, removed = netns(), namespaces._ip, []
+
+    def terminated(*arguments: str, text: str = "") -> str:
+        if arguments[:2] == ("netns", "del"):
+            removed.append(arguments[2])
+            os.kill(os.getpid(), signal.SIGTERM)
+        return call(*arguments, text=text)
+
+    monkeypatch.setattr(namespaces, "_ip", terminated)
+    with pytest.raises(SystemExit) as ended, made_of(wired("switch:2"), RATE):
+        pass
+    assert ended.value.code == 128 + signal.SIGTERM
+    assert len(removed) == 3
+    assert netns() == before
+
+
+@real
 def test_a_process_that_has_found_a_namespace_before_it_was_removed_does_not_run_there(monkeypatch):
     with made_of(wired("switch:2"), RATE) as network:
         name = network.namespace(0)

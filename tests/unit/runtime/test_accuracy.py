@@ -23,8 +23,8 @@ class Brightest(torch.nn.Module):
         return self.noise(self.scale * images[:, 0, 0])
 
 
-def ten(samples: int) -> data.Pixels:
-    """So many samples of ten, of which three have the wrong label."""
+def seven_in_ten(samples: int) -> data.Pixels:
+    """So many samples, of which three in ten have the wrong label."""
     pixels = torch.zeros(samples, 1, 8, 8, dtype=torch.uint8)
     labels = torch.arange(samples) % 10 % 8
     pixels[torch.arange(samples), 0, 0, labels] = 200
@@ -36,16 +36,16 @@ def ten(samples: int) -> data.Pixels:
 @pytest.mark.parametrize(("samples", "shown"), [(10, [10]), (600, [256, 256, 88])])
 def test_accuracy_is_the_share_of_right_labels(training, samples, shown):
     model = Brightest().double().train(training)
-    assert data.accuracy(model, ten(samples)) == 0.7
+    assert data.accuracy(model, seven_in_ten(samples)) == 0.7
     assert model.shown == shown
     assert model.training is model.noise.training is training
 
 
 def test_a_part_of_the_samples_is_evaluated_at_least_as_many_at_once_as_are_trained_on():
     model = Brightest()
-    assert data.predicted(model, ten(1000), torch.arange(1, 1000, 2), batch=300) == (250 + 50, 500)
+    assert data.predicted(model, seven_in_ten(1000), torch.arange(1, 1000, 2), batch=300) == (250 + 50, 500)
     assert model.shown == [300, 200]
-    assert data.predicted(model, ten(10), torch.arange(0)) == (0, 0)  # more ranks than samples
+    assert data.predicted(model, seven_in_ten(10), torch.arange(0)) == (0, 0)  # more ranks than samples
 
 
 def test_large_images_are_tested_a_few_at_once():
