@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from gradsync.costs import Linear
 from gradsync.costs.fitted import fit, load_points, straight_line
@@ -151,6 +153,16 @@ def test_no_cut_of_a_sum_takes_less_than_its_bound_and_some_cut_that_much(truth)
     cuts = [messages * transfer(total / messages) for messages in range(1, 20)]
     assert min(cuts) == pytest.approx(cost.least_transfer_seconds(total), rel=0.1)
     assert Linear(2.0, 0.5).least_transfer_seconds(8.0) == 4.0
+
+
+@given(times=st.lists(st.floats(1e-5, 1.0), min_size=2, max_size=16), apart=st.floats(1.2, 4.0))
+@example(times=[1.2e-3, 0.15e-3, 1.2e-3, 1.2e-3], apart=1.37)  # one line through them is below 0 at the first size
+@example(times=[1.0, 1.0, 1.0, 1.0, 0.03, 1.0, 1.0, 1.0], apart=2.0)  # and of two, where the second piece begins
+def test_no_message_takes_less_than_nothing_however_disturbed_its_times_were(times, apart):
+    sizes = 4096 * apart ** np.arange(len(times))
+    fitted = fit(sizes, times)
+    assert (fitted.slopes >= 0).all()
+    assert (fitted.seconds(np.geomspace(1, 2 * sizes[-1], 1000)) > 0).all()
 
 
 @pytest.mark.parametrize(

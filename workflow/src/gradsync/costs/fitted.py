@@ -149,6 +149,9 @@ def fit(sizes: Any, times: Any, *, pieces: int = 6, source: str = "") -> Fitted:
         slope = (sw * smt - sm * st) / determinant if determinant > 0 else 0.0
         slope = max(slope, 0.0)  # a longer message is never modelled as cheaper inside a piece
         intercept = (st - slope * sm) / sw
+        first = m[starts[i]] if i == 0 else np.sqrt(m[ends[i - 1] - 1] * m[starts[i]])  # where the piece begins
+        if intercept + slope * first <= 0:  # of times that were disturbed; no message takes less than nothing
+            intercept, slope = 0.0, smt / smm
         part = slice(starts[i], ends[j - 1])
         error = float((((intercept + slope * m[part]) / t[part] - 1) ** 2).sum())
         return intercept, slope, error
