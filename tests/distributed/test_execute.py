@@ -169,6 +169,15 @@ def test_the_rank_that_was_killed_is_blamed_not_the_one_that_lost_it():
     watch([Child(0), Child(None, None, 0)])
 
 
+def test_a_rank_that_failed_by_itself_has_time_to_say_why(monkeypatch):
+    """Its peers notice that it has left the group, and may end before it has."""
+    monkeypatch.setattr("gradsync.runtime.launch.ENDS_SECONDS", HANGS_SECONDS)
+    culprit = Child(*[None] * 30, 1)
+    with pytest.raises(RunError, match="rank 0 ended with status 1"):
+        watch([Child(1), culprit])
+    assert culprit.statuses == [1]
+
+
 def test_a_rank_that_fails_by_itself_is_named(ranks_of_the_tests, capfd):
     with ending(), pytest.raises(RunError, match=r"rank \d ended with status 1"):
         launch(["no_such_program"], 2)

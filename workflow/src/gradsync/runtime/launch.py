@@ -37,6 +37,7 @@ GRACE_SECONDS = 5.0
 STEP_GRACE_SECONDS = 40.0  # srun gives its tasks Slurm's KillWait, 30 s by default
 BAD_INPUT = 2  # exit status
 SAY_SECONDS = 0.2  # in which ranks that have lost a peer say in which message
+ENDS_SECONDS = 3.0  # in which one that failed by itself has said why: its peers notice that it left the group before
 TESTBED_PORT = 29500  # of the rendezvous, on a network that is ours alone
 Child = subprocess.Popen[Any] | forking.Rank
 
@@ -231,13 +232,13 @@ def _watch(children: Sequence[Child], interfaces: Sequence[str] = ()) -> None:
 def _by_itself(rank: int, status: int, running: Mapping[int, Child], interfaces: Sequence[str]) -> tuple[int, int]:
     """The rank that died by itself, and its status: one that lost a peer fails too, and may be the first to do so."""
     now = time.monotonic()
-    say_until, notice_until = now + SAY_SECONDS, now + (links.NOTICED_SECONDS if interfaces else SAY_SECONDS)
+    say_until, notice_until = now + SAY_SECONDS, now + (links.NOTICED_SECONDS if interfaces else ENDS_SECONDS)
     while True:
         statuses = {other: how for other, child in running.items() if (how := child.poll()) is not None}
         statuses[rank] = status
         first = next((other for other, how in statuses.items() if how < 0 or links.lost(how, interfaces)), None)
         now = time.monotonic()
-        if len(statuses) > len(running) or now > notice_until or (first is not None and now > say_until):
+        if len(statuses) > len(running) or now > (notice_until if first is None else say_until):
             blamed = rank if first is None else first
             return blamed, statuses[blamed]
         time.sleep(0.02)
