@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -23,7 +24,8 @@ from waiting import HANGS_SECONDS, until
 @real
 def test_five_testbeds_in_a_row_leave_the_machine_as_it_was():
     def state():
-        return [subprocess.check_output(["ip", *what.split()]) for what in ("-o link", "-o addr", "route")]
+        said = [subprocess.check_output(["ip", *what.split()]) for what in ("-o link", "-o addr", "route")]
+        return [re.sub(rb"_lft \S+", b"", each) for each in said]  # lifetimes of addresses run out
 
     program = (
         "import subprocess, sys; sys.path += sys.argv[1:]\n"
@@ -115,6 +117,12 @@ def test_a_process_that_has_found_a_namespace_before_it_was_removed_does_not_run
         monkeypatch.setattr(Path, "open", lambda path: os.fdopen(os.dup(namespace.fileno())))
         with ThreadPoolExecutor(1) as thread, pytest.raises(FileNotFoundError, match=name):
             thread.submit(namespaces.enter, name).result()
+
+
+def test_a_command_that_does_not_answer_is_an_error(monkeypatch):
+    monkeypatch.setattr(namespaces, "ANSWER_SECONDS", 0.1)
+    with pytest.raises(RunError, match=r"testbed: sleep 1000: no answer within 0\.1 s"):
+        namespaces._call("sleep", "1000")
 
 
 @real

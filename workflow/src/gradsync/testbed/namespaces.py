@@ -57,6 +57,7 @@ ALLOWED = Path("/proc/sys/user/max_net_namespaces")
 MADE = Path("/run/netns")  # where `ip netns` keeps them, by name
 CLONE_NEWNET = 0x40000000  # setns(2)
 GONE_SECONDS = 10.0
+ANSWER_SECONDS = 60.0  # in which a command of the system does what it is asked
 _numbers = count()
 
 
@@ -377,8 +378,12 @@ def _ip(*arguments: str, text: str = "") -> str:
 
 
 def _call(*command: str, text: str = "") -> str:
-    ended = subprocess.run(command, input=text, capture_output=True, text=True, check=False, timeout=60)
+    said = f"testbed: {' '.join(command[:6])}"
+    try:
+        ended = subprocess.run(command, input=text, capture_output=True, text=True, check=False, timeout=ANSWER_SECONDS)
+    except subprocess.TimeoutExpired:
+        raise RunError(f"{said}: no answer within {ANSWER_SECONDS:g} s") from None
     if ended.returncode:
         complaint = ended.stderr.strip().splitlines() or [f"exit status {ended.returncode}"]
-        raise RunError(f"testbed: {' '.join(command[:6])}: {complaint[0]}")
+        raise RunError(f"{said}: {complaint[0]}")
     return ended.stdout
