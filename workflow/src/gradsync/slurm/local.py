@@ -22,7 +22,7 @@ from gradsync.slurm.local_files import Folder, Shape
 from gradsync.slurm.processes import Process
 
 FOLDER = Path("results/slurm")
-READY_SECONDS = 60.0
+READY_SECONDS = 300.0  # one that ends is seen at once
 # The states of a node whose daemon has registered; jobs may come in at once.
 UP = {"idle", "mixed", "allocated", "completing"}
 
@@ -158,14 +158,14 @@ def _last_words(place: Folder, name: str) -> str:
 
 
 def _nodes(place: Folder) -> dict[str, str]:
-    """The states of the nodes; none if the controller doesn't answer within 2 s."""
+    """The states of the nodes; none if the controller doesn't answer within 10 s."""
     try:
         answer = subprocess.run(
             [installed.program("sinfo"), "--noheader", "--Node", "--format=%N %T"],
             env=installed.environment(place.configuration),
             capture_output=True,
             text=True,
-            timeout=2,
+            timeout=10,
         )
     except subprocess.TimeoutExpired:
         return {}
