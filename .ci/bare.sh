@@ -89,7 +89,7 @@ _processes() { find /proc -maxdepth 1 -name '[0-9]*' -user "$BARE_USER" -printf 
 
 _nothing_runs() { # what is ending may take a while
     local process
-    for _ in {1..300}; do
+    for _ in {1..900}; do
         [ -n "$(_processes)" ] || return 0
         sleep 0.2
     done

@@ -21,6 +21,7 @@ from gradsync.statistics import quiet
 RECORDS = Path(".snakemake/metadata")
 SHARED = "all papers"  # network profiles, counted operations, claims, the import into MLflow
 OVER = 3.0  # machines differ: some are twice as slow as that of the budgets
+PAUSE_SECONDS = 60.0  # in which a machine may do nothing of this, once
 
 
 def recorded(records: Path, name: str) -> Iterator[tuple[str, str, float]]:
@@ -72,7 +73,7 @@ def main(configuration: str, records: Path = RECORDS, results: Path | None = Non
     over = False
     for paper in (*chosen.papers, SHARED):
         budget = papers.declared(paper).quick_seconds if paper in chosen.papers else 0
-        over |= bool(budget) and seconds[paper] > OVER * budget
+        over |= bool(budget) and seconds[paper] > OVER * budget + PAUSE_SECONDS
         of = f" of {budget} s" if budget else ""
         print(f"{paper}: {seconds[paper]:.0f} s{of}; the longest {slowest[paper][1]}, {slowest[paper][0]:.0f} s")
     other = busiest(results or Path("results") / chosen.name)

@@ -13,7 +13,7 @@ pytestmark = needs_slurm
 
 
 def test_daemons_clients_and_ranks_listen_where_slurm_is_bound_and_nowhere_else(slurm, tmp_path):
-    measured = [sys.executable, "-m", "gradsync", "measure", "allreduce", "--ranks", "2", "--largest", "4096"]
+    measured = [sys.executable, "-m", "gradsync", "measure", "allreduce", "--ranks", "2", "--largest", "4194304"]
     step = ["srun", "--nodes=2", "--ntasks=2", *measured, "--output", str(tmp_path / "times.csv")]
     sockets = while_it_runs(step, slurm.folder, slurm.environment)
     daemons = [each for each in sockets if each.process in ("slurmctld", "slurmd")]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -30,6 +29,7 @@ from gradsync.runtime.devices import Device
 from gradsync.runtime.enqueue import Enqueuer, prepare
 from gradsync.runtime.group import Groups
 from gradsync.runtime.launch import VARIABLES
+from gradsync.slurm.machine import free_ports
 from waiting import HANGS_SECONDS, until
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no GPU here")
@@ -268,8 +268,7 @@ def test_more_ranks_than_gpus_are_refused(tmp_path):
 
 def test_two_ranks_of_one_gpu_are_refused_by_name(tmp_path):
     """As a launcher that binds each rank to one GPU may get it wrong."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = str(listener.getsockname()[1])
+    port = str(free_ports(1)[0])
     variables = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "CUDA_VISIBLE_DEVICES": "0"}
     variables["GLOO_SOCKET_IFNAME"] = "lo"
     command = [

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -23,6 +22,7 @@ from gradsync.costs.interference import Interference
 from gradsync.engine.oracle import evaluate
 from gradsync.plan.workload import Workload
 from gradsync.runtime.compute import oracle_gradient
+from gradsync.slurm.machine import free_ports
 from waiting import HANGS_SECONDS
 
 FOUND = torch.cuda.device_count() if torch.cuda.is_available() else 0
@@ -109,8 +109,7 @@ def test_a_killed_rank_is_named_and_ends_the_launch(tmp_path):
 
 def test_a_rank_that_lost_another_ends_by_itself(tmp_path):
     """Nobody watches these, as between nodes."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = str(listener.getsockname()[1])
+    port = str(free_ports(1)[0])
     variables = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "GLOO_SOCKET_IFNAME": "lo"}
     arguments = ["--plan", plan_file(tmp_path, "wfbp", 2), "--epochs", "1000", "--conformance", "0"]
     arguments += ["--checkpoint-seconds", "0"]

@@ -8,8 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from gradsync.lifetimes import leftovers
-
-SWEPT_SECONDS = 20  # within these, launches of other tests remove what their own killed ranks have left
+from waiting import HANGS_SECONDS
 
 
 def left_in_memory() -> set[Path]:
@@ -19,7 +18,7 @@ def left_in_memory() -> set[Path]:
 
 def stays_in_memory(before: set[Path]) -> set[Path]:
     """What is left, was not `before`, and stays: other tests, which end their own ranks, remove theirs in a while."""
-    end = time.monotonic() + SWEPT_SECONDS
+    end = time.monotonic() + HANGS_SECONDS
     left = left_in_memory() - before
     while left and time.monotonic() < end:
         time.sleep(0.1)

@@ -43,9 +43,15 @@ def test_a_killed_emulation_leaves_nothing_and_the_same_command_works(tmp_path):
         return subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=output, stderr=output, text=True)
 
     in_memory, process = left_in_memory(), start()
-    until(lambda: any(each.rank == "1" for each in victims.of(str(tmp_path))) or process.poll() is not None)
-    ours = [each.pid for each in victims.of(str(tmp_path)) if not each.rank]  # one of them has made the testbed
-    assert any(victims.networks(pid) for pid in ours), project.read("said")
+    ours: list[int] = []  # one of them has made the testbed
+
+    def ranks_run() -> bool:
+        there = victims.of(str(tmp_path))
+        ours[:] = [each.pid for each in there if not each.rank]
+        return any(each.rank == "1" for each in there) and any(victims.networks(pid) for pid in ours)
+
+    until(lambda: ranks_run() or process.poll() is not None)
+    assert process.poll() is None, project.read("said")
     process.send_signal(signal.SIGKILL)
     process.wait(HANGS_SECONDS)
     until(lambda: not victims.of(str(tmp_path)))

@@ -76,7 +76,7 @@ def test_a_launch_is_planned_trained_and_in_the_table(own_project):
     assert ended.returncode == 0, ended.stdout
     # the screen has a line for each job that starts and one for each that ends; Snakemake's own are in its log file
     assert re.search(r"^\d\d:\d\d:\d\d  train lenet5-2$", ended.stdout, re.MULTILINE)
-    assert re.search(r"^\d\d:\d\d:\d\d  train lenet5-2: done in \d+ s; \d of 4\b", ended.stdout, re.MULTILINE)
+    assert re.search(r"^\d\d:\d\d:\d\d  train lenet5-2: done in [\d.]+ (s|min); \d of 4\b", ended.stdout, re.MULTILINE)
     assert "tables of mgwfbp: training: done in" in ended.stdout
     assert "jobid" not in ended.stdout
     assert "rule train:" in own_project.log()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -18,7 +17,7 @@ import gradsync
 from gradsync.attachment import Auto
 from gradsync.attachment.owned import Owned
 from gradsync.errors import InputError
-from gradsync.runtime.devices import PROCESSOR
+from gradsync.runtime.devices import PROCESSOR, Device
 from queued_device import QueuedProcessor
 
 
@@ -106,7 +105,11 @@ def attached_auto(rank: int, ranks: int) -> dict[Any, Any]:
             told[name, "auto"] = _chosen(case, rank)
     told["default"] = _chosen(attached.CASES["float64"], rank, Auto(discard=0, warmup=4, steps=1, trials=1))
     for slow in ("wfbp", "fixed_buckets"):
-        with patch.object(Owned, "taken", _slowed(slow, rank)):
+        clock = Ahead()
+        with (
+            patch("gradsync.attachment.start._device", lambda _, chosen=clock: chosen),
+            patch.object(Owned, "taken", _slowed(slow, rank, clock)),
+        ):
             told["slow", slow] = _chosen(attached.CASES["float64"], rank)
     told["predicted alone"] = _chosen(attached.CASES["statistics"], rank, replace(BRIEF, trials=0))
     told["too short"] = _chosen(attached.CASES["float64"], rank, BRIEF, steps=2)
@@ -142,13 +145,22 @@ def _chosen(
     }
 
 
-def _slowed(plan: str, rank: int) -> Any:
-    """As `Owned.taken`, but one rank's gradients take long with a plan of that name."""
+class Ahead(Device):
+    """A processor whose clock can be set forward, so that no load of the machine outweighs what is planted."""
+
+    ahead = 0.0
+
+    def mark(self) -> float:
+        return super().mark() + self.ahead
+
+
+def _slowed(plan: str, rank: int, clock: Ahead) -> Any:
+    """As `Owned.taken`, but by the clock one rank's gradients take long with a plan of that name."""
     taken = Owned.taken
 
     def slow(self: Owned, name: str, parameter: torch.Tensor) -> torch.Tensor:
         if rank == 1 and self.plan.name == plan:
-            time.sleep(0.005)
+            clock.ahead += 1.0
         return taken(self, name, parameter)
 
     return slow

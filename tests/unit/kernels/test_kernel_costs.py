@@ -124,8 +124,9 @@ def test_what_kernels_take_is_measured():
     assert selecting == {f"encode_{name}/selected" for name in compressors.selecting()}
     assert rates.keys() == measured.TRIALS.keys() | selecting
     assert all(0 <= seconds < 1e-3 for seconds in rates.values())
-    assert all(rates[name] > 0 for name in rates.keys() - selecting)
-    assert rates["encode_exact_topk"] > rates["copy"]  # a selection takes more than its bytes
+    # all of a selecting kernel's time may be told to go with what is selected
+    assert all(rates[name] > 0 for name in rates.keys() - selecting if f"{name}/selected" not in selecting)
+    assert rates["encode_exact_topk"] + rates["encode_exact_topk/selected"] > rates["copy"]  # more than its bytes take
 
 
 def test_the_command_line_takes_what_summing_costs(capsys, tmp_path):
