@@ -1,8 +1,8 @@
 """Prints what the jobs of each paper took when they last ran, one after the other, and holds it against the budgets.
 
 Usage: python tests/job_times.py CONFIGURATION, in the folder of a run. It ends with 1 if a paper took more than OVER
-times its budget: the quick configuration stays quick with one paper more. Of a run with other work beside it nothing is
-held against budgets.
+times its budget, and PAUSE_SECONDS: the quick configuration stays quick with one paper more. Of a run with other work
+beside it nothing is held against budgets.
 """
 
 from __future__ import annotations
