@@ -378,12 +378,17 @@ def _ip(*arguments: str, text: str = "") -> str:
 
 
 def _call(*command: str, text: str = "") -> str:
-    said = f"testbed: {' '.join(command[:6])}"
+    output, complaint = asked(command, text)
+    if complaint:
+        raise RunError(f"testbed: {' '.join(command[:6])}: {complaint}")
+    return output
+
+
+def asked(command: Sequence[str], text: str = "") -> tuple[str, str]:
+    """What a command of the system prints, and why it did not do what it is asked; empty if it did."""
     try:
         ended = subprocess.run(command, input=text, capture_output=True, text=True, check=False, timeout=ANSWER_SECONDS)
     except subprocess.TimeoutExpired:
-        raise RunError(f"{said}: no answer within {ANSWER_SECONDS:g} s") from None
-    if ended.returncode:
-        complaint = ended.stderr.strip().splitlines() or [f"exit status {ended.returncode}"]
-        raise RunError(f"{said}: {complaint[0]}")
-    return ended.stdout
+        return "", f"no answer within {ANSWER_SECONDS:g} s"
+    complaints = ended.stderr.strip().splitlines() or [f"exit status {ended.returncode}"]
+    return ended.stdout, complaints[0] if ended.returncode else ""

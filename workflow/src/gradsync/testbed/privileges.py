@@ -19,7 +19,7 @@ from typing import Any
 
 from gradsync.errors import InputError
 from gradsync.lifetimes import lifeline
-from gradsync.testbed.namespaces import ANSWER_SECONDS, new_name, refuse_commands, remove
+from gradsync.testbed.namespaces import asked, new_name, refuse_commands, remove
 
 ENTER = (
     *("setpriv", "--pdeathsig", "KILL"),  # the kernel kills what comes next when this process is gone
@@ -63,16 +63,10 @@ def who() -> str:
 def _refusal(way: Sequence[str] = ()) -> str:
     """Why a network namespace can't be made by way of a command (`way`); empty if it can."""
     name = f"{new_name()}-switches"
-    command = [*way, "ip", "netns", "add", name]
-    try:
-        ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=ANSWER_SECONDS)
-    except subprocess.TimeoutExpired:
-        return f"no answer within {ANSWER_SECONDS:g} s"
-    if ended.returncode:
-        return next(iter(ended.stderr.strip().splitlines()), f"exit status {ended.returncode}")
-    if not way:  # otherwise it is gone with its maker
+    _, complaint = asked([*way, "ip", "netns", "add", name])
+    if not complaint and not way:  # otherwise it is gone with its maker
         remove([name])
-    return ""
+    return complaint
 
 
 def _refuse_inside(reason: str) -> None:
